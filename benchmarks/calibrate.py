@@ -9,8 +9,6 @@ call (tracemalloc), over the size of the scores, severities and ids passed in. E
 or the search takes more than `--limit` times the sort, or any scheme more than `--memory-limit` times its input.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import platform

@@ -24,15 +24,14 @@ from typing import TYPE_CHECKING, Any
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
+from numpy.typing import NDArray
 
 from streamer.scoring.encoders.registry import DEFAULT_ENCODER, find_encoder, load_encoder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from numpy.typing import NDArray
-
     Encode = Callable[[Sequence[str]], NDArray[np.float32]]
 
 AGREEMENT = 1e-5

@@ -30,17 +30,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
 
 from streamer import wiring
 from streamer.gates.settings import GateSettings
+from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.settings.settings import load_settings
-
-if TYPE_CHECKING:
-    from streamer.scoring.encoders.encoder import CachedEncoder
 
 WORDS = [
     "parcel",

@@ -9,8 +9,6 @@ processor, which on SQLite does all of the work, and by the clock. The exit stat
 it takes at the smallest size: by the processor on SQLite, by the clock on PostgreSQL.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 import sys
@@ -22,7 +20,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psycopg
 from encode import machine
@@ -32,10 +30,8 @@ from verifying import Site, Worker
 
 from streamer import wiring
 from streamer.gates.batch_key import BatchKey
-
-if TYPE_CHECKING:
-    from streamer.journal import OutboxMessage, Slice
-    from streamer.store import Store
+from streamer.journal import OutboxMessage, Slice
+from streamer.store import Store
 
 MOST = 5.0
 AT_ONCE = 30

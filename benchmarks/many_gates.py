@@ -7,15 +7,12 @@ gate's decisions is drawn, all of these are labelled; no run is due. Broker and 
 when a quiet round takes more than `LIMIT` of what it would if every gate cost what one alone does.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 import sys
 import time
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING
 
 from store import databases, message, refused
 from watching import created, fill
@@ -23,12 +20,9 @@ from watching import created, fill
 from streamer.recalibration.runner import GateWork
 from streamer.recalibration.service import Recalibrator, Timing
 from streamer.risk.rounds.watch import RiskWatch
-from streamer.store import migrate, open_store
+from streamer.store import Store, migrate, open_store
 from streamer.telemetry.recalibrator_metrics import RecalibratorMetrics
 from streamer.telemetry.risk_metrics import RiskMetrics
-
-if TYPE_CHECKING:
-    from streamer.store import Store
 
 LIMIT = 0.5
 """Largest share of its gates times the round of one gate that a quiet round may take: a round asks once for all."""

@@ -11,8 +11,6 @@ MAPIE is no dependency of the package: ``uv pip install --group bench`` installs
 `--samples 100000` is the problem of a million labels.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib.metadata
 import json

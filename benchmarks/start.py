@@ -9,8 +9,6 @@ compiled as in the image, and adds up its files; `worker,oidc,judge` is what the
 where `import streamer` or `--help` takes longer than to import NumPy and SciPy's distributions, or a worker ten times as long.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import resource

@@ -7,8 +7,6 @@ On PostgreSQL each commit is followed by a hand-written COPY of as many batches'
 transaction. It draws no ids, asks for no lease, policy or earlier decision, chains nothing, and gets its lines ready-made.
 """
 
-from __future__ import annotations
-
 import argparse
 import cProfile
 import hashlib
@@ -21,17 +19,15 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import psycopg
 
 from streamer.gates.batch_key import BatchKey
+from streamer.gates.policy import Policy
 from streamer.gates.settings import GateSettings
 from streamer.journal import BatchDecision, OutboxMessage, Partition, Record, ScoredResponse, Slice
 from streamer.store import migrate, open_store
-
-if TYPE_CHECKING:
-    from streamer.gates.policy import Policy
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 PARTITION = Partition("bench", "streamer.responses", 0)

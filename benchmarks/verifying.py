@@ -8,8 +8,6 @@ commands run as a user runs them, each in a process of its own; times are their 
 the largest that a process had. Exit status 1 if something does not fit.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -17,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from encode import machine
 from store import databases
@@ -29,9 +27,7 @@ from streamer.deciding.policy_book import PolicyBook
 from streamer.gates.settings import GateSettings
 from streamer.journal import Partition, Record, Slice
 from streamer.settings.settings import Settings, load_settings
-
-if TYPE_CHECKING:
-    from streamer.store import Store
+from streamer.store import Store
 
 PARTITIONS = 4
 AT_ONCE = 500

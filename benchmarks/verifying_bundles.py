@@ -7,8 +7,6 @@ programs run as a user runs them, in turns; times are their processors'. The uni
 unpacked bundle. Exit status 1 where a verifier finds a fault, or takes more than 3,000 times one SHA-256 of the bundle.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import os

@@ -30,7 +30,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest.mock import patch
 
 from store import PARTITION, databases, decision, message, refused
@@ -45,11 +45,8 @@ from streamer.risk.rounds.reading import IntervalReader
 from streamer.risk.rounds.report import RiskReport
 from streamer.risk.rounds.watch import RiskWatch
 from streamer.scoring.cloud import STATISTICS
-from streamer.store import migrate, open_store
+from streamer.store import Store, migrate, open_store
 from streamer.store.risk.monitoring_state import Monitoring
-
-if TYPE_CHECKING:
-    from streamer.store import Store
 
 START = datetime(2026, 11, 20, tzinfo=UTC)
 COMMIT = 1_000

@@ -1,7 +1,5 @@
 """How often Python looks for garbage: seldom while a program starts, because what it imports stays, or goes through a record."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager

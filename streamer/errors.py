@@ -1,7 +1,5 @@
 """Kinds of error: a bad message, an unavailable dependency, a lost lease, a usage error."""
 
-from __future__ import annotations
-
 import errno
 import os
 from collections.abc import Collection

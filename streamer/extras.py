@@ -1,7 +1,5 @@
 """Which optional packages come with which extra, and the one line that names it where one is missing."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

@@ -5,8 +5,6 @@ entry is ``point=action``, ``point=action@n`` (at the n-th passing, once; the fi
 ``point=action@*`` (at every one).
 """
 
-from __future__ import annotations
-
 import functools
 import os
 import re

@@ -1,7 +1,5 @@
 """A copy of this checkout, as a fresh clone would have it."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Response clouds for tests: parts of the shared files."""
 
-from __future__ import annotations
-
 import gzip
 from itertools import islice
 from pathlib import Path

@@ -18,6 +18,8 @@ import hypothesis
 import pytest
 import structlog
 
+from streamer.clouds.offline import ScoredCloud
+from streamer.scoring.encoders.encoder import Encoder
 from tests.pinned_draws import pin_draws
 from tests.processes import RECORDER
 from tests.run_folder import made_once, memory_folder
@@ -31,8 +33,6 @@ from tests.statements import share_statements
 from tests.times import SLOW_TESTS, Recorder, function_of
 
 if TYPE_CHECKING:
-    from streamer.clouds.offline import ScoredCloud
-    from streamer.scoring.encoders.encoder import Encoder
     from tests.services.browser import Browser
 
 # The encoder's weights come in a package: a test that reaches for the network instead must fail at once.

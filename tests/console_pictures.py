@@ -6,8 +6,6 @@ Each page is taken light at the width of a desktop, and dark at that of a phone.
 do not fit their width are named, and the exit status is then 1.
 """
 
-from __future__ import annotations
-
 import io
 import itertools
 import sys

@@ -1,16 +1,11 @@
 """An encoder that counts what it is asked."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamer.scoring.encoders.identity import EncoderIdentity
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 class CountingEncoder:

@@ -4,8 +4,6 @@ A change of the code that keeps everything leaves the file as it is; what a chan
 its diff. A test holds that the file is current.
 """
 
-from __future__ import annotations
-
 import ast
 import inspect
 import json

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,9 +17,7 @@ from streamer.calibration import LabelledGroup, Threshold, calibrate_groups
 from streamer.clouds.cloud import split_clouds
 from streamer.clouds.measurement import DecidedBatch, OfflineRisk, measure
 from streamer.clouds.offline import ScoredCloud, calibration_groups, decided_batch, summary
-
-if TYPE_CHECKING:
-    from streamer.gates.declared import Unit
+from streamer.gates.declared import Unit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

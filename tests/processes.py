@@ -20,20 +20,18 @@ import signal
 import tempfile
 import time
 import traceback
+import warnings
 import weakref
 from collections import deque
 from collections.abc import Sequence
 from itertools import groupby
 from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
 from tests.run_folder import RUN_FOLDER
-
-if TYPE_CHECKING:
-    import warnings
 
 PRELOADED = (
     "faust",

@@ -4,8 +4,6 @@
 `labels_used` tell what an expression stands on, read from its text.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

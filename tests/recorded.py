@@ -1,21 +1,17 @@
 """What a record says, read for tests: its decisions, the offsets that have an outcome, and the view `v_risk`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sqlalchemy as sa
 
 from streamer.journal import Partition
+from streamer.store import Store
 from streamer.store.db.schema import data_gaps, outcomes, progress
 from streamer.store.db.schema.types import UtcDateTime, of_row
 from streamer.store.log.progress import in_partition
-
-if TYPE_CHECKING:
-    from streamer.store import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,5 @@
 """What the processes of one run of the tests share: files that one of them makes and all read."""
 
-from __future__ import annotations
-
 import atexit
 import fcntl
 import functools

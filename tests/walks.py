@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import streamer
 from streamer import wiring
@@ -25,9 +25,7 @@ from streamer.deciding.policy_book import PolicyBook
 from streamer.gates.settings import GateSettings
 from streamer.journal import DeadLetter, Partition, Record, Slice
 from streamer.settings.settings import Settings, load_settings
-
-if TYPE_CHECKING:
-    from streamer.store import Store
+from streamer.store import Store
 
 HOME = str(Path(streamer.__file__).parent) + "/"
 PROMPTS = 60

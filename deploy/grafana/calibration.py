@@ -1,7 +1,5 @@
 """The dashboard `calibration`: what the thresholds stand on, what the next one waits for, who decides."""
 
-from __future__ import annotations
-
 from deploy.grafana.expressions import GATE, led, per_second, shown
 from deploy.grafana.panels import BAD, BLUE, DOUBTFUL, FINE, GREY, ORANGE, SKY, Dashboard, Panel, Query, Row
 

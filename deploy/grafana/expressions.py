@@ -1,7 +1,5 @@
 """PromQL that several dashboards need."""
 
-from __future__ import annotations
-
 GATE = 'gate=~"$gate"'
 
 

@@ -4,8 +4,6 @@ Grafana's JSON is long and repeats itself; here each panel is a title, a descrip
 With --check nothing is written, and the exit status is 3 when a file is stale.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

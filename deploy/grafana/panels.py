@@ -1,7 +1,5 @@
 """What a dashboard is made of, in as much of Grafana's JSON as these dashboards need. Pure."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any, Literal
 

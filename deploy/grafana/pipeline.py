@@ -1,7 +1,5 @@
 """The dashboard `pipeline`: does every event become an action, how fast, and what is in the way."""
 
-from __future__ import annotations
-
 from deploy.grafana.expressions import GATE, per_second, quantile, recorded, shown
 from deploy.grafana.panels import BAD, BLUE, DOUBTFUL, FINE, GREY, ORANGE, SKY, Dashboard, Panel, Query, Row
 

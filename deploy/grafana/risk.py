@@ -1,7 +1,5 @@
 """The dashboard `risk`: are we inside the budget, how sure are we, how much do we serve, since when this policy."""
 
-from __future__ import annotations
-
 from deploy.grafana.expressions import GATE, led, per_second, recorded, shown
 from deploy.grafana.panels import (
     BAD,

@@ -6,15 +6,12 @@ Until 0.1.0 is released this is the only migration. Who changes a table gives it
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 from alembic import op
 
 from streamer.store.db.schema import metadata
 from streamer.store.db.schema.types import kept_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 revision = "0102"
 down_revision = None

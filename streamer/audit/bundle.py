@@ -1,7 +1,5 @@
 """`audit export`: the record as files that somebody else can verify without this package; form in docs/audit.md."""
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import json

@@ -1,7 +1,5 @@
 """A file of checkpoints outside the database: one JSON value a line, only ever appended to."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 from pathlib import Path

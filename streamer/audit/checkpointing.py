@@ -1,7 +1,5 @@
 """Signing the record: a leaf of the log of heads when a log has grown, and a checkpoint of it, kept outside the database too."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """`audit embed`: embeddings of a bundle's answers, by which verify.pyz derives scores again."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 from collections.abc import Callable, Iterator, Sequence

@@ -6,6 +6,8 @@ The topics are kept by other hands than the tables: what a row says of an event 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
@@ -15,22 +17,17 @@ import msgspec
 from streamer.audit.verification import UNREADABLE, Fault
 from streamer.errors import BadMessage, UsageError
 from streamer.events.actions import decode_action
-from streamer.events.desk import decode_desk
+from streamer.events.desk import DeskV1, decode_desk
 from streamer.events.labels import decode_label, label_revision
 from streamer.events.limits import Limits
 from streamer.events.oversize import TRUNCATED, Truncation
 from streamer.events.receipts import without_receipt
 from streamer.events.responses import content_hash, decode_responses
 from streamer.gates.batch_key import BatchKey
-from streamer.journal import Partition
+from streamer.journal import Headers, OutboxMessage, Partition, RecordedOutcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
-
-    from streamer.events.desk import DeskV1
     from streamer.events.topics import Topics
-    from streamer.journal import Headers, OutboxMessage, RecordedOutcome
 
     RecordedDesk = tuple[DeskV1, bytes | None, str | None]
     """What became of a batch at the desk, its text None once erased; the key of its message; its receipt."""

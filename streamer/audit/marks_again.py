@@ -1,7 +1,5 @@
 """Reading a judge's marks again from its stored words: the number that a score is made of, from the reply that it stands in."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Whether each policy of a record is signed with a key that is trusted, from the first one on that is."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """How far a verification came, remembered in a file outside the database for the next one to begin there."""
 
-from __future__ import annotations
-
 import json
 import os
 from dataclasses import asdict, dataclass

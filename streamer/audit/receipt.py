@@ -2,8 +2,6 @@
 record: the leaf's hash and a proof lead to the log's root in a leaf of the log of heads, and that leaf's hash and a proof to the
 checkpoint's (RFC 9162, section 2.1.3)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What follows from what, by the program's own code: actions from scores and policy, policies from runs."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace

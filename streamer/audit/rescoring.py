@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamer.events.responses import recorded_models, recorded_numbers
 from streamer.gates.policy_gate import unit_row
@@ -12,16 +14,12 @@ from streamer.labels.answer_forms import answer_batch
 from streamer.scoring.judged import WHOLE, Form, form
 from streamer.scoring.plugins import Installed, loaded
 from streamer.scoring.registry import EVERY, is_plugin, scorer_named
+from streamer.scoring.scorer import AnswerBatch, Scorer
 from streamer.scoring.scorers.judge import Judge
 from streamer.scoring.signals.signal_list import SignalList
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from numpy.typing import NDArray
-
     from streamer.gates.declared import Unit
-    from streamer.scoring.scorer import AnswerBatch, Scorer
     from streamer_verify.verifier import Verifier
 
     Embed = Callable[[Sequence[Sequence[str]]], Sequence[NDArray[np.float32]]]

@@ -1,7 +1,5 @@
 """Ed25519 keys: made, read, used. Keys are PEM texts, as OpenSSL writes them."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re

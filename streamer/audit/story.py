@@ -1,7 +1,5 @@
 """`audit show`: one decision, described from its record."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -5,8 +5,6 @@ signed cannot be replaced by another history, not even by whoever can change the
 unavailable holds nothing up, and needs the newest checkpoint alone when it is back.
 """
 
-from __future__ import annotations
-
 import base64
 import threading
 from collections.abc import Callable, Iterable, Iterator

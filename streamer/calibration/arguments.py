@@ -1,15 +1,11 @@
 """What callers may pass, checked once, with errors that say what was wrong."""
 
-from __future__ import annotations
-
 import math
 import operator
-from typing import TYPE_CHECKING, SupportsIndex
+from typing import SupportsIndex
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, NDArray
 
 
 def unit_interval(name: str, values: ArrayLike) -> NDArray[np.float64]:

@@ -1,7 +1,5 @@
 """Groups, the units of exchangeability: one prompt each, with those of its responses that were labelled."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -12,8 +12,6 @@ from there to l*. The events {lambda <= l* - 1/n} grow with n to {lambda < l*}, 
 score serves as a level.
 """
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from collections.abc import Sequence

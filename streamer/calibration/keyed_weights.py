@@ -5,8 +5,6 @@ group's presence changes nothing, and scores and labels cannot reach the weights
 `streamer.calibration.weight_draws`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from hashlib import sha256
 

@@ -1,7 +1,5 @@
 """One item of each group, and whether it is wrong: what bounds on the error rate among shipped answers are counted in."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -5,8 +5,6 @@ Sources: Bates, Angelopoulos, Lei, Malik and Jordan, Distribution-free, risk-con
 betting (2023).
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

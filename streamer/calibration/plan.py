@@ -4,8 +4,6 @@ With G groups no budget below 1/(G + 1) can be met (the floor of conformal risk 
 ships more than 1 - (mu - alpha) of units whose mean severity is mu: each held unit takes at most 1 off the exposure.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from streamer.calibration.arguments import check_alpha, whole_number

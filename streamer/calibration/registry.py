@@ -1,7 +1,5 @@
 """Every calibrator by name: those in `streamer.calibration.calibrators`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType

@@ -6,8 +6,6 @@ A gate a_l(Q) in [0, 1] is the chance that a response of score Q ships at level 
 `streamer.calibration.calibrate_groups` the calibrator.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Protocol

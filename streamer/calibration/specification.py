@@ -10,6 +10,7 @@ import math
 import operator
 import pkgutil
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
@@ -17,7 +18,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
 from streamer.calibration.history import NO_HISTORY, History
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
     from types import ModuleType
 
     import numpy as np

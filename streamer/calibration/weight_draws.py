@@ -4,8 +4,6 @@ The schemes see only group sizes, so weights cannot depend on scores or labels. 
 shape (G,), each >= 1, and the weights have shape (sum(sizes),).
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -6,13 +6,12 @@ Conformal risk control with any of them keeps the budget on average; see `stream
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from streamer.calibration.specification import Calibrated, Calibrator, Sample
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy as np
     from numpy.typing import NDArray
 

@@ -1,7 +1,5 @@
 """The command `streamer`: one file a command group, each a thin layer over the packages that do the work."""
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

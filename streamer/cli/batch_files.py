@@ -1,7 +1,5 @@
 """What `streamer publish` reads: files of events or of response clouds, checked line by line, as messages to send."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace

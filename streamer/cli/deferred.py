@@ -1,7 +1,5 @@
 """Commands whose modules are imported when they are called, so that one command never waits for what another needs."""
 
-from __future__ import annotations
-
 from functools import cached_property
 from importlib import import_module
 from typing import Any

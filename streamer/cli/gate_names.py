@@ -1,7 +1,5 @@
 """The names of gates, for the shell to complete."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 
 

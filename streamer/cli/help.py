@@ -4,8 +4,6 @@ Typer would draw tables with Rich: four columns, of which the names take the mos
 option stands at the left and its text beside it, or below it where the option is long.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from textwrap import wrap

@@ -1,7 +1,5 @@
 """`streamer label clouds`: severities for the responses of a file, without a gate."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Iterator
 from contextlib import closing

@@ -1,7 +1,5 @@
 """Keeps a publisher from outrunning a log with little retention: the embedded broker holds a few MiB per partition only."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

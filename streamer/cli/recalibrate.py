@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from streamer import wiring
+from streamer.calibration import Threshold
 from streamer.cli import FAILED
 from streamer.cli import options as opt
 from streamer.cli.broker import announce_now
@@ -18,7 +19,6 @@ from streamer.wording.policies import cut_text, own_cuts, sample_sentence, thres
 from streamer.wording.verdicts import headline
 
 if TYPE_CHECKING:
-    from streamer.calibration import Threshold
     from streamer.recalibration.run import CalibrationRun, Recalibration
 
 

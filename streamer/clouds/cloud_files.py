@@ -1,7 +1,5 @@
 """Files of answers, whatever their form: response clouds, or tables in CSV, JSON Lines or Parquet."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator

@@ -4,8 +4,6 @@ Difficulty is how rarely such a thing is asked about, on a rough scale. A miscon
 people, and models trained on what people write, believe.
 """
 
-from __future__ import annotations
-
 CAPITALS = """
 Argentina|Buenos Aires|1|
 Australia|Canberra|2|Sydney

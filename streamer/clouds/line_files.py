@@ -1,7 +1,5 @@
 """Files of one record a line, plain or gzip, or standard input: their lines with numbers, one in memory at a time."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import sys

@@ -4,8 +4,6 @@ Programs that are ended at any time keep what they had computed, and a line that
 again instead of believed.
 """
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import os

@@ -6,21 +6,16 @@ its difficulty and varies by luck; wrong answers sometimes agree (a shared misco
 is 0 for a right answer, 1 for a wrong one and for noise, .5 for a half right one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
 
 from streamer.clouds.cloud import Cloud, CloudResponse, response_id
 from streamer.clouds.facts import Fact, number_fact, tabled_facts
 from streamer.clouds.noise import make_noise
 from streamer.errors import UsageError
-
-if TYPE_CHECKING:
-    from numpy.random import Generator
-    from numpy.typing import NDArray
 
 SIMULATED_KIND = "simulated"
 QUESTION_ID_PREFIX = "simulated-"

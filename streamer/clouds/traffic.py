@@ -1,7 +1,5 @@
 """Simulated traffic without an end: batches at a steady rate, and their labels some time later. Pure."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -13,8 +13,10 @@ import msgspec
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Mount, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from streamer.console.desk import MOST_FORM_BYTES, DeskPages, Done, NoSuchItem, written
 from streamer.console.doors import Doors, IssuerAway, NotIdentified, Session, TooMany
@@ -26,16 +28,13 @@ from streamer.review.access import Access
 from streamer.review.app import PERSON
 from streamer.security.accounts import ROLES, Deed
 from streamer.signing.policies import PolicyKeys
+from streamer.store import Store
 from streamer.web.guard import Guard
 from streamer.web.look import CHARTS, COLOURS
 from streamer.web.requests import bounded_body, caller, media_type, static_file
 
 if TYPE_CHECKING:
-    from starlette.requests import Request
-    from starlette.types import ASGIApp, Receive, Scope, Send
-
     from streamer.console.oidc import Issuer
-    from streamer.store import Store
 
 MOST_BYTES: Final = 65_536
 """Of a form."""

@@ -1,10 +1,8 @@
 """The desk: held answers that wait for a person, who releases one, edits it or rejects them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode
 
 from streamer.audit.story import HELD
@@ -13,13 +11,11 @@ from streamer.events.desk import DeskV1
 from streamer.events.responses import read_attempt
 from streamer.gates.batch_key import BatchKey
 from streamer.scoring.reading import SAYS
+from streamer.store import Store
 from streamer.store.desk.release_desk import AlreadyDecided, NotAtDesk, Reject, Release
 from streamer.wording.needed import needed_text, smallest_budget
 from streamer.wording.numbers import when
 from streamer.wording.verdicts import lasting
-
-if TYPE_CHECKING:
-    from streamer.store import Store
 
 MOST_TEXT_BYTES: Final = 65_536
 """Of an edited answer, as of any other."""

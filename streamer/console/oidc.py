@@ -4,8 +4,6 @@ The client's proof and the claims' checks are Authlib's, signatures joserfc's. N
 what the second needs travels in the browser, sealed by `Sealed`.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import hmac

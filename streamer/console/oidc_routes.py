@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from streamer.console.doors import Doors, NotIdentified
@@ -14,8 +15,6 @@ from streamer.console.oidc import BEGUN_SECONDS, Issuer, Sealed
 from streamer.errors import UsageError
 
 if TYPE_CHECKING:
-    from starlette.requests import Request
-
     from streamer.store.people.accounts import Accounts
 
 START: Final = "/oidc/start"

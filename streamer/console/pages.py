@@ -28,6 +28,7 @@ from streamer.risk.rounds.report import RiskReport, report_of
 from streamer.risk.rounds.serving import Course
 from streamer.scoring.reading import SAYS
 from streamer.signing.policies import REFUSAL_TEXTS, PolicyKeys
+from streamer.store import Store
 from streamer.store.log.decision_search import Wanted
 from streamer.wording.needed import needed_text
 from streamer.wording.numbers import SERVED, counted, percent, when
@@ -52,7 +53,6 @@ from streamer.wording.verdicts import (
 
 if TYPE_CHECKING:
     from streamer.risk.rounds.verdict import OpenFigures
-    from streamer.store import Store
     from streamer.store.policies.proposals import Proposal
     from streamer.store.risk.alerts import RaisedAlert
 

@@ -1,7 +1,5 @@
 """Templates into pages. Whatever is not marked as ours is text: escaped, and what could hide or steer is shown by number."""
 
-from __future__ import annotations
-
 import re
 from datetime import UTC, datetime
 from typing import Any, Final

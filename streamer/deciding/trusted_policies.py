@@ -1,7 +1,5 @@
 """Which policy of each gate a worker may decide with: the newest in the record that is trusted."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What `streamer dev` shows: a look at both services and at the record, as often as somebody asks."""
 
-from __future__ import annotations
-
 import http.client
 import time
 import urllib.error

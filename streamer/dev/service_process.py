@@ -3,8 +3,6 @@
 It ends when its parent does, however that happens: its standard input is a pipe that nobody else holds.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

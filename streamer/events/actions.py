@@ -1,7 +1,5 @@
 """The topic `actions`, out: what was decided about one batch. One event per batch, the key is the input's key."""
 
-from __future__ import annotations
-
 import math
 import uuid
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The topic `alerts`, out: what needs attention, and how soon. One event per alert; the key is the gate."""
 
-from __future__ import annotations
-
 import math
 import uuid
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The topic `checkpoints`, out: how large the log of heads was at a moment, and its root, signed."""
 
-from __future__ import annotations
-
 import uuid
 from datetime import datetime
 from typing import Annotated, Final, Literal

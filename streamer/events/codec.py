@@ -1,7 +1,5 @@
 """How bytes become events, and events bytes: one strict reader for all topics."""
 
-from __future__ import annotations
-
 import re
 from datetime import UTC, datetime
 from typing import Any, Final, Generic, TypeVar

@@ -1,7 +1,5 @@
 """Why a message is refused: stable codes, each with its meaning. A code is a metric label and a header value."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final

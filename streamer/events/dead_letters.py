@@ -4,8 +4,6 @@ The headers are those of Kafka Connect's dead letter queue, so that its tools re
 A message that another component already dead-lettered (a replay) loses the headers of that earlier time.
 """
 
-from __future__ import annotations
-
 import hashlib
 from typing import Final
 

@@ -1,7 +1,5 @@
 """The topic `desk`, out: what became of a batch that waited for a person. One event per batch, the key is the input's key."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Mapping
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Safe, short pieces of foreign text, fit for logs, headers and databases."""
 
-from __future__ import annotations
-
 EXCERPT_CHARACTERS = 60
 DETAIL_CHARACTERS = 300
 

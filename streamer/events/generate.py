@@ -3,8 +3,6 @@
 ``python -m streamer.events.generate`` writes them, ``--check`` lists which are stale (exit 3).
 """
 
-from __future__ import annotations
-
 import argparse
 import inspect
 import json

@@ -1,7 +1,5 @@
 """Names and identifiers: what they may look like, as JSON Schema and as checks."""
 
-from __future__ import annotations
-
 import re
 from typing import Annotated
 

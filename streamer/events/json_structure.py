@@ -5,8 +5,6 @@ thing here and another elsewhere. The exact check reads the value a second time;
 few counts, that for most events there is nothing for it to find.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

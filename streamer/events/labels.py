@@ -1,7 +1,5 @@
 """The topic `labels`, in: the severity that somebody or something gave to one response."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Annotated, Final, Literal
 

@@ -1,7 +1,5 @@
 """How large anything in an event may be."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 RECORD_OVERHEAD_BYTES = 16 * 1024

@@ -1,7 +1,5 @@
 """The message that publishes an event of ours, and the id that its consumers deduplicate on."""
 
-from __future__ import annotations
-
 import uuid
 from datetime import datetime
 

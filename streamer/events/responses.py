@@ -1,17 +1,16 @@
 """The topic `responses`, in: a prompt and the responses that were sampled for it, to be decided."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 import struct
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Protocol
+from typing import Annotated, Any, Final, Literal, Protocol
 
 import msgspec
 import numpy as np
 from msgspec import Meta
+from numpy.typing import NDArray
 
 from streamer.calibration.guarantee import counted
 from streamer.errors import BadMessage
@@ -26,9 +25,6 @@ from streamer.events.topic import Topic, batch_text
 from streamer.gates.batch_key import BatchKey
 from streamer.scoring.signals.declared import FIELDS, MOST_DECLARED, SIGNAL_NAME
 from streamer.signing.canonical_json import canonical_json
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 SCHEMA: Final = "streamer.responses.v1"
 

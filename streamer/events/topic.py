@@ -4,8 +4,6 @@ Names, creation and checks, the AsyncAPI document and the schemas, docs/events/R
 `streamer tail` and the generic tests are made from these. A new topic is one file in this folder, and its stored example.
 """
 
-from __future__ import annotations
-
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The names of the topics."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from streamer.clouds.cloud import NOT_KEPT, judged_cloud
+from streamer.clouds.cloud import NOT_KEPT, Cloud, judged_cloud
 from streamer.clouds.cloud_files import EXAMPLE, content_of, read_clouds
 from streamer.clouds.offline import ScoredCloud
 from streamer.clouds.tables.answers import AnswerReader, Prompt, Reading
-from streamer.clouds.tables.columns import NO_SEVERITIES, roles_with
-from streamer.clouds.tables.rows import open_table
+from streamer.clouds.tables.columns import NO_SEVERITIES, Role, roles_with
+from streamer.clouds.tables.rows import Table, open_table
 from streamer.clouds.tables.values import value_at
 from streamer.errors import UsageError
 from streamer.events.excerpts import excerpt
@@ -27,21 +28,14 @@ from streamer.labels.answer_forms import answer_batch
 from streamer.scoring.blank import is_blank
 from streamer.scoring.judged import WHOLE, Form
 from streamer.scoring.registry import EVERY
+from streamer.scoring.scorer import AnswerBatch
 from streamer.scoring.signals.declared import GIVEN
 from streamer.scoring.signals.measured import Measured
 from streamer.scoring.signals.signal_list import SignalList, choice_scores
 from streamer.signing.canonical_json import stored_number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
-
-    from numpy.typing import ArrayLike
-
-    from streamer.clouds.cloud import Cloud
-    from streamer.clouds.tables.columns import Role
-    from streamer.clouds.tables.rows import Table
     from streamer.gates.declared import Unit
-    from streamer.scoring.scorer import AnswerBatch
 
     Encode = Callable[[list[str]], ArrayLike]
 

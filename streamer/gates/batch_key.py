@@ -1,7 +1,5 @@
 """What names one decision."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 

@@ -4,8 +4,6 @@ From a declaration follow the option, the field of the event `thresholds` with i
 signatures cover, the verifiers' tables, and the pages: docs/contributing/setting.md.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """Free text that goes on record: who did something, and why. Pure."""
 
-from __future__ import annotations
-
 from typing import Final
 
 MOST_WHO: Final = 200

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
-
     from streamer.calibration.threshold import Threshold, ThresholdState
     from streamer.gates.declared import Unit
 

@@ -1,7 +1,5 @@
 """Keyed hashes of identities, which every draw derives from: the audit's and that of random gates. Pure."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 

@@ -1,7 +1,5 @@
 """How long labels take: the one number that says up to when a missing label is only late. Pure."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

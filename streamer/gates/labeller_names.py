@@ -1,7 +1,5 @@
 """Names of labellers: one spelling for each, without invisible characters. Pure."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 

@@ -4,8 +4,6 @@ docs/proofs.md has the proof. It needs that what is handed on is decided by the 
 settings, and not by its threshold, which follows from labels: see `hands_on`.
 """
 
-from __future__ import annotations
-
 MOST_BUDGET = 0.99
 """The largest budget that `later_budget` gives; a budget of 1 would bound nothing, and a gate's is less."""
 

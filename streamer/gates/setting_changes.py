@@ -1,7 +1,5 @@
 """What a change of a gate's settings means for its threshold. Pure."""
 
-from __future__ import annotations
-
 from streamer.gates.settings import PARAMETERS, SETTINGS, GateSettings
 
 CALIBRATED_FOR = tuple(name for name, one in SETTINGS.items() if one.calibrated)

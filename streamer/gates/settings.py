@@ -4,8 +4,6 @@ Settings are given flat, by their names on the command line, on topics and in SQ
 shape, each with its own parameters.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields

@@ -4,8 +4,6 @@ A shape is a specification like a calibrator's: name, parameters, what it goes w
 the policy's cut and rule. The arithmetic is in `streamer.calibration.shapes`, the form that is stored in `streamer.gates.rule`.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

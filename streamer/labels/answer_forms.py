@@ -1,7 +1,5 @@
 """Answers as scorers see them. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cached_property
 from typing import overload

@@ -14,8 +14,6 @@ Different from its own `score` are:
 - unused layers are not loaded at all, weights are safetensors in float32, and no code of a model is run.
 """
 
-from __future__ import annotations
-
 import csv
 import importlib
 import re

@@ -10,8 +10,6 @@ spaces. It departs from it where that would call different answers equal or equa
 - Where nothing would be left without articles (the answer ``A``), they stay.
 """
 
-from __future__ import annotations
-
 import re
 import string
 import unicodedata

@@ -1,7 +1,5 @@
 """Every kind of severity by name: whatever stands in `streamer.labels.kinds`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType

@@ -3,8 +3,6 @@
 Severities are made offline, for calibration and monitoring; the gate never sees one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

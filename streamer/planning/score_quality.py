@@ -1,7 +1,5 @@
 """How well a score separates fine answers from bad ones, and how alike the answers to one prompt are."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

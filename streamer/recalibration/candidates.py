@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from streamer.calibration import registry
+from streamer.calibration import LabelledGroup, registry
 from streamer.calibration.calibrators.full import Prompts
 from streamer.calibration.calibrators.mean import Mean
 from streamer.calibration.history import NO_HISTORY, History
@@ -18,7 +18,6 @@ from streamer.gates.rule import MOST_SEGMENTS, Cut, Full, Rule, Segments
 from streamer.gates.shapes import INDICATOR_SHAPE, floor_note, floored, noted
 
 if TYPE_CHECKING:
-    from streamer.calibration import LabelledGroup
     from streamer.gates.settings import GateSettings
 
 _LARGEST_DIAGNOSTIC = 200_000_000

@@ -6,8 +6,6 @@ Bets on one side, of several strengths and both directions, multiply to an e-pro
 is delta at most. What has passed the deadline never changes, so that the test goes on where it stood.
 """
 
-from __future__ import annotations
-
 import math
 from collections import deque
 from collections.abc import Iterable, Sequence

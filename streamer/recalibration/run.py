@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 
+from streamer.calibration import History, LabelledGroup, Threshold
 from streamer.calibration.groups import labelled_groups
 from streamer.calibration.guarantee import besides
 from streamer.calibration.history import MOST, NO_HISTORY
@@ -35,7 +36,6 @@ from streamer.recalibration.sampled import (
 from streamer.recalibration.suffix_test import Suffix, order, suffix_test
 
 if TYPE_CHECKING:
-    from streamer.calibration import History, LabelledGroup, Threshold
     from streamer.gates.policy import GateRevision, Policy
 
 

@@ -15,14 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamer.gates.keyed_hash import keyed_bits
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 WINDOWS = (50, 100, 200, 400, 800)
 LEAST_EVIDENCE = 20.0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streamer.calibration import LossCurve
+from streamer.calibration import LabelledGroup, LossCurve
 from streamer.calibration.guarantee import budget
 from streamer.clouds.sentence import UNIT_WORDS, percent
 from streamer.gates.declared import Unit
@@ -18,7 +18,6 @@ from streamer.web.plot import Plot, ceiling, percent_ticks
 from streamer.wording.policies import cut_text
 
 if TYPE_CHECKING:
-    from streamer.calibration import LabelledGroup
     from streamer.clouds.measurement import Floats, Units
 
 BINS = 25

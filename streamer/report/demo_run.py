@@ -1,14 +1,11 @@
 """One run of the demo, and what there is to say about it, whether on a page or in a terminal."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from streamer.calibration import groups_needed
+from streamer.calibration import LabelledGroup, groups_needed
 from streamer.calibration.guarantee import budget
 from streamer.calibration.registry import every
 from streamer.calibration.threshold import ThresholdState
@@ -17,9 +14,6 @@ from streamer.clouds.sentence import UNIT_WORDS, percent
 from streamer.gates.declared import Unit
 from streamer.gates.rule import Cut
 from streamer.report.charts import threshold_words
-
-if TYPE_CHECKING:
-    from streamer.calibration import LabelledGroup
 
 CASES_SHOWN = 3
 

@@ -1,7 +1,5 @@
 """The demo's report: one self-contained HTML page that says what happened, why, and what it does not mean."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path

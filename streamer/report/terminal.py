@@ -1,7 +1,5 @@
 """The demo's result for a terminal: the sentence, the figures, some decisions."""
 
-from __future__ import annotations
-
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table

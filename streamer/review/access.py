@@ -1,7 +1,5 @@
 """Who may use the page: addresses with a token, and sessions that they are exchanged for."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import secrets

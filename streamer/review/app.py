@@ -6,13 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from streamer.errors import Unavailable, UsageError
 from streamer.review import messages
@@ -20,10 +22,6 @@ from streamer.review.access import Access, LabellingSession, labeller_name
 from streamer.review.items import Mark, Recalibrating, Reviewer, ReviewItem, ReviewStore, Rubric, UnknownItem
 from streamer.web.guard import Guard
 from streamer.web.requests import bounded_body, media_type, static_file
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
-    from starlette.types import ASGIApp
 
 T = TypeVar("T", bound=msgspec.Struct)
 

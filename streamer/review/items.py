@@ -1,7 +1,5 @@
 """What the review page asks of a store: the next drawn answer for one person, and its severity."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta

@@ -1,7 +1,5 @@
 """What the page says to its server, read strictly: types, ranges and sizes."""
 
-from __future__ import annotations
-
 from typing import Annotated, TypeVar
 
 import msgspec

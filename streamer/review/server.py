@@ -1,16 +1,12 @@
 """Where the page may be served."""
 
-from __future__ import annotations
-
 import socket
-from typing import TYPE_CHECKING
+
+from starlette.types import ASGIApp
 
 from streamer.errors import UsageError
 from streamer.security.loopback import is_loopback
 from streamer.web import server
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp
 
 
 def listen(host: str, port: int, *, insecure: bool = False, command: str = "review") -> socket.socket:

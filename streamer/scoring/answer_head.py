@@ -15,8 +15,6 @@ and of that, without Markdown's ``**`` around it, the first 16 words, where word
 language that writes without spaces is cut by its sentences only.
 """
 
-from __future__ import annotations
-
 import re
 
 from streamer.scoring.blank import is_blank

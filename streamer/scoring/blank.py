@@ -1,7 +1,5 @@
 """Which answers have nothing that a reader could see. Pure."""
 
-from __future__ import annotations
-
 import unicodedata
 
 _UNSEEN_CATEGORIES = frozenset({"Cc", "Cf", "Co", "Cs", "Mc", "Me", "Mn", "Zl", "Zp", "Zs"})

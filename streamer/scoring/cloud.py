@@ -6,8 +6,6 @@ encoder's identity: whatever the answers move towards, a random direction sees s
 same four forever.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Sample until sure: after how many answers sampling stops. Pure."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

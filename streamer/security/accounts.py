@@ -3,8 +3,6 @@
 A password has few random bits, so it is kept as scrypt's (RFC 7914) result, which takes 32 MiB and a noticeable moment to guess.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import hmac

@@ -1,7 +1,5 @@
 """Whether an address stays on this machine, where nobody can listen in on the way."""
 
-from __future__ import annotations
-
 import ipaddress
 
 

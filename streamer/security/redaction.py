@@ -1,7 +1,5 @@
 """Hides secrets: those named by their setting, and passwords inside URLs."""
 
-from __future__ import annotations
-
 import re
 
 HIDDEN = "********"

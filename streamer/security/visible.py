@@ -1,7 +1,5 @@
 """Text of unknown origin as a terminal may show it: what could steer the terminal, or hide, is written as a number."""
 
-from __future__ import annotations
-
 import re
 from typing import TextIO
 

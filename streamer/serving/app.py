@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
@@ -26,8 +27,6 @@ from streamer.serving.problems import Problem, refused
 from streamer.serving.releases import RETRY_AFTER, Releases, not_at_desk, told
 
 if TYPE_CHECKING:
-    from starlette.requests import Request
-
     from streamer.security.api_keys import May
     from streamer.serving.authorize import Authorize
     from streamer.serving.chat.counter import ChatCounter

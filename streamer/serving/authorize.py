@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
+from starlette.requests import Request
+
 from streamer.errors import Unavailable
 from streamer.security.api_keys import ApiKey, KeyRing, May, allows
 from streamer.security.loopback import is_loopback
@@ -14,8 +16,6 @@ from streamer.serving.problems import Problem, unavailable
 from streamer.web.hosts import answers_to
 
 if TYPE_CHECKING:
-    from starlette.requests import Request
-
     from streamer.security.rate_limit import RateLimits
 
 

@@ -1,7 +1,5 @@
 """From what a request holds to events as they are on the topics: what may be left out is filled in, all else is checked."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Mapping
 from datetime import datetime

@@ -1,7 +1,5 @@
 """How long a request may take: what it asks for, and until when that is."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 from collections.abc import Iterable, Iterator

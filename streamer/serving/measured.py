@@ -5,14 +5,13 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
+from starlette.applications import Starlette
 from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from streamer.events.cloudevents import exemplar
 
 if TYPE_CHECKING:
-    from starlette.applications import Starlette
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
     from streamer.telemetry.metrics import Metrics
     from streamer.tracing import Tracing
 

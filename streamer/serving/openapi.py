@@ -1,7 +1,5 @@
 """The service for programs: its OpenAPI 3.1 document, with the schemas of the events."""
 
-from __future__ import annotations
-
 from functools import cache
 from importlib import resources
 from typing import Any, Final

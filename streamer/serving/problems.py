@@ -1,7 +1,5 @@
 """What an answer says that is no decision: problem+json (RFC 9457), and that whoever asked must hold."""
 
-from __future__ import annotations
-
 import math
 from typing import Final
 

@@ -1,7 +1,5 @@
 """The note that a running `streamer dev` leaves in its directory, so that the other commands find its broker."""
 
-from __future__ import annotations
-
 import json
 import os
 from dataclasses import asdict, dataclass

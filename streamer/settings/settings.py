@@ -13,8 +13,6 @@ The tables ``[upstreams.GATE]``, one for each gate, stand in ``streamer.toml``, 
 ``STREAMER_UPSTREAMS``.
 """
 
-from __future__ import annotations
-
 from decimal import Decimal  # pydantic reads it
 from typing import Annotated, Any, Literal, Self
 

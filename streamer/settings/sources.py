@@ -1,24 +1,20 @@
 """Where settings come from: environment, `.env`, TOML file and the running `streamer dev`; each knows its name."""
 
-from __future__ import annotations
-
 import json
 import os
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
+from typing import Any, TypeVar, get_args, get_origin
 
 from dotenv import dotenv_values
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
 from streamer.errors import UsageError, small_text
 from streamer.failpoints import VARIABLE as FAILPOINTS_VARIABLE
 from streamer.settings.dev_session import DEV_SESSION_FILE, find_dev_session
-
-if TYPE_CHECKING:
-    from pydantic.fields import FieldInfo
 
 _Json = TypeVar("_Json", dict[str, Any], list[Any])
 

@@ -17,8 +17,6 @@ It is RFC 8785 but for two things: numbers are written as above and not as ECMAS
 ordered by code points and not by UTF-16 code units.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from typing import Any

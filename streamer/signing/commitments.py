@@ -1,7 +1,5 @@
 """Commitments to a gate's secrets: they bind to the value without showing it. Pure."""
 
-from __future__ import annotations
-
 import hashlib
 
 from streamer.signing.canonical_json import canonical_json

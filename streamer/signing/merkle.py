@@ -8,11 +8,10 @@ implementation of the RFC verifies.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
     Root = Callable[[int, int], bytes]
     """The root over the leaves from one up to, not including, another."""
 

@@ -1,7 +1,5 @@
 """Who signs checkpoints, and what is kept of them (https://c2sp.org/signed-note, tlog-checkpoint, tlog-cosignature)."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re

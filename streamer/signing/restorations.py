@@ -1,7 +1,5 @@
 """Backups that were restored: what of the log of heads was given up with what came after them, and under which origin it goes on."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Ending a Kafka client in bounded time, with nothing of it left behind."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any

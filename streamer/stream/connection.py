@@ -1,7 +1,5 @@
 """How to reach the broker: one value, in Kafka's own property names, for every client library."""
 
-from __future__ import annotations
-
 import contextlib
 import inspect
 import re

@@ -1,7 +1,5 @@
 """What becomes of batches that nobody at the desk decides about: at their deadline they are rejected, by one process at a time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Protocol
 

@@ -1,7 +1,5 @@
 """Why a worker ended, as a process exit status that a supervisor and a person can distinguish."""
 
-from __future__ import annotations
-
 from enum import IntEnum
 
 from streamer.errors import StreamerError

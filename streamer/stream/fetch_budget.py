@@ -1,7 +1,5 @@
 """Back-pressure: how much may be in memory between the fetcher and the database."""
 
-from __future__ import annotations
-
 import threading
 
 

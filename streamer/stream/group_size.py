@@ -13,8 +13,6 @@ commit statements of its own; and the records of one group may take
 - as long as the fixed cost where that alone exceeds 12 seconds: throughput never falls below half.
 """
 
-from __future__ import annotations
-
 import math
 from collections import deque
 

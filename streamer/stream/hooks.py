@@ -1,7 +1,5 @@
 """Where the components of a worker report what they do: metrics, health, failpoints, traces."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from streamer.failpoints import Failpoint, disarmed

@@ -1,7 +1,5 @@
 """A bound on what libraries log of Kafka and of a collector: an outage of seconds makes thousands of equal lines."""
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

@@ -18,13 +18,12 @@ from kafka.errors import (
     MessageSizeTooLargeError,
     UnknownTopicOrPartitionError,
 )
+from kafka.producer.future import FutureRecordMetadata
 
 from streamer.errors import Unavailable, UsageError
 from streamer.stream.topics import missing_topics
 
 if TYPE_CHECKING:
-    from kafka.producer.future import FutureRecordMetadata
-
     from streamer.journal import Headers
     from streamer.stream.connection import KafkaConnection
 

@@ -1,7 +1,5 @@
 """The reader's bounds and timeouts."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from streamer.events.limits import DEFAULT_LIMITS

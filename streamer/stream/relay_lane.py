@@ -6,11 +6,12 @@ import asyncio
 import functools
 import re
 import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar, cast
 
 import structlog
-from aiokafka import TopicPartition
+from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.errors import (
     InvalidTopicError,
     KafkaConnectionError,
@@ -30,10 +31,7 @@ from streamer.stream.backoff import Backoff, until_available
 from streamer.stream.relay_producers import Producers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
     from concurrent.futures import Executor
-
-    from aiokafka import AIOKafkaProducer
 
     from streamer.journal import Journal, Lease, OutboxMessage, Partition
     from streamer.stream.connection import KafkaConnection

@@ -1,7 +1,5 @@
 """A deadline for stopping, for libraries that ignore a cancellation and threads that hang in a call."""
 
-from __future__ import annotations
-
 import contextlib
 import faulthandler
 import io

@@ -4,8 +4,6 @@ The client library's own metadata requests stop at a version that knows no ids, 
 here, and sent over the consumer's connection.
 """
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Collection
 from io import BytesIO

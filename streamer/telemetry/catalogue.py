@@ -1,7 +1,5 @@
 """The catalogue: every metric, its labels and its meaning, as one literal. docs/metrics.md is generated from it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, get_args

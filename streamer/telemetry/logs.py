@@ -10,16 +10,13 @@ import logging
 import sys
 import threading
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, TextIO
+from typing import Any, Literal, TextIO
 
 import structlog
+from structlog.typing import EventDict, Processor, WrappedLogger
 
 from streamer.security.redaction import HIDDEN, is_secret, redact_text
 from streamer.security.visible import visible
-
-if TYPE_CHECKING:
-    from structlog.typing import EventDict, Processor, WrappedLogger
-
 
 TALKATIVE = (
     "aiokafka", "alembic", "faust", "httpcore2", "httpx2", "kafka", "mode", "sentence_transformers", "transformers",

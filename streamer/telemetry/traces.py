@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -21,9 +22,11 @@ import structlog
 from opentelemetry.context import Context, attach, detach
 from opentelemetry.trace import (
     Link,
+    Span,
     SpanKind,
     Status,
     StatusCode,
+    Tracer,
     get_current_span,
     set_span_in_context,
 )
@@ -32,14 +35,18 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from streamer.events.cloudevents import trace_context
 from streamer.events.topics import HTTP_LOG
 from streamer.gates.gate import mean_score
-from streamer.journal import BatchDecision, DeadLetter
+from streamer.journal import (
+    BatchDecision,
+    DeadLetter,
+    Headers,
+    OutboxMessage,
+    Outcome,
+    OutcomeKind,
+    Partition,
+    Record,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
-
-    from opentelemetry.trace import Span, Tracer
-
-    from streamer.journal import Headers, OutboxMessage, Outcome, OutcomeKind, Partition, Record
     from streamer.tracing import Answered, Call
 
     Emit = Callable[[str, Mapping[str, Any], Context], None]

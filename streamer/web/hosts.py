@@ -1,7 +1,5 @@
 """Which names a server answers to."""
 
-from __future__ import annotations
-
 import ipaddress
 from typing import Final
 from urllib.parse import urlsplit

@@ -1,7 +1,5 @@
 """The colours and pictures of every page here, as style sheets: light, and dark where the reader's system is."""
 
-from __future__ import annotations
-
 COLOURS = """
 :root { color-scheme: light dark;
   --page: #fbfaf7; --card: #ffffff; --ink: #1d2329; --soft: #59636e; --rule: #dfe2e6; --code: #f0efea;

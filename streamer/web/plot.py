@@ -1,7 +1,5 @@
 """Pictures as inline SVG: they follow the page's colours, light or dark, and carry their own words."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field

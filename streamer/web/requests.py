@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from importlib.resources import files
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
 
+from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from streamer.security.loopback import is_loopback
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
-    from starlette.types import ASGIApp, Receive, Scope, Send
 
 
 def media_type(request: Request) -> str:

@@ -7,18 +7,16 @@ import contextlib
 import errno
 import socket
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import uvicorn
 from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn import Server
 
 from streamer.errors import UsageError
 from streamer.web.connections import ACCEPTED_AT_ONCE, Patience, Seldom, connections
 from streamer.web.requests import well_formed
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Receive, Scope, Send
 
 __all__ = ["Server", "base_url", "listen", "server"]
 

@@ -1,18 +1,14 @@
 """An audit sample that is read once, however many settings are calibrated on it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
+from streamer.calibration import History
 from streamer.gates.setting_changes import CALIBRATED_FOR
 from streamer.gates.settings import PARAMETERS, GateSettings
 from streamer.recalibration.run import AuditSample, SampleQuery
 from streamer.recalibration.sampled import SampledGroup
-
-if TYPE_CHECKING:
-    from streamer.calibration import History
 
 T = TypeVar("T")
 

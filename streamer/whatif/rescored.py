@@ -6,27 +6,24 @@ another one ranks another first, nobody knows how bad that is.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
+from streamer.calibration import History
 from streamer.calibration.calibrators.mean import Mean
 from streamer.calibration.history import NO_HISTORY
 from streamer.calibration.shapes import rank_scores
 from streamer.gates.gate import gate_batch, mean_score
-from streamer.recalibration.sampled import SampledItem
+from streamer.gates.settings import GateSettings
+from streamer.recalibration.sampled import SampledGroup, SampledItem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from datetime import datetime
-
-    from numpy.typing import NDArray
-
-    from streamer.calibration import History
-    from streamer.gates.settings import GateSettings
     from streamer.recalibration.run import AuditSample, SampleQuery
-    from streamer.recalibration.sampled import SampledGroup
     from streamer.whatif.past import Past, PastText
 
     Texts = Callable[[str, Sequence[int]], Iterator[PastText]]

@@ -1,7 +1,5 @@
 """Answers to what-if questions for people: what was asked, what would have come of it, and what that does not say."""
 
-from __future__ import annotations
-
 from streamer.recalibration.age_cut import span
 from streamer.risk.states import RiskInterval
 from streamer.whatif import Change, WhatIfAnswer

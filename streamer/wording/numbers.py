@@ -1,7 +1,5 @@
 """Shares, counts and moments, as people read them."""
 
-from __future__ import annotations
-
 import math
 from datetime import datetime
 

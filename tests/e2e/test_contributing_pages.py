@@ -1,7 +1,5 @@
 """The pages "how to add", done as they say: their steps are applied to a copy of the repository, and their commands run."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

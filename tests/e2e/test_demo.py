@@ -1,7 +1,5 @@
 """`streamer demo` as a user runs it: a process of its own in an empty folder, all parts real."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

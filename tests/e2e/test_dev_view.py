@@ -1,7 +1,5 @@
 """`streamer dev` on a terminal: a living view of the whole screen, which gives the terminal back at the end."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty

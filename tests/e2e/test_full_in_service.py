@@ -1,12 +1,10 @@
 """A gate of method full on Kafka and PostgreSQL: publish, label, calibrate, ship, and the same p for every item offline."""
 
-from __future__ import annotations
-
 import json
 import math
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,9 +18,7 @@ from streamer_verify.bundle import Bundle
 from streamer_verify.command import verify_bundle
 from tests.faults.site import Site, empty_site, wait_until
 from tests.faults.test_recalibration_killed import label
-
-if TYPE_CHECKING:
-    from tests.services.kafka import KafkaBroker
+from tests.services.kafka import KafkaBroker
 
 NAME = "full"
 BEFORE, AFTER, ALPHA = 60, 40, 0.2

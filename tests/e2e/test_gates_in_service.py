@@ -1,18 +1,16 @@
 """Gates of every promise, and one that another package scores, on Kafka and PostgreSQL, from publishing to verifying."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from streamer import wiring
+from streamer.scoring.encoders.encoder import Encoder
 from streamer_verify.bundle import Bundle
 from streamer_verify.command import verify_bundle
 from streamer_verify.scores import check_scores
@@ -21,10 +19,7 @@ from tests.faults.site import Site, empty_site, wait_until
 from tests.faults.test_recalibration_killed import label
 from tests.faults.worker_process import WorkerProcess
 from tests.packaging.test_scorer_package import EXAMPLE, Place
-
-if TYPE_CHECKING:
-    from streamer.scoring.encoders.encoder import Encoder
-    from tests.services.kafka import KafkaBroker
+from tests.services.kafka import KafkaBroker
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """docs/own-data.md, done as it says: its commands and its Python run as they stand on the files of `examples/`."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import shutil

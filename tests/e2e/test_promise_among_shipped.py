@@ -1,12 +1,10 @@
 """A gate that promises an error rate among what ships, from its creation by command to decisions that can be verified."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,9 +14,7 @@ from streamer_verify.bundle import Bundle
 from streamer_verify.command import verify_bundle
 from tests.faults.site import Site, empty_site, wait_until
 from tests.faults.test_recalibration_killed import label
-
-if TYPE_CHECKING:
-    from tests.services.kafka import KafkaBroker
+from tests.services.kafka import KafkaBroker
 
 NAME = "among"
 ALPHA = 0.25

@@ -16,11 +16,11 @@ from examples.make import COLUMNS, write
 from streamer.cli import main
 from streamer.labels.label_files import LABEL_FIELDS
 from streamer.research.evaluation import Encoding, evaluate
+from streamer.scoring.encoders.encoder import Encoder
 from tests.checkout import ROOT, copy_checkout
 from tests.services.ports import free_port
 
 if TYPE_CHECKING:
-    from streamer.scoring.encoders.encoder import Encoder
     from tests.services.kafka import KafkaBroker
 
 README = (ROOT / "README.md").read_text("utf-8")

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -16,9 +16,7 @@ from streamer import wiring
 from streamer.gates.settings import GateSettings
 from tests.faults import oracle
 from tests.faults.site import GATE, Site, a_site, put_in_force
-
-if TYPE_CHECKING:
-    from tests.services.kafka import KafkaBroker
+from tests.services.kafka import KafkaBroker
 
 PAGE = (Path(__file__).parents[2] / "docs" / "regenerate.md").read_text(encoding="utf-8")
 ATTEMPTS = 3

@@ -9,14 +9,17 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 
 from streamer import wiring
 from streamer.gates.settings import GateSettings
+from streamer.recalibration.gate_status import GateStatus
+from streamer.scoring.encoders.encoder import Encoder
 from streamer.settings.settings import load_settings
+from streamer.store import Store
 from tests.e2e.scenario.labeller import Labellers
 from tests.e2e.scenario.population import Prompt, read_prompts, steady, worse
 from tests.e2e.scenario.timeline import Timeline
@@ -24,14 +27,9 @@ from tests.faults import oracle
 from tests.faults.agreement import disagreements
 from tests.faults.worker_process import WorkerProcess
 from tests.promql import RULE_FILES, expressions
+from tests.services.kafka import KafkaBroker
+from tests.services.prometheus import Prometheus
 from tests.services.service_forks import FORKS
-
-if TYPE_CHECKING:
-    from streamer.recalibration.gate_status import GateStatus
-    from streamer.scoring.encoders.encoder import Encoder
-    from streamer.store import Store
-    from tests.services.kafka import KafkaBroker
-    from tests.services.prometheus import Prometheus
 
 GATE = "support-bot"
 ALPHA = 0.1

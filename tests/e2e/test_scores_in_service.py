@@ -1,11 +1,8 @@
 """Gates that score by a judge, on Kafka and PostgreSQL: publish, label, calibrate, ship, verify."""
 
-from __future__ import annotations
-
 import json
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,10 +13,8 @@ from streamer_verify.command import verify_bundle
 from tests.faults.site import Site, empty_site, wait_until
 from tests.faults.test_recalibration_killed import label
 from tests.integration.judge.test_judge_scores import marking
+from tests.services.kafka import KafkaBroker
 from tests.services.openai_server import OpenAIServer
-
-if TYPE_CHECKING:
-    from tests.services.kafka import KafkaBroker
 
 NAME = "scored"
 BEFORE, AFTER = 60, 12

@@ -1,13 +1,11 @@
 """The short form of `make swap`: gates whose answers silently change are closed, those beside them stay open."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
+from streamer.scoring.encoders.encoder import Encoder
 from tests.e2e.scenario.population import read_prompts
 from tests.e2e.swap.answers import Answers
 from tests.e2e.swap.lives import SHORT, SHORT_LIVES, Life
@@ -16,10 +14,7 @@ from tests.e2e.swap.picture import draw
 from tests.e2e.swap.report import says_kept, sentences, table
 from tests.e2e.swap.service import ALPHA, Service
 from tests.recorded import DecisionSummary
-
-if TYPE_CHECKING:
-    from streamer.scoring.encoders.encoder import Encoder
-    from tests.services.kafka import KafkaBroker
+from tests.services.kafka import KafkaBroker
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
 

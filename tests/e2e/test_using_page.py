@@ -1,7 +1,5 @@
 """docs/using.md and docs/deploying.md, done as they say: their command lines and Python blocks are run."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import json

@@ -10,9 +10,9 @@ import pytest
 from tests.faults.matrix import LONG, Matrix
 from tests.faults.recalibrators import Place
 from tests.faults.site import Site, a_site
+from tests.services.kafka import KafkaBroker
 
 if TYPE_CHECKING:
-    from tests.services.kafka import KafkaBroker
     from tests.services.postgres import PostgresServer
 
 _MATRIX = Matrix()

@@ -3,8 +3,6 @@
 ``python -m tests.faults.desk_process URL NAME SEED AHEAD``: AHEAD seconds are added to the clock of a clerk; a person has none.
 """
 
-from __future__ import annotations
-
 import random
 import sys
 from datetime import timedelta

@@ -1,14 +1,12 @@
 """`streamer serve` in processes of its own over one database, gates that ship, and the record to compare answers with."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 import sqlalchemy as sa
@@ -17,13 +15,11 @@ from streamer import wiring
 from streamer.calibration import Threshold
 from streamer.gates.settings import GateSettings
 from streamer.settings.settings import load_settings
+from streamer.store import Store
 from tests.faults.oracle import verified
 from tests.faults.site import record_threshold
 from tests.faults.worker_process import WorkerProcess
-
-if TYPE_CHECKING:
-    from streamer.store import Store
-    from tests.services.kafka import KafkaBroker
+from tests.services.kafka import KafkaBroker
 
 GATE = "bot"
 PATIENCE = 240.0

@@ -15,12 +15,10 @@ import re
 import struct
 from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from streamer.journal import Headers
 from tests.faults.mutations import EXAMPLES, mutations
-
-if TYPE_CHECKING:
-    from streamer.journal import Headers
 
 
 class Message(NamedTuple):

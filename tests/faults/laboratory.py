@@ -1,14 +1,12 @@
 """A worker's inside on one database, without Kafka: decoder, decider and commit, through its own group commit."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections import Counter
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -23,6 +21,7 @@ from streamer.gates.settings import GateSettings
 from streamer.journal import Partition, Record
 from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.settings.settings import load_settings
+from streamer.store import Store
 from streamer.store.db.schema import decisions, outbox
 from streamer.stream.dead_letter_cap import DeadLetterCap, DeadLetterLimits
 from streamer.stream.fetch_budget import FetchBudget
@@ -30,14 +29,10 @@ from streamer.stream.group_commit import GroupCommit
 from streamer.stream.hooks import Hooks
 from streamer.stream.intake import Fetched, Intake, OfferResult
 from streamer.telemetry.metrics import Metrics
+from tests.faults.hostile_messages import Message
 from tests.faults.site import record_threshold
 from tests.recorded import ledgers_of
 from tests.unit.deciding.test_decider import IDENTITY, HashingEncoder
-
-if TYPE_CHECKING:
-    from streamer.store import Store
-    from tests.faults.hostile_messages import Message
-
 
 GROUP = 250
 PARTITIONS = 3

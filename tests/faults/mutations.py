@@ -1,7 +1,5 @@
 """Messages that are nearly right: stored examples with a few things changed, the same again for the same seed."""
 
-from __future__ import annotations
-
 import copy
 import json
 import random

@@ -12,14 +12,11 @@ O8 the actions of one key are published in the order of their inputs (each one's
 O9 `audit verify --log` has nothing to say of it.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
 
 from streamer.audit.logged import compare_with_log
 from streamer.audit.verification import Lookups, Trusted, VerificationReport, verify_record
@@ -28,15 +25,12 @@ from streamer.events.actions import decode_action
 from streamer.events.receipts import receipt_line
 from streamer.events.topics import HTTP_LOG, Topics
 from streamer.gates.gate import gate_batch
+from streamer.store import Store
+from streamer.stream.connection import KafkaConnection
 from streamer.stream.kafka_log import KafkaLog
 from streamer.stream.tail import Tail, TailedRecord
 from streamer.stream.topics import log_bounds
 from tests.recorded import ledgers_of
-
-if TYPE_CHECKING:
-    from streamer.store import Store
-    from streamer.stream.connection import KafkaConnection
-
 
 _BATCH_ID = re.compile(rb'"batch_id": ?"([^"]*)"')
 

@@ -1,12 +1,10 @@
 """A record with one labelled gate, and recalibrators in processes of their own."""
 
-from __future__ import annotations
-
 import json
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -19,9 +17,7 @@ from tests.faults.site import wait_until
 from tests.faults.worker_process import WorkerProcess
 from tests.integration.store.conftest import World
 from tests.integration.store.labelled_gate import GATE, LabelledGate, bad_below
-
-if TYPE_CHECKING:
-    from tests.services.kafka import KafkaBroker
+from tests.services.kafka import KafkaBroker
 
 BY_LABELS = {"recalibrate_every_seconds": None, "recalibrate_after_groups": 50}
 

@@ -1,7 +1,5 @@
 """Runs ``streamer`` with a clock that is off: ``python shifted_clock.py SECONDS worker --json``."""
 
-from __future__ import annotations
-
 import sys
 import time
 from datetime import datetime, timedelta, tzinfo

@@ -1,7 +1,5 @@
 """A place of work for fault tests: topics, a database, a gate that ships, and workers that end with the test."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os
@@ -11,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import sqlalchemy as sa
@@ -25,15 +23,13 @@ from streamer.recalibration.candidates import Candidate
 from streamer.recalibration.one_gate import recalibrate_by_hand
 from streamer.recalibration.run import CalibrationRun, NothingToCalibrate
 from streamer.settings.settings import Settings, load_settings
+from streamer.store import Store
 from streamer.store.db.schema import outcomes
 from tests.faults import oracle
 from tests.faults.worker_process import WorkerProcess
 from tests.migrated import migrated
+from tests.services.kafka import KafkaBroker
 from tests.services.service_forks import FORKS, ServiceForks
-
-if TYPE_CHECKING:
-    from streamer.store import Store
-    from tests.services.kafka import KafkaBroker
 
 GATE = "crash-test"
 

@@ -1,12 +1,9 @@
 """What the encoder does not read, through a real worker: no gate ships it that was calibrated on other answers."""
 
-from __future__ import annotations
-
 import json
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 import sqlalchemy as sa
@@ -18,10 +15,8 @@ from streamer.store.db.schema import batches, decisions
 from streamer.wording.numbers import percent
 from tests.e2e.test_gates_in_service import answered, publish, publish_labels, taken_up
 from tests.faults.site import Site, empty_site
+from tests.services.kafka import KafkaBroker
 from tests.unit.scoring.test_reading import HELD, READ
-
-if TYPE_CHECKING:
-    from tests.services.kafka import KafkaBroker
 
 pytestmark = pytest.mark.encoder
 

@@ -1,7 +1,5 @@
 """A history with crashes in it is a clean history: checkpoints by a killed recalibrator, on the topic and in a file."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -14,7 +14,6 @@ import random
 import signal
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
@@ -27,10 +26,8 @@ from tests.faults.recalibrators import leaders
 from tests.faults.site import GATE, Site, put_in_force, wait_until
 from tests.faults.traffic import Traffic
 from tests.faults.worker_process import WorkerProcess
-
-if TYPE_CHECKING:
-    from tests.services.kafka import KafkaBroker
-    from tests.services.postgres import PostgresServer
+from tests.services.kafka import KafkaBroker
+from tests.services.postgres import PostgresServer
 
 SECONDS = float(os.environ.get("STREAMER_TEST_CHAOS_SECONDS", "120" if LONG else "10"))
 SEED = int(os.environ.get("STREAMER_TEST_CHAOS_SEED", "1"))

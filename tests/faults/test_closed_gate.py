@@ -1,12 +1,9 @@
 """Case 21: a gate is closed while what was decided before waits to be committed."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import pytest
 import sqlalchemy as sa
@@ -16,9 +13,7 @@ from streamer.store.db.schema import batches, decisions
 from tests.faults.matrix import LONG, Matrix
 from tests.faults.site import GATE, Site, wait_until
 from tests.faults.traffic import Traffic
-
-if TYPE_CHECKING:
-    from tests.services.kafka import KafkaBroker
+from tests.services.kafka import KafkaBroker
 
 LOCKED_SECONDS = 60 if LONG else 4
 """How long the table stays locked after the gate was closed."""

@@ -4,8 +4,6 @@
 and the outbox are asserted always.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import random

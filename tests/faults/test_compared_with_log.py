@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,9 +17,7 @@ from streamer.store.desk.release_desk import Reject, Release
 from streamer.stream.topics import log_bounds
 from tests.faults.site import GATE, Site, event, events, publish, wait_until
 from tests.integration.audit.attacker import breaking_in
-
-if TYPE_CHECKING:
-    from tests.services.kafka import KafkaBroker
+from tests.services.kafka import KafkaBroker
 
 EVENTS = 1200
 

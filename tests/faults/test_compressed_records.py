@@ -1,7 +1,5 @@
 """Records that are small until they are unpacked: one outcome each, little memory, and the partition goes on."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json

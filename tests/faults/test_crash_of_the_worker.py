@@ -1,18 +1,12 @@
 """The main job on real Kafka and real PostgreSQL, with the worker killed in the middle."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 
 from streamer import wiring
 from tests.faults import oracle
+from tests.faults.matrix import Matrix
 from tests.faults.site import GATE, Site, events, publish, wait_until
-
-if TYPE_CHECKING:
-    from tests.faults.matrix import Matrix
-    from tests.services.kafka import KafkaBroker
+from tests.services.kafka import KafkaBroker
 
 
 def test_two_thousand_batches_with_a_kill_in_the_middle(site: Site) -> None:

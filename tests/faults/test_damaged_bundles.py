@@ -3,8 +3,6 @@
 `make faults` damages every member of every kind of row several times over; here it is a few of them.
 """
 
-from __future__ import annotations
-
 import hmac
 import json
 import random

@@ -8,7 +8,6 @@ import sys
 import time
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 import sqlalchemy as sa
@@ -19,13 +18,11 @@ from streamer.events.actions import decode_action
 from streamer.events.desk import decode_desk
 from streamer.failpoints import Failpoints, parse
 from streamer.gates.batch_key import BatchKey
+from streamer.store import Store
 from streamer.store.desk.release_desk import Reject, Release
 from streamer.stream.desk_clerk import DeskClerk
 from tests.faults.matrix import LONG
 from tests.integration.audit.history import Scribe, event, settings_for, verify
-
-if TYPE_CHECKING:
-    from streamer.store import Store
 
 GATE = "front"
 SECONDS = 600.0

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 import sqlalchemy as sa
@@ -16,10 +15,8 @@ import sqlalchemy as sa
 from streamer.store.db.schema import batches, decisions
 from tests.e2e.test_gates_in_service import answered, is_lost, publish, publish_labels, taken_up
 from tests.faults.site import Site, empty_site
+from tests.services.kafka import KafkaBroker
 from tests.services.service_forks import PRELOADED, ServiceForks
-
-if TYPE_CHECKING:
-    from tests.services.kafka import KafkaBroker
 
 pytestmark = pytest.mark.encoder
 

@@ -19,14 +19,14 @@ from streamer.settings.settings import load_settings
 from streamer.stream.exits import WorkerExit
 from tests.faults.callers import REFUSED, Callers, Told, agree, ask_all_again
 from tests.faults.endpoint import Endpoint, Site
+from tests.faults.matrix import Matrix
 from tests.faults.oracle import Findings, read_all
 from tests.faults.site import wait_until
+from tests.services.kafka import KafkaBroker
 from tests.services.ports import free_port
 from tests.services.service_forks import FORKS
 
 if TYPE_CHECKING:
-    from tests.faults.matrix import Matrix
-    from tests.services.kafka import KafkaBroker
     from tests.services.postgres import PostgresServer
 
 STEPS = [point for point in POINTS if point not in RUN_POINTS]

@@ -19,14 +19,14 @@ from streamer.store import migrate
 from streamer.store.db.engine import Database
 from tests.faults.callers import Callers, agree, heard
 from tests.faults.endpoint import Site, batch
+from tests.faults.matrix import Matrix
 from tests.faults.site import a_site, publish, wait_until
 from tests.faults.test_endpoint import conclude
 from tests.integration.store.conftest import World
+from tests.services.kafka import KafkaBroker
 from tests.services.service_forks import FORKS
 
 if TYPE_CHECKING:
-    from tests.faults.matrix import Matrix
-    from tests.services.kafka import KafkaBroker
     from tests.services.postgres import PostgresServer
 
 pytestmark = pytest.mark.postgres

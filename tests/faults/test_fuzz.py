@@ -4,8 +4,6 @@ The decoder, the decider and the commit work together here, on both databases, t
 `make faults` tries a hundred thousand.
 """
 
-from __future__ import annotations
-
 from contextlib import closing
 
 import pytest

@@ -1,10 +1,8 @@
 """Case 13, by the rule `auto`: whatever hostile labels come by the topic is recorded, and loosens no policy by itself."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -15,10 +13,8 @@ from streamer.recalibration.comparison import Reading, direction
 from streamer.recalibration.one_gate import FinishedRun, recalibrate_by_hand, recalibrate_by_rule
 from streamer.store.db.schema import batches, label_revisions, responses
 from tests.faults.agreement import agree
+from tests.faults.matrix import Matrix
 from tests.faults.site import GATE, Site, calibrated_now, publish, wait_until
-
-if TYPE_CHECKING:
-    from tests.faults.matrix import Matrix
 
 BATCHES = 80
 FLOOD = 10_000

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Producer
@@ -14,10 +13,8 @@ from streamer.errors import UsageError
 from streamer.events.dead_letters import ERROR_CODE
 from streamer.events.limits import RECORD_OVERHEAD_BYTES
 from tests.faults import oracle
+from tests.faults.matrix import Matrix
 from tests.faults.site import Site, event, events, wait_until
-
-if TYPE_CHECKING:
-    from tests.faults.matrix import Matrix
 
 
 class AnyBytes(str):

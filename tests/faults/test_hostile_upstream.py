@@ -11,18 +11,16 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from streamer.scoring.signals.signal_list import signal_list
 from tests.faults.endpoint import Site
+from tests.faults.matrix import Matrix
 from tests.faults.oracle import Findings
 from tests.integration.audit.alone import verify_bundle
 from tests.integration.audit.history import export, settings_for
-
-if TYPE_CHECKING:
-    from tests.faults.matrix import Matrix
 
 MOST_GROWTH = 64 * 2**20
 MIB = b" " * 2**20

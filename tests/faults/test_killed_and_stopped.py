@@ -6,18 +6,15 @@ import random
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
 
 import pytest
 
 from streamer.failpoints import POINTS, RUN_POINTS
 from streamer.stream.exits import WorkerExit
 from streamer.stream.stop_deadline import STOP_SECONDS
+from tests.faults.matrix import Matrix
 from tests.faults.site import Site, publish, wait_until
 from tests.faults.traffic import Traffic
-
-if TYPE_CHECKING:
-    from tests.faults.matrix import Matrix
 
 RANDOM_KILLS = 50
 WORKER_POINTS = [point for point in POINTS if point not in RUN_POINTS]

@@ -1,12 +1,10 @@
 """Case 25: labels by somebody else, in anybody's name, on a gate that names its labellers and demands signatures."""
 
-from __future__ import annotations
-
 import csv
 import json
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -18,12 +16,10 @@ from streamer.gates.batch_key import BatchKey
 from streamer.journal import LabelRevision
 from streamer.settings.settings import load_settings
 from streamer.signing.labels import statement
+from streamer.store import Store
 from streamer.store.db.schema import batches, control_head, label_revisions, responses
+from tests.faults.matrix import Matrix
 from tests.faults.site import GATE, Site, calibrated_now, publish, wait_until
-
-if TYPE_CHECKING:
-    from streamer.store import Store
-    from tests.faults.matrix import Matrix
 
 BATCHES = 40
 INVENTED = 50

@@ -1,7 +1,5 @@
 """Case 22: the leading recalibrator frozen, or cut off from the database: another one leads, and it writes nothing when it wakes."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal
@@ -9,7 +7,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psycopg
 from sqlalchemy.engine import make_url
@@ -19,11 +17,9 @@ from tests.faults.oracle import Findings
 from tests.faults.recalibrators import Place, leaders, opened
 from tests.faults.site import wait_until
 from tests.faults.worker_process import WorkerProcess
+from tests.services.kafka import KafkaBroker
+from tests.services.postgres import PostgresServer
 from tests.services.stalling_proxy import StallingProxy
-
-if TYPE_CHECKING:
-    from tests.services.kafka import KafkaBroker
-    from tests.services.postgres import PostgresServer
 
 TAKEOVER_SECONDS = 30
 

@@ -1,19 +1,14 @@
 """What is bounded stays bounded: memory under a long lag, the queue before a slow database."""
 
-from __future__ import annotations
-
 import time
-from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Producer
 
 from streamer import wiring
+from tests.faults.matrix import Matrix
 from tests.faults.site import Site, publish, wait_until
 from tests.faults.worker_process import WorkerProcess
-
-if TYPE_CHECKING:
-    from tests.faults.matrix import Matrix
 
 LAG = 1_000_000
 MOST = 256 * 2**20

@@ -1,19 +1,15 @@
 """Case 24: embeddings that a publisher made up, through a real worker: none of them ships on a gate that refuses them."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from streamer import wiring
 from streamer.events.actions import decode_action
 from streamer.gates.settings import GateSettings
 from tests.faults import oracle
+from tests.faults.matrix import Matrix
 from tests.faults.site import Site, event, publish, put_in_force, wait_until
-
-if TYPE_CHECKING:
-    from tests.faults.matrix import Matrix
 
 UNRELATED = ("Paris.", "I do not know.", "7", "Ask your doctor.")
 ENCODER = "text-embedding-3-small"

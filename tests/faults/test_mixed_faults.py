@@ -18,7 +18,6 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import httpx
 import psycopg
@@ -43,11 +42,9 @@ from tests.faults.test_hostile_upstream import WAYS, serving
 from tests.faults.traffic import Traffic
 from tests.integration.audit.alone import in_javascript, need_node
 from tests.integration.serving.test_front_door import HALF, LIMITED, idle, many_files
+from tests.services.kafka import KafkaBroker
 from tests.services.ports import free_port
-
-if TYPE_CHECKING:
-    from tests.services.kafka import KafkaBroker
-    from tests.services.postgres import PostgresServer
+from tests.services.postgres import PostgresServer
 
 __all__ = ["many_files"]
 pytestmark = pytest.mark.postgres

@@ -1,7 +1,5 @@
 """An NLI model in the example's package, as a gate's scorer: installed, used, scored again, and its weights exchanged."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path

@@ -1,11 +1,9 @@
 """A record whose owner is no superuser, and answers in which nothing can be seen: under traffic, with the oracle."""
 
-from __future__ import annotations
-
 import json
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psycopg
 from sqlalchemy.engine import make_url
@@ -14,12 +12,10 @@ from streamer import wiring
 from streamer.events.actions import decode_action
 from streamer.store import create_roles
 from tests.faults import oracle
+from tests.faults.matrix import Matrix
 from tests.faults.site import GATE, Site, a_site, event, publish, wait_until
-
-if TYPE_CHECKING:
-    from tests.faults.matrix import Matrix
-    from tests.services.kafka import KafkaBroker
-    from tests.services.postgres import PostgresServer
+from tests.services.kafka import KafkaBroker
+from tests.services.postgres import PostgresServer
 
 UNSEEN = ("\u200b\u2060\ufeff", "\u3164", " \u00ad\u202e", "\u2800", "\U000e0041\ufe0f\u0301")
 

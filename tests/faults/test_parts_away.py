@@ -7,21 +7,18 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
 from sqlalchemy.engine import make_url
 
 from streamer.stream.exits import WorkerExit
+from tests.faults.matrix import Matrix
 from tests.faults.site import Site, publish, wait_until
 from tests.faults.traffic import Traffic
+from tests.services.kafka import KafkaBroker
+from tests.services.postgres import PostgresServer
 from tests.services.requirements import missing
-
-if TYPE_CHECKING:
-    from tests.faults.matrix import Matrix
-    from tests.services.kafka import KafkaBroker
-    from tests.services.postgres import PostgresServer
 
 # The short form of these is in the chaos of every run.
 pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]

@@ -1,11 +1,9 @@
 """Case 17: a record that cannot be decided or stored is refused alone; nothing stops, and all others get their outcome."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -14,10 +12,8 @@ from streamer.deciding.decider import BatchDecider
 from streamer.journal import Outcome, Record
 from tests.faults.hostile_messages import Message
 from tests.faults.laboratory import Laboratory
+from tests.faults.matrix import Matrix
 from tests.faults.site import GATE, Site, event, publish, wait_until
-
-if TYPE_CHECKING:
-    from tests.faults.matrix import Matrix
 
 BEYOND_UTC = ("0001-01-01T00:00:00+01:00", "9999-12-31T23:59:59-05:00")
 """Times that no UTC timestamp can express; .NET writes the first one where there is no date."""

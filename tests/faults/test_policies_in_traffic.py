@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 import random
-from typing import TYPE_CHECKING
 
 import pytest
 
 from streamer import wiring
 from tests.faults import oracle
+from tests.faults.matrix import Matrix
 from tests.faults.site import GATE, Site, wait_until
 from tests.faults.traffic import Traffic
-
-if TYPE_CHECKING:
-    from tests.faults.matrix import Matrix
 
 
 @pytest.mark.long

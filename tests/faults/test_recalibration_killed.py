@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from streamer import wiring
 from tests.faults import oracle
+from tests.faults.matrix import Matrix
 from tests.faults.site import GATE, Site, publish, wait_until
-
-if TYPE_CHECKING:
-    from tests.faults.matrix import Matrix
 
 # Where a run is killed, and whether its policy is there then. Its first transaction takes the gate's lease.
 STEPS = {

@@ -1,7 +1,5 @@
 """From labels on the topic to what workers decide by, with nobody at the keyboard but whoever approves."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

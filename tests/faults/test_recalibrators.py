@@ -15,10 +15,10 @@ from tests.faults.site import wait_until
 from tests.faults.worker_process import WorkerProcess
 from tests.integration.store.labelled_gate import GATE
 from tests.services.collector import Collector
+from tests.services.kafka import KafkaBroker
 from tests.services.ports import free_port
 
 if TYPE_CHECKING:
-    from tests.services.kafka import KafkaBroker
     from tests.services.postgres import PostgresServer
 
 STEPS = (

@@ -1,17 +1,12 @@
 """Cases 8 and 9 through a real worker: every kind of bad message is refused by its code; replay after the fix."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
-from typing import TYPE_CHECKING
 
 from streamer import wiring
+from tests.faults.matrix import Matrix
 from tests.faults.site import GATE, Site, event, events, publish, wait_until
 from tests.unit.events.test_responses import BAD
-
-if TYPE_CHECKING:
-    from tests.faults.matrix import Matrix
 
 STRANGE = (
     "'; DROP TABLE streamer.decisions; --",

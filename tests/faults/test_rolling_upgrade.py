@@ -11,17 +11,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 import streamer
 from streamer.store import schema_state
+from tests.faults.matrix import Matrix
 from tests.faults.site import Site, wait_until
 from tests.faults.traffic import Traffic
-
-if TYPE_CHECKING:
-    from tests.faults.matrix import Matrix
 
 MIGRATION = '''"""What the next version adds: a column with a default, and one that may be empty."""
 

@@ -8,21 +8,19 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 import pytest
 
 from streamer.failpoints import POINTS, RUN_POINTS
 from tests.faults.endpoint import PATIENCE, Site
+from tests.faults.matrix import Matrix
 from tests.faults.oracle import Findings
 from tests.faults.site import wait_until
 from tests.integration.serving.model_server import AGREED, ANSWERS, ENCODER, Model
 from tests.services.openai_server import ChatReply, ChatRequest
 from tests.services.ports import free_port
-
-if TYPE_CHECKING:
-    from tests.faults.matrix import Matrix
 
 STEPS = [point for point in POINTS if point not in RUN_POINTS and not point.endswith(("publish", "mark"))]
 """Nothing is published here."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -25,11 +25,9 @@ from streamer.store.db.schema import gate_revisions, policies
 from streamer.wiring import parts
 from tests.faults import oracle
 from tests.faults.agreement import actions_of, agree, decided_by, disagreements, newest_trusted
+from tests.faults.matrix import Matrix
 from tests.faults.site import GATE, Site, publish, wait_until
 from tests.faults.worker_process import WorkerProcess
-
-if TYPE_CHECKING:
-    from tests.faults.matrix import Matrix
 
 DAY = 86_400
 CUT = 2

@@ -1,7 +1,5 @@
 """What a decision costs the database: tables with their indexes, and write-ahead log, from its event to its published action."""
 
-from __future__ import annotations
-
 import psycopg
 from psycopg.sql import SQL, Identifier
 from sqlalchemy.engine import make_url

@@ -1,22 +1,17 @@
 """Case 20: a topic, or one partition of it, that takes no messages while the others do."""
 
-from __future__ import annotations
-
 import json
 import math
 import time
 import urllib.request
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from streamer import wiring
 from streamer.stream.topics import log_bounds
+from tests.faults.matrix import Matrix
 from tests.faults.site import Site, event, wait_until
 from tests.faults.worker_process import WorkerProcess
-
-if TYPE_CHECKING:
-    from tests.faults.matrix import Matrix
-    from tests.services.kafka import KafkaBroker
+from tests.services.kafka import KafkaBroker
 
 ACTIONS = 50
 EVERY = 0.02

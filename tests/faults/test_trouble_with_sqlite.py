@@ -1,22 +1,17 @@
 """The audit store in one file: locked by somebody else, or on a full disk, while events flow."""
 
-from __future__ import annotations
-
 import resource
 import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.faults.matrix import Matrix
 from tests.faults.site import Site, a_site, publish, wait_until
-
-if TYPE_CHECKING:
-    from tests.faults.matrix import Matrix
-    from tests.services.kafka import KafkaBroker
+from tests.services.kafka import KafkaBroker
 
 
 @pytest.fixture

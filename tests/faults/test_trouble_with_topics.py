@@ -1,22 +1,17 @@
 """Topics that lose records or are made anew, a broker that is away at the start, and refusals without end."""
 
-from __future__ import annotations
-
 import threading
 import time
-from typing import TYPE_CHECKING
 
 import pytest
 
 from streamer import wiring
 from streamer.stream.exits import WorkerExit
 from streamer.stream.topics import log_bounds
+from tests.faults.matrix import Matrix
 from tests.faults.site import Site, events, publish, wait_until
 from tests.recorded import ledgers_of
-
-if TYPE_CHECKING:
-    from tests.faults.matrix import Matrix
-    from tests.services.kafka import KafkaBroker
+from tests.services.kafka import KafkaBroker
 
 
 @pytest.mark.long

@@ -1,10 +1,7 @@
 """Two that want to calibrate one gate: two recalibrators at once, and a person beside one."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,9 +9,7 @@ from streamer import wiring
 from tests.faults.recalibrators import Place, leaders, opened, runs_now
 from tests.faults.site import wait_until
 from tests.integration.store.labelled_gate import GATE
-
-if TYPE_CHECKING:
-    from tests.services.kafka import KafkaBroker
+from tests.services.kafka import KafkaBroker
 
 
 @pytest.mark.slow

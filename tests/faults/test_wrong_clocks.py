@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Producer
 
 from streamer import wiring
+from tests.faults.matrix import Matrix
 from tests.faults.site import Site, events, publish, wait_until
 from tests.recorded import newest_decisions
-
-if TYPE_CHECKING:
-    from tests.faults.matrix import Matrix
 
 DAY = 86_400
 PROGRAM = str(Path(__file__).with_name("shifted_clock.py"))

@@ -1,7 +1,5 @@
 """A real service in a process of its own, to be killed, stopped and started again."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """`streamer dev` serves metrics where the project's own Prometheus files look for them, and says so where it cannot."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,16 +1,10 @@
 """The encoder without its last normalisation: the same directions, with the lengths that pooling gives."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
 
+from streamer.scoring.encoders.encoder import Encoder
 from streamer.scoring.encoders.registry import load_encoder
-
-if TYPE_CHECKING:
-    from streamer.scoring.encoders.encoder import Encoder
 
 pytestmark = pytest.mark.encoder
 

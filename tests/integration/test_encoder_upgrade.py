@@ -1,7 +1,5 @@
 """Gates that sentence-transformers scored, while workers move to CTranslate2; see docs/operations.md."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 import pytest

@@ -1,7 +1,5 @@
 """`streamer init`: what it makes is what the commands that it prints need."""
 
-from __future__ import annotations
-
 import json
 import resource
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The figures of real answers, with the real encoder: independent ones that a right implementation reproduces."""
 
-from __future__ import annotations
-
 import pytest
 
 from streamer.clouds.offline import ScoredCloud, score_clouds

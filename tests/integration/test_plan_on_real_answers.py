@@ -1,23 +1,18 @@
 """A plan from one half of real answers, against what calibrations on the other half give."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from streamer.clouds.cloud import Cloud, split_clouds
 from streamer.clouds.cloud_files import read_clouds
 from streamer.clouds.offline import score_clouds
+from streamer.gates.declared import Unit
 from streamer.planning.plan import Budget, Simulation, make_plan
 from streamer.planning.prompts import past_prompts
 from streamer.scoring.encoders.encoder import CachedEncoder, Encoder
 from tests.offline import split_figures
-
-if TYPE_CHECKING:
-    from streamer.gates.declared import Unit
 
 RESPONSES = 5
 LEVEL = 0.99

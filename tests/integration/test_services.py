@@ -11,8 +11,9 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
 
+from tests.services.kafka import KafkaBroker
+
 if TYPE_CHECKING:
-    from tests.services.kafka import KafkaBroker
     from tests.services.postgres import PostgresServer
 
 

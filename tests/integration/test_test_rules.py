@@ -1,7 +1,5 @@
 """The rules that the tests themselves live under, seen from outside: one small run of pytest each."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

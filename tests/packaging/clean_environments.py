@@ -4,8 +4,6 @@ Run by `make wheels`. It needs a package index; versions are those of requiremen
 left out. Prints a line for each environment and exits with 1 if something is not as it should be.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

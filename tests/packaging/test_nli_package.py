@@ -1,7 +1,5 @@
 """The example of an NLI model as a gate's scorer, with a tiny one that is written here."""
 
-from __future__ import annotations
-
 import importlib
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """The example of a scorer's package, as docs/serving-more.md has it: built, installed into an environment of its own, used, and changed."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """A real Chromium, driven by selenium, with everything that came over its network."""
 
-from __future__ import annotations
-
 import base64
 import json
 import shutil

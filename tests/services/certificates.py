@@ -1,7 +1,5 @@
 """Certificates for tests, made anew for each run: an authority of our own, and what it signs, by OpenSSL."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from dataclasses import dataclass

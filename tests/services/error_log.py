@@ -1,7 +1,5 @@
 """Which ERROR records a test caused, and which of them it had announced."""
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Sequence

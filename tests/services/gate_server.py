@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import socketserver
 import threading
 import time
@@ -11,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from streamer.events.actions import (
     ActionAuditV1,
@@ -24,9 +25,6 @@ from streamer.events.actions import (
 )
 from streamer.events.codec import encode
 from streamer.events.responses import decode_responses
-
-if TYPE_CHECKING:
-    import socket
 
 
 @dataclass(frozen=True)

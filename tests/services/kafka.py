@@ -19,16 +19,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
 from tests.run_folder import made_once
+from tests.services.certificates import Authority, Certificate
 from tests.services.ports import free_port
-
-if TYPE_CHECKING:
-    from tests.services.certificates import Authority, Certificate
 
 ROOT = Path(__file__).resolve().parents[2]
 JARS = ROOT / ".services" / "kafka"

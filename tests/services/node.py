@@ -1,7 +1,5 @@
 """Node for tests of `clients/typescript`, TypeScript's compiler, axe-core and an issuer of OpenID Connect, of the versions that their locks name."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

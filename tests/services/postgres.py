@@ -13,16 +13,14 @@ import uuid
 import warnings
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import psycopg
 from psycopg import sql
 from sqlalchemy.engine import make_url
 
 from tests.run_folder import made_once, several
-
-if TYPE_CHECKING:
-    from tests.services.pgbouncer import PgBouncer
+from tests.services.pgbouncer import PgBouncer
 
 
 def what_postgres_needs() -> tuple[str, str] | None:

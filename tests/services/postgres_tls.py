@@ -1,7 +1,5 @@
 """PostgreSQL that speaks TLS alone: the distribution's own, for the wheel that other tests use is built without it."""
 
-from __future__ import annotations
-
 import os
 import pwd
 import shutil
@@ -10,12 +8,9 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from tests.services.certificates import Authority
 from tests.services.ports import free_port
-
-if TYPE_CHECKING:
-    from tests.services.certificates import Authority
 
 _PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
 

@@ -1,7 +1,5 @@
 """Prometheus for tests: the real server on loopback, scraping what a test names, asked by its HTTP API."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

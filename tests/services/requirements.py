@@ -1,7 +1,5 @@
 """What becomes of a test whose service is missing: skipped on a laptop, failed in continuous integration."""
 
-from __future__ import annotations
-
 import os
 from typing import NoReturn
 

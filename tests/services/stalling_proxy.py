@@ -1,7 +1,5 @@
 """A proxy before PostgreSQL that can stop passing bytes on: connections stay open on both sides, and nothing answers."""
 
-from __future__ import annotations
-
 import socket
 import threading
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """The one-file verifier's own Ed25519 against RFC 8032 and OpenSSL, keys, and when a checkpoint is due."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from pathlib import Path

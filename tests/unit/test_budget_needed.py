@@ -1,7 +1,5 @@
 """p under one frozen score: a gate that cuts it where `mean` finds lambda ships iff p is at most the budget."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

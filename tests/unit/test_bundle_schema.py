@@ -1,7 +1,5 @@
 """The schemas of a bundle say what the tables do, and what a validator of others reads in them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A program that starts seldom looks for garbage, and a service that runs does so as often as Python by itself."""
 
-from __future__ import annotations
-
 import gc
 
 from streamer.cli import main

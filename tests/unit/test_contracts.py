@@ -1,7 +1,5 @@
 """The import contracts of pyproject.toml: they hold, and they break wherever somebody breaks them."""
 
-from __future__ import annotations
-
 import ast
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Every decision in a sentence, on the console's page and in `audit show`, whatever the gate decides by."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

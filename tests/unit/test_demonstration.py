@@ -1,7 +1,5 @@
 """What the demo refuses before it starts anything."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

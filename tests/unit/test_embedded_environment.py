@@ -1,7 +1,5 @@
 """What the worker of `streamer dev` and of the demo gets of the settings that checkpoints are made with."""
 
-from __future__ import annotations
-
 import json
 import os
 from dataclasses import replace

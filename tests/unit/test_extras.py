@@ -1,7 +1,5 @@
 """The extras of pyproject.toml bring what the program imports, and whatever needs one names it."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Failpoints: nothing unless they are armed, only what exists, each once at its passing."""
 
-from __future__ import annotations
-
 import re
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """The line of `streamer dev` asks a gate that can answer it, with an event that a gate takes."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 from typing import Any

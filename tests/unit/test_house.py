@@ -1,7 +1,5 @@
 """The house keeps within its budgets: see tests/house.py."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.house import BUDGETS, counts

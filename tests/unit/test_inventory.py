@@ -1,7 +1,5 @@
 """Nothing that users build upon comes, goes or changes without a line in the diff of tests/inventory.json."""
 
-from __future__ import annotations
-
 import json
 
 from tests.inventory import FILE, inventory

@@ -1,7 +1,5 @@
 """`make bench` and `make test`: what fails fails the target, and the rest runs all the same."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

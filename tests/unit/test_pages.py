@@ -1,7 +1,5 @@
 """The pages: their links resolve, the files that they name exist, and the table of modules is the contract's."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from pathlib import Path

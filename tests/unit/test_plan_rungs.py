@@ -1,7 +1,5 @@
 """Splitting a budget over a cheap gate and an expensive one: on made-up prompts where the best split is known."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from pathlib import Path

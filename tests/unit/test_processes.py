@@ -1,7 +1,5 @@
 """The processes that tests run in: nothing is lost, whatever becomes of one of them."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -3,8 +3,6 @@
 ``python -m tests.unit.test_prose`` wraps the paragraphs that have longer ones.
 """
 
-from __future__ import annotations
-
 import re
 import textwrap
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Rules of policies: what they may hold, and their one JSON form."""
 
-from __future__ import annotations
-
 import json
 import math
 from typing import Any

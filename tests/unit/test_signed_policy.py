@@ -1,7 +1,5 @@
 """What a signature covers never changes by itself: a text from today must come out the same for ever."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from dataclasses import fields, replace

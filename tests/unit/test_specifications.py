@@ -1,7 +1,5 @@
 """Calibrators, shapes and scorers by their specifications: one file each, and everything else follows."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The table of what works with what in docs/guarantees.md says what gates accept."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

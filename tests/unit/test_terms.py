@@ -1,7 +1,5 @@
 """One term for each thing: what the glossary calls otherwise is written nowhere that people read."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The record of the tests' processor time says whose time it is, and reads back what it wrote."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time

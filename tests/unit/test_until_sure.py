@@ -1,7 +1,5 @@
 """Finding where to stop sampling: on made-up prompts where the best rule is known."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Which changes of a gate make its threshold meaningless: those of what it was calibrated for, and of nothing unread."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

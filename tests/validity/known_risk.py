@@ -1,7 +1,5 @@
 """Worlds whose risk at every threshold is known in closed form, so that a violated budget is seen without error."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

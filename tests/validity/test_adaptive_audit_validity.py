@@ -4,8 +4,6 @@ Decisions come in phases, bad ones and longer good ones. Whether more is drawn f
 raised while labels look bad, which is mostly in the good phase that comes after a bad one.
 """
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np

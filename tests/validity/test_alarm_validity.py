@@ -1,7 +1,5 @@
 """How often do the alarms of monitoring cry wolf, and how long do they take when there is one? Seeded streams."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

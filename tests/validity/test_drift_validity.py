@@ -1,7 +1,5 @@
 """Weights by age when severity rises over time, whatever the score: exact risks, the CLT bound at 1e-6."""
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np

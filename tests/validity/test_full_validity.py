@@ -4,8 +4,6 @@ The bag test: of any G + 1 labelled prompts each in turn is the new one, the oth
 them alike, at most k = floor(alpha (G + 1)) of the bad ones ship, always; exchangeability says no more than that.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -3,8 +3,6 @@
 Acceptance bounds are exact binomial quantiles, or normal ones of a mean over questions, at 1e-6.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """How often does the risk of a calibration pass the budget? Counted, against the binomial bound at 1e-6."""
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np

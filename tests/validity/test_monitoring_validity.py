@@ -1,7 +1,5 @@
 """Do the bounds of monitoring hold at all times at once? Counted over seeded streams, against the binomial at 1e-6."""
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np

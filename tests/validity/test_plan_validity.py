@@ -1,21 +1,15 @@
 """A plan's figures against calibrations that really happen, on prompts that the plan never saw."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
 from scipy import stats
 
 from streamer import calibrate
 from streamer.calibration.prediction import bounds_rank
+from streamer.gates.declared import Unit
 from streamer.planning.guess import Guess, make_world
 from streamer.planning.plan import Budget, Simulation, make_plan
 from streamer.planning.prompts import SampledBatches, guessed_prompts
-
-if TYPE_CHECKING:
-    from streamer.gates.declared import Unit
 
 FRESH = 400
 REPETITIONS = 400

@@ -4,8 +4,6 @@ Settings make a policy from a labelled audit sample, the policy's gate decides f
 compared with the budget. `test_cells_validity` has the calibrators one by one, with exact risks.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

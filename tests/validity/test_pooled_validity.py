@@ -1,7 +1,5 @@
 """Risk for each response: half the groups have one response, the others 1 to 12, and the large ones are worse."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from streamer import LabelledGroup, Threshold, calibrate_groups

@@ -4,8 +4,6 @@ Prompts have a difficulty d, uniform on [0, 1]; given it, attempts are independe
 on [(1 - d)/2, (1 - d)/2 + 1/2] and its severity is 1 with chance d. Hard prompts need more attempts. Risks are exact.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 

@@ -1,7 +1,5 @@
 """A cheap gate and an expensive one behind it: the budgets add up, and need not where the dear one follows the cheap one's threshold."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

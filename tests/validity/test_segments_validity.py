@@ -1,7 +1,5 @@
 """Thresholds by segment for two kinds of prompt, one of them hard: exact risks, the CLT bound at 1e-6."""
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np

@@ -5,8 +5,6 @@ Calibrations are drawn as counts: how many of G groups have a level, and how man
 that the calibrators run.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 from dataclasses import dataclass

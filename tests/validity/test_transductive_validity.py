@@ -3,8 +3,6 @@
 A repetition calibrates on `groups` groups and measures `FRESH` batches of the same world; repetitions are independent.
 """
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np

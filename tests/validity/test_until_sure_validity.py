@@ -1,7 +1,5 @@
 """Sampling until sure: a threshold keeps its budget on batches that the same rule sampled, and need not on others."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy import stats
 

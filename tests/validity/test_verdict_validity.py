@@ -1,7 +1,5 @@
 """How often is a verdict false, at any look, and how soon does it come? And what a wrong one would say."""
 
-from __future__ import annotations
-
 from typing import Literal, NamedTuple
 
 import numpy as np

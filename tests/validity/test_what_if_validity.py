@@ -4,8 +4,6 @@ A month is a gate's decisions in good and bad phases; how often they are drawn f
 ships little, and what is asked about ships much more: most of what that would have let through was held.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Decisions over time as a picture: one stacked bar a day or month."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from html import escape
 

@@ -1,7 +1,5 @@
 """What a framework is to the evidence pack: its clauses, and which figures of the record speak to each."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 FAMILIES = (

@@ -1,7 +1,5 @@
 """`audit report`: from a bundle to figures, and from figures to a report that the verifier derives again."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """A report as a PDF file, set by Typst: no browser, no fonts of the machine, and tagged for screen readers."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict
 from importlib.resources import files

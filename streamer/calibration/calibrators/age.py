@@ -14,8 +14,6 @@ Source: Barber, Candes, Ramdas and Tibshirani, Conformal prediction beyond excha
 Zerva, Ulmer and Martins, Non-exchangeable conformal risk control (2024).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

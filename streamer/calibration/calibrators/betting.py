@@ -1,7 +1,5 @@
 """Betting: a budget with high probability, by wagers on the groups one after the other."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """Hoeffding-Bentkus: a budget with high probability, whatever the order of the groups."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import ClassVar

@@ -12,8 +12,6 @@ For exchangeable groups E[h_{G+1}(lambda)] <= 0 by the argument of Conformal Ris
     E[ sum_i m_i 1{Q_i > lambda} ] / E[ I ] <= alpha.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

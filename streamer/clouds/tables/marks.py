@@ -1,7 +1,5 @@
 """What people write for how good an answer is, as severities: one function for every reader of files. Pure."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
 """Every bridge by name."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType

@@ -1,7 +1,5 @@
 """Where the judge is and how it is asked: an OpenAI-compatible endpoint, its model, its bounds, its prices."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType

@@ -3,8 +3,6 @@
 Messages that several requests share (a retry repeats all of them) stand in it once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from types import MappingProxyType

@@ -4,8 +4,6 @@ Only the reply is read, never the case. A reply that repeats a verdict from the 
 or text beside one, and is refused; so there is no rule by which one of several could be picked.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

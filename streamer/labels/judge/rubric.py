@@ -6,8 +6,6 @@ Here question, references and answer are passed as JSON texts between two lines 
 their own, and the judge is instructed beforehand that nothing between them is said to it.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import random

@@ -1,7 +1,5 @@
 """A judge's marks for batches that wait for a decision: within a deadline and a budget, each answer judged once, all on record."""
 
-from __future__ import annotations
-
 import hashlib
 import threading
 import time

@@ -1,7 +1,5 @@
 """Human: what people say, on the review page, in files or by topic."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from streamer.labels.severity_kind import SeverityKind

@@ -1,7 +1,5 @@
 """What an endpoint's replies say: chat completions as the many dialects write them, and refusals. Pure."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping

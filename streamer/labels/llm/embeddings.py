@@ -1,7 +1,5 @@
 """Vectors of texts from an endpoint that speaks OpenAI's embeddings protocol, many requests at once."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import itertools
@@ -13,11 +11,12 @@ from contextlib import closing
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
 from msgspec import Raw
+from numpy.typing import NDArray
 
 from streamer.errors import BadData, Unavailable
 from streamer.labels.llm.client import LLMClient, RequestFailed
@@ -27,9 +26,6 @@ from streamer.labels.llm.pace import Pace
 from streamer.labels.llm.pool import Pool
 from streamer.labels.llm.record import Exchange, Message, Price, TokenUsage
 from streamer.security.door import MOST_BYTES, Reply, ReplyFailed, read_json
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _STATUS = re.compile(r"\d{3}(?=:)")
 _TEXTS = 128

@@ -1,7 +1,5 @@
 """Where a language model is and how patiently it is asked: any endpoint that speaks OpenAI's chat protocol."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal

@@ -1,7 +1,5 @@
 """No more requests and tokens a minute than an endpoint grants, evenly spread."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 
 

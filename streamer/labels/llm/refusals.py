@@ -5,8 +5,6 @@ under its newer name. An endpoint says so with status 400 or 422 and, if we are 
 otherwise its sentence has to be read.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Set
 

@@ -1,7 +1,5 @@
 """The report's pictures as inline SVG, in the look of the demo's."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

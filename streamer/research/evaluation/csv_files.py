@@ -1,7 +1,5 @@
 """The paper's two CSV files: one row a response, one row a data set. Columns are stable; docs/evaluation.md has them."""
 
-from __future__ import annotations
-
 import io
 import statistics
 from collections import Counter

@@ -1,7 +1,5 @@
 """The curves: calibration, coverage against risk, and what each score ships."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,20 +1,15 @@
 """The first figure: of a hundred prompts, how many get a right answer, a wrong one, or none."""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from streamer.calibration.guarantee import budget
 from streamer.research.evaluation.figure_style import BLACK, BLUE, VERMILION, finish
 from streamer.research.evaluation.results import DataSetResult, Evaluation
 from streamer.research.evaluation.words import short_name
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 _UNIT = "best"
 _HELD = "#e4e4e4"

@@ -1,18 +1,14 @@
 """How the figures look: colours, series, titles and legends that nothing covers and nothing cuts."""
 
-from __future__ import annotations
-
 import math
 import textwrap
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from streamer.research.evaluation.results import DataSetResult, Evaluation
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 BLUE, ORANGE, GREEN, SKY, VERMILION, PURPLE, YELLOW, BLACK = (
     "#0072B2",

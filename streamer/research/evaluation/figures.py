@@ -4,15 +4,14 @@ Colours are Okabe and Ito's, which people with any colour vision tell apart; ser
 Whiskers are the error of `Spread.error`: one standard error for other questions like these.
 """
 
-from __future__ import annotations
-
 import io
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
@@ -34,9 +33,6 @@ from streamer.research.evaluation.words import (
     budget_label,
     short_name,
 )
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 
 def all_figures(evaluation: Evaluation) -> dict[str, bytes]:

@@ -1,7 +1,5 @@
 """What an evaluation means, in sentences that follow from its figures and from nothing else."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

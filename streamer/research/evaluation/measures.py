@@ -1,7 +1,5 @@
 """The figures of one data set under one unit: the paper's modes, every calibrator, stability, other scores. Pure."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """The folder of an evaluation: the report, tables, figures, the paper's CSV files and the results themselves."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Mapping, Sequence

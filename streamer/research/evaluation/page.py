@@ -1,7 +1,5 @@
 """The report: one page that refers to nothing outside itself and runs no script."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterable
 from importlib.resources import files

@@ -3,8 +3,6 @@
 None stands for a figure that is not defined, and for a lambda that is no number.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Figures over splits, with what is known of their error. Pure."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

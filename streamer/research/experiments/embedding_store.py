@@ -1,7 +1,5 @@
 """Embeddings of texts, kept beside the work so that no text is encoded twice, whichever file it comes in."""
 
-from __future__ import annotations
-
 import hashlib
 import zipfile
 from collections.abc import Callable, Iterable, Sequence

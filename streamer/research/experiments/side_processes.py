@@ -1,7 +1,5 @@
 """Processes that compute side by side, and none of which outlives the one that started them."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import threading

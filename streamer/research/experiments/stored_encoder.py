@@ -1,7 +1,5 @@
 """Embeddings of texts by a named encoder, from the store or the encoder: with their lengths, or as unit rows."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The prompts that are to be answered: read from JSON Lines or from plain text."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path

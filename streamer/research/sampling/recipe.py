@@ -1,7 +1,5 @@
 """What a cloud is to be made of: how many answers, of which kinds, from which models, how they are decoded. Pure."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass

@@ -9,7 +9,9 @@ embedding cloud.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,18 +19,14 @@ from numpy.typing import NDArray
 
 from streamer.gates.keyed_hash import keyed_bits
 from streamer.risk.rounds.alarms import ACKNOWLEDGED, draw_alarm
-from streamer.risk.rounds.state import LABEL_ALARMS, WatchedAlarm
+from streamer.risk.rounds.state import LABEL_ALARMS, AlarmKind, GateWatch, WatchedAlarm
 from streamer.risk.states import AuditedDecisions, DrawAlarm, DriftAlarm
 from streamer.risk.states.drift import FEWEST_REFERENCES
 from streamer.scoring.cloud import STATISTICS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from datetime import datetime
-
     from streamer.risk.rounds.columns import LoggedDecisions
     from streamer.risk.rounds.logged import LoggedDecision
-    from streamer.risk.rounds.state import AlarmKind, GateWatch
 
     Reference = Callable[[int], LoggedDecisions]
 

@@ -10,8 +10,6 @@ and not at the one before was made between the two: its own time is cut to that.
 neither makes its labels overdue nor holds up the rest, while what was decided before watching began keeps its own time.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Sequence
 from datetime import UTC, datetime

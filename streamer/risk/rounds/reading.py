@@ -9,8 +9,6 @@ Why waiting does no harm: the order is fixed, and the bounds hold at all times a
 depend on anything; only *whether* and *in which place* may not depend on draws and labels, and neither does.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta

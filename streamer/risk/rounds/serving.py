@@ -9,6 +9,7 @@ Reading it again uses labels that have come since: which decisions are read, and
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,15 +17,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from streamer.gates.label_lag import label_lag
 from streamer.risk.rounds.columns import Undrawn, pieces
 from streamer.risk.rounds.horizon import time_of
-from streamer.risk.rounds.logged import Terms
-from streamer.risk.states import AuditedDecisions, ExposurePlan, NotSampled, OpenTime, json_form
+from streamer.risk.rounds.logged import LoggedDecision, Terms
+from streamer.risk.states import (
+    AuditedDecision,
+    AuditedDecisions,
+    ExposurePlan,
+    NotSampled,
+    OpenTime,
+    json_form,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from streamer.risk.rounds.logged import LoggedDecision
     from streamer.risk.rounds.state import GateWatch, WatchedSequence
-    from streamer.risk.states import AuditedDecision
 
     Page = Callable[[int, int], Sequence[LoggedDecision]]
     """The next decisions with their labels, with numbers above the first and up to the second."""

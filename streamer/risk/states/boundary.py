@@ -13,8 +13,6 @@ Sources: Howard, Ramdas, McAuliffe and Sekhon, Time-uniform, nonparametric, nona
 random variables by betting (2024), for predictable centres.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """An anytime-valid interval of a risk, and what it says of the period's budget."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """States as JSON, to the last bit: what is read equals what was written, and anything else is refused."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Which encoder made a vector: its name, its weights' hash, its dimension. Read from files, without torch."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -3,8 +3,6 @@
 Same float32 arithmetic in another order: vectors move by about 1e-7.
 """
 
-from __future__ import annotations
-
 import platform
 
 import torch

@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamer.errors import UsageError
 from streamer.scoring.encoders.identity import module_kinds, read_json
 
 if TYPE_CHECKING:
     import ctranslate2
-    from numpy.typing import NDArray
     from tokenizers import Tokenizer
 
 _ACTIVATIONS = {"gelu": "GELU", "gelu_new": "GELUTanh", "relu": "RELU"}

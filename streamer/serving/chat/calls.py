@@ -1,7 +1,5 @@
 """Tool calls as they are judged and go out: in the canonical form of `streamer.scoring.judged`."""
 
-from __future__ import annotations
-
 import msgspec
 
 

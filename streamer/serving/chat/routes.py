@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
@@ -22,8 +23,6 @@ from streamer.serving.deadlines import Deadline, desk_seconds
 from streamer.serving.problems import Problem
 
 if TYPE_CHECKING:
-    from starlette.requests import Request
-
     from streamer.serving.authorize import Authorize
     from streamer.serving.chat.counter import ChatCounter
     from streamer.serving.releases import Releases, State

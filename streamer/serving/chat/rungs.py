@@ -1,7 +1,5 @@
 """Which gate comes next: what one gate hands on is read from its record, so that a repeat takes the same way."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any

@@ -6,6 +6,7 @@ import asyncio
 import random
 import time
 from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
@@ -15,20 +16,15 @@ import structlog
 from streamer.errors import UsageError
 from streamer.gates import free_text
 from streamer.labels.llm.client import Chat
-from streamer.labels.llm.record import Exchange, FailureCode, Message, cost_of
+from streamer.labels.llm.record import Choice, Exchange, FailureCode, Message, cost_of
 from streamer.scoring.judged import call_text, json_text
 from streamer.serving.chat.calls import calls_of
-from streamer.serving.chat.request import FORM
-from streamer.tracing import NO_TRACING
+from streamer.serving.chat.request import FORM, ChatRequest
+from streamer.tracing import NO_TRACING, Tracing
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
-
-    from streamer.labels.llm.record import Choice
-    from streamer.serving.chat.request import ChatRequest
     from streamer.serving.chat.rungs import HandsOn
     from streamer.serving.chat.upstream import Upstream
-    from streamer.tracing import Tracing
 
     BestScore = Callable[[Sequence[Choice]], Awaitable[float]]
 

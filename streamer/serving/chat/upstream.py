@@ -1,7 +1,5 @@
 """The model behind a gate: where it is, how its answers are sampled, and what a caller gets where none ships."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal

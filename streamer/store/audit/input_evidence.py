@@ -1,7 +1,5 @@
 """What scores were made of, and what waits at the desk, against what is recorded."""
 
-from __future__ import annotations
-
 import hmac
 from collections.abc import Iterator
 from contextlib import suppress

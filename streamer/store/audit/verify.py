@@ -1,7 +1,5 @@
 """Deriving the Merkle logs again from the tables, and naming the first row that does not fit."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

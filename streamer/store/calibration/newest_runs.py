@@ -1,7 +1,5 @@
 """The newest run of each gate: found by a few queries for all gates, and kept, for what is written does not change."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import NamedTuple

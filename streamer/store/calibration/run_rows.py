@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from streamer.calibration import Threshold
 from streamer.calibration.calibrators.full import Prompts
 from streamer.gates.policy_gate import Bursts, CalibrationLosses, sealed_burst
 from streamer.gates.rule import Full, Rule
@@ -40,7 +41,6 @@ from streamer.store.db.schema.joins import BATCH, REVISION_OF_RUN, key_of
 from streamer.store.db.schema.types import HASH_BYTES
 
 if TYPE_CHECKING:
-    from streamer.calibration import Threshold
     from streamer.recalibration.run import CalibrationRun
     from streamer.recalibration.verdict import Outcome
 

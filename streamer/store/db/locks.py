@@ -1,7 +1,5 @@
 """How a PostgreSQL transaction says of itself that it writes no evidence, and which of those that may are under way."""
 
-from __future__ import annotations
-
 import hashlib
 
 import sqlalchemy as sa

@@ -3,14 +3,10 @@
 Everything here works with either, since nothing that is set, locked or prepared outlives its transaction.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import sqlalchemy as sa
-
-if TYPE_CHECKING:
-    from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.engine.interfaces import DBAPIConnection
 
 Pooling: TypeAlias = Literal["direct", "session", "transaction"]
 """No pooler; one that keeps a session for each client; one that may give each transaction another session."""

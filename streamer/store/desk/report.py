@@ -1,7 +1,5 @@
 """What people made of what a gate held."""
 
-from __future__ import annotations
-
 from datetime import datetime
 
 import sqlalchemy as sa

@@ -1,7 +1,5 @@
 """What is at the desk, and what became of it, as rows say it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime

@@ -5,8 +5,6 @@ here, and signatures are verified here, each once in a process: a row that someb
 more than one that came by the topic.
 """
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Callable, Mapping, Sequence

@@ -3,8 +3,6 @@
 Each offer has a random name: a mark that comes late, after a restart or a second time, still finds its answer.
 """
 
-from __future__ import annotations
-
 import secrets
 from datetime import datetime, timedelta
 from typing import Any

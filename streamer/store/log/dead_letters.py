@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,8 +20,6 @@ from streamer.store.db.schema.types import Row, of_row
 from streamer.store.log.outbox import enqueue
 
 if TYPE_CHECKING:
-    import builtins
-
     from streamer.store.db.engine import Database
 
 

@@ -5,8 +5,6 @@ both and the leaf still verifies, while nobody can test guesses of the texts aga
 same functions from rows about to be written and from rows read back.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 from collections.abc import Sequence

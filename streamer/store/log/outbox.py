@@ -1,7 +1,5 @@
 """Messages that must reach Kafka exactly as stored: written together with what they announce, published afterwards."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Who may write a partition, and how far it has come."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """What the record says, in numbers: for the command line, the metrics, and people who check."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import groupby

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sqlalchemy as sa
 
 from streamer.events.codes import CONFLICTING_CONTENT, UNKNOWN_GATE
+from streamer.gates.batch_key import BatchKey
 from streamer.journal import (
     BatchDecision,
     DeadLetter,
     LabelRevision,
     OutboxMessage,
+    Outcome,
+    OutcomeKind,
+    Record,
     RecordedBatch,
     Redelivery,
 )
@@ -29,17 +35,11 @@ from streamer.store.db.schema import (
     responses,
 )
 from streamer.store.db.schema.joins import BATCH, RESPONSE, is_batch, key_of
+from streamer.store.db.schema.types import Row
 from streamer.store.log import rows
 from streamer.store.log.outbox import receipts_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from datetime import datetime
-
-    from streamer.gates.batch_key import BatchKey
-    from streamer.journal import Outcome, OutcomeKind, Record
-    from streamer.store.db.schema.types import Row
-
     DeadLetterMessage = Callable[[Record, str, str], OutboxMessage]
 
 _WITHHELD = "withheld: a gate keeps no texts; the message is in Kafka, at its topic, partition and offset"

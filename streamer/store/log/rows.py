@@ -1,7 +1,5 @@
 """What is written of each outcome: plain rows, the same mappings that leaves are made of."""
 
-from __future__ import annotations
-
 import secrets
 from dataclasses import replace
 from datetime import datetime

@@ -1,7 +1,5 @@
 """What consumers and people may still get of a gate that was closed, by each place where something waits."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import NamedTuple
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -18,8 +19,6 @@ from streamer.store.db.schema import accounts
 from streamer.store.db.schema.types import of_row
 
 if TYPE_CHECKING:
-    import builtins
-
     from streamer.store.db.engine import Database
 
 _ADMINISTRATOR: Role = "administrator"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -18,8 +19,6 @@ from streamer.store.db.schema.types import Row, of_row
 from streamer.store.policies.policy_rows import no_gate
 
 if TYPE_CHECKING:
-    import builtins
-
     from streamer.store.db.engine import Database
 
 _MOST_CHARACTERS = {"note": MOST_WHY, "reason": MOST_WHY, "name": MOST_WHO}

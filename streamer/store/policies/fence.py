@@ -10,8 +10,6 @@ that commits keep locking in shared mode is never free for a policy writer.
 SQLite has one writer at a time, and needs no lock.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime

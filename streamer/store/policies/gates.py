@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -23,8 +24,6 @@ from streamer.store.db.schema.types import HASH_BYTES, Row, of_row
 from streamer.store.policies.policy_rows import SETTINGS, no_gate, settings_of
 
 if TYPE_CHECKING:
-    import builtins
-
     from streamer.store.db.engine import Database
     from streamer.store.policies.policy_writer import PolicyWriter
 

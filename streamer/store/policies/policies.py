@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import sqlalchemy as sa
 
@@ -25,9 +26,6 @@ from streamer.store.policies.candidates import newest_candidates
 from streamer.store.policies.policy_rows import keys_below, newest_keys, no_gate, read_versions
 from streamer.store.policies.policy_writer import PolicyWriter, one_version
 from streamer.store.risk.audit_rates import newest_rates
-
-if TYPE_CHECKING:
-    import builtins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,13 +6,24 @@ closing: their seals, which wait for it) and the outbox row are there together o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
 from streamer.errors import UsageError
-from streamer.signing.policies import NO_KEYS, REFUSAL_TEXTS
+from streamer.gates.policy import Policy
+from streamer.journal import OutboxMessage
+from streamer.signing.policies import (
+    NO_KEYS,
+    REFUSAL_TEXTS,
+    PolicyKeys,
+    PolicySignature,
+    PolicyVersion,
+    Refusal,
+)
 from streamer.store.audit import control
 from streamer.store.db.schema import gates, policies, policy_events
 from streamer.store.log.outbox import enqueue
@@ -20,13 +31,6 @@ from streamer.store.policies import fence
 from streamer.store.policies.policy_rows import from_newest, newest_keys, no_gate, policy_row, read_versions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from datetime import datetime
-
-    from streamer.gates.policy import Policy
-    from streamer.journal import OutboxMessage
-    from streamer.signing.policies import PolicyKeys, PolicySignature, PolicyVersion, Refusal
-
     PolicyMessage = Callable[[Policy, PolicySignature | None], OutboxMessage]
 
 

@@ -1,7 +1,5 @@
 """Where alarms begin a gate's audit sample anew: what was decided before is no longer exchangeable with what comes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import sqlalchemy as sa

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
+import builtins
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
 from streamer.errors import UsageError
 from streamer.events.alerts import SCHEMA, AlertsV1
+from streamer.journal import OutboxMessage
 from streamer.store.audit import control
-from streamer.store.db.engine import upsert
+from streamer.store.db.engine import Database, upsert
 from streamer.store.db.schema import alert_acknowledgements, alerts, batches
+from streamer.store.db.schema.types import Row
 from streamer.store.log.outbox import enqueue
 
 if TYPE_CHECKING:
-    import builtins
-    from collections.abc import Callable
-    from datetime import datetime
-
-    from streamer.journal import OutboxMessage
-    from streamer.store.db.engine import Database
-    from streamer.store.db.schema.types import Row
-
     AlertMessage = Callable[[AlertsV1], OutboxMessage]
 
 _FACTS = ("alert_id", "gate", "kind", "level", "message", "details", "policy_version", "raised_at")

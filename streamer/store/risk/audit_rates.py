@@ -1,7 +1,5 @@
 """The audit rates of gates: the newest of each, what they cost, and how one is written."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime

@@ -1,7 +1,5 @@
 """What a calibration run found of its own sample, for alarms that compare what ships with what would have shipped."""
 
-from __future__ import annotations
-
 from statistics import fmean
 
 import sqlalchemy as sa

@@ -1,7 +1,5 @@
 """What was decided, counted at once: no label is waited for, and nothing needs to have been read before."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta

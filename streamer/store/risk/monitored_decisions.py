@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from operator import itemgetter
@@ -15,7 +16,7 @@ from streamer.gates.gate import mean_score
 from streamer.gates.rule import ships_nothing
 from streamer.risk.rounds.columns import LoggedColumns, LoggedDecisions, PolicyFacts
 from streamer.risk.rounds.horizon import Probe
-from streamer.risk.rounds.logged import Terms
+from streamer.risk.rounds.logged import LoggedDecision, Terms
 from streamer.risk.rounds.verdict import MOST_COUNTED, Backlog
 from streamer.store.db import bulk_insert
 from streamer.store.db.locks import first_unfinished
@@ -33,10 +34,6 @@ from streamer.store.db.schema.types import UtcDateTime
 from streamer.store.policies.policy_rows import SETTINGS, settings_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from streamer.risk.rounds.logged import LoggedDecision
-
     Ask = Callable[[sa.Select[Any]], Sequence[Sequence[Any]]]
 
 _MOST_REFERENCES = 5_000

@@ -1,7 +1,5 @@
 """The state of watching as rows: exact, as JSON, with the figures that people look for beside it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable
 from datetime import datetime

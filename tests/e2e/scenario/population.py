@@ -1,19 +1,15 @@
 """Prompts with real answers, their embeddings and severities: a steady population, and a worse one of the same."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from streamer.clouds.cloud_files import read_clouds
+from streamer.scoring.encoders.encoder import Encoder
 from streamer.scoring.gram import gram_energy
-
-if TYPE_CHECKING:
-    from streamer.scoring.encoders.encoder import Encoder
 
 _DIGITS = 4
 

@@ -1,7 +1,5 @@
 """The story as lines: what was done, and when."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass, field
 

@@ -7,8 +7,6 @@ Real Kafka, PostgreSQL, worker and recalibrator; the answers of ../shared/data. 
 answers to another prompt that agree with each other.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tempfile

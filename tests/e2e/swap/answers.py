@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tests.e2e.swap.lives import Life
+
 if TYPE_CHECKING:
     from tests.e2e.scenario.population import Prompt
-    from tests.e2e.swap.lives import Life
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,5 @@
 """What each gate lives through, counted in its own decisions."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import dataclass
 

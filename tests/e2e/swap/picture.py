@@ -1,14 +1,10 @@
 """Bad answers that got out after the change, as pictures."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from tests.e2e.swap.outcomes import Outcome
+from tests.e2e.swap.outcomes import Outcome
 
 # Okabe and Ito's colours, which people with any colour vision can tell apart.
 _COLOURS = ("#D55E00", "#0072B2", "#009E73")

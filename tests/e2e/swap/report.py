@@ -1,15 +1,11 @@
 """What became of the gates, as Markdown."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from tests.e2e.swap.lives import Life
-    from tests.e2e.swap.outcomes import Outcome
+from tests.e2e.swap.lives import Life
+from tests.e2e.swap.outcomes import Outcome
 
 
 def table(outcomes: Sequence[Outcome]) -> str:

@@ -3,8 +3,6 @@
 Nothing is measured in seconds: after each stretch of prompts and labels the recalibrator gets two rounds.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import time
@@ -13,12 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from streamer import wiring
 from streamer.gates.settings import GateSettings
 from streamer.scoring.signals.signal_list import SignalList
 from streamer.settings.settings import load_settings
+from streamer.store import Store
 from streamer.stream.publisher import Publisher
 from tests.e2e.swap.answers import Answers, Batch, Source
 from tests.e2e.swap.lives import Lengths, Life
@@ -26,9 +24,6 @@ from tests.e2e.swap.outcomes import Outcome, judged
 from tests.faults.worker_process import WorkerProcess
 from tests.recorded import newest_decisions
 from tests.services.service_forks import FORKS
-
-if TYPE_CHECKING:
-    from streamer.store import Store
 
 ALPHA = 0.1
 _PATIENCE = 120.0

@@ -3,8 +3,6 @@
 Whoever verifies here gets what the one file found. The other, which was written from the page alone, must name all of that too.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

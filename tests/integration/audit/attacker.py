@@ -1,7 +1,5 @@
 """Somebody who has the database's password, this program's source, and time: every guard off, any row changed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

@@ -21,15 +21,15 @@ from streamer.events.cloudevents import rfc3339
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.settings import GateSettings
 from streamer.journal import DataGap, LabelRevision, Partition, Record, Slice
+from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.settings.settings import Settings, load_settings
 from streamer.signing.labels import LabellerKey
+from streamer.store import Store
 from tests.migrated import migrated
 from tests.run_folder import made_once
 
 if TYPE_CHECKING:
     from streamer.deciding.decider import Marker
-    from streamer.scoring.encoders.encoder import CachedEncoder
-    from streamer.store import Store
 
 PRIVATE, PUBLIC = signing.generate_keys()
 KEYS = signing.read_public_keys(PUBLIC, place="the test")

@@ -1,7 +1,5 @@
 """What a test needs of a judge: gates that it scores, and labels that it gives."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

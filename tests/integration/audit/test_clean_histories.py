@@ -1,7 +1,5 @@
 """No false report: every rule of a gate, every unit, erased texts, held batches, interrupted files, an old database."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """A closing that the control log has later than the decisions under it is no fault; another policy is."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Decision deadlines in the record: held and shipped as they should be, and derived again by whoever verifies."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta

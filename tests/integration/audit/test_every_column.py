@@ -1,7 +1,5 @@
 """Whichever value of the record somebody changes, `audit verify` names it; or its column is said to be no evidence."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from collections.abc import Iterator

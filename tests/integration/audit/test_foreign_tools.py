@@ -6,6 +6,7 @@ import itertools
 import json
 import shutil
 import subprocess
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,8 +24,6 @@ from tests.integration.audit.test_audit_commands import here
 from tests.services.requirements import missing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from tests.integration.audit.conftest import Record
 
     Verify = Callable[[Mapping[str, Any]], subprocess.CompletedProcess[str]]

@@ -1,7 +1,5 @@
 """A calibration run that read what nobody decided or labelled is named, though every log was computed anew."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.integration.audit.attacker import breaking_in, rebuild_control, rebuild_outcomes

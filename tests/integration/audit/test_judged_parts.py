@@ -1,7 +1,5 @@
 """Gates that judge a part of each answer: what ships, what the action says of it, and what all three verifiers make of the record."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """API keys in the record: both verifiers find one that was changed, put in, or brought back by taking its revocation away."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The budget that a decision needed, where people see it: the desk, the story of a decision, and the topic of actions."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Embeddings that events bring, in the record: whose they are said to be, why they were not taken, and what to do."""
 
-from __future__ import annotations
-
 import base64
 import copy
 import json

@@ -1,7 +1,5 @@
 """Raised audit rates in the record: every probability follows from gate and rate, and calibration reads base draws alone."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Values that SQLite stores and nobody can read: a finding for `audit verify`, one clear line for the others."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

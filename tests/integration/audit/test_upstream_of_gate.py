@@ -1,7 +1,5 @@
 """A gate of one upstream on record: what it decided and learned from, derived again by both verifiers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

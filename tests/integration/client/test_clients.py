@@ -16,7 +16,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -26,13 +26,11 @@ from streamer.client.decisions import TroubleReason
 from streamer.events.labels import decode_label
 from streamer.events.responses import decode_responses
 from tests.faults.site import wait_until
+from tests.integration.client.conftest import Caller
 from tests.integration.client.misbehaviours import MISBEHAVIOURS, STALLED_SECONDS
 from tests.services.gate_server import GateServer, Request, action_event, problem, response
 from tests.services.node import CLIENT, node
 from tests.services.ports import free_port
-
-if TYPE_CHECKING:
-    from tests.integration.client.conftest import Caller
 
 ANSWERS = ["It left our depot.", "It left the depot today.", "Ask the carrier."]
 SHORT, LONG = 0.5, 30.0

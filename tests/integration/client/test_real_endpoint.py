@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -17,9 +17,7 @@ from streamer.gates.batch_key import BatchKey
 from streamer.store.desk.release_desk import Reject, Release
 from tests.faults.endpoint import GATE, Site
 from tests.faults.site import wait_until
-
-if TYPE_CHECKING:
-    from tests.integration.client.conftest import Caller
+from tests.integration.client.conftest import Caller
 
 NAME = "order 47/11 ü"  # it fits no header, and a path only when it is quoted
 ANSWERS = {"a": "Here.", "ü/2": "There."}

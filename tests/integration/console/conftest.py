@@ -28,6 +28,7 @@ from streamer.review.app import review_app
 from streamer.review.server import listen
 from streamer.risk.rounds.watch import RiskWatch
 from streamer.signing.policies import NO_KEYS
+from streamer.store import Store
 from streamer.web.server import base_url, server
 from tests.integration.store.conftest import START, World
 from tests.integration.store.labelled_gate import GATE, LabelledGate, bad_below
@@ -35,7 +36,6 @@ from tests.integration.watching.conftest import Shown
 
 if TYPE_CHECKING:
     from streamer.console.oidc import Issuer
-    from streamer.store import Store
 
 HARM = (
     "<script>document.title='taken'</script><img src=x onerror=\"document.title='taken'\">"

@@ -1,7 +1,5 @@
 """`streamer console` and its people, as they are called."""
 
-from __future__ import annotations
-
 import io
 import json
 

@@ -8,7 +8,6 @@ import threading
 from dataclasses import replace
 from datetime import timedelta
 from html import unescape
-from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 import pytest
@@ -22,11 +21,9 @@ from streamer.store.desk.release_desk import Reject
 from tests.integration.console.conftest import BIG, HARM, PASSWORD, Site, outcome_of
 from tests.integration.console.test_pages import PHONE, Visitor, findings
 from tests.integration.store.conftest import World
+from tests.services.browser import Browser
 from tests.services.node import axe, what_node_needs
 from tests.services.requirements import missing
-
-if TYPE_CHECKING:
-    from tests.services.browser import Browser
 
 FRONT = "front"
 MINUTES = timedelta(minutes=15)

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qs, urljoin, urlsplit
 
 import httpx2
@@ -32,12 +32,10 @@ from tests.integration.console.conftest import PASSWORD, ROLES, Client, Site
 from tests.integration.console.test_access import PAGES, routes_of
 from tests.integration.store.conftest import World
 from tests.integration.store.labelled_gate import GATE
+from tests.services.browser import Browser
 from tests.services.node import oidc_issuer, what_node_needs
 from tests.services.ports import free_port
 from tests.services.requirements import missing
-
-if TYPE_CHECKING:
-    from tests.services.browser import Browser
 
 CLIENT, SECRET = "console", "a secret between the two"
 PEOPLE: dict[str, dict[str, object]] = {

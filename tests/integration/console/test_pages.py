@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -20,11 +20,9 @@ from tests.integration.console.conftest import HARM, PASSWORD, WAITING, Site
 from tests.integration.review.person import Person
 from tests.integration.store.conftest import World
 from tests.integration.store.labelled_gate import GATE
+from tests.services.browser import Browser
 from tests.services.node import axe, what_node_needs
 from tests.services.requirements import missing
-
-if TYPE_CHECKING:
-    from tests.services.browser import Browser
 
 EVERY = (
     "/",

@@ -1,9 +1,5 @@
 """What a person does on every page, by keyboard, at the width of a phone and in the dark: as much as at a desk by day."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
@@ -15,9 +11,7 @@ from tests.integration.console.test_desk import FRONT, hold
 from tests.integration.console.test_pages import PHONE, Visitor
 from tests.integration.store.conftest import World
 from tests.integration.store.labelled_gate import GATE
-
-if TYPE_CHECKING:
-    from tests.services.browser import Browser
+from tests.services.browser import Browser
 
 DARK_PAGE, LIGHT_PAGE = "rgb(20, 24, 29)", "rgb(251, 250, 247)"
 NEW_PASSWORD = "another horse battery"

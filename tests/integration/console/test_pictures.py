@@ -1,7 +1,5 @@
 """The script that takes the pictures of docs/console.md still does, and no page of it is wider than a phone."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests import console_pictures

@@ -1,7 +1,5 @@
 """The dashboards are fresh, and of a shape that Grafana can read; it itself is not here to be asked."""
 
-from __future__ import annotations
-
 import re
 from itertools import combinations
 from typing import Any

@@ -1,7 +1,5 @@
 """Rules and panels name metrics and labels that exist; a name that is misspelt would be a panel that stays empty."""
 
-from __future__ import annotations
-
 import re
 from functools import cache
 

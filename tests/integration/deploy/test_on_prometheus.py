@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -20,9 +20,7 @@ from streamer.telemetry.http import TelemetryServer
 from streamer.telemetry.metrics import Metrics
 from streamer.telemetry.recalibrator_metrics import RecalibratorMetrics
 from tests import promql
-
-if TYPE_CHECKING:
-    from tests.services.prometheus import Prometheus
+from tests.services.prometheus import Prometheus
 
 GATES = ("support-bot", "search.v2")
 ALARMS = ("risk", "selective", "draws", "drift_scores", "drift_cloud")

@@ -1,7 +1,5 @@
 """promtool accepts configuration and rules, and every alert fires where it must and keeps still where it must not."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

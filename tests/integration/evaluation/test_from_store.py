@@ -1,7 +1,5 @@
 """The same tables from the record as from the file: decided by the real decider, labelled by the labels topic."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

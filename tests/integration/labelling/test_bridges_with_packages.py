@@ -3,8 +3,6 @@
 The packages pin much, so that they are in an environment of their own, or these tests are skipped.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

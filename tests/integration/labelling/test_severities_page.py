@@ -1,7 +1,5 @@
 """The page about severities, done as it says: its Python runs, with a small model and an endpoint on loopback."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import re

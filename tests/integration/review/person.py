@@ -1,17 +1,14 @@
 """Somebody at the review page, with a keyboard."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-if TYPE_CHECKING:
-    from tests.services.browser import Browser
+from tests.services.browser import Browser
 
 LOOK = 0.3
 """Seconds that an answer is looked at: a key that comes at once is taken for one that was meant for the last."""

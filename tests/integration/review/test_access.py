@@ -1,7 +1,5 @@
 """Who the page lets in, tried as an attacker would: with plain HTTP."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import re

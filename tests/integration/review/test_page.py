@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 import pytest
 from selenium.webdriver.common.by import By
@@ -15,9 +14,7 @@ from streamer.review.items import Recalibrating, Rubric
 from tests.integration.review.conftest import SCORE, Site, answers, fill, severities, unsealed
 from tests.integration.review.person import Person
 from tests.integration.store.conftest import START, World
-
-if TYPE_CHECKING:
-    from tests.services.browser import Browser
+from tests.services.browser import Browser
 
 DIGITS = str(SCORE).removeprefix("0.")
 

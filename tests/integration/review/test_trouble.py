@@ -16,10 +16,10 @@ import pytest
 from tests.integration.review.conftest import Site, answers, fill, severities, unsealed
 from tests.integration.review.person import Person
 from tests.integration.store.conftest import World
+from tests.services.browser import Browser
 from tests.services.ports import free_port
 
 if TYPE_CHECKING:
-    from tests.services.browser import Browser
     from tests.services.postgres import PostgresServer
 
 

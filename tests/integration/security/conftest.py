@@ -1,7 +1,5 @@
 """A Kafka node that asks who is there, with the ACLs of deploy/kafka/acls.sh in force."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

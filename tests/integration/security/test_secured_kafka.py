@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -25,16 +27,11 @@ from streamer.stream.publisher import Publisher
 from streamer.stream.tail import Tail
 from tests.faults.site import GATE, event
 from tests.faults.worker_process import WorkerProcess
-from tests.integration.security.conftest import TOPICS, token
+from tests.integration.security.conftest import TOPICS, SecuredKafka, token
 from tests.integration.stream.memory_journal import MemoryJournal
 from tests.integration.stream.relaying import MOST_BEHIND, a_relay
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from tests.integration.security.conftest import SecuredKafka
-
     Act = Callable[..., str]
 
 pytestmark = pytest.mark.kafka

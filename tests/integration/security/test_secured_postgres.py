@@ -1,19 +1,14 @@
 """PostgreSQL over TLS: the server proves who it is, we prove who we are, and a refusal says why."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import pytest
 
 from streamer.errors import Unavailable
 from streamer.store import check, migrate
+from tests.services.certificates import Authority
 from tests.services.postgres_tls import PostgresTls, what_postgres_tls_needs
 from tests.services.requirements import missing
-
-if TYPE_CHECKING:
-    from tests.services.certificates import Authority
 
 pytestmark = pytest.mark.postgres
 

@@ -1,7 +1,5 @@
 """What frameworks send by default, with the real packages: schemas, tools, temperatures, streams; see the table of docs/clients.md."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """From the first key on a request needs one: of this gate, for this act, in force, and not too often."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`POST /v1/messages` as the package `anthropic` sees it, in an environment of its own, and as it is on the wire."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from typing import Any

@@ -1,7 +1,5 @@
 """What is counted of requests: routes and statuses, and nothing that a caller chooses."""
 
-from __future__ import annotations
-
 from tests.faults.endpoint import GATE, Site, batch
 from tests.faults.site import wait_until
 

@@ -1,7 +1,5 @@
 """`POST /v1/responses` as the package `openai` sees it: the same decisions, in the form of OpenAI's Responses."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A cheap gate and an expensive one behind it: who is asked, what is on record, and that a repeat takes the same way."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,10 +1,7 @@
 """A request's trace from its caller to the record, the topic and the model behind the gate, as a collector gets it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 import pytest
 from kafka import KafkaConsumer, KafkaProducer
@@ -13,10 +10,8 @@ from tests.faults.endpoint import GATE, Site, action, batch
 from tests.faults.worker_process import WorkerProcess
 from tests.integration.serving.model_server import ANSWERS, ENCODER, Model, differing
 from tests.services.collector import Collector, Told
+from tests.services.kafka import KafkaBroker
 from tests.services.openai_server import ChatReply
-
-if TYPE_CHECKING:
-    from tests.services.kafka import KafkaBroker
 
 TRACE, CALLER = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 SAMPLED = f"00-{TRACE}-{CALLER}-01"

@@ -1,7 +1,5 @@
 """No text that nobody can see goes out, by whichever way texts go out."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable, Iterator

@@ -1,13 +1,11 @@
 """Beside Kafka: actions go out as a worker's do, and batches that came either way are one namespace."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import pytest
 from kafka import KafkaConsumer, KafkaProducer
+from kafka.consumer.fetcher import ConsumerRecord
 
 from streamer import wiring
 from streamer.events.desk import decode_desk
@@ -17,11 +15,7 @@ from streamer.store.desk.release_desk import Release
 from tests.faults.endpoint import GATE, Site, batch, held
 from tests.faults.site import wait_until
 from tests.faults.worker_process import WorkerProcess
-
-if TYPE_CHECKING:
-    from kafka.consumer.fetcher import ConsumerRecord
-
-    from tests.services.kafka import KafkaBroker
+from tests.services.kafka import KafkaBroker
 
 
 def published_on(broker: KafkaBroker, topic: str) -> list[ConsumerRecord]:

@@ -14,6 +14,7 @@ import pytest
 import sqlalchemy as sa
 
 from streamer.gates.batch_key import BatchKey
+from streamer.gates.policy import Policy
 from streamer.gates.settings import GateSettings
 from streamer.journal import (
     BatchDecision,
@@ -31,7 +32,6 @@ from streamer.journal import (
 from streamer.store import Store, open_store
 
 if TYPE_CHECKING:
-    from streamer.gates.policy import Policy
     from streamer.signing.policies import PolicySignature
 
 START = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)

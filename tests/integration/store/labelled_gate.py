@@ -1,20 +1,16 @@
 """A gate with batches of one answer each and labels for them, straight in the record: much to calibrate on in no time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.policy import Policy
 from streamer.journal import LabelRevision
 from streamer.recalibration.one_gate import FinishedRun, recalibrate_by_hand, recalibrate_by_rule
+from streamer.store import Store
 from tests.integration.store.conftest import SETTINGS, START, World
-
-if TYPE_CHECKING:
-    from streamer.store import Store
 
 GATE = "support-bot"
 

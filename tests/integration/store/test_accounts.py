@@ -7,7 +7,6 @@ import json
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
 
 import pytest
 import sqlalchemy as sa
@@ -16,9 +15,7 @@ from streamer.errors import UsageError
 from streamer.security.accounts import Account, fits
 from streamer.store.audit import control
 from streamer.store.db.schema import accounts, metadata
-
-if TYPE_CHECKING:
-    from tests.integration.store.conftest import World
+from tests.integration.store.conftest import World
 
 PASSWORD = "correct horse battery"
 ISSUER = "https://login.example"

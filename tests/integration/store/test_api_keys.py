@@ -1,7 +1,5 @@
 """API keys on record, on both databases."""
 
-from __future__ import annotations
-
 import time
 from datetime import timedelta
 from typing import Any

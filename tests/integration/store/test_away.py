@@ -10,7 +10,7 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psycopg
 import pytest
@@ -22,9 +22,7 @@ from streamer.store import migrate
 from streamer.store.db import engine
 from tests.faults.site import wait_until
 from tests.integration.store.conftest import World, interrupted
-
-if TYPE_CHECKING:
-    from tests.services.postgres import PostgresServer
+from tests.services.postgres import PostgresServer
 
 
 def test_a_locked_sqlite_file_is_unavailable(

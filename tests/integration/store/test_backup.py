@@ -1,7 +1,5 @@
 """A copy of a database is a backup."""
 
-from __future__ import annotations
-
 import sqlite3
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Candidate policies in the record: set, sealed, stopped, and one outcome of theirs with each decision, on both databases."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

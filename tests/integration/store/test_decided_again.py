@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -20,12 +20,10 @@ from streamer.events.topics import Topics
 from streamer.gates.policy import Policy
 from streamer.journal import BatchDecision, Lease, Outcome, Partition, Record, Slice
 from streamer.signing.policies import PolicyKeys
+from streamer.store import Store
 from streamer.store.db.schema import policies
 from tests.integration.store.conftest import SETTINGS
 from tests.integration.store.test_signed_policies import GATE, Place, cut, keys_of, place, signer
-
-if TYPE_CHECKING:
-    from streamer.store import Store
 
 __all__ = ["place"]
 

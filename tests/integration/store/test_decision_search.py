@@ -1,7 +1,5 @@
 """Finding decisions, on both databases."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any

@@ -1,17 +1,11 @@
 """A decision's short encoder name leads to the whole truth."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 import sqlalchemy as sa
 
 from streamer.scoring.encoders.identity import EncoderIdentity
 from streamer.store.db.engine import Database
-
-if TYPE_CHECKING:
-    from tests.integration.store.conftest import World
+from tests.integration.store.conftest import World
 
 IDENTITY = EncoderIdentity("all-MiniLM-L6-v2", "package-0.1.0", "53aa5117" + "0" * 56, 384)
 

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -20,12 +20,10 @@ from streamer.errors import Outdated, Unavailable
 from streamer.events.topics import Topics
 from streamer.gates.policy import Policy
 from streamer.journal import BatchDecision, OutboxMessage
+from streamer.store import Store
 from streamer.store.db import engine
 from streamer.store.policies import fence
 from tests.integration.store.conftest import START, World, dead_letter_message
-
-if TYPE_CHECKING:
-    from streamer.store import Store
 
 SHIPS = ("ship", "ship")
 GATE = "support-bot"

@@ -5,16 +5,13 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 import pytest
 
 from streamer.errors import UsageError
+from streamer.gates.policy import Policy
 from streamer.gates.settings import GateSettings
 from tests.integration.store.conftest import SETTINGS, START, World
-
-if TYPE_CHECKING:
-    from streamer.gates.policy import Policy
 
 
 def test_a_gate_is_created_closed_and_uncalibrated_and_told_to_the_world(world: World) -> None:

@@ -1,11 +1,9 @@
 """What a judge said is kept beside the label that came of it, cannot be changed, and loses its texts when asked to."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from decimal import Decimal
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -20,9 +18,7 @@ from streamer.labels.label_files import LabelTask
 from streamer.labels.llm.record import Exchange, Message, TokenUsage
 from streamer.labels.severity import Severity
 from streamer.store import prune
-
-if TYPE_CHECKING:
-    from tests.integration.store.conftest import World
+from tests.integration.store.conftest import World
 
 ASKED = (Message("system", "Grade."), Message("user", "Straße \x00 巴黎 \U0001f5fc"))
 PARAMETERS = MappingProxyType({"model": "grader", "temperature": 0.2, "seed": 7})

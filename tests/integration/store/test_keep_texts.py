@@ -1,7 +1,5 @@
 """A gate that keeps hashes only: no text of it is ever in the database, and repeats are still told from conflicts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

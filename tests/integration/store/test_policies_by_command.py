@@ -1,7 +1,5 @@
 """The life of a policy by commands: proposed, put in force, rolled back, closed; each with who and why."""
 
-from __future__ import annotations
-
 import json
 import threading
 from pathlib import Path

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
@@ -16,10 +15,8 @@ from streamer.gates.settings import GateSettings
 from streamer.store.db.engine import Database
 from tests.integration.store.conftest import World
 from tests.services.pgbouncer import PgBouncer, what_pgbouncer_needs
+from tests.services.postgres import PostgresServer
 from tests.services.requirements import missing
-
-if TYPE_CHECKING:
-    from tests.services.postgres import PostgresServer
 
 CLIENTS = 6
 """More than the pooler has sessions for."""

@@ -1,7 +1,5 @@
 """What the record says, dead letters, and the rules that the database itself keeps."""
 
-from __future__ import annotations
-
 import pytest
 from sqlalchemy import exc
 

@@ -1,13 +1,11 @@
 """The three roles on a real PostgreSQL: what each may do, and what is refused to it, by trying."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psycopg
 import pytest
@@ -21,9 +19,7 @@ from streamer.store import check, create_roles, migrate
 from streamer.store.db.schema import metadata
 from streamer.store.db.schema.types import kept_of
 from tests.integration.store.conftest import START, World
-
-if TYPE_CHECKING:
-    from tests.services.postgres import PostgresServer
+from tests.services.postgres import PostgresServer
 
 VIEWS = ("v_decisions", "v_label_queue", "v_risk", "v_risk_intervals", "v_severities")
 

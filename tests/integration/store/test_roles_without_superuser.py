@@ -3,8 +3,6 @@
 Every test runs on the versions before and after PostgreSQL 16, which parted being a member of a role from acting as it.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 

@@ -1,21 +1,17 @@
 """Rules of policies, and the cut, the segment and the random numbers of batches: kept to the bit, and under seal."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from streamer.errors import UsageError
+from streamer.gates.policy import Policy
 from streamer.gates.rule import INDICATOR, BatchCut, Chance, Cut, Quantile, Rank, Segments
 from streamer.recalibration.run import calibrate_gate
 from tests.integration.store.conftest import START, World
-
-if TYPE_CHECKING:
-    from streamer.gates.policy import Policy
 
 LATER = START + timedelta(hours=100)
 

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -19,12 +19,9 @@ from streamer.gates.rule import BatchCut, Cut, Segments
 from streamer.journal import ActivePolicy, OutboxMessage
 from streamer.scoring.signals.signal_list import SignalList
 from streamer.signing.policies import PolicyKeys, PolicySignature
-from streamer.store import open_store
+from streamer.store import Store, open_store
 from streamer.store.db.schema import control_head, gate_revisions, gates, policies
 from tests.integration.store.conftest import SETTINGS, START, SteppingClock, dead_letter_message
-
-if TYPE_CHECKING:
-    from streamer.store import Store
 
 GATE = "support-bot"
 

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from streamer.stream.connection import KafkaConnection
-
-if TYPE_CHECKING:
-    from streamer.stream.embedded_broker import EmbeddedBroker
-    from tests.services.kafka import KafkaBroker
+from streamer.stream.embedded_broker import EmbeddedBroker
+from tests.services.kafka import KafkaBroker
 
 
 @dataclass

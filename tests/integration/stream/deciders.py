@@ -1,7 +1,5 @@
 """Deciders for tests of the stream: real outcomes, decided without an encoder."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime

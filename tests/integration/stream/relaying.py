@@ -7,7 +7,6 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
 from streamer.journal import Lease, OutboxMessage, Partition
 from streamer.stream.connection import KafkaConnection
@@ -15,10 +14,8 @@ from streamer.stream.health import WorkerHealth
 from streamer.stream.hooks import Hooks
 from streamer.stream.relay import Relay
 from streamer.stream.relay_lane import RelayLimits
+from tests.integration.stream.memory_journal import MemoryJournal
 from tests.integration.stream.running import Witness
-
-if TYPE_CHECKING:
-    from tests.integration.stream.memory_journal import MemoryJournal
 
 SOURCE = Partition("log", "in", 0)
 EVERY = 0.02

@@ -6,22 +6,20 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aiokafka import AIOKafkaProducer
 
 from streamer.journal import DataGap, Headers, Journal, OutboxMessage
 from streamer.stream.connection import KafkaConnection, Subscription
+from streamer.stream.decider import Decider
 from streamer.stream.ending import Ending
 from streamer.stream.health import WorkerHealth
 from streamer.stream.observer import SilentObserver
 from streamer.stream.stop_deadline import StopDeadline
 from streamer.stream.tail import Tail, TailedRecord
 from streamer.stream.worker import WorkerLimits, run_worker
-
-if TYPE_CHECKING:
-    from streamer.stream.decider import Decider
-    from tests.integration.stream.brokers import TestedBroker
+from tests.integration.stream.brokers import TestedBroker
 
 
 class Witness(SilentObserver):

@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -21,9 +20,7 @@ from streamer.stream.reader_limits import ReaderLimits
 from tests.integration.stream.brokers import TestedBroker
 from tests.integration.stream.memory_journal import MemoryJournal
 from tests.integration.stream.running import Witness
-
-if TYPE_CHECKING:
-    from tests.services.kafka import KafkaBroker
+from tests.services.kafka import KafkaBroker
 
 pytestmark = pytest.mark.expected_errors(r"^(aiokafka|kafka)", "part_away")
 

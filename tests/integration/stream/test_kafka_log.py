@@ -1,9 +1,7 @@
 """Whole topics, read to where they ended: nothing is missed, and what holds a reader up is no end."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from kafka import KafkaProducer
@@ -11,9 +9,7 @@ from kafka import KafkaProducer
 from streamer.stream import kafka_log, tail
 from streamer.stream.kafka_log import KafkaLog
 from streamer.stream.publisher import Publisher
-
-if TYPE_CHECKING:
-    from tests.integration.stream.brokers import TestedBroker
+from tests.integration.stream.brokers import TestedBroker
 
 LIMIT = 1024 * 1024 + 64 * 1024
 SENT = 1200

@@ -6,7 +6,6 @@ import asyncio
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,13 +16,10 @@ from streamer.stream.faust_driver import StampedMessage
 from streamer.stream.faust_engine import FaustEngine
 from streamer.stream.reader_limits import ReaderLimits
 from streamer.stream.worker import WorkerLimits
+from tests.integration.stream.brokers import TestedBroker
 from tests.integration.stream.deciders import EchoDecider
 from tests.integration.stream.memory_journal import MemoryJournal, Outage
 from tests.integration.stream.running import a_worker, all_records, numbered, published
-
-if TYPE_CHECKING:
-    from tests.integration.stream.brokers import TestedBroker
-
 
 # A broker that has just started, and one whose groups are at rest, make the client library say so as errors.
 COORDINATOR = r"aiokafka\.consumer\.group_coordinator: "

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 import shutil
-from typing import TYPE_CHECKING
 
 import pytest
 from aiokafka.partitioner import murmur2
@@ -13,13 +12,11 @@ from kafka.admin import NewPartitions
 
 from streamer.journal import Lease, OutboxMessage
 from streamer.stream.connection import KafkaConnection
+from tests.integration.stream.brokers import TestedBroker
 from tests.integration.stream.memory_journal import MemoryJournal
 from tests.integration.stream.relaying import MOST_BEHIND, SOURCE, a_relay
 from tests.integration.stream.running import all_records
-
-if TYPE_CHECKING:
-    from tests.integration.stream.brokers import TestedBroker
-    from tests.services.kafka import KafkaBroker
+from tests.services.kafka import KafkaBroker
 
 NOT_FOUND = r"aiokafka\.cluster: Topic .* (not found|is not available)"
 

@@ -1,9 +1,6 @@
 """Making, checking, measuring, filling and following topics."""
 
-from __future__ import annotations
-
 import time
-from typing import TYPE_CHECKING
 
 import pytest
 from kafka import KafkaAdminClient
@@ -14,9 +11,7 @@ from streamer.stream.embedded_broker import EmbeddedBroker
 from streamer.stream.publisher import Publisher
 from streamer.stream.tail import Tail
 from streamer.stream.topics import TopicPlan, check_topics, cluster_id, create_topics, log_bounds, topic_id
-
-if TYPE_CHECKING:
-    from tests.integration.stream.brokers import TestedBroker
+from tests.integration.stream.brokers import TestedBroker
 
 LIMIT = 1024 * 1024 + 64 * 1024
 

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.integration.stream.brokers import TestedBroker
 from tests.integration.stream.deciders import EchoDecider
 from tests.integration.stream.memory_journal import MemoryJournal
 from tests.integration.stream.running import a_worker, numbered, published
-
-if TYPE_CHECKING:
-    from tests.integration.stream.brokers import TestedBroker
 
 
 @pytest.mark.kafka

@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 from aiokafka import AIOKafkaProducer
@@ -23,9 +22,7 @@ from tests.integration.stream.brokers import TestedBroker
 from tests.integration.stream.deciders import EchoDecider
 from tests.integration.stream.memory_journal import MemoryJournal, Outage
 from tests.integration.stream.running import a_worker, all_records, numbered, published
-
-if TYPE_CHECKING:
-    from tests.services.kafka import KafkaBroker
+from tests.services.kafka import KafkaBroker
 
 COORDINATOR = r"aiokafka\.consumer\.group_coordinator: "
 CLIENTS = r"^(aiokafka|kafka|faust|mode)"

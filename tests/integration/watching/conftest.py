@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,13 +19,11 @@ from streamer.gates.settings import GateSettings
 from streamer.journal import BatchDecision, LabelRevision, Lease
 from streamer.risk.rounds.report import RiskReport
 from streamer.risk.rounds.watch import RiskObserver, RiskWatch
+from streamer.store import Store
 from streamer_verify.alarms import Alarms
 from streamer_verify.runs import Runs
 from streamer_verify.verifier import Verifier
 from tests.integration.store.conftest import START, World, new_world  # noqa: F401 - fixture
-
-if TYPE_CHECKING:
-    from streamer.store import Store
 
 GATE = "support-bot"
 MINUTE = timedelta(minutes=1)

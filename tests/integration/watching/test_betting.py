@@ -1,7 +1,5 @@
 """The alarms on labels through the record: before every label has come, and over closed phases."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """Drift of scores and of the embedding cloud against what the policy in force was calibrated on, without labels."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

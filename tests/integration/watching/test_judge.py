@@ -1,7 +1,5 @@
 """With a judge that has seen everything that shipped, the interval reads its predictions; without, it goes on alone."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 

@@ -4,8 +4,6 @@ The mathematics has its own simulations, far larger (`tests/validity`); here it 
 labels as the record has them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import timedelta
 

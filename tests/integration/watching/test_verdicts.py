@@ -1,7 +1,5 @@
 """What the service says of a gate's budget: over open time, under the policy in force, and never ahead of its labels."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """A process that watches one gate, for tests that kill it: ``python -m ... URL NOW PAGE``."""
 
-from __future__ import annotations
-
 import sys
 from datetime import datetime
 

@@ -1,7 +1,5 @@
 """Groups for tests: drawn from a generator, or by hypothesis."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import strategies as st
 

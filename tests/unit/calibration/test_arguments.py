@@ -1,7 +1,5 @@
 """What callers may pass, and what they are told when it is wrong."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 from fractions import Fraction
 

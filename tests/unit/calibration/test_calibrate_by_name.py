@@ -1,7 +1,5 @@
 """`calibrate` with the names of other promises is the calibrator of that name on the same groups."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

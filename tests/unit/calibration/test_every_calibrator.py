@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,8 +29,6 @@ from streamer.calibration.specification import Sample
 from tests.unit.calibration.named_groups import groups, shuffled, some_groups
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     Found = Callable[[list[LabelledGroup], float, int], object]
 
 HISTORY = History(prompts=100, cuts=(0.9, 0.5, 0.25, 0.0))

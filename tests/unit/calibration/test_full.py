@@ -1,7 +1,5 @@
 """The rule of method `full` against its definition: one refit for each new prompt."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

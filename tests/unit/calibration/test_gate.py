@@ -1,7 +1,5 @@
 """What ships: the three units, the three states, ties and blank answers."""
 
-from __future__ import annotations
-
 import math
 import sys
 import unicodedata

@@ -1,7 +1,5 @@
 """Gram energy against its definition, and the cases in which the definition has to be careful."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The curve, its exact sums, and the shortcut that sorts one bin only."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

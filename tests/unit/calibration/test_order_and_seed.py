@@ -1,7 +1,5 @@
 """Neither the order of items nor the names of groups can move a threshold; the seed alone can."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """The p-values against their definitions, term by term."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

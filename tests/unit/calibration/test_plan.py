@@ -1,7 +1,5 @@
 """What labels can support, against calibration itself; predictions against a second, plain computation."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """`import streamer` offers the Python API and costs little."""
 
-from __future__ import annotations
-
 import doctest
 import subprocess
 import sys

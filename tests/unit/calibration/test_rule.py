@@ -1,7 +1,5 @@
 """The rule against its definition, in exact rational arithmetic."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """The walk, `selective-mean` and the history that fixes cuts, against plain definitions."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """Soft gates: the shapes, the level to the last float, and the scores that quantiles and ranks are."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

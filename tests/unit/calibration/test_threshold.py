@@ -1,7 +1,5 @@
 """The threshold as a value, in JSON and in words."""
 
-from __future__ import annotations
-
 import json
 import math
 

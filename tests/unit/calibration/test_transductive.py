@@ -1,7 +1,5 @@
 """Thresholds of single batches against their definition, in exact arithmetic, and the compressed curve."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """The weighting schemes: shares of one, equal on average, with the variances that the schemes are known for."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

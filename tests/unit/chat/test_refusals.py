@@ -1,7 +1,5 @@
 """What endpoints say when a model does not take a parameter, in the words of several of them."""
 
-from __future__ import annotations
-
 import pytest
 
 from streamer.labels.llm.refusals import fitted, refused_parameter

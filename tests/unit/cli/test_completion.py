@@ -1,7 +1,5 @@
 """The shell completes commands, options, topics and the names of gates, once it was told to."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

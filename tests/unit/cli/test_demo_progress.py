@@ -1,7 +1,5 @@
 """What `streamer demo` shows on a terminal while it runs."""
 
-from __future__ import annotations
-
 import io
 import sys
 

@@ -1,7 +1,5 @@
 """`streamer key` as its users meet it."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Tables on narrow terminals: nothing is lost, and no word is broken."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

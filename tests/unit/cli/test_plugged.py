@@ -1,7 +1,5 @@
 """Commands of other packages, by the entry points `streamer.commands`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

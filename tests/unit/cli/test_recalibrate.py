@@ -1,7 +1,5 @@
 """What `streamer recalibrate` says of a threshold that ships little."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """Texts that go on record, longer than their column or no text at all: refused in one line, before anything is written."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What other people wrote, on a terminal: nothing of it steers the terminal, hides, or is read as markup."""
 
-from __future__ import annotations
-
 import io
 import json
 import logging

@@ -1,7 +1,5 @@
 """A group whose policies were superseded before its commit: decided again by the newest, and encoded once."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

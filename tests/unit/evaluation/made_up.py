@@ -1,7 +1,5 @@
 """Files of response clouds that bring their embeddings along, so that nothing has to be encoded."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

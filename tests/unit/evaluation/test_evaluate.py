@@ -1,7 +1,5 @@
 """One evaluation from files to a folder: what is written, what is kept, what is refused, and what is not done twice."""
 
-from __future__ import annotations
-
 import csv
 import io
 import itertools

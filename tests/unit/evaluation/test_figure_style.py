@@ -1,7 +1,5 @@
 """Figures have room for their legends, however many rows these have."""
 
-from __future__ import annotations
-
 import warnings
 
 import pytest

@@ -1,7 +1,5 @@
 """Embeddings in base64: little-endian float32, exact to the bit, and refused with what is wrong and what to send."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """No event has a time that UTC cannot express, whoever makes it: a publisher, a file, or we."""
 
-from __future__ import annotations
-
 import re
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Actions, labels, thresholds, dead letters and the headers that go with them."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import uuid

@@ -1,7 +1,5 @@
 """An event in a CloudEvents envelope is the event; what only looks like an envelope is what it was."""
 
-from __future__ import annotations
-
 import base64
 import json
 from typing import Any

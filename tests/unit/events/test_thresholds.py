@@ -1,7 +1,5 @@
 """Policies on the topic: what is not known is refused by name, whole, so that the last good policy serves on."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

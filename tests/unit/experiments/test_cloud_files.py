@@ -1,7 +1,5 @@
 """Reading response clouds, naming their parts, halving them, and turning them into events."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import io

@@ -1,7 +1,5 @@
 """The figures of decided batches, against figures worked out by hand and by definition."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

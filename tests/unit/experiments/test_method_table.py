@@ -1,7 +1,5 @@
 """Every method on halves of a file: one measure for all, scores that are computed once."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

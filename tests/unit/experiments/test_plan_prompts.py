@@ -1,7 +1,5 @@
 """The prompts that a plan stands on: made ones fit their guess, past ones are scored as the gate would."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Scores that are kept line by line: what was computed before a run ended is not computed again."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The command that compares scores at equal labels, with a program of another package that uv runs."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Processes beside the one that computes do not outlive it."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """Simulated clouds: reproducible, plausible, and labelled as they were made."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

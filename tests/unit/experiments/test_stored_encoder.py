@@ -1,7 +1,5 @@
 """One store of encoded texts serves scores, which want unit rows, and GPSO, which wants lengths."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

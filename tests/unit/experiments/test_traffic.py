@@ -1,7 +1,5 @@
 """Traffic without an end: no batch twice, everything in the order of time, labels after what they are about."""
 
-from __future__ import annotations
-
 from itertools import islice
 
 import pytest

@@ -1,7 +1,5 @@
 """What a gate would have made of a labelled file: halves that share no label, and bounds that hold."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

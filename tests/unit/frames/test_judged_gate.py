@@ -1,7 +1,5 @@
 """A gate on a table that judges a part of each answer: invoices read by a model that errs in one field, and answers that think aloud."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """Figures against scikit-learn and by hand; errors against leaving questions out one by one."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 

@@ -1,7 +1,5 @@
 """Splits and protocols: what is held out never reaches what judges it, and draws depend on nothing but ids."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The judge's reply: read strictly, and moved by nothing that the judge only saw."""
 
-from __future__ import annotations
-
 import json
 import string
 from typing import Any

@@ -1,7 +1,5 @@
 """What the judge is told: the paper's rubric, and the case as data between two lines nobody can foresee."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Answers as scorers see them: what few scorers look at is made when one looks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The audit draw: keyed, reproducible, uniform, and deaf to everything but identity."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from itertools import combinations

@@ -1,7 +1,5 @@
 """The label queue in the JSON of labelling tools, and back: what a tool adds to a task becomes a label of that answer."""
 
-from __future__ import annotations
-
 import io
 import json
 import typing

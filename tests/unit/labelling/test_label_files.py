@@ -1,7 +1,5 @@
 """Reading labels from CSV and JSON Lines, and writing the queue that people fill in."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io

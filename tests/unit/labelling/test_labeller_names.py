@@ -1,7 +1,5 @@
 """One spelling for each name, at every way in; what cannot be seen is refused."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 from pathlib import Path

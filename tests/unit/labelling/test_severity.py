@@ -1,7 +1,5 @@
 """Severities: their range, their order, and what they ask a scorer."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

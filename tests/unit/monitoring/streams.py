@@ -1,7 +1,5 @@
 """Streams of decisions for tests."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Drift: ranking a page of numbers at once gives the state of ranking them one by one, to the last bit."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What a run makes of every mixture of method, shape, unit and options: a gate that decides, or a clear refusal."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from dataclasses import replace

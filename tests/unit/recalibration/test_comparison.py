@@ -1,7 +1,5 @@
 """Which of two thresholds ships less, how far apart they are, and how much each ships."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A run of a gate of method full: its rule, what it ships, and how it compares with another."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime, timedelta
 from typing import Any

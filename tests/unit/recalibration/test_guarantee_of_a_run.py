@@ -1,7 +1,5 @@
 """What a run says of severities that counted as more than they are."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any

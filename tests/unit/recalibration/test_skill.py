@@ -1,7 +1,5 @@
 """What is said of a score that does not separate what ships from what is held."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

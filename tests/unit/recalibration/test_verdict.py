@@ -1,7 +1,5 @@
 """The gate's rule, as a table: what becomes of a run that the service made by itself."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any

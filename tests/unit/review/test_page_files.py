@@ -1,7 +1,5 @@
 """The page's three files: colours that can be told apart from what is behind them, and nothing from elsewhere."""
 
-from __future__ import annotations
-
 import re
 from importlib.resources import files
 

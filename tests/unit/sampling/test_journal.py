@@ -1,7 +1,5 @@
 """The journal: whole lines only, one writer, one plan."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Files of prompts: JSON Lines, plain text, clouds; and what is wrong with those that are none."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The answer head: what an answer claims, without the words around it."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

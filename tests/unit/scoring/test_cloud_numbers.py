@@ -1,7 +1,5 @@
 """The few numbers of a batch's embeddings that are kept for drift."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Names, hashes and dimensions are read from files, without torch and without the network."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

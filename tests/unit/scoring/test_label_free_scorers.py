@@ -1,7 +1,5 @@
 """Label-free scorers: what each says of answers that are known, and what holds for all of them, whatever the answers."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A text's shape in the model follows from its own token count."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

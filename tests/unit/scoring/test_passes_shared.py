@@ -1,7 +1,5 @@
 """Whether texts share a pass is found out at start: where a row depends on how many there are, each text has its own."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, cast

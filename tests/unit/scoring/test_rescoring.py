@@ -1,7 +1,5 @@
 """Scores of the record, from its texts."""
 
-from __future__ import annotations
-
 from collections import Counter
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """The one-file verifier scores answers as the program does, with the standard library alone."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Addresses that nobody can listen on, each named in one line by the server that was to listen there."""
 
-from __future__ import annotations
-
 import pytest
 
 from streamer.errors import UsageError

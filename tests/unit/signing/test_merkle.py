@@ -1,7 +1,5 @@
 """Merkle logs against the RFC's recursive definition, and their proofs against every root that they must and must not give."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

@@ -1,7 +1,5 @@
 """The store's pure parts: URLs, headers, moments, what a leaf says of a message, and what a decision may not say."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest

@@ -1,7 +1,5 @@
 """The way to PostgreSQL: what leaves this machine is encrypted, to a server that proves who it is."""
 
-from __future__ import annotations
-
 import pytest
 
 from streamer.errors import UsageError

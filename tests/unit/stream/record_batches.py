@@ -1,7 +1,5 @@
 """Record batches of format 2, as bytes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder

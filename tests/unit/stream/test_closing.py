@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -12,9 +11,7 @@ from confluent_kafka import Producer
 
 from streamer.stream.closing import closed_within
 from streamer.stream.embedded_broker import EmbeddedBroker
-
-if TYPE_CHECKING:
-    from tests.services.error_log import ErrorLog
+from tests.services.error_log import ErrorLog
 
 pytestmark = pytest.mark.expected_errors("^aiokafka")
 

@@ -1,7 +1,5 @@
 """Record batches with header names that are not UTF-8, for both of the client library's parsers."""
 
-from __future__ import annotations
-
 import gzip
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """What the stream logs as a warning or an error is in docs/operations.md, and nothing else is."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path

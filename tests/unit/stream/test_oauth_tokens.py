@@ -1,7 +1,5 @@
 """Tokens from files and commands: read anew, checked, and missing in a way that clients take for a lost connection."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A stop ends, whatever does not let go."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading

@@ -1,7 +1,5 @@
 """Batches that unpack to far more than they have: read record by record, within a bound, and nothing is passed over."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import random

@@ -1,7 +1,5 @@
 """What files say of answers is read alike by every reader, and what would be untrue is refused."""
 
-from __future__ import annotations
-
 import csv
 import json
 import random

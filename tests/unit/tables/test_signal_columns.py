@@ -1,7 +1,5 @@
 """Numbers of the user's own in tables and files of response clouds: found, kept within their range, and sent."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tables of answers as people have them: every form gives the same clouds, and each mistake its own message."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io

@@ -1,7 +1,5 @@
 """How far may be read, and how old a decision is: no row below the horizon can appear any more."""
 
-from __future__ import annotations
-
 import random
 from datetime import UTC, datetime, timedelta
 

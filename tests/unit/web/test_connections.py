@@ -1,7 +1,5 @@
 """Connections that wait for their clients end in time, and make room where there are too many; those that work do not."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import threading

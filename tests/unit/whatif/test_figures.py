@@ -1,7 +1,5 @@
 """Figures of small pasts, computed by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

@@ -3,8 +3,6 @@
 Equation so-rule and Algorithm "GPSO": a batch belongs to the class whose prototype its projector overlaps with most.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

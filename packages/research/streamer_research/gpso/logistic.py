@@ -1,7 +1,5 @@
 """Logistic regression on embeddings: the usual first choice with labels, to compare GPSO with."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """What a study of GPSO depends on besides its clouds and their embeddings."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from streamer.errors import UsageError

@@ -9,8 +9,6 @@ which have other sizes; without the division their difference would measure size
 same either way.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
+from streamer.clouds.cloud import Cloud
 from streamer.errors import UsageError
 from streamer.research.experiments.score_cache import own_embeddings
 from streamer.scoring.blank import is_blank
+from streamer_research.gpso.options import StudyOptions
 from streamer_research.gpso.questions import Question
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from numpy.typing import NDArray
-
-    from streamer.clouds.cloud import Cloud
-    from streamer_research.gpso.options import StudyOptions
-
     Embeddings = NDArray[np.float32] | NDArray[np.float64]
 
 

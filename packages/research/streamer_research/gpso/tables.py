@@ -1,7 +1,5 @@
 """The tables of a GPSO study: cells for a terminal and Markdown, rows for CSV, and one JSON form."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields

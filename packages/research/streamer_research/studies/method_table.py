@@ -4,19 +4,18 @@ The first half of a split calibrates, the second is decided and measured; the sp
 `streamer.clouds.cloud.split_clouds`, by question. Prints one Markdown table for each file, unit and budget.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from streamer.gates.declared import Unit
 from streamer.research.experiments.compared_methods import METHODS_COMPARED, ComparedMethod
 from streamer.research.experiments.halves import Halves, outcomes
 from streamer.research.experiments.score_cache import scored_file
@@ -26,9 +25,6 @@ from streamer_research.studies.command_arguments import (
     print_tables,
     table_parser,
 )
-
-if TYPE_CHECKING:
-    from streamer.gates.declared import Unit
 
 Floats = NDArray[np.float64]
 

@@ -1,7 +1,5 @@
 """The frameworks, one file each; `ALL` by their names at the command line."""
 
-from __future__ import annotations
-
 from streamer.audit.evidence.frameworks.eu_ai_act import EU_AI_ACT
 from streamer.audit.evidence.frameworks.iso_42001 import ISO_42001
 from streamer.audit.evidence.frameworks.nist_ai_rmf import NIST_AI_RMF

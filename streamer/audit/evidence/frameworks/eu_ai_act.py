@@ -1,7 +1,5 @@
 """Regulation (EU) 2024/1689, the AI Act: what it asks of high-risk systems that a record of decisions can speak to."""
 
-from __future__ import annotations
-
 from streamer.audit.evidence.framework import Clause, Framework
 
 EU_AI_ACT = Framework(

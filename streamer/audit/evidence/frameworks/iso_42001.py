@@ -1,7 +1,5 @@
 """ISO/IEC 42001:2023, management systems for AI: the clauses and controls that a record of decisions can speak to."""
 
-from __future__ import annotations
-
 from streamer.audit.evidence.framework import Clause, Framework
 
 ISO_42001 = Framework(

@@ -1,7 +1,5 @@
 """The AI Risk Management Framework 1.0 of NIST: the subcategories that a record of decisions can speak to."""
 
-from __future__ import annotations
-
 from streamer.audit.evidence.framework import Clause, Framework
 
 NIST_AI_RMF = Framework(

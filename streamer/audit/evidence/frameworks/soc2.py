@@ -1,7 +1,5 @@
 """The trust services criteria behind SOC 2 reports: those that a record of decisions can speak to."""
 
-from __future__ import annotations
-
 from streamer.audit.evidence.framework import Clause, Framework
 
 SOC2 = Framework(

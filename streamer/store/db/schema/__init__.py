@@ -1,7 +1,5 @@
 """Every table, split by subject. The migrations create them; a test holds that both say the same."""
 
-from __future__ import annotations
-
 import pkgutil
 from importlib import import_module
 

@@ -1,7 +1,5 @@
 """Accounts of people who use the console, as append-only revisions."""
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 
 from streamer.store.db.schema.types import Names, UtcDateTime, check, kept, metadata, required, sized_text

@@ -1,7 +1,5 @@
 """Alerts as they were raised, and who has acknowledged them; append-only."""
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 
 from streamer.store.db.schema.types import (

@@ -1,7 +1,5 @@
 """API keys and their revocations, both append-only. Of a token its digest is kept, and nothing else."""
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 
 from streamer.store.db.schema.types import (

@@ -1,7 +1,5 @@
 """How often decisions of a gate are drawn for labelling, where that differs from its settings; append-only."""
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 
 from streamer.store.db.schema.types import (

@@ -1,7 +1,5 @@
 """Calibration runs with the exact inputs they read and every candidate they found; append-only."""
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 
 from streamer.store.db.schema.types import (

@@ -1,7 +1,5 @@
 """Candidate policies, and what they made of batches that other policies decided; append-only."""
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 
 from streamer.store.db.schema.types import (

@@ -1,7 +1,5 @@
 """What governs decisions, sealed in a Merkle log of its own, and the log of heads, which says where all logs stood; append-only."""
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 
 from streamer.store.db.schema.types import (

@@ -1,7 +1,5 @@
 """What was asked, what was answered, and what was decided about it."""
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 
 from streamer.calibration.threshold import THRESHOLD_STATES

@@ -1,7 +1,5 @@
 """What waits for a person at the desk, what became of it, and the texts that people released."""
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 
 from streamer.events.desk import DESK_ACTIONS, DESK_REASONS, MOST_REMARK_CHARACTERS

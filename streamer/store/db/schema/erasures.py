@@ -1,7 +1,5 @@
 """What allowed texts to be erased, and who erased them and why; append-only."""
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 
 from streamer.store.db.schema.types import UtcDateTime, check, kept, metadata, required, sized_text

@@ -1,7 +1,5 @@
 """Gates and their append-only revisions; policies and the append-only story of who did what to them, and why."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import sqlalchemy as sa

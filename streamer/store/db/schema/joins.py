@@ -1,7 +1,5 @@
 """What names a batch and a response, and on what tables are joined that many queries join."""
 
-from __future__ import annotations
-
 from typing import Final
 
 import sqlalchemy as sa

@@ -1,7 +1,5 @@
 """What a judge was asked about an answer and what it said; append-only but for the texts, which can be erased."""
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 
 from streamer.store.db.schema.types import (

@@ -3,8 +3,6 @@
 Which are read is a question for `streamer.store.labels.read_labels`, which one counts one for `streamer.store.labels.revisions`.
 """
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 
 from streamer.store.db.schema.types import (

@@ -1,7 +1,5 @@
 """Who may do what only one process may do at a time: lead among recalibrators, calibrate a gate."""
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 
 from streamer.store.db.schema.types import BIGINT, UtcDateTime, check, kept, metadata, required, sized_text

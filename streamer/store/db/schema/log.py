@@ -1,8 +1,6 @@
 """The log's side of the record: progress, one outcome per offset as the leaf of a Merkle log, dead letters, gaps, and the messages
 that wait for the broker."""
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 
 from streamer.store.db.schema.types import (

@@ -1,7 +1,5 @@
 """Where the watching of each gate stands: state that moves on. What has ended is history, and stays."""
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 
 from streamer.gates.settings import UNITS

@@ -1,7 +1,5 @@
 """Who is looking at which response on the review page, and what was shown to whom."""
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 
 from streamer.store.db.schema.types import BIGINT, UtcDateTime, check, kept, metadata, required, sized_text

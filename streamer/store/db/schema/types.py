@@ -1,7 +1,5 @@
 """Column types and constraint names that every table shares."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Iterable, Mapping
