@@ -16,6 +16,7 @@ from streamer.gates.gate import mean_score
 from streamer.planning.guess import Guess, make_world
 from streamer.scoring.blank import is_blank
 from streamer.scoring.gram import DECIMALS, score_batch
+from streamer.scoring.judged import WHOLE
 from streamer.scoring.reading import not_read
 
 if TYPE_CHECKING:
@@ -166,16 +167,17 @@ def past_prompts(
     for first in range(0, len(usable), _CLOUDS_AT_ONCE):
         some = usable[first : first + _CLOUDS_AT_ONCE]
         for cloud, vectors in zip(some, _vectors(some, encoder, scored=scored), strict=True):
+            parts = WHOLE.parts(cloud.texts)
             order = rng.permutation(len(cloud.responses))
             known = [severity for severity in cloud.severities if severity is not None]
             for size in sizes:
                 chosen = np.sort(order[:size])
-                blank = [is_blank(cloud.texts[i]) for i in chosen]
+                blank = [is_blank(parts[i]) for i in chosen]
                 if scored:
                     found = np.round(np.asarray(cloud.own_scores, dtype=np.float64)[chosen], DECIMALS)
                     found[np.asarray(blank)] = 0.0
                 else:
-                    rows, texts = np.asarray(vectors)[chosen], [cloud.texts[i] for i in chosen]
+                    rows, texts = np.asarray(vectors)[chosen], [parts[i] for i in chosen]
                     if not cloud.embedded and not_read(texts, blank, rows):
                         blank = [True] * size  # held, as a blank batch is
                     found = np.zeros(size) if all(blank) else score_batch(rows, blank)[0]
@@ -201,7 +203,7 @@ def _vectors(
     if all(cloud.embedded for cloud in clouds):
         return [[response.embedding or () for response in cloud.responses] for cloud in clouds]
     assert encoder is not None
-    return encoder.embed([cloud.texts for cloud in clouds])
+    return encoder.embed([WHOLE.parts(cloud.texts) for cloud in clouds])
 
 
 def _sizes(most: int, responses: int) -> tuple[int, ...]:

@@ -1,5 +1,7 @@
 """The prompts that a plan stands on: made ones fit their guess, past ones are scored as the gate would."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -105,6 +107,22 @@ def test_past_prompts_are_scored_and_reduced_as_the_gate_does(unit: str) -> None
         assert above / (population.prompts * population.items) == pytest.approx(
             units.shipped_above(threshold).mean()
         )
+
+
+def test_reasoning_is_not_read() -> None:
+    some = clouds(12, 5, blank=True)
+    thought = [
+        replace(
+            one,
+            responses=tuple(
+                replace(r, text=f"<think>about x{i}</think>{r.text}") for i, r in enumerate(one.responses)
+            ),
+        )
+        for one in some
+    ]
+    plain, found = (past_prompts(each, encoder=encoder(), seed=0).by_size[5] for each in (some, thought))
+    assert (found.scores == plain.scores).all()
+    assert (found.blank == plain.blank).all()
 
 
 def test_fewer_samples_are_subsets_scored_anew() -> None:
