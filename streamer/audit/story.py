@@ -9,9 +9,10 @@ from streamer.events.responses import UPSTREAM, recorded_models
 from streamer.gates.policy_gate import Needed
 from streamer.gates.rule import INDICATOR, Cut, rule_of_text
 from streamer.gates.settings import HELD_WORDS
+from streamer.scoring.judged import form
 from streamer.scoring.reading import SAYS
 from streamer.wording.needed import NO_CHANCE, needed_text, smallest_budget, spoke_text
-from streamer.wording.numbers import counted
+from streamer.wording.numbers import counted, percent
 from streamer.wording.policies import cut_text, who
 
 HELD = {
@@ -50,6 +51,7 @@ def story_of(found: dict[str, Any]) -> list[tuple[str, object]]:
         ("response", _response(one, position, line, models))
         for position, one in enumerate(facts["responses"])
     ]
+    lines += [("disputed", said) for said in _disputed(line, revision)]
     lines += [("upstream", said) for said in _upstream(line.get("content"))]
     lines += [
         ("decision", _decision(facts, revision)),
@@ -100,6 +102,20 @@ def _response(response: list[Any], position: int, line: dict[str, Any], models: 
         scored += f", {SAYS[rule]} ({rule})"
     of = f" by {models[position]}" if models and models[position] else ""
     return f"{name}{of}: {scored}, {action}{', drawn for a label' if drawn else ''}: {text}"
+
+
+def _disputed(line: dict[str, Any], revision: Mapping[str, Any]) -> list[str]:
+    """The fields in which others differ from the best answer, where a gate compares fields and the texts are kept."""
+    judged, scores = form(revision["judged"]), [one[1] for one in line["facts"]["responses"]]
+    if not judged.structured or not line.get("content") or None in scores:
+        return []
+    parts = judged.parts([text or "" for text in line["content"]["texts"]])
+    found = judged.disputed(parts, max(range(len(scores)), key=scores.__getitem__))
+    told = (
+        f"{path or 'the value'} ({percent(share, 0)} of the others say the same)"
+        for path, share in found.items()
+    )
+    return [", ".join(told)] if found else []
 
 
 def _upstream(content: Mapping[str, Any] | None) -> list[str]:

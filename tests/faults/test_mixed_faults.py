@@ -156,7 +156,7 @@ def test_everything_at_random_at_every_door(
         stack.callback(doors.close)
         doors.engine = sa.create_engine(f"{url}&target_session_attrs=read-write", poolclass=sa.NullPool)
         doors.gate()
-        doors.gate("chat", scorer="logprob", encoder="event", segment_by="upstream")
+        doors.gate("chat", scorer="choice", encoder="any@12345678", segment_by="upstream")
         hostile = stack.enter_context(serving())
         upstream = {"base_url": hostile.url, "model": "m", "answers": 4, "tries": 1}
         crew = Crew(site, rng)

@@ -9,6 +9,7 @@ import pytest
 
 from streamer import wiring
 from streamer.audit.rescoring import Rescorer
+from streamer.audit.story import story_of
 from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.scoring.judged import form
 from streamer.scoring.signals.signal_list import signal_list
@@ -94,6 +95,20 @@ def test_reasoning_is_neither_scored_nor_shipped(record: Path) -> None:
         else:
             assert "span" not in own
     assert all(shipped[gate] for gate in GATES), shipped
+
+
+def test_the_story_names_the_fields_in_which_the_answers_differ(record: Path) -> None:
+    settings = settings_for(f"sqlite:///{record / 'record.db'}", record)
+    told = []
+    with wiring.open_store(settings) as store, store.evidence.snapshot() as snapshot:
+        for number in range(PROMPTS):
+            (found,) = snapshot.decisions_of(f"batch-{number}", gate="bills")
+            story = dict(story_of(found))
+            told += [str(story[name]) for name in ("disputed",) if name in story]
+            (plain,) = snapshot.decisions_of(f"batch-{number}", gate="each")
+            assert "disputed" not in dict(story_of(plain))
+    assert all("/note (39 % of the others say the same)" in one for one in told)
+    assert any("/total (67 % of the others say the same)" in one for one in told)
 
 
 def test_every_verifier_follows(record: Path, tmp_path: Path) -> None:
