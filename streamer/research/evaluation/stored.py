@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from streamer.clouds.cloud import NOT_KEPT, Cloud, CloudResponse
+from streamer.clouds.cloud import NOT_KEPT, Cloud, CloudResponse, judged_cloud
 from streamer.clouds.unlabelled import Unlabelled
 from streamer.errors import UsageError
 from streamer.gates.settings import GateSettings
@@ -42,7 +42,7 @@ def stored_data_set(
             f"{source} has {len(batches)} audited batch{'es' if len(batches) != 1 else ''} to evaluate; its audit probability is "
             f"{settings.audit_probability:g}: publish more, or raise it, and label what `streamer label queue` shows"
         )
-    clouds = [_cloud(batch, settings.severity_kind) for batch in batches]
+    clouds = [judged_cloud(_cloud(batch, settings.severity_kind), settings.form) for batch in batches]
     made = data_set(gate, source, clouds, unlabelled=unlabelled)
     scores = {batch.batch_id: tuple(one.score for one in batch.responses) for batch in batches}
     made = made.with_scores(
