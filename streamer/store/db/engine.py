@@ -202,6 +202,12 @@ class Database:
         other.engine = self.engine.execution_options(idle_seconds=LEASED_SECONDS)
         return other
 
+    def unwatched(self) -> Database:
+        """The same database, where no failpoint is passed: for what is written at any time beside the work."""
+        other = copy(self)
+        other.failpoint = disarmed
+        return other
+
     def take_time(self, connection: sa.Connection) -> None:
         """Allow this transaction to be idle between two statements for as long as a million rows take.
 

@@ -76,7 +76,7 @@ class Leases:
 
     def of_slot(self, number: int) -> ProcessLease:
         """The holder records its requests in the partitions of this number."""
-        return ProcessLease(self._database, f"serve-{number}", seconds=self._seconds)
+        return ProcessLease(self._database.unwatched(), f"serve-{number}", seconds=self._seconds)
 
     def free_slot(self) -> tuple[int, ProcessLease]:
         """Take the free slot with the lowest number."""

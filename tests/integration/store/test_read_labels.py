@@ -408,7 +408,7 @@ def test_a_gate_closes_where_labels_are_not_read_any_more(
 def test_readers_have_labels_from_one_place() -> None:
     """Other modules that name the table write it, seal it, or ask for numbers of rows alone."""
     may = {
-        "labels/read_labels.py", "log/resolve_outcomes.py", "audit/chained_rows.py", "audit/verify.py", "audit/control.py",
+        "labels/read_labels.py", "log/resolve_outcomes.py", "audit/chained_rows.py", "audit/verify.py",
         "audit/logged.py",  # what was ever given, read or not
     }  # fmt: skip
     mentions = {
