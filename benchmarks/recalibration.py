@@ -112,7 +112,7 @@ def served(
             ships = min(1.0, 0.5 / max(1e-9, 1 - min(max(stream.level, 0.0), 1.0)))
             losses[BEFORE:] = rng.random(AFTER) < ships
         j = i - LAG
-        if watch is not None and j >= 0 and drawn[j]:
+        if watch is not None and j >= 0 and drawn[j] and shipped[j]:  # what is held loses nothing
             watch = watch.observe(known={j: float(losses[j])})
             if watch.raised_at is not None:
                 watch, begun = None, i
