@@ -124,8 +124,12 @@ class Slots:
         """Take the free slots that have messages to publish, and give back those that have none any more."""
         assert self._waiting is not None
         waiting = set(self._waiting()) - {self.number}
-        for number in self._adopted.keys() - waiting:
-            self._adopted.pop(number)[0].release()
+        for number, (lease, _) in list(self._adopted.items()):
+            if (
+                number not in waiting or not lease.certain()
+            ):  # what was lost may be free again, and is taken anew below
+                del self._adopted[number]
+                lease.release()
         for number in waiting - self._adopted.keys():
             lease = self._lease(number)
             if lease.held():
