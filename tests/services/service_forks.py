@@ -24,6 +24,7 @@ import threading
 import time
 import traceback
 import weakref
+import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from multiprocessing.connection import wait
@@ -244,7 +245,8 @@ class ServiceForks:
         if run is None or self._preloaded:
             with tempfile.TemporaryDirectory() as folder:
                 return self._new(f"{folder}/forks")
-        place = Path(run, "forks")
+        # Each checkout its own: what a test runs in a copy of this one runs the copy's code.
+        place = Path(run, f"forks-{zlib.crc32(__file__.encode()):08x}")
         with place.with_suffix(".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             try:
