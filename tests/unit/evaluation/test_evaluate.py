@@ -15,6 +15,9 @@ import pytest
 
 import streamer
 from streamer.cli import main
+from streamer.clouds.compared_methods import METHODS_COMPARED
+from streamer.clouds.halves import seeded_splits
+from streamer.clouds.spreads import Spread, excess
 from streamer.errors import UsageError
 from streamer.labels.answer_forms import answer_batch
 from streamer.research import evaluation
@@ -22,12 +25,9 @@ from streamer.research.evaluation import evaluate, kept_results, run, steps
 from streamer.research.evaluation.charts import outcomes_chart
 from streamer.research.evaluation.findings import findings, headline
 from streamer.research.evaluation.page import render_page
-from streamer.research.evaluation.results import Options, Spread
+from streamer.research.evaluation.results import Options
 from streamer.research.evaluation.run import check_options
-from streamer.research.evaluation.spreads import excess
 from streamer.research.evaluation.tables import all_tables, over_budget_table, promised_rows
-from streamer.research.experiments.compared_methods import METHODS_COMPARED
-from streamer.research.experiments.halves import seeded_splits
 from streamer.scoring.registry import SCORER_NAMES
 from streamer.scoring.signals.measured import Measured
 from streamer.scoring.signals.signal_list import SignalList, choice_scores
