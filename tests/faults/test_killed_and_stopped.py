@@ -1,7 +1,5 @@
 """Cases 1 to 3: a worker killed at every step and at random moments, told to stop in the middle, frozen."""
 
-from __future__ import annotations
-
 import random
 import signal
 import time

@@ -1,7 +1,5 @@
 """Cases 4 and 5: the broker and the database away, for a moment and for a minute, and a database without space."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import time

@@ -1,7 +1,5 @@
 """Case 11: workers whose clocks are a day off, both ways, and publishers who date their records as they like."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

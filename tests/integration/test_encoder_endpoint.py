@@ -1,7 +1,5 @@
 """An encoder at an endpoint: what is sent, what is believed, and what happens while the endpoint does not answer."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json

@@ -1,9 +1,6 @@
 """The services that other tests stand on: they hold what they were given, through stops and crashes."""
 
-from __future__ import annotations
-
 import time
-from typing import TYPE_CHECKING
 
 import pytest
 import sqlalchemy as sa
@@ -12,9 +9,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
 
 from tests.services.kafka import KafkaBroker
-
-if TYPE_CHECKING:
-    from tests.services.postgres import PostgresServer
+from tests.services.postgres import PostgresServer
 
 
 def _produce(broker: KafkaBroker, topic: str, values: list[bytes]) -> None:

@@ -1,7 +1,5 @@
 """The worker's chores beside deciding: they go on whatever one round of them meets."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Mapping
 

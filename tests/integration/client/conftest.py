@@ -1,7 +1,5 @@
 """The three clients, called alike."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

@@ -1,7 +1,5 @@
 """The judge's scores for an evaluation: asked once, kept at once, gone on with, and clear when nobody answers."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

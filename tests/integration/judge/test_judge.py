@@ -1,7 +1,5 @@
 """The judge against an endpoint on loopback that behaves as badly as it is told."""
 
-from __future__ import annotations
-
 import asyncio
 import importlib.util
 import json

@@ -1,7 +1,5 @@
 """`streamer label judge`, `bertscore` and `lexical` on a real queue: what they store, what they leave, what stops them."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

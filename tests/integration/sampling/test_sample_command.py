@@ -1,7 +1,5 @@
 """`streamer sample` against an endpoint on loopback that behaves as it is told."""
 
-from __future__ import annotations
-
 import importlib.util
 import io
 import json

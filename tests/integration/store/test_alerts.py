@@ -1,7 +1,5 @@
 """An alert is told once a cause, in its cause's transaction, and acknowledged once."""
 
-from __future__ import annotations
-
 import pytest
 import sqlalchemy as sa
 from typer.testing import CliRunner

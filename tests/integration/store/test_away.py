@@ -1,7 +1,5 @@
 """The database goes away, locks, or kills us in the middle: `Unavailable`, nothing half done, and on it goes."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import sqlite3

@@ -1,7 +1,5 @@
 """Once a policy is written, nothing is committed that an older one decided; and no ship past its deadline."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time

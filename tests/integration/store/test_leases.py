@@ -1,7 +1,5 @@
 """Leases of processes: held by one, renewed while it lives, taken over when they expire, and checked by whatever is written."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Migrations: from nothing, with one more to come, twice at once, and in agreement with the tables that the code knows."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """A group of many gates of which one gets policies all the time: only its batches are decided again, and it is committed."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time

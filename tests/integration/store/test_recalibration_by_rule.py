@@ -1,7 +1,5 @@
 """The gate's rule on real records: what labels can and cannot do to a policy by themselves."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from datetime import datetime, timedelta

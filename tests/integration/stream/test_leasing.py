@@ -1,7 +1,5 @@
 """Leasing where the reader gives up waiting, and while the group rebalances."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Collection, Iterator

@@ -1,7 +1,5 @@
 """Topics that the broker does not know yet when a worker joins: read soon after they appear."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 

@@ -1,7 +1,5 @@
 """What a worker does when something breaks: the database, a lease, a message, the broker."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Sequence

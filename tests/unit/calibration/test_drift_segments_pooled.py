@@ -1,7 +1,5 @@
 """Weights by age, segments, and risk for each response: against their definitions in exact arithmetic."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """Fixed-sequence testing and the asymptotic band against their definitions, level by level."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

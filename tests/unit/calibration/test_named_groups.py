@@ -1,7 +1,5 @@
 """Calibration on named groups: every draw follows from the seed and the names, and from nothing else."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """What becomes of each record: decided, held and why, or dead-lettered and why. One row, one outcome."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

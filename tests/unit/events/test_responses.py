@@ -1,7 +1,5 @@
 """Reading response batches: what is read, and by which code everything else is refused."""
 
-from __future__ import annotations
-
 import json
 import time
 from copy import deepcopy

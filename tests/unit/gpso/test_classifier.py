@@ -1,7 +1,5 @@
 """Prototypes and the overlap rule: planted classes, what must not matter, and what is degenerate."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

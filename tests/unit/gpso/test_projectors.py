@@ -1,7 +1,5 @@
 """Projectors, ranks and scatters from first principles: against dense matrices, and under what must not matter."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Rounds of the recalibrator: who leads, one gate's trouble, parts that go away and come back."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """The relay ends when it is told to, whatever else happens in the same moment."""
 
-from __future__ import annotations
-
 import asyncio
 from concurrent.futures import Executor, ThreadPoolExecutor
 
