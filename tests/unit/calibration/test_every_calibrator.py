@@ -92,7 +92,12 @@ def test_a_larger_budget_never_ships_less(name, some, alphas, seed):
 
 
 @settings(max_examples=30, deadline=None)
-@given(some=groups(), alpha=st.floats(0.05, 0.6), seed=st.integers(0, 2**40), shuffle=st.integers(0, 2**32))
+@given(
+    some=groups(),
+    alpha=st.floats(0.05, 0.6),
+    seed=st.integers(-(2**70), 2**70),
+    shuffle=st.integers(0, 2**32),
+)
 @pytest.mark.parametrize("name", sorted(ALL))
 def test_the_order_of_groups_and_items_changes_not_one_bit(name, some, alpha, seed, shuffle):
     first = ALL[name](some, alpha, seed)
