@@ -1,18 +1,13 @@
 """What things are called in figures, tables and the report, and figures as words."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from streamer.gates.declared import Unit
 from streamer.research.evaluation.data_sets import OWN_SCORE
+from streamer.research.evaluation.results import FigureInterval, Spread
 from streamer.research.experiments.compared_methods import FULL
 from streamer.scoring.registry import SCORERS
-
-if TYPE_CHECKING:
-    from streamer.research.evaluation.results import FigureInterval, Spread
 
 UNITS: tuple[Unit, ...] = ("best", "response", "batch")
 UNIT_TITLES = {
