@@ -1,10 +1,13 @@
 """From records to outcomes: decode, score what can be scored with one call of an encoder, gate, draw the audit sample."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import repeat
+from typing import TYPE_CHECKING
 
 import numpy as np
 import structlog
@@ -12,7 +15,6 @@ from numpy.typing import NDArray
 
 from streamer.deciding.actions import Judged, action_event
 from streamer.deciding.candidates import WAIT_SECONDS, Beside, CandidateScorer
-from streamer.deciding.policy_book import PolicyBook
 from streamer.errors import BadMessage, EncoderGivenUp, Unavailable
 from streamer.events import codes
 from streamer.events.actions import BatchAction, action_message
@@ -36,7 +38,6 @@ from streamer.events.topics import HTTP_LABELS, Topics
 from streamer.gates.audit_rate import probability_under
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.candidate import CandidateDecision
-from streamer.gates.policy import Policy
 from streamer.gates.policy_gate import PolicyGate, Ruling, segment_of, unit_row
 from streamer.gates.rule import BatchCut, Cut, Segments
 from streamer.gates.settings import NO_ENCODER, GateSettings
@@ -56,14 +57,18 @@ from streamer.journal import (
 )
 from streamer.labels.answer_forms import answer_batch
 from streamer.labels.audit_sample import draw_responses, is_sampled
-from streamer.labels.judge.scores import JudgeScores
 from streamer.scoring.cloud import cloud_numbers
-from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.scoring.reading import Rule
 from streamer.scoring.scorer import AnswerBatch
 from streamer.scoring.signals.measured import Measured
 from streamer.scoring.signals.signal_list import SignalList, scored_for_choice
 from streamer.tracing import NO_TRACING, Tracing
+
+if TYPE_CHECKING:
+    from streamer.deciding.policy_book import PolicyBook
+    from streamer.gates.policy import Policy
+    from streamer.labels.judge.scores import JudgeScores
+    from streamer.scoring.encoders.encoder import CachedEncoder
 
 log = structlog.get_logger(__name__)
 

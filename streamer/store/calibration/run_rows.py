@@ -1,12 +1,14 @@
 """The rows of a calibration run, as they are written and as they are read back."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import groupby
 from operator import itemgetter
 from secrets import token_bytes
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
@@ -15,7 +17,6 @@ from streamer.calibration.calibrators.full import Prompts
 from streamer.gates.policy_gate import Bursts, CalibrationLosses, sealed_burst
 from streamer.gates.rule import Full, Rule
 from streamer.gates.settings import GateSettings
-from streamer.recalibration.run import CalibrationRun
 from streamer.recalibration.sampled import (
     SampledGroup,
     SampledItem,
@@ -25,7 +26,6 @@ from streamer.recalibration.sampled import (
     losses_by_score,
     prompts_of_rule,
 )
-from streamer.recalibration.verdict import Outcome
 from streamer.scoring.signals.signal_list import SignalList
 from streamer.store.calibration.audit_sample import signals_of
 from streamer.store.db import bulk_insert
@@ -39,6 +39,10 @@ from streamer.store.db.schema import (
 )
 from streamer.store.db.schema.joins import BATCH, REVISION_OF_RUN, key_of
 from streamer.store.db.schema.types import HASH_BYTES
+
+if TYPE_CHECKING:
+    from streamer.recalibration.run import CalibrationRun
+    from streamer.recalibration.verdict import Outcome
 
 
 def write_run(

@@ -5,12 +5,14 @@ and writes the outcome, its seal in the control log, its text and its message, a
 one waits for the other, and then finds the outcome instead of the row.
 """
 
+from __future__ import annotations
+
 import hmac
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import sqlalchemy as sa
 
@@ -21,7 +23,6 @@ from streamer.gates import free_text
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.settings import GateSettings
 from streamer.journal import Headers, OutboxMessage
-from streamer.risk.rounds.report import DeskReport
 from streamer.scoring.blank import is_blank
 from streamer.signing.canonical_json import canonical_json
 from streamer.store.audit import control
@@ -55,10 +56,13 @@ from streamer.store.desk.rows import (
     receipts_of,
     state_of,
 )
-from streamer.store.labels.read_labels import ReadLabels
 from streamer.store.log.outbox import enqueue
 from streamer.store.policies.fence import newest_version
 from streamer.wording.numbers import when
+
+if TYPE_CHECKING:
+    from streamer.risk.rounds.report import DeskReport
+    from streamer.store.labels.read_labels import ReadLabels
 
 MOST_AT_ONCE: Final = 100
 """Batches that one transaction rejects for their deadline."""

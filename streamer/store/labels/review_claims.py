@@ -4,13 +4,14 @@ A claim is a row under the answer's key, so that of any number of processes one 
 expires, and counts for nothing afterwards.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from streamer.review.items import Reviewer
 from streamer.store.db.engine import upsert
 from streamer.store.db.schema import (
     batches,
@@ -24,6 +25,9 @@ from streamer.store.db.schema.joins import same
 from streamer.store.db.schema.types import UtcDateTime
 from streamer.store.labels.revisions import unlabelled
 from streamer.store.risk.audit_rates import raised_gates
+
+if TYPE_CHECKING:
+    from streamer.review.items import Reviewer
 
 SHOWN = (
     *responses.c["batch", "position", "text"],
