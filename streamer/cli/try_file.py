@@ -1,13 +1,11 @@
 """`streamer try`: what a gate would make of a labelled file of your own, on one page."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from numpy.typing import ArrayLike
@@ -18,12 +16,10 @@ from streamer.cli.console import note, print_json, print_table, say, warn
 from streamer.cli.gate_options import with_settings
 from streamer.clouds.unlabelled import check_unlabelled, counts, unlabelled_note
 from streamer.errors import UsageError, why
+from streamer.frames.results import Report
 from streamer.gates.settings import NO_ENCODER, PARAMETERS
+from streamer.settings.settings import Settings
 from streamer.wording.numbers import percent
-
-if TYPE_CHECKING:
-    from streamer.frames.results import Report
-    from streamer.settings.settings import Settings
 
 ASKED = (
     "alpha",

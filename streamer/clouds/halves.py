@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +16,7 @@ from streamer.clouds.compared_methods import MethodLabels, Run, Traffic
 from streamer.clouds.measurement import Units, units_of
 from streamer.clouds.offline import ScoredCloud, calibration_groups, decided_batch
 from streamer.clouds.spreads import Spread, spread
-
-if TYPE_CHECKING:
-    from streamer.gates.declared import Unit
+from streamer.gates.declared import Unit
 
 Floats = NDArray[np.float64]
 Row = NDArray[np.float32]

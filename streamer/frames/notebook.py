@@ -1,27 +1,22 @@
 """What a notebook shows of results: sentences, tables, and the charts of the demo's report."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Sequence
 from dataclasses import replace
 from html import escape
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from streamer.calibration.guarantee import budget
 from streamer.clouds.measurement import units_of
 from streamer.clouds.sentence import UNIT_WORDS, percent
+from streamer.frames.results import Decisions, Report
 from streamer.report.charts import budget_chart, decision_chart
 from streamer.report.demo_run import excerpt
 from streamer.report.page import BUDGET_KEY, DECISION_KEY, picture, shares_bar
 from streamer.report.style import STYLE, scoped_style
 from streamer.wording.policies import MOST_WEIGHTS
-
-if TYPE_CHECKING:
-    from streamer.frames.results import Decisions, Report
 
 CLASS = "streamer-report"
 """Of the element that holds what a notebook shows."""

@@ -1,26 +1,22 @@
 """What a gate on a table answers with: decisions, and a report on what they do."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamer.calibration.guarantee import budget
+from streamer.calibration.specification import Risk
+from streamer.calibration.threshold import Threshold
 from streamer.clouds.measurement import DecidedBatch
 from streamer.clouds.sentence import UNIT_WORDS, percent, served_sentence
 from streamer.clouds.spreads import Spread
 from streamer.frames.tables import Tabular
+from streamer.gates.declared import Unit
 from streamer.wording.numbers import counted
-
-if TYPE_CHECKING:
-    from streamer.calibration.specification import Risk
-    from streamer.calibration.threshold import Threshold
-    from streamer.gates.declared import Unit
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,7 +1,5 @@
 """What gates ship of prompts that did not calibrate them: at their budget, and at every other one that a decision names."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 
