@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -230,7 +230,10 @@ def _full(labels: MethodLabels, alpha: float, traffic: Traffic) -> Served:
     groups = len(labels.groups)
     k = allowed(alpha, groups)
     if labels.rows is None or traffic.rows is None or groups < LEAST_GROUPS or k < 1:
-        return served_above(labels.level("mean", alpha), traffic)
+        served = served_above(labels.level("mean", alpha), traffic)
+        if traffic.rows is None:
+            return served
+        return replace(served, chances=served.chances * ~(traffic.rows[:, UNREAD] == 1).any(axis=1))
     return Served(None, (traffic.shippable & (labels.counts(traffic.rows) <= k)).astype(np.float64))
 
 

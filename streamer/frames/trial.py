@@ -87,7 +87,7 @@ def _through(found: Sequence[ScoredCloud], of_prompts: Sequence[Sequence[float]]
         share = float(np.median(shares)) if shares else math.inf
         if item.scores is None or not math.isfinite(share):
             continue
-        best = max(range(len(item.scores)), key=lambda place: item.scores[place])
+        best = item.scores.index(max(item.scores))
         severity = item.cloud.severities[best]
         if severity is not None and severity >= 0.5:
             wrong.append(
