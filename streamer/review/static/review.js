@@ -155,6 +155,27 @@ function list(place, texts) {
   );
 }
 
+/** Show what is judged: beside each field a button that says it is wrong, severity 1, and whether other answers say otherwise. */
+function showFields() {
+  list($("judged-list"), item.judged.map(([path, said]) => `${path} ${said}`.trim()));
+  item.judged.forEach(([path, , disputed], place) => {
+    const entry = $("judged-list").children[place];
+    if (disputed) entry.append(" ", span("disputed", "others differ"));
+    if (path === "" || path.length > 200) return;
+    const button = document.createElement("button");
+    button.type = "button";
+    button.textContent = "Wrong";
+    button.ariaLabel = `${path} is wrong`;
+    button.ariaPressed = String(item.wrong.includes(path));
+    button.addEventListener("click", () => {
+      item.wrong = item.wrong.includes(path) ? item.wrong.filter((one) => one !== path) : [...item.wrong, path];
+      button.ariaPressed = String(item.wrong.includes(path));
+    });
+    entry.append(" ", button);
+  });
+  $("judged").hidden = item.judged.length === 0;
+}
+
 function show(section) {
   for (const id of ["locked", "enter", "empty", "item"]) $(id).hidden = id !== section;
   $("bar").hidden = section !== "item" && !(section === "empty" && last !== null && !away);
@@ -183,8 +204,7 @@ function showItem(next, { focus = true } = {}) {
   show("item");
   write($("prompt"), item.prompt);
   write($("answer"), item.text);
-  list($("judged-list"), item.judged);
-  $("judged").hidden = item.judged.length === 0;
+  showFields();
   write($("came-text"), item.came ?? "");
   $("came").hidden = item.came === null;
   for (const [word, means] of MEANS) $(`${word}-means`).textContent = item.rubric?.[word] || means;
@@ -283,7 +303,7 @@ async function give(severity) {
   busy = true;
   item.marks += 1;
   item.severity = severity;
-  const mark = { labeller: name, given: Date.now(), item: item.token, severity, mark: randomName(), count: item.marks, remark: $("remark").value.trim() };
+  const mark = { labeller: name, given: Date.now(), item: item.token, severity, mark: randomName(), count: item.marks, remark: $("remark").value.trim(), severities: Object.fromEntries(item.wrong.map((path) => [path, 1])) };
   $("remark").value = "";
   last = { item, severity };
   keep("mark:" + mark.mark, mark);
@@ -299,9 +319,9 @@ async function send() {
   return alone(async () => {
     let told = "";
     for (let mark; (mark = waitingMarks().find(mine)); ) {
-      const { item: token, severity, mark: markName, count, remark } = mark;
+      const { item: token, severity, mark: markName, count, remark, severities } = mark;
       try {
-        const answer = await ask("mark", { holder, item: token, severity, mark: markName, count, remark });
+        const answer = await ask("mark", { holder, item: token, severity, mark: markName, count, remark, severities });
         if (last?.item.token === mark.item) told = tell(mark, answer.decided);
       } catch (trouble) {
         if (trouble.code !== "unknown_item" && trouble.code !== "bad_request") {
