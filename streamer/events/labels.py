@@ -30,8 +30,10 @@ _LONGEST_POINTER = 200
 
 Severity = Annotated[float, Meta(ge=0, le=1, description="0 is fine, 1 is worst.")]
 
+Pointer = Annotated[str, Meta(max_length=_LONGEST_POINTER, pattern=r"^/[^\u0000]*$")]
+
 FieldSeverities = Annotated[
-    dict[Annotated[str, Meta(max_length=_LONGEST_POINTER, pattern=r"^/[^\u0000]*$")], Severity],
+    dict[Pointer, Severity],
     Meta(
         max_length=MOST_FIELDS,
         description="Of single fields of an answer in JSON, by JSON Pointer. They stay on record when texts are erased, names of fields too.",

@@ -181,7 +181,7 @@ class _Desk:
             name=message.mark,
             count=message.count,
             remark=" ".join(message.remark.split()) or None,
-            severities=message.severities,
+            wrong=message.wrong,
         )
         decided = self.store.mark(_reviewer(session, message.holder), mark, now=self.clock())
         return {"decided": decided}

@@ -1,7 +1,7 @@
 """What the review page asks of a store: the next drawn answer for one person, and its severity."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
 
@@ -78,7 +78,7 @@ class Mark:
     count : 1 for the page's first mark of this item, one more for each that replaces it; one that was overtaken
         changes nothing.
     remark : what the person wrote beside it, 1 to 500 characters; None: nothing.
-    severities : of fields, by JSON Pointer.
+    wrong : JSON Pointers of fields whose severity is 1.
     """
 
     token: str
@@ -86,7 +86,7 @@ class Mark:
     name: str
     count: int
     remark: str | None = None
-    severities: Mapping[str, float] = field(default_factory=dict)
+    wrong: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,20 +1,17 @@
 """Lexical: does an answer say one of its references, in the same words? Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from streamer.labels.filling import usable_references
-from streamer.labels.lexical import matches
+from streamer.labels.lexical import Match, matches
 from streamer.labels.severity import usable
 from streamer.labels.severity_kind import RuleKind, option
 from streamer.scoring.answer_head import answer_head
 
 if TYPE_CHECKING:
     from streamer.labels.label_files import LabelTask
-    from streamer.labels.lexical import Match
 
 
 def lexical_severity(text: str, references: Sequence[str], *, match: Match = "exact") -> float:
@@ -68,7 +65,7 @@ class Lexical(RuleKind):
         """The rule, for the record."""
         return f"lexical/{self.match}/{'whole' if self.whole else 'head'}"
 
-    def of(self, task: LabelTask) -> float:
+    def of(self, task: "LabelTask") -> float:
         """Compare numbers, and JSON and calls field by field, as a gate compares them; texts by their words."""
         judged, references = task.judged, usable_references(task)
         if not judged.agrees:

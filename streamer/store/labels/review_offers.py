@@ -163,7 +163,7 @@ def store_severity(
         labeller=labeller,
         labelled_at=moment,
         remark=mark.remark,
-        severities=tuple(sorted(mark.severities.items())),
+        severities=tuple((one, 1.0) for one in sorted(set(mark.wrong))),
     )
     store_labels(connection, [label], keys=keys, source=SOURCE, now=moment)
 
