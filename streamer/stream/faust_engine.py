@@ -283,8 +283,6 @@ class FaustEngine:
             self._observer.reset(reason)
             app, consumer = self._app, self._consumer
             consumer.stop_flow()
-            app.flow_control.suspend()
-            app.flow_control.clear()
             await app._stop_fetcher()
             if app.rebalancing:
                 return  # the rebalance will seek and resume
@@ -292,7 +290,6 @@ class FaustEngine:
             await consumer.perform_seek()
             if app.rebalancing:
                 return
-            app.flow_control.resume()
             consumer.resume_flow()
             await app._fetcher.maybe_start()
             await asyncio.sleep(_RESET_SPACING)

@@ -1,4 +1,4 @@
-"""The table of what the fault cases found: printed at the end of a long run, and kept in ``docs/reliability.md``."""
+"""The table of what the fault cases found: printed at the end of a long run; ``docs/reliability.md`` sums it up."""
 
 from __future__ import annotations
 
