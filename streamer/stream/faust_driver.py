@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Collection, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 import faust
 import structlog
@@ -31,12 +31,10 @@ from streamer.events.oversize import bounded
 from streamer.journal import Partition, Record
 from streamer.stream.backoff import Backoff
 from streamer.stream.closing import cut
+from streamer.stream.fetch_budget import FetchBudget
 from streamer.stream.header_names import accept_any_record
 from streamer.stream.intake import RECORD_OVERHEAD, Fetched
 from streamer.stream.topic_identity import TopicIdsRequest, ids_in
-
-if TYPE_CHECKING:
-    from streamer.stream.fetch_budget import FetchBudget
 
 log = structlog.get_logger(__name__)
 

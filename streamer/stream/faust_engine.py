@@ -1,12 +1,10 @@
 """Faust as the reader: consumer group, back-pressure, lease and seek, and resets after lost records."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import structlog
 from aiokafka import AIOKafkaConsumer
@@ -20,18 +18,16 @@ from faust.types import TP
 
 from streamer.journal import Partition
 from streamer.stream.backoff import Backoff
+from streamer.stream.connection import Subscription
 from streamer.stream.exits import WorkerExit, WorkerHalted
 from streamer.stream.faust_driver import LeasingConsumer
 from streamer.stream.faust_settings import consumer_defaults, reader_app
+from streamer.stream.fetch_budget import FetchBudget
 from streamer.stream.intake import Fetched, Intake, OfferResult
 from streamer.stream.leasing import Bounds, Leasing
+from streamer.stream.observer import StreamObserver
+from streamer.stream.reader_limits import ReaderLimits
 from streamer.stream.topic_identity import recreated
-
-if TYPE_CHECKING:
-    from streamer.stream.connection import Subscription
-    from streamer.stream.fetch_budget import FetchBudget
-    from streamer.stream.observer import StreamObserver
-    from streamer.stream.reader_limits import ReaderLimits
 
 log = structlog.get_logger(__name__)
 T = TypeVar("T")

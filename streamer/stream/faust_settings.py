@@ -1,14 +1,10 @@
 """How Faust and its consumer are set up here: what fits records whose progress lives in a database."""
 
-from __future__ import annotations
+from typing import Any
 
-from typing import TYPE_CHECKING, Any
-
+from streamer.stream.connection import KafkaConnection
 from streamer.stream.faust_driver import LeasingTransport, ReaderApp
-
-if TYPE_CHECKING:
-    from streamer.stream.connection import KafkaConnection
-    from streamer.stream.reader_limits import ReaderLimits
+from streamer.stream.reader_limits import ReaderLimits
 
 
 def consumer_defaults(limits: ReaderLimits) -> dict[str, Any]:
