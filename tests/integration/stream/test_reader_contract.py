@@ -1,7 +1,5 @@
 """What a reader promises through the intake, whatever it is made of and whichever broker it reads."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Sequence
