@@ -31,6 +31,8 @@ def reading_ahead(
     queue = TextQueue(encoder)
 
     def begin(record: Record, ready: Future[None]) -> None:
+        if ready.cancelled():
+            return
         try:
             texts = decider.texts_of(record, identity)
         except Exception as error:
@@ -49,5 +51,5 @@ def reading_ahead(
     try:
         yield prepare
     finally:
-        pool.shutdown(cancel_futures=True)
+        pool.shutdown(wait=False, cancel_futures=True)
         queue.close()

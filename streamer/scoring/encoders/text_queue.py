@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from streamer.scoring.encoders.encoder import CachedEncoder
 
-_MOST = 256
-"""Texts that a thread takes at once, at most."""
+_MOST = 64
+"""Texts that a thread takes at once, at most: more gain nothing, and a process that ends waits for them."""
 
 
 @dataclass(slots=True, eq=False)
