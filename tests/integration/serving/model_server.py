@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Container, Mapping
 from typing import Any, NamedTuple
 
@@ -67,16 +68,22 @@ def differing(request: ChatRequest) -> ChatReply:
 
 def in_the_form_asked_for(request: ChatRequest) -> ChatReply:
     """Answers that agree, but to questions whose numbers are multiples of three; a call where one is offered and the number is odd."""
-    number = int(request.texts[-1].rpartition(" ")[2])
+    asked = json.dumps(request.body["messages"])
+    number = int(re.findall(r"uestion (\d+)", asked)[-1])
+    tools = [] if '"tool_call_id"' in asked else request.body.get("tools", [])
     messages: list[dict[str, Any]] = []
     for one in range(request.body.get("n", 1)):
         text = f"The {forms.SHOWN} is here." if number % 3 else f"The {forms.SHOWN}? {request.number}.{one}"
         as_json = json.dumps({"said": text})
-        if "tools" in request.body and number % 2:
-            call = {"id": "c", "type": "function", "function": {"name": "look", "arguments": as_json}}
+        if tools and number % 2:
+            function = {"name": tools[0]["function"]["name"], "arguments": as_json}
+            call = {"id": "c", "type": "function", "function": function}
             messages.append({"content": None, "tool_calls": [call]})
         else:
-            messages.append({"content": as_json if "response_format" in request.body else text})
+            content = as_json if "response_format" in request.body else text
+            messages.append(
+                {"content": f"[[ ## said ## ]]\n{text}" if "[[ ##" in asked and content == text else content}
+            )
     choices = [{"message": one, "finish_reason": "stop"} for one in messages]
     return ChatReply(raw=json.dumps({"id": str(request.number), "choices": choices}).encode())
 
