@@ -1,14 +1,12 @@
 """Cases 27 and 28: `streamer serve` killed, frozen, without its database, its broker or its model, while callers ask in every form."""
 
-from __future__ import annotations
-
 import json
 import random
 import signal
 import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -27,10 +25,8 @@ from tests.integration.serving.model_server import Model
 from tests.services.kafka import KafkaBroker
 from tests.services.openai_server import ChatReply
 from tests.services.ports import free_port
+from tests.services.postgres import PostgresServer
 from tests.services.service_forks import FORKS
-
-if TYPE_CHECKING:
-    from tests.services.postgres import PostgresServer
 
 STEPS = [point for point in POINTS if point not in RUN_POINTS]
 KILLS = 50

@@ -1,13 +1,10 @@
 """Killed, stopped, fenced, overloaded, without its database: no answer without a committed decision, and a repeat gets the same."""
 
-from __future__ import annotations
-
 import itertools
 import signal
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,10 +13,7 @@ from tests.faults.endpoint import PATIENCE, Site, action, batch, held
 from tests.faults.forms import FORMS
 from tests.faults.site import wait_until
 from tests.integration.serving.model_server import Model
-
-if TYPE_CHECKING:
-    from tests.services.postgres import PostgresServer
-
+from tests.services.postgres import PostgresServer
 
 # Leases are the first transaction of a process.
 POINTS = [
