@@ -80,7 +80,7 @@ def in_the_form_asked_for(request: ChatRequest) -> ChatReply:
             call = {"id": "c", "type": "function", "function": function}
             messages.append({"content": None, "tool_calls": [call]})
         else:
-            content = as_json if "response_format" in request.body else text
+            content = as_json if "response_format" in request.body or "a JSON object" in asked else text
             messages.append(
                 {"content": f"[[ ## said ## ]]\n{text}" if "[[ ##" in asked and content == text else content}
             )
