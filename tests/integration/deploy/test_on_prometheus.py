@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
-from streamer.gates.policy import Policy
 from streamer.gates.settings import GateSettings
 from streamer.telemetry.catalogue import CATALOGUE, OPEN_GAUGES, PARTS, RUN_OUTCOMES, STAGES, STRETCHES
 from streamer.telemetry.http import TelemetryServer
 from streamer.telemetry.metrics import Metrics
 from streamer.telemetry.recalibrator_metrics import RecalibratorMetrics
 from tests import promql
+from tests.made import a_policy
 from tests.services.prometheus import Prometheus
 
 GATES = ("support-bot", "search.v2")
-ALARMS = ("risk", "selective", "draws", "drift_scores", "drift_cloud")
+ALARMS = ("risk", "selective", "missing", "draws", "drift_scores", "drift_cloud")
 LED = {
     "audit_probability_ratio": 0.2, "extra_labels_today": 40, "exposure_budget_ratio": 0.05, "exposure_risk_ratio": 0.03, "exposure_risk_lower_ratio": 0.02, "exposure_risk_upper_ratio": 0.045,
     "selective_risk_ratio": 0.08, "selective_risk_lower_ratio": 0.06, "selective_risk_upper_ratio": 0.11,
@@ -71,11 +71,9 @@ class Installation:
     def policies(self, worker: Metrics, *, version: int) -> None:
         for gate in GATES:
             worker.observe_policy(
-                Policy(
-                    gate=gate, version=version, gate_revision=1,
-                    settings=GateSettings(encoder="all-MiniLM-L6-v2@53aa5117", alpha=0.05), state="cut",
-                    threshold=0.83, calibrated=True, calibration_run=1, seed=1, valid_from=datetime.now(UTC),
-                    guarantee="", created_by="me", reason="",
+                a_policy(
+                    GateSettings(encoder="all-MiniLM-L6-v2@53aa5117", alpha=0.05), gate=gate, version=version,
+                    state="cut", threshold=0.83, valid_from=datetime.now(UTC),
                 )
             )  # fmt: skip
 
