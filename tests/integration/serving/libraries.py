@@ -190,7 +190,9 @@ def litellm(url: str) -> Asks:
     return {
         "text": lambda *of: create(*of).choices[0].message.content,
         "stream": lambda *of: "".join(one.choices[0].delta.content or "" for one in create(*of, stream=True)),
-        "schema": lambda *of: json.loads(create(*of, response_format=said()).choices[0].message.content),
+        "schema": lambda *of: json.loads(
+            create(*of, response_format=said()).choices[0].message.content or "null"
+        ),
         "tool": lambda *of: json.loads(
             create(*of, tools=[TOOL]).choices[0].message.tool_calls[0].function.arguments
         ),
