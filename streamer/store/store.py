@@ -132,7 +132,7 @@ class Store:
         self.reports = Reports(database)
         self.heads = Heads(database)
         self.leases = Leases(database)
-        self.alerts = Alerts(database, clock=clock, alert_message=alert_message)
+        self.alerts = Alerts(database, clock=clock, alert_message=alert_message, read=read)
 
     # What workers do not need is imported on first use.
 
