@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from starlette.applications import Starlette
@@ -17,7 +17,6 @@ from starlette.routing import Route
 
 from streamer.errors import BadMessage
 from streamer.events.limits import Limits
-from streamer.events.receipts import HTTP_HEADER
 from streamer.events.responses import read_attempt
 from streamer.gates.batch_key import BatchKey
 from streamer.serving import bodies, requests
@@ -36,19 +35,6 @@ if TYPE_CHECKING:
     from streamer.serving.authorize import Authorize
     from streamer.serving.chat.counter import ChatCounter
     from streamer.serving.request_log import RequestLog
-
-_EXPOSED: Final = (
-    HTTP_HEADER,
-    "idempotent-replayed",
-    "preference-applied",
-    "retry-after",
-    "x-request-id",
-    *(
-        f"x-streamer-{one}"
-        for one in ("action", "batch-id", "enforced", "ignored", "parameters", "policy-version")
-    ),
-)
-"""Headers that pages of other origins may read."""
 
 
 def serving_app(
@@ -173,24 +159,24 @@ def serving_app(
             Route("/openapi.json", describe, methods=["GET"]),
             Route("/docs", show_docs, methods=["GET"]),
         ],
-        middleware=[_cors(origins)] if origins else [],
+        # Whoever asks says so by a key, never by a cookie: then every header may be sent and read.
+        middleware=[
+            Middleware(
+                CORSMiddleware,
+                allow_origins=origins,
+                allow_methods=["GET", "POST"],
+                allow_headers=["*"],
+                expose_headers=["*"],
+            )
+        ]
+        if origins
+        else [],
         exception_handlers={
             Problem: _problem,
             BadMessage: _refused,
             HTTPException: _not_there,
             Exception: _failed,
         },
-    )
-
-
-def _cors(origins: Sequence[str]) -> Middleware:
-    """Pages of these origins may ask, with a key that they have; no cookie says who asks."""
-    return Middleware(
-        CORSMiddleware,
-        allow_origins=origins,
-        allow_methods=["GET", "POST"],
-        allow_headers=["*"],
-        expose_headers=_EXPOSED,
     )
 
 

@@ -18,7 +18,7 @@ from streamer.gates.batch_key import BatchKey
 from streamer.journal import RecordedBatch
 from streamer.serving import requests
 from streamer.serving.chat.answer import answer
-from streamer.serving.chat.protocols import PROTOCOLS, anthropics, respond
+from streamer.serving.chat.protocols import PROTOCOLS, respond
 from streamer.serving.chat.request import MODEL_PREFIX, gate_of, no_model, read
 from streamer.serving.deadlines import Deadline, desk_seconds
 from streamer.serving.problems import Problem
@@ -82,11 +82,8 @@ def chat_routes(
         _admitted(authorize.enter(request))
         found = [await _model(request, gate) for gate in sorted(counter.samplers)]
         shown = [one for one in found if one is not None]
-        of_list: dict[str, Any] = {"object": "list"}
-        if anthropics(request):
-            first, last = (shown[0]["id"], shown[-1]["id"]) if shown else (None, None)
-            of_list = {"has_more": False, "first_id": first, "last_id": last}
-        listed = of_list | {"data": shown}
+        first, last = (shown[0]["id"], shown[-1]["id"]) if shown else (None, None)
+        listed = {"object": "list", "data": shown, "has_more": False, "first_id": first, "last_id": last}
         return Response(msgspec.json.encode(listed), media_type="application/json")
 
     async def model(request: Request) -> Response:
@@ -107,16 +104,12 @@ def chat_routes(
             if problem.code != codes.UNKNOWN_GATE:
                 raise
             return None  # configured, and not created yet
-        if anthropics(request):
-            return {
-                "type": "model",
-                "id": f"{MODEL_PREFIX}{gate}",
-                "display_name": gate,
-                "created_at": rfc3339(policy.valid_from),
-            }
         return {
             "id": f"{MODEL_PREFIX}{gate}",
             "object": "model",
+            "type": "model",  # these three are Anthropic's
+            "display_name": gate,
+            "created_at": rfc3339(policy.valid_from),
             "created": int(policy.valid_from.timestamp()),
             "owned_by": counter.samplers[gate].upstream.id,
         }
