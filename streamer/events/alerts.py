@@ -26,6 +26,7 @@ ALERT_NAMESPACE: Final = uuid.UUID("d0a0f6f5-6b0e-4f0a-9b9e-3a1d9b7a54c1")
 AlertKind = Literal[
     "risk",
     "selective",
+    "missing",
     "draws",
     "drift_scores",
     "drift_cloud",
@@ -40,6 +41,7 @@ Level = Literal["page", "ticket"]
 LEVELS: Final[Mapping[AlertKind, Level]] = {
     "risk": "page",
     "selective": "page",
+    "missing": "page",
     "draws": "page",
     "drift_scores": "ticket",
     "drift_cloud": "ticket",
@@ -51,9 +53,17 @@ LEVELS: Final[Mapping[AlertKind, Level]] = {
 }
 """How soon somebody should look: at once (`page`), or in working hours (`ticket`)."""
 
+OTHER_CAUSES: Final[Mapping[AlertKind, str]] = {
+    "draws": "draws",
+    "policy_refused": "policies",
+    "no_signing_key": "policies",
+}
+"""What an alert is about, where that is not the gate's answers: open alerts of one gate and cause are one incident."""
+
 MEANINGS: Final[Mapping[AlertKind, str]] = {
     "risk": "The labels of the audit sample say that expected exposure risk passed the budget and its tolerance.",
     "selective": "The labels of the audit sample say that what ships is no better than if everything shipped.",
+    "missing": "So many labels of drawn answers stay missing that the budget may be broken by what nobody labels.",
     "draws": "The audit sample is not drawn at the rate that is logged; until that is explained, no risk figure holds.",
     "drift_scores": "Scores no longer come from where those of calibration came from.",
     "drift_cloud": "Embeddings no longer come from where those of calibration came from.",

@@ -400,6 +400,11 @@ class Declared:
         "When what ships is no better than if everything shipped: close the gate, or only report it.",
         WATCH,
     )
+    on_missing: OnAlarm = setting(
+        "report",
+        "When so many labels stay missing that the budget may be broken by them: close the gate, or only report it.",
+        WATCH,
+    )
     monitor_delta: float = setting(0.1, "Chance that the risk interval is ever wrong.", WATCH, "D", **_CHANCE)
     alarm_delta: float = setting(
         0.05,

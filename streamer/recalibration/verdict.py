@@ -206,8 +206,8 @@ def verdict(
     worst_label : the run with every severity at the highest that the response ever got; asked for by the rule
         `auto` where the plain run is looser.
     safely_reopened : the run on worst labels is no looser than what served before the alarm.
-    alarms : kinds of the alarms on the risk in service that stand raised: ``risk``, ``draws``, ``drift_scores``,
-        ``drift_cloud``.
+    alarms : kinds of the alarms on the risk in service that stand raised: ``risk``, ``draws``, ``missing``,
+        ``drift_scores``, ``drift_cloud``.
     evidence : of the risk alarm, from the labels that are known.
     unwatched : in words, that no alarm reads what is decided; None: they do.
     worse : in words, that the newest groups are worse than older ones; None: they are not.
@@ -276,6 +276,8 @@ def _standing(alarms: Collection[str], closed: Closing | None) -> list[str]:
         said.append("the risk alarm stands: a person has to look, and acknowledge it")
     if "selective" in alarms and (closed is None or closed.by != "alarm"):
         said.append("the selective-risk alarm stands: a person has to look, and acknowledge it")
+    if "missing" in alarms and (closed is None or closed.by != "alarm"):
+        said.append("the alarm on missing labels stands: a person has to look, and acknowledge it")
     if {"drift_scores", "drift_cloud"} & set(alarms) and (closed is None or closed.by != "alarm"):
         said.append("a drift alarm stands: what comes is not what was calibrated on")
     return said

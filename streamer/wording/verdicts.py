@@ -17,6 +17,7 @@ _RISKS = (("exposure", "exposure"), ("selective", "error rate among shipped answ
 ALARMS = {
     "risk": "risk",
     "selective": "selective risk",
+    "missing": "missing labels",
     "draws": "audit draws",
     "drift_scores": "drift of scores",
     "drift_cloud": "drift of embeddings",

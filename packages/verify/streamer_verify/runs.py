@@ -118,7 +118,7 @@ class Runs:
                 self._calibrated.add(row["gate"])
             if row["created_by"] == MONITOR and row["state"] == "closed":
                 self._closings.setdefault(row["gate"], {})[row["version"]] = line["index"]
-        elif kind == "alerts" and row["kind"] in ("risk", "selective"):
+        elif kind == "alerts" and row["kind"] in ("risk", "selective", "missing"):
             self._alarmed.setdefault(row["gate"], []).append(row["policy_version"])
         elif kind == "carried_scores":
             self._carried[row["scorer"], *row["of"], row["response_id"]] = row["score"]

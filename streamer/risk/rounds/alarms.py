@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, assert_never
 
-from streamer.risk.rounds.state import LabelAlarmKind, WatchedAlarm
+from streamer.risk.rounds.state import AlarmKind, LabelAlarmKind, WatchedAlarm
 from streamer.risk.states import DrawAlarm, LabelAlarm, RiskAlarm, SelectiveAlarm
 
 if TYPE_CHECKING:
@@ -13,7 +13,11 @@ if TYPE_CHECKING:
     from streamer.risk.rounds.store import CalibratedSample
 
 ACKNOWLEDGED = "acknowledged"
+RISK_RAISED = "the risk alarm was raised"
 TERMS_CHANGED = "the gate was changed in what the alarm is about"
+
+MISSING_SHARE = 0.05
+"""Of the prompts, whose answers may ship and get no label within the label lag: that many by what the lag is."""
 
 _BAD_ENOUGH = 1.5
 """What ships may be so many times as bad as a gate that uses its whole budget, before the selective-risk alarm calls it
@@ -32,9 +36,9 @@ def label_alarm(
     delta, every = chance_of(settings.alarm_delta, number), settings.alarm_false_every
     state: RiskAlarm | SelectiveAlarm
     match kind:
-        case "risk":
+        case "risk" | "missing":
             state = RiskAlarm.open(
-                alpha=_budget(settings), delta=delta, tolerance=_tolerance(settings), false_every=every
+                alpha=_budget(settings), delta=delta, tolerance=_tolerance(settings, kind), false_every=every
             )
         case "selective":
             state = SelectiveAlarm.open(delta=delta, false_every=every)
@@ -63,7 +67,7 @@ def goes_on(alarm: WatchedAlarm, settings: GateSettings) -> bool:
     assert isinstance(state, LabelAlarm)
     if isinstance(state, RiskAlarm) and (state.alpha, state.tolerance) != (
         _budget(settings),
-        _tolerance(settings),
+        _tolerance(settings, alarm.kind),
     ):
         return False
     return (
@@ -80,7 +84,7 @@ def selective_limit(settings: GateSettings, calibrated: CalibratedSample) -> flo
     ships: alpha over the share that it ships. It is never below alpha and its tolerance: whoever is inside that keeps the
     budget whatever share ships. A method that bounds selective risk itself is held to that.
     """
-    theta = _budget(settings) + _tolerance(settings)
+    theta = _budget(settings) + _tolerance(settings, "risk")
     if settings.calibrator.risk == "selective":
         return theta
     if calibrated.ship_share <= 0:
@@ -93,8 +97,9 @@ def _budget(settings: GateSettings) -> float:
     return settings.alpha / settings.max_attempts
 
 
-def _tolerance(settings: GateSettings) -> float:
-    return min(settings.alarm_tolerance * _budget(settings), (1 - _budget(settings)) / 2)
+def _tolerance(settings: GateSettings, kind: AlarmKind) -> float:
+    missing = MISSING_SHARE if kind == "missing" else 0.0
+    return min(settings.alarm_tolerance * _budget(settings) + missing, (1 - _budget(settings)) / 2)
 
 
 def _about(settings: GateSettings) -> str:

@@ -2,7 +2,8 @@
 
 Only decisions that the audit sample took while the gate could ship are bets. One that shipped nothing of what was drawn has
 a loss of 0 at once; one whose labels are not there waits in the alarm's state, and its loss is frozen when it is first
-complete and only rises from then on; one that is older than the label deadline counts 0 until a label comes.
+complete and only rises from then on; one that is older than the label deadline counts 0 until a label comes. For the alarm on
+missing labels it counts as wrong once it is older than the label lag was when it was read.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from streamer.risk.rounds.alarms import TERMS_CHANGED, goes_on, label_alarm, selective_limit
+from streamer.risk.rounds.alarms import RISK_RAISED, TERMS_CHANGED, goes_on, label_alarm, selective_limit
 from streamer.risk.rounds.columns import Undrawn, pieces
 from streamer.risk.rounds.horizon import time_of
 from streamer.risk.rounds.logged import LoggedDecision
@@ -32,6 +33,7 @@ class LabelAlarmReader:
     watch : where the gate stands.
     now : the present moment of our clock.
     deadline : the age at which a decision without its labels is overdue.
+    lag : the age at which one counts as wrong for the alarm on missing labels.
     calibrated : what a calibration run found; None where there is no such run.
     """
 
@@ -41,11 +43,13 @@ class LabelAlarmReader:
         *,
         now: datetime,
         deadline: timedelta,
+        lag: timedelta,
         calibrated: Callable[[int], CalibratedSample | None],
     ) -> None:
         self._watch = watch
         self._now = now
         self._deadline = deadline
+        self._lag = min(lag, deadline)
         self._calibrated = calibrated
         self._alarms: dict[LabelAlarmKind, WatchedAlarm] = {
             kind: alarm for kind in LABEL_ALARMS if (alarm := watch.alarm(kind)) is not None
@@ -93,9 +97,17 @@ class LabelAlarmReader:
     @property
     def overdue_at(self) -> datetime | None:
         """When the oldest draw that an alarm waits for is overdue; None where none waits."""
-        tails = (draw for alarm in self._alarms.values() for draw in _tail(alarm))
-        moments = [draw.moment for draw in tails if draw.loss is None]
-        return datetime.fromtimestamp(min(moments), UTC) + self._deadline if moments else None
+        due = [
+            datetime.fromtimestamp(draw.moment, UTC) + self._waits(kind)
+            for kind, alarm in self._alarms.items()
+            for draw in _tail(alarm)
+            if draw.loss is None
+        ]
+        return min(due, default=None)
+
+    def _waits(self, kind: LabelAlarmKind) -> timedelta:
+        """How long after its moment a draw is overdue: that of a missing label's alarm has its lag in it."""
+        return timedelta(0) if kind == "missing" else self._deadline
 
     def _pass(self, run: Undrawn) -> None:
         """Read decisions that were not drawn: all that they may do is open an alarm, and the first one does."""
@@ -115,17 +127,23 @@ class LabelAlarmReader:
             decision.number <= alarm.after or decision.policy_version <= alarm.after_policy
         ):
             return
-        limit = None if kind == "risk" else self._limit(decision)
+        if kind == "missing" and self._risk_is_raised:
+            return  # it says already what this one would
+        limit = self._limit(decision) if kind == "selective" else None
         if kind == "selective" and limit is None:
             return
-        if alarm is None or not self._goes_on(alarm, decision):
+        if alarm is None or alarm.ended is not None or not self._goes_on(alarm, decision):
             alarm = self._open(kind, decision)
         if not decision.sampled or not decision.scored:
             return
         moment = time_of(decision.number, decision.decided_at, self._watch.marks).timestamp()
         state = alarm.state
         if isinstance(state, RiskAlarm):
-            self._draws[kind].append(state.draw(decision.number, decision.loss, moment=moment))
+            draw = state.draw(decision.number, decision.loss, moment=moment)
+            if kind == "missing":
+                due, most = moment + self._lag.total_seconds(), decision.needed / decision.drawn
+                draw = draw._replace(moment=due, missing=most)
+            self._draws[kind].append(draw)
         elif decision.needed and limit is not None:
             share = decision.needed / decision.drawn
             self._draws[kind].append(Draw(decision.number, limit, share, decision.loss, moment))
@@ -157,16 +175,24 @@ class LabelAlarmReader:
         )
         return alarm
 
+    @property
+    def _risk_is_raised(self) -> bool:
+        risk = self._alarms.get("risk")
+        return risk is not None and risk.raised_by is not None
+
     def _flush(self, kind: LabelAlarmKind) -> None:
         alarm, draws = self._alarms.get(kind), self._draws[kind]
         self._draws[kind] = []
-        if alarm is None:
+        if alarm is None or alarm.ended is not None:
             return
         state = alarm.state
         assert isinstance(state, LabelAlarm)
-        overdue = (self._now - self._deadline).timestamp()
+        overdue = (self._now - self._waits(kind)).timestamp()
         after = state.observe(draws, known=self._known, overdue=overdue)
         if after == state:
+            return
+        if kind == "missing" and after.raised_at is not None and self._risk_is_raised:
+            self._alarms[kind] = replace(alarm, ended=RISK_RAISED)
             return
         alarm = self._alarms[kind] = replace(alarm, state=after)
         if after.raised_at is not None:

@@ -25,6 +25,7 @@ from streamer.risk.rounds.resetting import reset
 from streamer.risk.rounds.serving import serve
 from streamer.risk.rounds.state import LABEL_ALARMS, GateWatch, WatchedAlarm, WatchedSequence
 from streamer.risk.rounds.store import CalibratedSample, Standing, WatchStore, Written
+from streamer.risk.rounds.verdict import LEAST_LAG
 from streamer.risk.rounds.words import alert_of, closed_alert, closing_reason
 
 if TYPE_CHECKING:
@@ -155,7 +156,10 @@ class PageKeeper:
             watch = replace(watch, seen=max(watch.seen, until))
 
         labelled = self._store.labelled(gate, page, until=watch.labels)
-        betting = LabelAlarmReader(watch, now=now, deadline=deadline, calibrated=self._calibrated)
+        lag = timedelta(seconds=seconds if watch.service is None else watch.service.lag(seconds))
+        betting = LabelAlarmReader(
+            watch, now=now, deadline=deadline, lag=max(lag, LEAST_LAG), calibrated=self._calibrated
+        )
         waiting = betting.waiting(watch)
         if waiting and watch.labels > labels_before:
             betting.learn(self._store.relabelled(gate, waiting, after=labels_before, until=watch.labels))
@@ -213,7 +217,10 @@ class PageKeeper:
 
 def closing_alarms(watch: GateWatch, policy: Policy) -> list[WatchedAlarm]:
     """Return the raised alarms that are to close the gate and have not."""
-    actions = {"risk": policy.settings.on_alarm, "selective": policy.settings.on_selective_alarm}
+    settings = policy.settings
+    actions = dict(
+        zip(LABEL_ALARMS, (settings.on_alarm, settings.on_selective_alarm, settings.on_missing), strict=True)
+    )
     return [
         alarm
         for kind in LABEL_ALARMS

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Verdict = Literal["kept", "broken", "not known yet"]
 
-WORST_FIRST: tuple[AlarmKind, ...] = ("risk", "selective", "draws", "drift_scores", "drift_cloud")
+WORST_FIRST: tuple[AlarmKind, ...] = ("risk", "selective", "missing", "draws", "drift_scores", "drift_cloud")
 """Kinds of alarms by what they mean for who is woken."""
 
 

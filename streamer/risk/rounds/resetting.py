@@ -47,7 +47,7 @@ def _next(alarm: WatchedAlarm, standing: Standing) -> tuple[WatchedAlarm, str] |
     seen = None if alarm.alert_id is None else standing.acknowledged.get(alarm.alert_id)
     if alarm.kind == "draws" and seen is not None:
         return draw_alarm(policy.settings.alarm_delta, number=alarm.number + 1, after=seen), ACKNOWLEDGED
-    if alarm.kind != "risk" and alarm.kind != "selective":
+    if alarm.kind == "draws" or alarm.kind == "drift_scores" or alarm.kind == "drift_cloud":
         return None
     kind, number = alarm.kind, alarm.number + 1
     if seen is not None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from streamer.risk.rounds.serving import ServiceState
     from streamer.risk.rounds.tally import Tally
 
-LabelAlarmKind = Literal["risk", "selective"]
+LabelAlarmKind = Literal["risk", "selective", "missing"]
 AlarmKind = LabelAlarmKind | Literal["draws", "drift_scores", "drift_cloud"]
 AlarmState = RiskAlarm | SelectiveAlarm | DrawAlarm | DriftAlarm
 

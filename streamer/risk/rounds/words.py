@@ -17,10 +17,13 @@ _STATISTICS = {
 }
 
 
+_NAMES = {"risk": "risk alarm", "selective": "selective-risk alarm", "missing": "alarm on missing labels"}
+_SETTINGS = {"risk": "on_alarm", "selective": "on_selective_alarm", "missing": "on_missing"}
+
+
 def closing_reason(watch: GateWatch, alarm: WatchedAlarm) -> str:
     """Say why the gate is closed, for the policy's record."""
-    name = "risk alarm" if alarm.kind == "risk" else "selective-risk alarm"
-    return f"{name} {alarm.number}: {_finding(alarm)}{_interval(_exposure(watch))}"
+    return f"{_NAMES[alarm.kind]} {alarm.number}: {_finding(alarm)}{_interval(_exposure(watch))}"
 
 
 def alert_of(
@@ -110,8 +113,9 @@ def _finding(alarm: WatchedAlarm) -> str:
     state = alarm.state
     assert isinstance(state, LabelAlarm)
     seen = state.bets.seen
+    counted = ", missing labels counted as wrong," if alarm.kind == "missing" else ""
     what = (
-        f"expected exposure risk passed {state.theta:.4g} (budget {state.alpha:.4g}, tolerance {state.tolerance:.3g}) within"
+        f"expected exposure risk{counted} passed {state.theta:.4g} (budget {state.alpha:.4g}, tolerance {state.tolerance:.3g}) within"
         f" {seen} labelled draws"
         if isinstance(state, RiskAlarm)
         else f"what ships is no better than if everything shipped, by {seen} labelled draws of it"
@@ -149,8 +153,7 @@ def _done(
         )
     if closed_anyway is not None:
         return f"The gate is closed already (policy {closed_anyway}). Look at what shipped."
-    setting = "on_alarm" if alarm.kind == "risk" else "on_selective_alarm"
     return (
-        f"The gate goes on shipping, as it is set to ({setting} report). Look at what shipped; `{_close(gate)}`"
+        f"The gate goes on shipping, as it is set to ({_SETTINGS[alarm.kind]} report). Look at what shipped; `{_close(gate)}`"
         f" ships nothing from then on, `streamer recalibrate {gate}` recalibrates it."
     )

@@ -75,6 +75,7 @@ class Draw(NamedTuple):
     share : w in (0, 1]; 1 where the loss is of the whole decision.
     loss : x in [0, 1]; None while it is not known.
     moment : when it was decided, in seconds; it is overdue by this.
+    missing : what it counts once it is overdue, in [0, 1].
     """
 
     number: int
@@ -82,6 +83,7 @@ class Draw(NamedTuple):
     share: float = 1.0
     loss: float | None = None
     moment: float = 0.0
+    missing: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +169,7 @@ class DrawnBets:
         ----------
         draws : the next ones, in order.
         known : losses by the numbers of draws. What is known already is never lowered.
-        overdue : draws from this moment or before are known from now on: a loss that is not known is 0.
+        overdue : draws from this moment or before are known from now on: a loss that is not known is `missing`.
 
         Raises
         ------
@@ -231,7 +233,7 @@ class DrawnBets:
 def _known(draw: Draw, known: Mapping[int, float], overdue: float) -> Draw:
     loss = known.get(draw.number)
     if loss is None and draw.loss is None and draw.moment <= overdue:
-        loss = 0.0
+        loss = draw.missing
     if loss is not None and not 0 <= loss <= 1:
         raise ValueError(f"a loss must be in [0, 1], not {loss!r}")
     return (

@@ -35,7 +35,8 @@ def closures(gate: str | None = None) -> sa.CompoundSelect[Any]:
             monitor_alarms.c.raised_at.is_not(None),
             monitor_alarms.c.closed_policy.is_(None),
             ((monitor_alarms.c.kind == "risk") & (gate_revisions.c.on_alarm == "close"))
-            | ((monitor_alarms.c.kind == "selective") & (gate_revisions.c.on_selective_alarm == "close")),
+            | ((monitor_alarms.c.kind == "selective") & (gate_revisions.c.on_selective_alarm == "close"))
+            | ((monitor_alarms.c.kind == "missing") & (gate_revisions.c.on_missing == "close")),
             (policies.c.version == alerts.c.policy_version)
             | alert_acknowledgements.c.at.is_(None)
             | (policies.c.valid_from < alert_acknowledgements.c.at),

@@ -21,6 +21,7 @@ _MOST_EVIDENCE = 1e300
 _STATES: dict[str, Callable[[str], AlarmState]] = {
     "risk": RiskAlarm.from_json,
     "selective": SelectiveAlarm.from_json,
+    "missing": RiskAlarm.from_json,
     "draws": DrawAlarm.from_json,
     "drift_scores": DriftAlarm.from_json,
     "drift_cloud": DriftAlarm.from_json,

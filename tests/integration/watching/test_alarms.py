@@ -18,7 +18,7 @@ from streamer.recalibration.run import NothingToCalibrate, Since, calibrate_gate
 from streamer.risk.rounds.alarms import chance_of
 from streamer.settings.settings import load_settings
 from tests.integration.watching.conftest import DAY, GATE, MINUTE, START, Shown, Traffic
-from tests.integration.watching.test_betting import calibrated
+from tests.integration.watching.test_betting import HOUR, calibrated
 
 
 def raised(traffic: Traffic, **options: Any) -> Shown:
@@ -53,7 +53,7 @@ def test_the_alarm_is_told_and_closes_the_gate_in_one_transaction(
     waiting = traffic.store.unpublished([], limit=20)
     assert [m.topic for m in waiting][-3:] == ["streamer.thresholds", "streamer.alerts", "streamer.alerts"]
     assert decode_alert(waiting[-2].value) == kinds["risk"]
-    assert traffic.store.verify_chain() == []
+    assert traffic.store.evidence.log_faults() == []
 
 
 def test_a_closed_phase_is_in_no_figure_that_an_alarm_tells(light_traffic: Callable[..., Traffic]) -> None:
@@ -188,6 +188,42 @@ def test_an_alarm_that_is_to_close_the_gate_afterwards_and_cannot_begins_the_sam
     assert store.policies.newest(GATE).state == "open"
     closure = store.calibration.alarm_closure(GATE)
     assert closure == (None if acknowledged else Since(4, START + DAY / 2, closed=False))
+
+
+@pytest.mark.parametrize("action", ["report", "close"])
+def test_bad_answers_that_nobody_labels_are_told_and_close_the_gate_if_they_are_to(
+    light_traffic: Callable[..., Traffic], action: str
+) -> None:
+    """The risk alarm counts what has no label as fine: half of what ships was bad, and it saw none of it."""
+    traffic = light_traffic(on_missing=action, alpha=0.1)
+    traffic.label(traffic.decide(80, rng=np.random.default_rng(11)), lambda _: 0.0, received=START + HOUR)
+    watcher = traffic.watcher()
+    later = START + 3 * HOUR
+    watcher.watch(GATE, now=later)
+    quiet = traffic.store.monitoring.watch(GATE).alarm("missing")
+    assert quiet is not None
+    assert quiet.raised_by is None
+    made = traffic.decide(160, rng=np.random.default_rng(12), start=later)
+    watcher.watch(GATE, now=later + 0.8 * HOUR)
+    assert traffic.store.alerts.list() == [], "younger than the label lag of an hour"
+    traffic.label(made[::2], lambda _: 0.0, received=later + HOUR)
+    watcher.watch(GATE, now=later + 6 * HOUR)
+    watch, policy = traffic.store.monitoring.watch(GATE), traffic.store.policies.newest(GATE)
+    alarm = watch.alarm("missing")
+    assert alarm is not None
+    assert alarm.raised_by is not None
+    assert watch.alarm("risk").raised_by is None  # type: ignore[union-attr]
+    told = {one.alert.kind: one.alert for one in traffic.store.alerts.list()}
+    assert "missing labels counted as wrong, passed 0.17 (budget 0.1" in told["missing"].message
+    if action == "report":
+        assert (policy.state, set(told)) == ("open", {"missing"})
+        assert "(on_missing report)" in told["missing"].message
+    else:
+        assert (policy.state, set(told)) == ("closed", {"missing", "gate_closed"})
+        assert policy.reason.startswith("alarm on missing labels 1:")
+        closure = traffic.store.calibration.alarm_closure(GATE)
+        assert closure is not None
+        assert closure.closed
 
 
 def test_opening_the_gate_again_opens_the_next_alarm_on_what_comes_then(

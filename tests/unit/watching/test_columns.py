@@ -78,7 +78,7 @@ def traffic(seed: int) -> LoggedDecisions:
 def read(decisions: Sequence[LoggedDecision], watch: GateWatch) -> Any:
     deadline = timedelta(days=1)
     betting = LabelAlarmReader(
-        watch, now=NOW, deadline=deadline, calibrated=lambda _: CalibratedSample(0.5, 0.4)
+        watch, now=NOW, deadline=deadline, lag=deadline, calibrated=lambda _: CalibratedSample(0.5, 0.4)
     )
     betting.read(decisions)
     watch, past = betting.result()

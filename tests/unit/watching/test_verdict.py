@@ -65,7 +65,9 @@ def read(
 
     for piece in np.array_split(np.arange(len(decisions)), pages):
         page = [decisions[place] for place in piece]
-        betting = LabelAlarmReader(watch, now=now, deadline=timedelta(days=1), calibrated=lambda _: None)
+        betting = LabelAlarmReader(
+            watch, now=now, deadline=timedelta(days=1), lag=timedelta(days=1), calibrated=lambda _: None
+        )
         betting.read(page)
         tally = betting.result()[0].tally
         reading = IntervalReader(watch, now=now, deadline=timedelta(days=1))
