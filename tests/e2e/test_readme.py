@@ -42,11 +42,10 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(clone: Path, script: str, *, seconds: float = 240, **settings: str) -> str:
     """Run a block of the README in the clone, in one shell, without any setting of this machine; its output."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("STREAMER_")}
     finished = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", f'export PATH="$PWD/.venv/bin:$PATH"\n{script}'],
         cwd=clone,
-        env=environment | settings,
+        env=os.environ | settings,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
