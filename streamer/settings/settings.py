@@ -478,6 +478,11 @@ class EndpointSettings(_Group):
     max_connections_per_address: _PositiveInt | None = Field(
         None, description="Likewise of one address. Unset: seven eighths of all."
     )
+    cors_origins: tuple[Annotated[str, Field(pattern=r"^https?://[^/*\s]+$")], ...] = Field(
+        (),
+        description="Origins of pages that may ask from a browser (CORS), as a JSON array of `https://HOST`; a key that a page has "
+        "is no secret.",
+    )
 
 
 class OidcSettings(_Group):
@@ -517,6 +522,32 @@ class OidcSettings(_Group):
     scopes: str = Field("openid email profile", description="What the issuer is asked for.")
     clock_skew_seconds: float = Field(
         60.0, ge=0, le=600, description="By how much the issuer's clock and this machine's may differ."
+    )
+
+
+class AlertSettings(_Group):
+    """Where the recalibrator sends alerts beside their topic: a webhook, and e-mail."""
+
+    webhook_url: str | None = Field(
+        None, description="Where alerts are posted, signed as https://www.standardwebhooks.com says."
+    )
+    webhook_secret: str | None = Field(
+        None,
+        repr=False,
+        description="What they are signed with: `whsec_` and base64, or a text; 24 bytes or more.",
+    )
+    smtp_url: str | None = Field(
+        None,
+        description="The mail server: `smtps://NAME@host:465`, or `smtp://NAME@host:587` with STARTTLS.",
+    )
+    smtp_password: str | None = Field(None, repr=False, description="Its password, where it asks for one.")
+    mail_from: str | None = Field(None, description="The sender's address.")
+    mail_to: tuple[str, ...] = Field((), description="Who gets them, as a JSON array of addresses.")
+    console_url: str | None = Field(
+        None, description="The console's address, for links, like `https://streamer.example`."
+    )
+    timeout_seconds: float = Field(
+        10.0, gt=0, le=120, description="How long one answer of webhook or mail server may take."
     )
 
 
@@ -654,6 +685,7 @@ class Settings(BaseSettings):
     policies: PolicySettings = PolicySettings()
     labels: LabelSettings = LabelSettings()
     oidc: OidcSettings = OidcSettings()
+    alerts: AlertSettings = AlertSettings()
     logging: LoggingSettings = LoggingSettings()
     upstreams: dict[str, UpstreamSettings] = Field(
         default_factory=dict,

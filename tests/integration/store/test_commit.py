@@ -114,13 +114,6 @@ def test_repeats_inside_one_commit_are_outcomes_too(world: World) -> None:
     assert kinds == [["decision", "duplicate", "decision"], ["conflict", "decision"]]
 
 
-def test_attempts_of_one_batch_are_different_keys(world: World) -> None:
-    lease = world.lease()
-    assert world.commit(world.slice(lease, world.decision(0, "b"), world.decision(1, "b", attempt=2))) == [
-        ["decision", "decision"]
-    ]
-
-
 def test_a_commit_whose_answer_was_lost_can_be_repeated(world: World) -> None:
     zero, one = world.lease(0), world.lease(1)
     slices = [
@@ -209,7 +202,7 @@ def test_labels_on_the_topic_are_kept_and_repeats_are_one_row(world: World) -> N
     assert world.rows("SELECT count(*) FROM label_revisions") == [(2,)]
     assert world.rows("SELECT code FROM dead_letters") == [("unknown_gate",)]
     assert world.rows("SELECT count(DISTINCT label) FROM outcomes WHERE kind = 'label'") == [(2,)]
-    assert world.store.verify_chain() == []
+    assert world.store.evidence.log_faults() == []
 
 
 def test_published_and_parked_messages_do_not_come_again(world: World) -> None:
@@ -327,7 +320,7 @@ def test_two_workers_that_get_the_same_batches_at_once_decide_each_once(world: W
     every = kinds[0] + kinds[1]
     assert every.count("decision") == every.count("duplicate") == rounds * size
     assert world.rows("SELECT count(*) FROM decisions") == [(rounds * size,)]
-    assert world.store.verify_chain() == []
+    assert world.store.evidence.log_faults() == []
 
 
 def test_one_database_serves_several_logs(new_world: Callable[..., World]) -> None:
