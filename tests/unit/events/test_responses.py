@@ -49,6 +49,12 @@ def raw(**changes: str) -> bytes:
     return (text + "".join(f', "{name}": {member}' for name, member in changes.items()) + "}").encode()
 
 
+def called(calls: str) -> bytes:
+    """An event of two responses, one of which is these calls."""
+    made = f'"responses": [{{"id": "a", "calls": [{calls}]}}, {{"id": "b", "text": ""}}]'
+    return encoded(responses=0).replace(b'"responses": 0', made.encode())
+
+
 def responses(count: int = 2, **fields: Any) -> list[dict[str, Any]]:
     return [{"id": f"r{i}", "text": "t", **fields} for i in range(count)]
 
@@ -137,7 +143,7 @@ BAD: list[tuple[str, bytes | None, str]] = [
     ),
     (
         "a repeated argument",
-        raw(responses='[{"id": "a", "calls": [{"name": "pay", "arguments": {"a": 1, "a": 2}}]}]'),
+        called('{"name": "pay", "arguments": {"a": 1, "a": 2}}'),
         codes.DUPLICATE_KEYS,
     ),
     ("a repeated key", raw(prompt='"another"'), codes.DUPLICATE_KEYS),
@@ -480,7 +486,7 @@ PAY = '{"name": "pay", "arguments": %s}'
     ],
 )  # fmt: skip
 def test_calls_are_read_in_canonical_form(calls: str, text: str) -> None:
-    found = decode_responses(raw(responses=f'[{{"id": "a", "calls": [{calls}]}}, {{"id": "b", "text": ""}}]'))
+    found = decode_responses(called(calls))
     assert [one.text for one in found.responses] == [text, ""]
     assert decode_responses(encode_responses(found)) == found
     assert form("call").part(text) == (text if '"{"' not in text else ""), "what is no call ships nothing"
