@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from streamer.errors import Unavailable, UsageError
 from streamer.gates.batch_key import BatchKey
 from streamer.journal import LabelRevision
+from streamer.risk.states.early import URGENT
 from streamer.signing.labels import NO_LABEL_KEYS, LabelKeys
 from streamer.store.audit import control
 from streamer.store.db.schema import (
@@ -31,7 +32,7 @@ from streamer.store.db.schema.decisions import EXTRA_DRAW, SAMPLED
 from streamer.store.db.schema.joins import BATCH, RESPONSE, key_of, same
 from streamer.store.db.schema.types import of_row
 from streamer.store.log.resolve_outcomes import StoredLabel, add_labels, known_gates
-from streamer.store.risk.audit_rates import raised_gates
+from streamer.store.risk.audit_rates import held_early, newest_shipped, raised_gates
 
 if TYPE_CHECKING:
     from streamer.store.db.engine import Database
@@ -378,7 +379,8 @@ def unlabelled(labels: sa.FromClause, *columns: sa.ColumnElement[Any]) -> sa.Sel
 
     Calibration reads first attempts that the gate's own audit drew, and the risk in service what shipped: an answer that was held
     is asked for by nobody in a later attempt, or where only a raised rate drew it, for its loss is 0 whatever its severity. `decisions`, `batches`, `responses` and `gate_revisions`
-    (the newest of the gate) are joined.
+    (the newest of the gate) are joined. Of a gate that an early warning holds all of the newest answers that shipped are asked for,
+    drawn or not.
     """
     newest = (
         sa.select(sa.func.max(gate_revisions.c.revision))
@@ -402,10 +404,18 @@ def unlabelled(labels: sa.FromClause, *columns: sa.ColumnElement[Any]) -> sa.Sel
             & (gate_revisions.c.revision == newest.correlate(decisions)),
         )
         .where(
-            SAMPLED,
-            responses.c.drawn,
+            (
+                SAMPLED
+                & responses.c.drawn
+                & (((batches.c.attempt == 1) & ~EXTRA_DRAW) | (responses.c.action == "ship"))
+            )
+            | (
+                decisions.c.gate.in_(held_early())
+                & (batches.c.attempt == 1)
+                & (responses.c.action == "ship")
+                & decisions.c.batch.in_(newest_shipped(decisions.c.gate, URGENT).correlate(decisions))
+            ),
             batches.c.erased_at.is_(None),
-            ((batches.c.attempt == 1) & ~EXTRA_DRAW) | (responses.c.action == "ship"),
             gate_revisions.c.label_floor.is_(None) | (responses.c.score > gate_revisions.c.label_floor),
             ~labelled,
         )
