@@ -269,7 +269,7 @@ class LabelRevision:
     """One severity that somebody gave to one response. `record` is None for labels from a file or a page.
 
     `signature` (Ed25519, base64) and `key_id` are as they came, good or not; see `streamer.signing.labels`. `remark` is what
-    the person wrote beside it, 1 to 500 characters.
+    the person wrote beside it, 1 to 500 characters. `severities` are those of fields, by JSON Pointer, in order.
     """
 
     key: BatchKey
@@ -283,6 +283,7 @@ class LabelRevision:
     signature: str | None = None
     key_id: str | None = None
     remark: str | None = None
+    severities: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from typing import Any
 
 from streamer.audit import receipt
 from streamer.calibration.guarantee import budget
+from streamer.events.labels import fields_text
 from streamer.events.responses import UPSTREAM, recorded_models
 from streamer.gates.policy_gate import Needed
 from streamer.gates.rule import INDICATOR, Cut, rule_of_text
@@ -222,7 +223,7 @@ def _desk(row: dict[str, Any]) -> str:
 
 def _label(row: dict[str, Any]) -> str:
     return (
-        f"{row['response_id']}: severity {row['severity']!r} ({row['kind']}) by {row['labeller']}, "
+        f"{row['response_id']}: severity {row['severity']!r}{fields_text(row['severities'])} ({row['kind']}) by {row['labeller']}, "
         f"{row['labelled_at']}, by {row['source']}"
     )
 

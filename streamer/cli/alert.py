@@ -1,12 +1,13 @@
-"""`streamer alert`: list alerts and acknowledge them."""
+"""`streamer alert`: list alerts, see an incident with what to do, say who looks after it, and acknowledge it."""
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from streamer import wiring
 from streamer.cli import options as opt
-from streamer.cli.console import print_json, print_list, say
+from streamer.cli.console import print_json, print_list, print_pairs, say
 from streamer.errors import UsageError
 from streamer.wording.numbers import when
 
@@ -41,6 +42,61 @@ def list_(
         none="There is no unacknowledged alert." if open_ else "There is no alert.",
         to_json=alert_json if json else None,
     )  # fmt: skip
+
+
+_IncidentArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="ID|GATE", help="An alert's id, or its beginning; or a gate: its worst open incident."
+    ),
+]
+
+
+@app.command()
+def show(incident: _IncidentArgument, json: opt.JsonOption = False) -> None:
+    """Show an incident: what happened and when, the labels that told, and what to do now."""
+    from streamer.store.risk.incident_story import story_of
+
+    with wiring.open_store(wiring.load_settings()) as store:
+        found = store.alerts.incident(incident)
+        story = story_of(store, found)
+    if json:
+        print_json(
+            {
+                "incident": found.first.alert.alert_id,
+                "gate": found.gate,
+                "open": len(found.open),
+                "assignee": found.assignee,
+                "timeline": [{"at": at, "what": what} for at, what in story.timeline],
+                "told": [asdict(one) for one in story.told],
+                "steps": [{"what": one.what, "command": one.command} for one in story.steps],
+                "alerts": [alert_json(one) for one in found.alerts],
+            }
+        )
+        return
+    named = "nobody yet" if found.assignee is None else found.assignee
+    say(f"Incident {found.first.alert.alert_id[:8]} of {found.gate}, looked after by {named}.")
+    print_pairs([(when(at), what) for at, what in story.timeline])
+    if story.told:
+        say(f"Labels that told: {', '.join(one.batch_id for one in story.told)}")
+    for number, step in enumerate(story.steps, 1):
+        say(f"{number}. {step.what}\n   {step.command}")
+    if story.steps:
+        say(f'Once it is known: streamer alert acknowledge {found.gate} --reason "..."')
+
+
+@app.command()
+def assign(
+    incident: _IncidentArgument,
+    to: Annotated[str, typer.Option("--to", metavar="NAME", help="Who looks after it.")],
+    by: opt.ByOption = None,
+) -> None:
+    """Say who looks after an incident."""
+    actor = opt.who(by)
+    with wiring.open_store(wiring.load_settings()) as store:
+        found = store.alerts.incident(incident)
+        store.alerts.assign(found, to, by=actor)
+    say(f"{to} looks after incident {found.first.alert.alert_id[:8]} of {found.gate}.")
 
 
 @app.command()
@@ -89,6 +145,7 @@ def alert_json(raised: "RaisedAlert") -> dict[str, Any]:
         "details": event.details,
         "policy_version": event.policy_version,
         "raised_at": event.raised_at,
+        "assignee": raised.assignee,
         "acknowledged_by": raised.acknowledged_by,
         "acknowledged_at": raised.acknowledged_at,
         "acknowledged_reason": raised.acknowledged_reason,

@@ -312,6 +312,7 @@ def waiting(
     `textless` counts by gate what is kept without a text, which is then passed over.
     """
     from streamer.labels.label_files import LabelTask
+    from streamer.scoring.judged import form
 
     last, urgent = None, store.labels.urgent(wiring.now())
     while page := store.labels.queue(gate, limit=_PAGE, after=last, urgent=urgent):
@@ -319,12 +320,14 @@ def waiting(
             if textless is not None and one.text is None:
                 textless[one.key.gate] += 1
                 continue
+            judged = form(one.judged)
             yield LabelTask(
                 key=one.key,
                 response_id=one.response_id,
                 kind=one.kind,
                 prompt=one.prompt,
-                response=one.text or "",
+                response=judged.ships(one.text or ""),
+                judged=judged,
                 references=one.references,
                 urgent=one.urgent,
                 decided_at=one.decided_at,

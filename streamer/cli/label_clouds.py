@@ -14,14 +14,16 @@ from streamer.cli import FAILED
 from streamer.cli import options as opt
 from streamer.cli.console import counted, note, print_json, progress, say, warn
 from streamer.cli.label_filling import parameter
+from streamer.errors import UsageError
 from streamer.labels.kinds.lexical import Lexical
 from streamer.labels.registry import by_programs, program_kind
+from streamer.scoring.judged import FORMS, form
 
 _WITHOUT_SETTINGS = {name: kind for name, kind in by_programs().items() if kind.group is None}
 """Those whose options are not settings."""
 
 
-def clouds(file: str, out: Path, by: str, json: bool, **options: Any) -> None:
+def clouds(file: str, out: Path, by: str, judged: str, json: bool, **options: Any) -> None:
     """Label the responses of a file of clouds or of a table, for planning, evaluation and the demo.
 
     Responses that have a label keep it. A cloud is written when all its responses are labelled; until then its labels
@@ -31,13 +33,17 @@ def clouds(file: str, out: Path, by: str, json: bool, **options: Any) -> None:
     from streamer.labels.cloud_labels import CloudLabelling
     from streamer.labels.filling import FillingTally, fill
 
+    try:
+        read = form(judged)
+    except ValueError as error:
+        raise UsageError(f"--{error}") from None
     tally = FillingTally()
     kind = program_kind(by)
     tables = opt.TableOptions(**{one.name: options.pop(one.name) for one in fields(opt.TableOptions)})
     chosen = kind(**{name: value for name, value in options.items() if name in kind.options()})
     with (
         chosen.labeller(wiring.load_settings()) as labeller,
-        CloudLabelling(file, out, labeller, reading=tables.reading(), report=note) as labelling,
+        CloudLabelling(file, out, labeller, judged=read, reading=tables.reading(), report=note) as labelling,
     ):
         with (
             progress("labelling") as advance,
@@ -101,12 +107,16 @@ _By: Any = Annotated[
     Literal[tuple(by_programs())],
     typer.Option(help="Who labels; settings in the groups of these names."),
 ]
+_Judged = Annotated[
+    str, typer.Option(metavar="PART", help=f"What of the answers is read: {', '.join(FORMS)}.")
+]
 opt.with_parameters(
     clouds,
     [
         opt.keyword("file", _File),
         opt.keyword("out", _Out),
         opt.keyword("by", _By, Lexical.name),
+        opt.keyword("judged", _Judged, "whole"),
         *opt.of_group(opt.TableOptions),
         *_options(),
         opt.keyword("json", opt.JsonOption, default=False),

@@ -202,12 +202,12 @@ class AsyncClient:
         gate: str,
         batch_id: str,
         response_id: str,
-        severity: float,
+        severity: float | None,
         *,
         deadline: float | None = None,
         **label: Unpack[Label],
     ) -> None:
-        """Send the severity of one answer, in [0, 1]: 0 is fine, 1 is worst. Raises `Trouble` unless it is taken."""
+        """Send the severity of one answer, in [0, 1]: 0 is fine, 1 is worst; None: the largest of its fields' `severities`. Raises `Trouble` unless it is taken."""
         body = labels_event(gate, batch_id, response_id, severity, label, now=datetime.now(UTC))
         await self._ask("POST", gate_path(gate, "labels"), deadline, body=body, headers=_JSON)
 
@@ -390,7 +390,7 @@ class Client:
         gate: str,
         batch_id: str,
         response_id: str,
-        severity: float,
+        severity: float | None,
         *,
         deadline: float | None = None,
         **label: Unpack[Label],

@@ -44,6 +44,7 @@ class Label(TypedDict, total=False):
 
     `kind` : ``human`` unless it is said otherwise.
     `labelled_at` : with a zone; the present when it is left out.
+    `severities` : of fields of an answer in JSON, by JSON Pointer.
     """
 
     labeller: Required[str]
@@ -52,6 +53,7 @@ class Label(TypedDict, total=False):
     labelled_at: datetime
     signature: str
     key_id: str
+    severities: Mapping[str, float]
 
 
 def pairs(answers: Answers) -> list[tuple[str, str]]:
@@ -100,7 +102,7 @@ def responses_event(
 
 
 def labels_event(
-    gate: str, batch_id: str, response_id: str, severity: float, label: Label, *, now: datetime
+    gate: str, batch_id: str, response_id: str, severity: float | None, label: Label, *, now: datetime
 ) -> bytes:
     """Write the labels event. Raises `Trouble` (``invalid_request``) for what no event can hold."""
     return _encoded(

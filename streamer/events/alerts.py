@@ -55,6 +55,13 @@ LEVELS: Final[Mapping[AlertKind, Level]] = {
 }
 """How soon somebody should look: at once (`page`), or in working hours (`ticket`)."""
 
+OTHER_CAUSES: Final[Mapping[AlertKind, str]] = {
+    "draws": "draws",
+    "policy_refused": "policies",
+    "no_signing_key": "policies",
+}
+"""What an alert is about, where that is not the gate's answers: open alerts of one gate and cause are one incident."""
+
 MEANINGS: Final[Mapping[AlertKind, str]] = {
     "risk": "The labels of the audit sample say that expected exposure risk passed the budget and its tolerance.",
     "selective": "The labels of the audit sample say that what ships is no better than if everything shipped.",

@@ -1,5 +1,6 @@
 """The topic `labels`, in: the severity that somebody or something gave to one response."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Final, Literal
 
@@ -24,7 +25,20 @@ SCHEMA: Final = "streamer.labels.v1"
 _MOST_SIGNATURE = 200
 _MOST_KEY_ID = 64
 
+MOST_FIELDS: Final = 100
+_LONGEST_POINTER = 200
+
 Severity = Annotated[float, Meta(ge=0, le=1, description="0 is fine, 1 is worst.")]
+
+Pointer = Annotated[str, Meta(max_length=_LONGEST_POINTER, pattern=r"^/[^\u0000]*$")]
+
+FieldSeverities = Annotated[
+    dict[Pointer, Severity],
+    Meta(
+        max_length=MOST_FIELDS,
+        description="Of single fields of an answer in JSON, by JSON Pointer. They stay on record when texts are erased, names of fields too.",
+    ),
+]
 
 
 class LabelsV1(Event, frozen=True, gc=False, kw_only=True):
@@ -35,7 +49,10 @@ class LabelsV1(Event, frozen=True, gc=False, kw_only=True):
     batch_id: Identifier
     attempt: Attempt = 1
     response_id: Identifier
-    severity: Severity
+    severity: (
+        Annotated[Severity, Meta(description="Of the answer. Absent: the largest of `severities`.")] | None
+    ) = None
+    severities: FieldSeverities = {}  # noqa: RUF012 - msgspec copies an empty literal default for each instance
     kind: Annotated[GateName, Meta(description="How the severity was found, for example `human`.")]
     labeller: Annotated[Identifier, Meta(description="Who or what found it; recorded in NFKC.")]
     labelled_at: Annotated[
@@ -95,6 +112,8 @@ def check_label(event: LabelsV1, limits: Limits = DEFAULT_LIMITS) -> None:
     # Checked in its recorded form: normalising may make a name longer, or a blank one empty.
     if (wrong := labeller_names.fault(labeller_names.normalised(event.labeller))) is not None:
         raise BadMessage(codes.BAD_IDENTIFIER, f"labeller {wrong}: {excerpt(event.labeller)}")
+    if event.severity is None and not event.severities:
+        raise BadMessage(codes.INVALID_FIELD, "severity is missing, and so are severities of fields")
     if (event.signature is None) != (event.key_id is None):
         raise BadMessage(codes.INVALID_FIELD, "signature and key_id go together; one of them is missing")
     if event.signature is not None and event.key_id is not None:
@@ -107,12 +126,18 @@ def encode_label(event: LabelsV1) -> bytes:
     return encode_event(event)
 
 
+def fields_text(fields: Mapping[str, float] | None) -> str:
+    """Say the severities of fields, behind that of the answer."""
+    return f" ({', '.join(f'{name} {one:g}' for name, one in fields.items())})" if fields else ""
+
+
 def label_revision(event: LabelsV1, record: Record | None = None) -> LabelRevision:
     """Turn a label into what the store keeps; `record` is where it was read, None for a file or a page."""
     return LabelRevision(
         key=event.key,
         response_id=event.response_id,
-        severity=event.severity,
+        severity=max(event.severities.values()) if event.severity is None else event.severity,
+        severities=tuple(sorted(event.severities.items())),
         raw_severity=None,
         kind=event.kind,
         labeller=labeller_names.normalised(event.labeller),
@@ -136,7 +161,9 @@ SPECIFICATION = Topic(
         event["gate"],
         batch_text(event),
         event["response_id"],
-        f"{event['kind']} {event['severity']:g}",
+        f"{event['kind']} {event['severity']:g}{fields_text(event.get('severities'))}"
+        if event.get("severity") is not None
+        else f"{event['kind']}{fields_text(event['severities'])}",
         f"by {event['labeller']}",
     ],
 )

@@ -20,6 +20,7 @@ from streamer.errors import Unavailable, UsageError, named_beside
 from streamer.gates.batch_key import BatchKey
 from streamer.labels.filling import Attempted, Labeller
 from streamer.labels.label_files import LabelTask
+from streamer.scoring.judged import WHOLE, Form
 
 _NO_GATE = "clouds"
 """Stands where a task names its gate: the clouds of a file have none."""
@@ -53,6 +54,7 @@ class CloudLabelling:
     out : where labelled clouds go, one JSON object a line; those that are there are not labelled again, and a line
         that a kill cut in two is removed.
     labeller : who labels.
+    judged : what of the answers it reads.
     reading, report : see `streamer.clouds.cloud_files.read_clouds`.
 
     Attributes
@@ -71,6 +73,7 @@ class CloudLabelling:
         out: Path,
         labeller: Labeller,
         *,
+        judged: Form = WHOLE,
         reading: Reading = AS_IT_IS,
         report: Callable[[str], None] = lambda _text: None,
     ) -> None:
@@ -78,6 +81,8 @@ class CloudLabelling:
         self._reading = reading
         self._report = report
         self._labeller = labeller
+        self._judged = judged
+        self._by = labeller.id if judged == WHOLE else f"{labeller.id} ({judged.text})"
         self._waiting: dict[str, _Waiting] = {}
         self._kept_in = named_beside(out, ".labels")
         self._kept: dict[str, float] = {}
@@ -167,9 +172,9 @@ class CloudLabelling:
     def _written_before(self, line: bytes, where: str) -> str:
         name = parse_cloud(line, where).batch_id
         before = json.loads(line).get("labelled_by")
-        if before != self._labeller.id:
+        if before != self._by:
             raise UsageError(
-                f"{where} was not labelled by {self._labeller.id} but by {before or 'something else'}, whose severities "
+                f"{where} was not labelled by {self._by} but by {before or 'something else'}, whose severities "
                 "could not be compared; give another --out"
             )
         return name
@@ -191,21 +196,22 @@ class CloudLabelling:
                 response_id=response.id,
                 kind=kind,
                 prompt=cloud.question,
-                response=response.text,
+                response=self._judged.ships(response.text),
                 references=references or None,
+                judged=self._judged,
             )
             for response in cloud.responses
             if response.severity is None
         ]
 
     def _key(self, task: LabelTask) -> str:
-        content = [self._labeller.id, task.prompt, task.references, task.response]
+        content = [self._by, task.prompt, task.references, task.response]
         return hashlib.sha256(msgspec.json.encode(content)).hexdigest()[:32]
 
     def _fill_in(self, waiting: _Waiting, task: LabelTask, severity: float) -> None:
         response = waiting.row["responses"][waiting.places[task.response_id]]
         response["label"] = severity
-        stated = f"{self._labeller.kind} ({self._labeller.id})"
+        stated = f"{self._labeller.kind} ({self._by})"
         response["meta"] = {**(response.get("meta") or {}), "label_kind": stated}
 
     def _finish(self, name: str, waiting: _Waiting) -> None:
@@ -213,7 +219,7 @@ class CloudLabelling:
         row, waiting.row = waiting.row, {}
         if waiting.failed:
             return
-        row["labelled_by"] = self._labeller.id
+        row["labelled_by"] = self._by
         rest = memoryview(json.dumps(row, ensure_ascii=False).encode() + b"\n")
         try:
             while rest:

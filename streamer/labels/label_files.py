@@ -1,7 +1,7 @@
 """Label files: severities in from CSV and JSON Lines, and the label queue out, to be filled in and read again.
 
 The columns (CSV) and keys (JSONL) are the fields of the labels event: `gate`, `batch_id`, `attempt`, `response_id`,
-`severity`, `kind`, `labeller`, `labelled_at`; others are ignored. `attempt` is 1 when absent, and `labelled_at` the
+`severity`, `severities` (a JSON object), `kind`, `labeller`, `labelled_at`; others are ignored. `attempt` is 1 when absent, and `labelled_at` the
 time that the reader is given. Signed labels have `signature` and `key_id` too. A file that the queue wrote has an empty `severity` in each row: rows that are still empty are
 passed over, so that a partly filled file can be imported as often as you like.
 
@@ -29,17 +29,18 @@ from streamer.clouds.tables.answers import Reading, ScoreCheck, several_note, se
 from streamer.clouds.tables.columns import CORRECT, SCORE, shown_columns
 from streamer.clouds.tables.marks import Annotators, number_in
 from streamer.clouds.tables.rows import Lines, Table, TableError, TextLines, format_by_name, open_table
-from streamer.clouds.tables.values import NotText, name_of, plain, text_of
+from streamer.clouds.tables.values import NotText, name_of, plain, text_of, value_at
 from streamer.errors import BadMessage, UsageError
 from streamer.events.codec import BEYOND_UTC
 from streamer.events.excerpts import excerpt, one_line
 from streamer.events.identifiers import check_name
-from streamer.events.labels import SCHEMA, LabelsV1, check_label, label_revision
+from streamer.events.labels import SCHEMA, FieldSeverities, LabelsV1, check_label, label_revision
 from streamer.gates import labeller_names
 from streamer.gates.batch_key import BatchKey
 from streamer.journal import LabelRevision
 from streamer.labels.bridges.bridge import Bridge
 from streamer.labels.bridges.registry import bridges
+from streamer.scoring.judged import WHOLE, Form
 from streamer.security.csv_cells import CsvTable
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ _REQUIRED = ("gate", "batch_id", "response_id", "severity", "kind", "labeller")
 _FROM_ARGUMENTS = frozenset({"gate", "kind", "labeller"})
 _IDENTIFIERS = frozenset(("gate", "batch_id", "response_id", "kind", "labeller"))
 _SIGNATURE = ("signature", "key_id")
-_UNSAID = ("schema", *_SIGNATURE)
+_UNSAID = ("schema", "severities", *_SIGNATURE)
 """What a file may have without anybody naming it."""
 QUEUE_FIELDS = (*LABEL_FIELDS, "prompt", "references", "response", "urgent")
 
@@ -65,7 +66,8 @@ _WHOLE_NUMBER = re.compile(r"[0-9]{1,10}", re.ASCII)
 class LabelTask:
     """One response that waits for a severity, with what a person needs to judge it.
 
-    `urgent` : label it before others. `decided_at` : when its batch was decided, with zone.
+    `response` : as it would go out. `judged` : what of it is judged. `urgent` : label it before others. `decided_at` : when its batch
+    was decided, with zone.
     """
 
     key: BatchKey
@@ -76,6 +78,12 @@ class LabelTask:
     references: tuple[str, ...] | None = None
     urgent: bool = False
     decided_at: datetime | None = None
+    judged: Form = WHOLE
+
+    @property
+    def head(self) -> str:
+        """What a program that labels reads of the response."""
+        return self.judged.head(self.response)
 
 
 LabelFileError = TableError
@@ -195,10 +203,13 @@ class LabelReader:
     def __iter__(self) -> Iterator[LabelRevision]:
         check = ScoreCheck(self.table.name, self._columns.get("score"), self._reading)
         for place, cells in self.table.rows:
-            row = {
-                field: self.table.cell(place, cells, field, column) for field, column in self._columns.items()
-            }
+            columns = dict(self._columns)
+            fields = self._fields(place, value_at(cells, columns.pop("severities", "")))
+            row = {field: self.table.cell(place, cells, field, column) for field, column in columns.items()}
+            row["severities"] = fields
             row["severity"] = severity = self._severity(place, row)
+            if severity is None and fields:
+                row["severity"] = severity = max(fields.values())
             if severity is None:
                 self.unlabelled += 1
                 continue
@@ -226,6 +237,17 @@ class LabelReader:
         except ValueError as error:
             raise self._error(place, field, str(error)) from None
 
+    def _fields(self, place: int, value: object) -> dict[str, float]:
+        """Read the severities of fields, which a cell has as JSON."""
+        try:
+            return msgspec.convert(
+                msgspec.json.decode(value) if isinstance(value, str) and value else value or {},
+                FieldSeverities,
+            )
+        except (msgspec.DecodeError, RecursionError) as error:
+            problem = f'{one_line(str(error))}; it is a JSON object like {{"/total": 1}}'
+            raise self._error(place, "severities", problem) from None
+
     def _error(self, place: int, field: str | None, problem: str) -> LabelFileError:
         return self.table.error(place, field, problem)
 
@@ -252,7 +274,7 @@ class LabelReader:
         for field in _REQUIRED:
             if field not in fields:
                 raise self._error(line, field, _missing(field))
-        fields |= {name: row[name] for name in _SIGNATURE if row.get(name) not in (None, "")}
+        fields |= {name: row[name] for name in ("severities", *_SIGNATURE) if row.get(name) not in (None, "")}
         if row.get("schema") not in (None, "", SCHEMA):
             raise self._error(line, "schema", f"must be {SCHEMA} or absent")
         try:
@@ -353,10 +375,21 @@ def one_each(labels: Sequence[LabelRevision], annotators: Annotators) -> tuple[l
     made = [
         group[0]
         if len(group) == 1
-        else replace(group[0], severity=severity_of([one.severity for one in group], annotators))
+        else replace(
+            group[0],
+            severity=severity_of([one.severity for one in group], annotators),
+            severities=_fields_of(group, annotators),
+        )
         for group in found.values()
     ]
     return made, several_note(len(several), len(made), sum(map(len, several)), annotators)
+
+
+def _fields_of(labels: Sequence[LabelRevision], annotators: Annotators) -> tuple[tuple[str, float], ...]:
+    given: dict[str, list[float]] = {}
+    for name, severity in (one for label in labels for one in label.severities):
+        given.setdefault(name, []).append(severity)
+    return tuple((name, severity_of(given[name], annotators)) for name in sorted(given))
 
 
 def format_of(path: Path) -> FileFormat:

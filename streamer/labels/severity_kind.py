@@ -141,8 +141,15 @@ class RuleKind(ProgramKind):
     def label(self, tasks: Iterable[LabelTask]) -> Generator[Sequence[Attempted]]:
         """Label tasks in groups."""
         for group in in_groups(tasks, ANSWERS_AT_ONCE):
-            severities = [self.severity(task.response, usable_references(task)) for task in group]
+            severities = [self.of(task) for task in group]
             yield [
                 Attempted(task=task, severity=Severity(value, value))
                 for task, value in zip(group, severities, strict=True)
             ]
+
+    def of(self, task: LabelTask) -> float:
+        """Return the severity of a task: of an answer, or of the part that is judged, beside that of its references."""
+        references, part = usable_references(task), task.judged.part
+        if not task.judged.agrees:
+            return self.severity(task.response, references)
+        return self.severity(task.head, [part(one) or one for one in references])

@@ -181,6 +181,7 @@ class _Desk:
             name=message.mark,
             count=message.count,
             remark=" ".join(message.remark.split()) or None,
+            wrong=message.wrong,
         )
         decided = self.store.mark(_reviewer(session, message.holder), mark, now=self.clock())
         return {"decided": decided}

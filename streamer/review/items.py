@@ -33,13 +33,14 @@ class ReviewItem:
     Attributes
     ----------
     token : what the page calls it; tells nothing of batch, attempt or place.
-    text : as it would go out; `came` : as it came, where that is another; `judged` : what of it is judged, field by field, where that
-        is not all of it.
+    text : as it would go out; `came` : as it came, where that is another; `judged` : what of it is judged, where that is not all of
+        it: field by field its JSON Pointer, its value, and whether other answers say otherwise.
     references : acceptable answers that came with the prompt; empty when none did.
     others : how many other answers the batch has.
     skipped : this person has skipped it before.
     marks : how many severities this person has given to it already; a page counts on from here.
     severity : the last of them, in [0, 1]; None when there is none.
+    wrong : JSON Pointers of the fields that got one above 0 with it.
     """
 
     token: str
@@ -50,10 +51,11 @@ class ReviewItem:
     references: tuple[str, ...]
     others: int
     came: str | None = None
-    judged: tuple[str, ...] = ()
+    judged: tuple[tuple[str, str, bool], ...] = ()
     skipped: bool = False
     marks: int = 0
     severity: float | None = None
+    wrong: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +78,7 @@ class Mark:
     count : 1 for the page's first mark of this item, one more for each that replaces it; one that was overtaken
         changes nothing.
     remark : what the person wrote beside it, 1 to 500 characters; None: nothing.
+    wrong : JSON Pointers of fields whose severity is 1.
     """
 
     token: str
@@ -83,6 +86,7 @@ class Mark:
     name: str
     count: int
     remark: str | None = None
+    wrong: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,9 +5,10 @@ from typing import Annotated, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
+from streamer.events.labels import MOST_FIELDS, Pointer
 from streamer.gates import free_text
 
-MOST_BYTES = 8_192
+MOST_BYTES = 65_536
 
 MOST_REMARK = 500
 """Characters."""
@@ -57,6 +58,7 @@ class Give(Struct, forbid_unknown_fields=True):
     mark: Name
     count: Annotated[int, Meta(ge=1, le=1_000_000)]
     remark: Annotated[str, Meta(max_length=MOST_REMARK)] = ""
+    wrong: Annotated[tuple[Pointer, ...], Meta(max_length=MOST_FIELDS)] = ()
 
 
 T = TypeVar("T", bound=Struct)

@@ -9,9 +9,9 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,9 @@ _LONGEST_PATH = 200
 _FENCED = re.compile(r"```[\w-]*[ \t]*\n(.*)\n[ \t]*```", re.DOTALL)
 _BOXED = "\\boxed{"
 _BRACES = re.compile(r"\\.|[{}]", re.DOTALL)
+_APART = re.compile("(?<=\\d)['’\u00a0\u2009\u202f](?=\\d{3}(?!\\d))")
+_SPACED = re.compile(r"(?<=\d) (?=\d{3}(?!\d))")
+"""What stands between thousands besides a comma or a point: a space does where decimals stand behind a comma."""
 _CALLS = frozenset({"name", "arguments", "id", "type", "index"})
 
 
@@ -54,18 +57,27 @@ def final(text: str) -> str:
     return answer_head(said) if marked is None else marked
 
 
-def number(text: str) -> str:
+def number(text: str, *, comma: bool = False) -> str:
     """The last number of what `final` finds behind a mark, else of `whole`, as a canonical decimal: ``1,250.50`` is ``1250.5``. Nothing,
-    where there is none.
+    where there is none, or it is part of 12/11/2026 or the like. With `comma` decimals stand behind a comma: ``1.250,50`` is that.
     """
     said = whole(text)
-    found = last_number(_marked(said) or "")
+    found = _number_in(_marked(said) or "", comma)
     if found is None:
-        found = last_number(said)
+        found = _number_in(said, comma)
     try:
         return "" if found is None else decimal_form(found)
     except ValueError:
         return ""
+
+
+_with_comma = partial(number, comma=True)
+
+
+def _number_in(said: str, comma: bool) -> Decimal | None:
+    if comma:
+        said = _SPACED.sub(".", said).translate({ord("."): ",", ord(","): "."})
+    return last_number(_APART.sub(",", said), alone=True)
 
 
 def _marked(said: str) -> str | None:
@@ -160,7 +172,7 @@ class Form:
     agrees : how far each judged part agrees with the others; None: no more is known of it than of any text.
     ships : makes what goes out of an answer that ships.
     structured : whether the part is JSON, with leaves.
-    free : JSON Pointers of leaves that are compared by chrF, ``*`` for any one step.
+    free : JSON Pointers of leaves that are compared by chrF, ``*`` for any one step; of a number ``comma``.
     """
 
     name: str
@@ -173,7 +185,7 @@ class Form:
 
     @property
     def text(self) -> str:
-        """What a setting holds: the name, and the pointers of `free`."""
+        """What a setting holds: the name, and `free`."""
         return " ".join((self.name, *self.free))
 
     @property
@@ -184,6 +196,10 @@ class Form:
     def parts(self, texts: Sequence[str]) -> list[str]:
         """Return the judged part of each answer."""
         return [self.part(text) for text in texts]
+
+    def head(self, text: str) -> str:
+        """Return what a program reads of an answer that it labels: the judged part, of a whole answer the head."""
+        return self.part(text) if self.agrees else answer_head(text)
 
     def blank(self, texts: Sequence[str]) -> tuple[bool, ...]:
         """Mark the answers in whose judged part is nothing to see."""
@@ -205,15 +221,14 @@ class Form:
         end = len(text.rstrip(WHITE))
         return end - len(out), end
 
-    def shown(self, text: str) -> tuple[str, ...]:
-        """Return what a person sees of the judged part: its fields, each with its value; nothing where all that ships is judged."""
+    def shown(self, text: str) -> list[tuple[str, str]]:
+        """Return what a person sees of the judged part: the JSON Pointer and the value of each field, the pointer of what is none being
+        empty; nothing where all that ships is judged.
+        """
         part = self.part(text)
         if self.structured and part:
-            return tuple(
-                f"{path} {literal}".strip()
-                for path, literal in sorted(leaves_of(_parsed(part), _written).items())
-            )
-        return (part,) if part and part != self.ships(text) else ()
+            return sorted(leaves_of(_parsed(part), _written).items())
+        return [("", part)] if part and part != self.ships(text) else []
 
     def disputed(self, parts: Sequence[str], place: int) -> dict[str, float]:
         """Return the fields in which others differ from one answer, the least shared first, at most 8: JSON Pointer, cut at 200 characters,
@@ -313,8 +328,8 @@ WHOLE = FORMS["whole"]
 
 @lru_cache(maxsize=64)
 def form(written: str) -> Form:
-    """Return the form that a setting names: ``number`` or ``number@1``; after ``json`` or ``call`` JSON Pointers of leaves that are free
-    text, ``json /notes /items/*/remark``.
+    """Return the form that a setting names: ``number`` or ``number@1``; ``number comma`` where decimals stand behind a comma; after
+    ``json`` or ``call`` JSON Pointers of leaves that are free text, ``json /notes /items/*/remark``.
 
     Raises `ValueError` for anything else.
     """
@@ -324,19 +339,13 @@ def form(written: str) -> Form:
         raise ValueError(f"judged must be one of {', '.join(FORMS)}, not {written!r}")
     if not free:
         return known
+    if known is FORMS["number"] and free == ["comma"]:
+        return replace(known, part=_with_comma, free=("comma",))
     if not known.structured or not all(one.startswith("/") for one in free) or len(free) > MOST_LEAVES:
         raise ValueError(
             f"judged may name fields of free text after json or call, as in 'json /notes', not {written!r}"
         )
-    return Form(
-        known.name,
-        known.says,
-        known.part,
-        known.agrees,
-        known.ships,
-        known.structured,
-        tuple(sorted(set(free))),
-    )
+    return replace(known, free=tuple(sorted(set(free))))
 
 
 def _balanced(text: str, start: int) -> str:

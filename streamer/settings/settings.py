@@ -520,6 +520,32 @@ class OidcSettings(_Group):
     )
 
 
+class AlertSettings(_Group):
+    """Where the recalibrator sends alerts beside their topic: a webhook, and e-mail."""
+
+    webhook_url: str | None = Field(
+        None, description="Where alerts are posted, signed as https://www.standardwebhooks.com says."
+    )
+    webhook_secret: str | None = Field(
+        None,
+        repr=False,
+        description="What they are signed with: `whsec_` and base64, or a text; 24 bytes or more.",
+    )
+    smtp_url: str | None = Field(
+        None,
+        description="The mail server: `smtps://NAME@host:465`, or `smtp://NAME@host:587` with STARTTLS.",
+    )
+    smtp_password: str | None = Field(None, repr=False, description="Its password, where it asks for one.")
+    mail_from: str | None = Field(None, description="The sender's address.")
+    mail_to: tuple[str, ...] = Field((), description="Who gets them, as a JSON array of addresses.")
+    console_url: str | None = Field(
+        None, description="The console's address, for links, like `https://streamer.example`."
+    )
+    timeout_seconds: float = Field(
+        10.0, gt=0, le=120, description="How long one answer of webhook or mail server may take."
+    )
+
+
 class LoggingSettings(_Group):
     """What the services write to standard error."""
 
@@ -654,6 +680,7 @@ class Settings(BaseSettings):
     policies: PolicySettings = PolicySettings()
     labels: LabelSettings = LabelSettings()
     oidc: OidcSettings = OidcSettings()
+    alerts: AlertSettings = AlertSettings()
     logging: LoggingSettings = LoggingSettings()
     upstreams: dict[str, UpstreamSettings] = Field(
         default_factory=dict,

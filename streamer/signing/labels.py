@@ -40,8 +40,10 @@ class LabellerKey(NamedTuple):
 
 def statement(label: LabelRevision, *, record_id: bytes) -> bytes:
     """Write what a signature of this label covers, in the record `record_id` (drawn once for each database)."""
+    fields = {name: stored_number(one) for name, one in label.severities}
     return DOMAIN + canonical_json(
-        {
+        ({"severities": fields} if fields else {})
+        | {
             "format": 1,
             "record": record_id.hex(),
             "gate": label.key.gate,

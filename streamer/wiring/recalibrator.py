@@ -76,10 +76,12 @@ def run_recalibrator(
     from streamer.recalibration.runner import GateWork
     from streamer.recalibration.service import Recalibrator, Timing
     from streamer.telemetry.recalibrator_metrics import RecalibratorMetrics
+    from streamer.wiring.alerting import Delivery, channels
 
     metrics = RecalibratorMetrics()
     stop = threading.Event()
     failpoint = from_environment()
+    sent_to = channels(settings, clock=now)
     with ExitStack() as stack:
         traces = stack.enter_context(tracing("recalibrator"))
         store = stack.enter_context(when_available(partial(open_store, settings)))
@@ -136,6 +138,14 @@ def run_recalibrator(
             signer = threading.Thread(target=sign, args=(stop,), name="streamer-signer", daemon=True)
             stack.callback(signer.join, 10.0)
             signer.start()
+        for channel in sent_to:
+            sending = Delivery(leading.alerts, channel, clock=now, monotonic=time.monotonic)
+            beside = threading.Thread(
+                target=partial(sending.run, stop, leads=lambda: service.leads),
+                name=f"recalibrator-{channel.name}",
+                daemon=True,
+            )
+            beside.start()
         service.run(stop)
     return 0
 

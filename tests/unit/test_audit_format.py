@@ -213,6 +213,7 @@ def _label_signature(given: dict[str, Any]) -> dict[str, Any]:
     label = LabelRevision(
         key=BatchKey(said["gate"], said["batch_id"], said["attempt"]),
         labelled_at=datetime.fromisoformat(said["labelled_at"]),
+        severities=tuple(said["severities"].items()),
         **{name: said[name] for name in ("response_id", "severity", "raw_severity", "kind", "labeller")},
     )
     text, signer = (

@@ -21,6 +21,7 @@ export function labelStatement(label, record) {
   const real = (value) => (value === null || value === undefined ? null : float((value instanceof Num ? value.value : value) + 0));
   const { gate, batch_id, attempt, response_id, kind, labeller, labelled_at } = label;
   const said = { gate, batch_id, attempt, response_id, kind, labeller, labelled_at };
+  if (label.severities) said.severities = Object.fromEntries(Object.entries(label.severities).map(([name, one]) => [name, real(one)]));
   return canonical({ format: 1, record, ...said, severity: real(label.severity), raw_severity: real(label.raw_severity) });
 }
 

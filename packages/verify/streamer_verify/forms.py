@@ -79,7 +79,7 @@ control.data_gaps: log_id text, topic text, partition count, from_offset count, 
  epoch count, recorded_at time
 control.label_revisions: id count, gate text, batch_id text, attempt count, response_id text, kind
  text, labeller text, severity share, raw_severity number?, labelled_at time, received_at time,
- effective_at time, source text, remark text?
+ effective_at time, source text, remark text?, severities numbers?
 control.label_signatures: id count, label count, signature text, key_id text, received_at time,
  source text
 control.calibration_runs: id count, gate text, gate_revision count, method text, alpha inner, seed
@@ -142,7 +142,7 @@ outcomes.conflict+: content? refused, erased_at? time
 outcomes.dead_letter: control [count;hash], code text, timestamp_ms whole, content_mac hash
 outcomes.dead_letter+: content? refused, erased_at? time
 outcomes.label: control [count;hash], response [text;text;count;text], kind text, labeller text,
- severity share, raw_severity number?, labelled_at time, received_at time, signature? text, key_id?
+ severity share, severities? numbers, raw_severity number?, labelled_at time, received_at time, signature? text, key_id?
  text
 outcomes.label+: effective_at? time
 """

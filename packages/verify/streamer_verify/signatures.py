@@ -172,6 +172,8 @@ def label_statement(label: dict[str, Any], record_id: str) -> bytes:
     said = {name: label[name] for name in OF_LABEL}
     for name in ("severity", "raw_severity"):
         said[name] = None if label.get(name) is None else float(label[name]) + 0.0
+    if label.get("severities"):
+        said["severities"] = {name: float(one) + 0.0 for name, one in label["severities"].items()}
     return b"streamer.label.v1\x00" + canonical_json({"format": 1, "record": record_id, **said})
 
 

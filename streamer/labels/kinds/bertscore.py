@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,7 +88,10 @@ class SimilarityScorer(Protocol):
 
 
 def factuality_severities(
-    answers: Sequence[ReferencedAnswer], scorer: SimilarityScorer
+    answers: Sequence[ReferencedAnswer],
+    scorer: SimilarityScorer,
+    *,
+    part: Callable[[str], str] = answer_head,
 ) -> tuple[Severity, ...]:
     """Factuality severity of each answer: FS = 1 - max over its references of F1(answer head, reference).
 
@@ -96,6 +99,7 @@ def factuality_severities(
     ----------
     answers : any number.
     scorer : asked once, for all distinct pairs of head and reference together; not at all when there are none.
+    part : what of a text is compared. ``str`` compares all of it.
 
     Returns
     -------
@@ -111,7 +115,7 @@ def factuality_severities(
     -----
     The paper's equation for FS (section "Data Generation Pipeline and Metrics").
     """
-    heads = [answer_head(answer.text) for answer in answers]
+    heads = [part(answer.text) for answer in answers]
     wanted = [usable(answer.references, i) for i, answer in enumerate(answers)]
     pairs = list(
         dict.fromkeys(
@@ -159,8 +163,8 @@ class BertScoreLabeller:
             yield attempts
 
     def _score(self, tasks: Sequence[LabelTask]) -> list[Attempted]:
-        answers = [ReferencedAnswer(task.response, usable_references(task)) for task in tasks]
-        severities = factuality_severities(answers, self._scorer)
+        answers = [ReferencedAnswer(task.head, usable_references(task)) for task in tasks]
+        severities = factuality_severities(answers, self._scorer, part=str)
         return [
             Attempted(task=task, severity=severity) for task, severity in zip(tasks, severities, strict=True)
         ]

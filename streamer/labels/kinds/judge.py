@@ -125,7 +125,8 @@ class JudgeLabeller:
         def cases() -> Iterator[JudgeCase]:
             number = 0
             for task in tasks:
-                case = severity_case(AnsweredQuestion(task.prompt, task.response, task.references or ()))
+                answered = AnsweredQuestion(task.prompt, task.response, task.references or ())
+                case = severity_case(answered, part=task.judged.head)
                 if is_blank(case.candidate):
                     blank.append(Attempted(task=task, severity=Severity(1.0, 1.0)))
                     continue

@@ -2,12 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
+from streamer.labels.filling import usable_references
 from streamer.labels.lexical import Match, matches
 from streamer.labels.severity import usable
 from streamer.labels.severity_kind import RuleKind, option
 from streamer.scoring.answer_head import answer_head
+
+if TYPE_CHECKING:
+    from streamer.labels.label_files import LabelTask
 
 
 def lexical_severity(text: str, references: Sequence[str], *, match: Match = "exact") -> float:
@@ -60,6 +64,16 @@ class Lexical(RuleKind):
     def id(self) -> str:
         """The rule, for the record."""
         return f"lexical/{self.match}/{'whole' if self.whole else 'head'}"
+
+    def of(self, task: "LabelTask") -> float:
+        """Compare numbers, and JSON and calls field by field, as a gate compares them; texts by their words."""
+        judged, references = task.judged, usable_references(task)
+        if not judged.agrees:
+            return self.severity(task.response, references)
+        if judged.name.startswith("final"):
+            return lexical_severity(task.head, references, match=self.match)
+        same = (judged.agreement([task.head, judged.part(one)]).min() == 1 for one in references)
+        return 0.0 if any(same) else 1.0
 
     def severity(self, answer: str, references: Sequence[str]) -> float:
         """Compare the answer or its head."""

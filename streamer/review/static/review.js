@@ -155,6 +155,24 @@ function list(place, texts) {
   );
 }
 
+/** Show what is judged: beside each field a button that says it is wrong, and whether other answers say otherwise. */
+function showFields() {
+  item.wrong = new Set(item.wrong);
+  list($("judged-list"), item.judged.map(([path, said]) => `${path} ${said}`.trim()));
+  item.judged.forEach(([path, , disputed], place) => {
+    const entry = $("judged-list").children[place];
+    if (disputed) entry.append(" others differ");
+    if (path === "" || path.length > 200) return;
+    const button = document.createElement("button");
+    const press = () => (button.ariaPressed = button.classList.toggle("worst", item.wrong.has(path)));
+    const onclick = () => press(item.wrong.delete(path) || item.wrong.add(path));
+    Object.assign(button, { type: "button", textContent: "Wrong", ariaLabel: `${path} is wrong`, onclick });
+    press();
+    entry.append(" ", button);
+  });
+  $("judged").hidden = item.judged.length === 0;
+}
+
 function show(section) {
   for (const id of ["locked", "enter", "empty", "item"]) $(id).hidden = id !== section;
   $("bar").hidden = section !== "item" && !(section === "empty" && last !== null && !away);
@@ -183,8 +201,7 @@ function showItem(next, { focus = true } = {}) {
   show("item");
   write($("prompt"), item.prompt);
   write($("answer"), item.text);
-  list($("judged-list"), item.judged);
-  $("judged").hidden = item.judged.length === 0;
+  showFields();
   write($("came-text"), item.came ?? "");
   $("came").hidden = item.came === null;
   for (const [word, means] of MEANS) $(`${word}-means`).textContent = item.rubric?.[word] || means;
@@ -283,7 +300,7 @@ async function give(severity) {
   busy = true;
   item.marks += 1;
   item.severity = severity;
-  const mark = { labeller: name, given: Date.now(), item: item.token, severity, mark: randomName(), count: item.marks, remark: $("remark").value.trim() };
+  const mark = { labeller: name, given: Date.now(), item: item.token, severity, mark: randomName(), count: item.marks, remark: $("remark").value.trim(), wrong: [...item.wrong] };
   $("remark").value = "";
   last = { item, severity };
   keep("mark:" + mark.mark, mark);
@@ -299,9 +316,9 @@ async function send() {
   return alone(async () => {
     let told = "";
     for (let mark; (mark = waitingMarks().find(mine)); ) {
-      const { item: token, severity, mark: markName, count, remark } = mark;
+      const { labeller, given, ...said } = mark;
       try {
-        const answer = await ask("mark", { holder, item: token, severity, mark: markName, count, remark });
+        const answer = await ask("mark", { holder, ...said });
         if (last?.item.token === mark.item) told = tell(mark, answer.decided);
       } catch (trouble) {
         if (trouble.code !== "unknown_item" && trouble.code !== "bad_request") {

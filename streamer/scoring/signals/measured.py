@@ -32,6 +32,7 @@ _UNSPACED = re.compile(
 they stay what they are in every version of Unicode, so that a row of signals does, too."""
 _DIGITS = re.compile(r"\d[\d,.]*")
 _NUMBER = re.compile(r"(?:(?<!\w)[-−])?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?")
+_JOINED = re.compile(r"\d[^\s\d=<>≈→()\[\]{}|;]?\Z")
 _COUNTED = 2**16
 
 
@@ -196,18 +197,23 @@ def _in_common(elements: Integers, rows: Integers, height: int, *, repeated: boo
     return in_common(begins(elements[order]), rows[order], height, repeated=repeated)[0]
 
 
-def last_number(text: str, digits: Iterable[re.Match[str]] | None = None) -> Decimal | None:
+def last_number(
+    text: str, digits: Iterable[re.Match[str]] | None = None, *, alone: bool = False
+) -> Decimal | None:
     """Return the last number that a text has, in any script's digits, commas between thousands left out.
 
     Parameters
     ----------
     digits : of `_DIGITS`, where they have been found already.
+    alone : not a number where it is joined to digits before it, as in 12,50, 3/4, 1e5 or 12.11.2026; ``Decimal("nan")`` then.
     """
     last = deque(_DIGITS.finditer(text) if digits is None else digits, maxlen=1)
     if not last:
         return None
-    found = _NUMBER.findall(text, max(0, last[0].start() - 1), last[0].end())
-    return Decimal(found[-1].replace(",", "").replace("−", "-"))
+    (found,) = deque(_NUMBER.finditer(text, max(0, last[0].start() - 1), last[0].end()), maxlen=1)
+    if alone and _JOINED.search(text, 0, found.start()):
+        return Decimal("nan")
+    return Decimal(found[0].replace(",", "").replace("−", "-"))
 
 
 def middle(ordered: Floats) -> Floats:

@@ -207,7 +207,8 @@ def _demands_of(found: PolicyVersion) -> Demands:
 
 
 def _label_of(row: Row) -> LabelRevision:
-    return of_row(LabelRevision, row, key=key_of(row), record=None)
+    fields = tuple(sorted((row["severities"] or {}).items()))
+    return of_row(LabelRevision, row, key=key_of(row), record=None, severities=fields)
 
 
 def _values(dialect: str, values: Sequence[Any], kind: sa.types.TypeEngine[Any]) -> sa.Select[Any]:

@@ -21,7 +21,7 @@ from streamer.store.db.schema import (
     review_claims,
     review_offers,
 )
-from streamer.store.db.schema.joins import same
+from streamer.store.db.schema.joins import JUDGED, same
 from streamer.store.db.schema.types import UtcDateTime
 from streamer.store.labels.revisions import unlabelled
 from streamer.store.risk.audit_rates import raised_gates
@@ -33,6 +33,7 @@ SHOWN = (
     *responses.c["batch", "position", "text"],
     *batches.c["prompt", "references"],
     decisions.c.gate,
+    JUDGED,
 )
 """What a page learns about an answer."""
 

@@ -4,6 +4,7 @@ Each offer has a random name: a mark that comes late, after a restart or a secon
 """
 
 import secrets
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -11,20 +12,19 @@ import sqlalchemy as sa
 
 from streamer.gates.batch_key import BatchKey
 from streamer.journal import LabelRevision
-from streamer.review.items import Decided, Reviewer, ReviewItem, UnknownItem
+from streamer.review.items import Decided, Mark, Reviewer, ReviewItem, UnknownItem
 from streamer.scoring.judged import form
 from streamer.signing.labels import LabelKeys
 from streamer.store.db.engine import upsert
 from streamer.store.db.schema import (
     batches,
     decisions,
-    gate_revisions,
     label_revisions,
     policies,
     responses,
     review_offers,
 )
-from streamer.store.db.schema.joins import BATCH, POLICY_OF_DECISION, REVISION_OF_POLICY, same
+from streamer.store.db.schema.joins import BATCH, POLICY_OF_DECISION, same
 from streamer.store.db.schema.types import UtcDateTime
 from streamer.store.labels.revisions import store_labels
 
@@ -63,7 +63,6 @@ def offered(connection: sa.Connection, row: sa.Row[Any], reviewer: Reviewer, now
         token=offer.token,
         kind=row.kind,
         marks=offer.marks,
-        severity=None,
         skipped=row.skipped_at is not None,
     )
 
@@ -75,20 +74,16 @@ def item_of(
     token: str,
     kind: str,
     marks: int,
-    severity: float | None,
     skipped: bool,
+    severity: float | None = None,
+    wrong: Iterable[str] = (),
 ) -> ReviewItem:
     every = connection.execute(
-        sa.select(sa.func.count()).select_from(responses).where(responses.c.batch == row.batch)
-    ).scalar_one()
-    judged = form(
-        connection.execute(
-            sa.select(gate_revisions.c.judged)
-            .join_from(decisions, policies, POLICY_OF_DECISION)
-            .join(gate_revisions, REVISION_OF_POLICY)
-            .where(decisions.c.batch == row.batch)
-        ).scalar_one()
-    )
+        sa.select(responses.c.text).where(responses.c.batch == row.batch).order_by(responses.c.position)
+    ).scalars()
+    judged = form(row.judged)
+    parts = judged.parts([text or "" for text in every])
+    disputed = judged.disputed(parts, row.position)
     text = judged.ships(row.text)
     return ReviewItem(
         token=token,
@@ -97,12 +92,13 @@ def item_of(
         prompt=row.prompt,
         text=text,
         came=None if text == row.text else row.text,
-        judged=judged.shown(row.text),
+        judged=tuple((path, said, path in disputed) for path, said in judged.shown(row.text)),
         references=tuple(row.references or ()),
-        others=every - 1,
+        others=len(parts) - 1,
         skipped=skipped,
         marks=marks,
         severity=severity,
+        wrong=tuple(wrong),
     )
 
 
@@ -146,11 +142,10 @@ def store_severity(
     connection: sa.Connection,
     labeller: str,
     offer: sa.Row[Any],
-    severity: float,
+    mark: Mark,
     now: datetime,
     *,
     keys: LabelKeys,
-    remark: str | None = None,
 ) -> None:
     last = connection.execute(
         given(label_revisions, labeller, offer).with_only_columns(
@@ -162,12 +157,13 @@ def store_severity(
     label = LabelRevision(
         key=BatchKey(offer.gate, offer.batch_id, offer.attempt),
         response_id=offer.response_id,
-        severity=severity,
+        severity=mark.severity,
         raw_severity=None,
         kind=offer.kind,
         labeller=labeller,
         labelled_at=moment,
-        remark=remark,
+        remark=mark.remark,
+        severities=tuple((one, 1.0) for one in sorted(set(mark.wrong))),
     )
     store_labels(connection, [label], keys=keys, source=SOURCE, now=moment)
 

@@ -99,10 +99,9 @@ class Reviews:
                     connection,
                     reviewer.labeller,
                     offer,
-                    mark.severity,
+                    mark,
                     now,
                     keys=self._read.keys,
-                    remark=mark.remark,
                 )
             give_up(connection, reviewer, offer)
             return decided(connection, offer.batch, offer.position)
@@ -141,19 +140,19 @@ class Reviews:
                 return None
             labels = self._read.table(connection, row.gate)
             own = given(labels, reviewer.labeller, offer_of(connection, reviewer, row.token))
-            severity = connection.execute(
-                own.with_only_columns(labels.c.severity)
-                .order_by(labels.c.effective_at.desc(), labels.c.id.desc())
-                .limit(1)
-            ).scalar_one_or_none()
+            newest = own.order_by(labels.c.effective_at.desc(), labels.c.id.desc()).limit(1)
+            label = connection.execute(newest).one_or_none()
             return item_of(
                 connection,
                 row,
                 token=row.token,
                 kind=row.kind,
                 marks=row.marks,
-                severity=severity,
                 skipped=False,
+                severity=None if label is None else label.severity,
+                wrong=()
+                if label is None
+                else [name for name, one in (label.severities or {}).items() if one],
             )
 
     def renew(self, reviewer: Reviewer, token: str, *, hold: timedelta, now: datetime) -> bool:

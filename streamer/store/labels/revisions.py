@@ -29,7 +29,7 @@ from streamer.store.db.schema import (
     responses,
 )
 from streamer.store.db.schema.decisions import EXTRA_DRAW, SAMPLED
-from streamer.store.db.schema.joins import BATCH, RESPONSE, key_of, same
+from streamer.store.db.schema.joins import BATCH, JUDGED, RESPONSE, key_of, same
 from streamer.store.db.schema.types import of_row
 from streamer.store.log.resolve_outcomes import StoredLabel, add_labels, known_gates
 from streamer.store.risk.audit_rates import held_early, newest_shipped, raised_gates
@@ -61,7 +61,7 @@ class Added(NamedTuple):
 class QueuedResponse:
     """A drawn response that waits for a severity of its gate's kind; `place` orders the queue.
 
-    `text` is None, and `prompt` empty, where the gate keeps no texts. `urgent`: its gate's audit rate is raised, because the
+    `text` is None, and `prompt` empty, where the gate keeps no texts. `judged` is what of it is judged. `urgent`: its gate's audit rate is raised, because the
     risk alarm gathers evidence.
     """
 
@@ -73,6 +73,7 @@ class QueuedResponse:
     text: str | None
     references: tuple[str, ...] | None
     place: tuple[int, datetime, int, int]
+    judged: str
     urgent: bool = False
 
 
@@ -275,6 +276,7 @@ class Labels:
                 responses.c.text,
                 *batches.c["references", "id"],
                 responses.c.position,
+                JUDGED,
                 rank.label("rank"),
             )
             query = query.where(*conditions).order_by(*place).limit(limit)

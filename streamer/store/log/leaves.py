@@ -196,8 +196,9 @@ def dead_letter_facts(letter: Row) -> dict[str, Any]:
 
 
 def label_facts(label: Row) -> dict[str, Any]:
-    """What the leaf keeps of a severity."""
-    return {
+    """What the leaf keeps of a severity; of fields where there are some."""
+    fields = {} if label["severities"] is None else {"severities": label["severities"]}
+    return fields | {
         "response": [label["gate"], label["batch_id"], label["attempt"], label["response_id"]],
         "kind": label["kind"],
         "labeller": label["labeller"],

@@ -194,6 +194,7 @@ def label_row(label: LabelRevision, *, source: str, now: datetime) -> dict[str, 
         "effective_at": min(label.labelled_at, now),
         "source": source,
         "remark": label.remark,
+        "severities": {name: stored_number(one) for name, one in label.severities} or None,
     }
 
 

@@ -3,44 +3,112 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import sqlalchemy as sa
 
 from streamer.errors import UsageError
-from streamer.events.alerts import SCHEMA, AlertsV1
+from streamer.events.alerts import LEVELS, OTHER_CAUSES, SCHEMA, AlertsV1
 from streamer.journal import OutboxMessage
 from streamer.store.audit import control
 from streamer.store.db.engine import Database, upsert
-from streamer.store.db.schema import alert_acknowledgements, alerts, batches
+from streamer.store.db.schema import (
+    alert_acknowledgements,
+    alert_assignments,
+    alert_deliveries,
+    alerts,
+    batches,
+    decisions,
+    responses,
+)
 from streamer.store.db.schema.types import Row
+from streamer.store.labels.read_labels import ReadLabels
+from streamer.store.labels.revisions import severities_given
 from streamer.store.log.outbox import enqueue
 
 if TYPE_CHECKING:
     AlertMessage = Callable[[AlertsV1], OutboxMessage]
 
+_MOST_NAME = 200
 _FACTS = ("alert_id", "gate", "kind", "level", "message", "details", "policy_version", "raised_at")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaisedAlert:
-    """An alert on record, and who has looked at it, when and what they found; None while nobody has."""
+    """An alert on record, and who has looked at it, when and what they found; None while nobody has.
+
+    Attributes
+    ----------
+    number : its place in the record.
+    assignee : who looks after it; None: nobody was named.
+    """
 
     alert: AlertsV1
+    number: int
+    assignee: str | None = None
     acknowledged_by: str | None = None
     acknowledged_at: datetime | None = None
     acknowledged_reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """Alerts of one gate and cause: each was raised before all earlier ones had been acknowledged.
+
+    Attributes
+    ----------
+    alerts : the worst first, then the oldest; at least one.
+    """
+
+    alerts: tuple[RaisedAlert, ...]
+
+    @property
+    def gate(self) -> str:
+        """Whose alerts they are."""
+        return self.alerts[0].alert.gate
+
+    @property
+    def first(self) -> RaisedAlert:
+        """The oldest: its id is the incident's."""
+        return min(self.alerts, key=lambda one: one.number)
+
+    @property
+    def open(self) -> builtins.list[RaisedAlert]:
+        """Those that nobody has acknowledged."""
+        return [one for one in self.alerts if one.acknowledged_by is None]
+
+    @property
+    def assignee(self) -> str | None:
+        """Who was last named to look after it."""
+        named = [one.assignee for one in sorted(self.alerts, key=lambda one: one.number) if one.assignee]
+        return named[-1] if named else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShippedDraw:
+    """A drawn decision that shipped something, and the highest severity that its labels give."""
+
+    batch_id: str
+    decided_at: datetime
+    severity: float
 
 
 class Alerts:
     """The alerts of all gates."""
 
     def __init__(
-        self, database: Database, *, clock: Callable[[], datetime], alert_message: AlertMessage
+        self,
+        database: Database,
+        *,
+        clock: Callable[[], datetime],
+        alert_message: AlertMessage,
+        read: ReadLabels,
     ) -> None:
+        self._read = read
         self._database = database
         self._clock = clock
         self._message = alert_message
@@ -63,6 +131,84 @@ class Alerts:
             query = query.where(alert_acknowledgements.c.alert.is_(None))
         with self._database.reading() as connection:
             return [_raised(row) for row in connection.execute(query).mappings()]
+
+    def incidents(self, gate: str | None = None, *, limit: int = 200) -> builtins.list[Incident]:
+        """The newest alerts, and all open ones up to the limit, as incidents: open ones first, the worst before the rest."""
+        found = {
+            one.number: one
+            for unacknowledged in (False, True)
+            for one in self.list(gate, limit=limit, unacknowledged=unacknowledged)
+        }
+        return incidents_of(list(found.values()))
+
+    def incident(self, named: str) -> Incident:
+        """The incident that an alert belongs to, or the open one of a gate where there is one. Raises `UsageError`."""
+        with self._database.reading() as connection:
+            gate = connection.scalar(sa.select(alerts.c.gate).where(alerts.c.gate == named).limit(1))
+            row = None if gate is not None else _one(connection, named)
+        every = self.incidents(gate or row["gate"])  # type: ignore[index]
+        for one in every:
+            if one.open if row is None else any(each.number == row["id"] for each in one.alerts):
+                return one
+        raise UsageError(f"gate {gate} has no alert that nobody has acknowledged")
+
+    def assign(self, incident: Incident, assignee: str, *, by: str) -> None:
+        """Name who looks after an incident. Raises `UsageError` for no name."""
+        if not 0 < len(assignee.strip()) <= _MOST_NAME:
+            raise UsageError(f"name who looks after it, in 1 to {_MOST_NAME} characters")
+        row = {
+            "alert": incident.first.number,
+            "assignee": assignee.strip(),
+            "by": by,
+            "at": self._clock(),
+        }
+        self._database.writing(lambda connection: connection.execute(alert_assignments.insert(), row))
+
+    def draws(self, gate: str, *, kind: str, until: datetime, limit: int = 400) -> builtins.list[ShippedDraw]:
+        """The newest labelled draws of a gate decided before a moment that shipped something, the oldest first."""
+        with self._database.reading() as connection:
+            given = severities_given(self._read.table(connection, gate), gate, kind)
+            query = (
+                sa.select(batches.c.batch_id, decisions.c.decided_at, sa.func.max(given.c.severity))
+                .join_from(decisions, batches, batches.c.id == decisions.c.batch)
+                .join(responses, (responses.c.batch == batches.c.id) & (responses.c.action == "ship"))
+                .join(
+                    given,
+                    (given.c.batch_id == batches.c.batch_id)
+                    & (given.c.response_id == responses.c.response_id),
+                )
+                .where(
+                    decisions.c.gate == gate,
+                    decisions.c.sampled,
+                    decisions.c.decided_at < until,
+                    batches.c.attempt == 1,
+                )
+                .group_by(decisions.c.batch, batches.c.batch_id, decisions.c.decided_at)
+                .order_by(decisions.c.batch.desc())
+                .limit(limit)
+            )
+            return [
+                ShippedDraw(batch_id=batch, decided_at=at, severity=severity)
+                for batch, at, severity in connection.execute(query).all()[::-1]
+            ]
+
+    def undelivered(self, channel: str, *, since: datetime, limit: int = 50) -> builtins.list[RaisedAlert]:
+        """Alerts raised since a moment that were neither delivered on a channel nor given up, the oldest first."""
+        done = sa.exists().where(
+            alert_deliveries.c.alert == alerts.c.id, alert_deliveries.c.channel == channel
+        )
+        query = _select().where(alerts.c.raised_at >= since, ~done).order_by(alerts.c.id).limit(limit)
+        with self._database.reading() as connection:
+            return [_raised(row) for row in connection.execute(query).mappings()]
+
+    def delivered(self, raised: RaisedAlert, channel: str, *, error: str | None = None) -> None:
+        """Record that a channel took an alert, or, with the last error, that it was given up. Twice is as good as once."""
+        row = {"alert": raised.number, "channel": channel, "at": self._clock(), "error": error}
+        self._database.writing(
+            lambda connection: connection.execute(
+                upsert(connection, alert_deliveries).values(row).on_conflict_do_nothing()
+            )
+        )
 
     def counts(self) -> dict[tuple[str, str], int]:
         """How many alerts were ever raised, by gate and kind."""
@@ -123,9 +269,56 @@ def raise_alert(connection: sa.Connection, event: AlertsV1, *, message: AlertMes
     return new is not None
 
 
+def incidents_of(raised: Sequence[RaisedAlert]) -> list[Incident]:
+    """Group alerts, in any order, into incidents: open ones first, those that page before the rest, the newest first."""
+    groups: list[list[RaisedAlert]] = []
+    present: dict[tuple[str, str], list[RaisedAlert]] = {}
+    for one in sorted(raised, key=lambda one: one.number):
+        cause = one.alert.gate, OTHER_CAUSES.get(one.alert.kind, "answers")
+        group = present.get(cause)
+        if group is None or all(
+            before.acknowledged_at is not None and before.acknowledged_at <= one.alert.raised_at
+            for before in group
+        ):
+            group = present[cause] = []
+            groups.append(group)
+        group.append(one)
+    found = [Incident(tuple(sorted(group, key=lambda one: (_worst(one), one.number)))) for group in groups]
+    return sorted(
+        found, key=lambda one: (not one.open, one.alerts[0].alert.level != "page", -one.first.number)
+    )
+
+
+def _worst(one: RaisedAlert) -> tuple[bool, int]:
+    return one.alert.level != "page", list(LEVELS).index(one.alert.kind)
+
+
+def change_began(severities: Sequence[float]) -> int | None:
+    """Say from which draw on severities are higher: where a split in two means explains most; None where no split rises.
+
+    The two parts are as far apart as their sizes allow to say: the split maximizes (mean after - mean before)
+    sqrt(k (n - k)), k draws being before it, 0 < k < n.
+    """
+    values = np.asarray(severities, dtype=np.float64)
+    if len(values) < 2:
+        return None
+    before = np.arange(1, len(values))
+    after = len(values) - before
+    sums = values.cumsum()[:-1]
+    rise = ((values.sum() - sums) / after - sums / before) * np.sqrt(before * after)
+    return int(before[rise.argmax()]) if rise.max() > 0 else None
+
+
 def _select() -> sa.Select[Any]:
-    done = alert_acknowledgements
-    return sa.select(alerts, done.c.by, done.c.reason, done.c.at).join_from(
+    done, newest = alert_acknowledgements, alert_assignments.alias("newest")
+    assignee = (
+        sa.select(newest.c.assignee)
+        .where(newest.c.alert == alerts.c.id)
+        .order_by(newest.c.id.desc())
+        .limit(1)
+        .scalar_subquery()
+    )
+    return sa.select(alerts, done.c.by, done.c.reason, done.c.at, assignee.label("assignee")).join_from(
         alerts, done, done.c.alert == alerts.c.id, isouter=True
     )
 
@@ -143,6 +336,8 @@ def _one(connection: sa.Connection, alert_id: str) -> Row:
 def _raised(row: Row) -> RaisedAlert:
     return RaisedAlert(
         alert=AlertsV1(schema=SCHEMA, **{name: row[name] for name in _FACTS}),
+        number=row["id"],
+        assignee=row["assignee"],
         acknowledged_by=row["by"],
         acknowledged_at=row["at"],
         acknowledged_reason=row["reason"],

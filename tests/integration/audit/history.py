@@ -137,9 +137,12 @@ def event(gate: str, number: int, **changes: Any) -> bytes:
     return json.dumps(content | changes).encode()
 
 
-def label_event(gate: str, number: int, *, severity: float = 0.0, response: str = "r0") -> bytes:
+def label_event(
+    gate: str, number: int, *, severity: float = 0.0, response: str = "r0", **fields: Any
+) -> bytes:
     return json.dumps(
-        {
+        fields
+        | {
             "schema": "streamer.labels.v1",
             "gate": gate,
             "batch_id": f"batch-{number}",

@@ -1,6 +1,7 @@
 """Gates that judge a part of each answer: what ships, what the action says of it, and what all three verifiers make of the record."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,16 @@ from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.scoring.judged import form
 from streamer.scoring.signals.signal_list import signal_list
 from tests.integration.audit.alone import verify_bundle
-from tests.integration.audit.history import KEYS, Scribe, event, export, label_event, settings_for, verify
+from tests.integration.audit.history import (
+    KEYS,
+    Scribe,
+    event,
+    export,
+    label,
+    label_event,
+    settings_for,
+    verify,
+)
 from tests.migrated import migrated
 from tests.unit.deciding.test_decider import HashingEncoder
 
@@ -46,6 +56,11 @@ def answers(gate: str, number: int) -> bytes:
     return json.dumps(content).encode()
 
 
+def of_fields(gate: str, number: int) -> dict[str, Any]:
+    fields = {"/total": float(number % 7 > 3), "/note": 0.25}
+    return {"severities": fields} if gate == "bills" and number % 2 else {}
+
+
 @pytest.fixture(scope="module")
 def record(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("judged")
@@ -61,12 +76,14 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> Path:
             scribe.deliver(answers(name, n) for n in range(PROMPTS))
             scribe.deliver(
                 (
-                    label_event(name, n, response=f"r{i}", severity=float(n % 7 > 3))
+                    label_event(name, n, response=f"r{i}", severity=float(n % 7 > 3), **of_fields(name, n))
                     for n in range(PROMPTS)
                     for i in range(4)
                 ),
                 topic="labels",
             )
+            by_hand = replace(label(name, 0), severities=(("/note", 0.0), ("/total", 1e-07)))
+            store.labels.add([by_hand], source="review")
             scribe.recalibrate(name)
             scribe.deliver(answers(name, n) for n in range(PROMPTS, PROMPTS + AFTER))
         scribe.checkpoint()
@@ -120,6 +137,26 @@ def test_every_verifier_follows(record: Path, tmp_path: Path) -> None:
     assert report.counts["batches scored again"] >= len(GATES) * PROMPTS - 20
     assert report.counts["rows of signals measured again"] >= 2 * PROMPTS - 20
     assert not verify_bundle(tmp_path / "bundle", KEYS, []).faults
+    for file, before, after in (
+        ("outcomes", '"severities":{"/note":0.25,"/total":1.0}', '"severities":{"/note":0.25,"/total":0.0}'),
+        ("control", '"severities":{"/note":0.0,"/total":1e-07}', '"severities":{"/note":0.0}'),
+    ):
+        told = (tmp_path / "bundle" / f"{file}.jsonl").read_text("utf-8")
+        assert before in told
+        (tmp_path / "bundle" / f"{file}.jsonl").write_text(told.replace(before, after), "utf-8")
+        assert verify_bundle(tmp_path / "bundle", KEYS, []).faults
+        (tmp_path / "bundle" / f"{file}.jsonl").write_text(told, "utf-8")
+
+
+def test_severities_of_fields_are_kept_and_shown(record: Path) -> None:
+    settings = settings_for(f"sqlite:///{record / 'record.db'}", record)
+    with wiring.open_store(settings) as store, store.evidence.snapshot() as snapshot:
+        (found,) = snapshot.decisions_of("batch-5", gate="bills")
+        assert "r0: severity 1.0 (/note 0.25, /total 1) (human) by bob" in str(story_of(found))
+        (found,) = snapshot.decisions_of("batch-0", gate="bills")
+        assert "(/note 0, /total 1e-07) (human) by ana" in str(story_of(found))
+        (row,) = (one for one in found["labels"] if one["labeller"] == "ana")
+        assert row["severities"] == {"/note": 0.0, "/total": 1e-07}
 
 
 def test_whoever_has_a_part_for_another_is_found_out(record: Path, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from streamer.events.alerts import OTHER_CAUSES
 from tests import promql
 from tests.services.requirements import missing
 
@@ -67,7 +68,8 @@ def test_every_recording_rule_is_tried() -> None:
 @pytest.mark.parametrize("alert", ALERTS)
 def test_every_alert_says_how_grave_what_and_where_to_look(alert: str) -> None:
     rule = ALERTS[alert]
-    assert rule["labels"].keys() == {"severity"}
+    assert rule["labels"].keys() - {"incident"} == {"severity"}
+    assert rule["labels"].get("incident", "answers") in {"answers", *OTHER_CAUSES.values()}
     assert rule["labels"]["severity"] in SEVERITIES
     assert {"for", "keep_firing_for"} <= rule.keys()
     assert rule["annotations"].keys() == {"summary", "description", "runbook_url"}

@@ -55,9 +55,11 @@ def queue_up(
     kind: str = "judge",
     references: tuple[str, ...] | None = ("Paris",),
     gate: str = "support-bot",
+    judged: str = "whole",
 ) -> None:
     """Make a gate in whose queue these answers wait, one a batch: `b0`, `b1`, ..., response `b`."""
-    policy = world.gate(gate, severity_kind=kind)
+    scorer = "gram" if judged == "whole" else "choice"
+    policy = world.gate(gate, severity_kind=kind, judged=judged, scorer=scorer)
     lease = world.lease()
     decisions = []
     for n, answer in enumerate(answers):
@@ -101,6 +103,40 @@ def queue(world: World) -> list[str]:
 def openai() -> None:
     if importlib.util.find_spec("httpx2") is None:
         missing("no httpx2", "pip install 'conformal-streamer[judge]'")
+
+
+INVOICE = '<think>Is it 7, or 8?</think>```json\n{"total": 12.50, "to": "Ann. Bob. Cy."}\n```'
+JUDGED = [
+    ("json", INVOICE, '{"to":"Ann. Bob. Cy.","total":12.5}', ('{"total": 12.5, "to": "ann. bob.  cy."}',), ('{"total": 12.5}',)),
+    ("number", "<think>9</think>First 3, so 1,250.0 eggs. Not bad", "1250", ("1,250 eggs",), ("3",)),
+    ("number comma", "Es sind 1.250,50 Euro.", "1250.5", ("1250,5",), ("1.250",)),
+    ("final", "Is it Lyon? No.\nAnswer: Paris. Of course", "Paris. Of course", ("paris of course",), ("Lyon",)),
+    ("whole", "<think>Lyon</think>Paris. Of course", "Paris.", ("Paris",), ("Lyon",)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("judged", "answer", "read", "right", "wrong"), JUDGED)
+def test_programs_read_what_the_gate_judges(
+    world: World,
+    capsys: pytest.CaptureFixture[str],
+    openai: None,
+    judged: str,
+    answer: str,
+    read: str,
+    right: tuple[str, ...],
+    wrong: tuple[str, ...],
+) -> None:
+    queue_up(world, [answer], judged=judged)
+    (task,) = cli.label.waiting(world.store, None)
+    assert "<think>" not in task.response
+    with OpenAIServer(lambda _: verdict(75.0)) as server:
+        assert judge(capsys, server.url)[0] == 0
+    assert [candidate(request) for request in server.requests] == [read]
+    for name, references, severity in (("right", right, 0.0), ("wrong", wrong, 1.0)):
+        queue_up(world, [answer], judged=judged, kind="lexical", gate=name, references=references)
+        assert main(["label", "lexical", "--gate", name]) == 0
+        query = f"SELECT severity FROM label_revisions WHERE gate = '{name}'"
+        assert [row.severity for row in world.rows(query)] == [severity]
 
 
 @pytest.mark.usefixtures("openai")

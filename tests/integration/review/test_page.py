@@ -1,5 +1,6 @@
 """The review page in a real Chromium: people with keyboards, texts that mean harm, and two at once."""
 
+import json
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -104,6 +105,38 @@ def test_ten_answers_by_keyboard_alone(world: World, serve: Callable[..., Site],
     ana.press("w")
     ana.until(lambda: ana.sees("empty"))
     assert len(severities(world)) == 12
+    assert browser.complaints() == []
+
+
+def test_a_field_is_marked_as_wrong(world: World, serve: Callable[..., Site], browser: Browser) -> None:
+    policy = world.gate("bills", scorer="choice", judged="json")
+    texts = ('<think>7?</think>{"total": 12.50, "to": "<b>Ann</b>"}', '{"total": 12.5, "to": "Ann"}')
+    fill(world, [answers(world, n, texts, policy=policy) for n in range(2)])
+    ana = Person(browser, serve(world, gates=("bills",)).address(), "Ana")
+    ana.reads("Question 0?")
+    assert ana.text("judged-list") == '/to "<b>Ann</b>" others differ Wrong/total 12.5 Wrong'
+    first, second = ana.driver.find_elements(By.CSS_SELECTOR, "#judged-list button")
+    first.click()
+    second.send_keys(Keys.ENTER, Keys.ENTER)
+    ana.press("h")
+    ana.reads("Question 1?")
+    ana.press("w")
+    ana.until(lambda: ana.sees("empty"))
+    ana.press("u")
+    ana.reads("Question 1?")
+    ana.press("u")
+    ana.reads("Question 0?")
+    pressed = [
+        one.get_attribute("aria-pressed")
+        for one in ana.driver.find_elements(By.CSS_SELECTOR, "#judged-list button")
+    ]
+    assert pressed == ["true", "false"], "what was given stands"
+    rows = world.rows("SELECT severity, severities FROM label_revisions ORDER BY id")
+    assert [(row.severity, row.severities and json.loads(row.severities)) for row in rows] == [
+        (0.5, {"/to": 1.0}),
+        (1.0, None),
+    ]
+    assert unsealed(world) == []
     assert browser.complaints() == []
 
 

@@ -213,20 +213,22 @@ def test_severities_are_recorded_as_those_of_the_topic_are(site: Site) -> None:
     endpoint.ask(batch("b-1"))
     path = f"/v1/gates/{GATE}/labels"
     dated = label(labelled_at="2026-11-20T12:00:00Z")
-    for body in (label(), [dated, label(response_id="b")], [dated], []):
+    fields = label(severity=None, severities={"/total": 1, "/to": 0})
+    for body in (label(), [dated, label(response_id="b")], [dated], [], fields):
         answer = endpoint.client.post(path, json=body)
         assert (answer.status_code, answer.json()) == (
             200,
             {"recorded": len(body) if isinstance(body, list) else 1},
         )
-    assert site.outcomes("http.labels") == ["label"] * 4
+    assert site.outcomes("http.labels") == ["label"] * 5
     # The identical one counts once.
-    assert site.rows("SELECT count(*) FROM label_revisions") == [(3,)]
+    assert site.rows("SELECT count(*), max(severity) FROM label_revisions") == [(4, 1.0)]
     problem = held(endpoint.client.post(path, json=[label(), label(severity=2)]), 422, "invalid_field")
     assert "label 1" in problem["detail"]
     held(endpoint.client.post("/v1/gates/nobody/labels", json=label()), 404, "unknown_gate")
-    held(endpoint.client.post(path, json=label(gate="another")), 422, "invalid_field")
-    assert site.rows("SELECT count(*) FROM label_revisions") == [(3,)]
+    for wrong in (label(gate="another"), label(severity=None), label(severities={"total": 1})):
+        held(endpoint.client.post(path, json=wrong), 422, "invalid_field")
+    assert site.rows("SELECT count(*) FROM label_revisions") == [(4,)]
     site.check()
 
 

@@ -1,5 +1,8 @@
 """An alert is told once a cause, in its cause's transaction, and acknowledged once."""
 
+from datetime import timedelta
+
+import numpy as np
 import pytest
 import sqlalchemy as sa
 from typer.testing import CliRunner
@@ -7,7 +10,7 @@ from typer.testing import CliRunner
 from streamer.cli.app import app
 from streamer.errors import UsageError
 from streamer.events.alerts import AlertsV1, alert, decode_alert
-from streamer.store.risk.alerts import raise_alert
+from streamer.store.risk.alerts import change_began, raise_alert
 from tests.integration.store.conftest import START, World
 
 
@@ -71,3 +74,44 @@ def test_what_pages_comes_first_and_a_gate_is_acknowledged_as_one(
     assert alerts.list(unacknowledged=True) == []
     with pytest.raises(UsageError, match="no alert that nobody has acknowledged"):
         CliRunner().invoke(app, command, catch_exceptions=False)
+
+
+def test_open_alerts_of_a_gate_and_cause_are_one_incident(world: World) -> None:
+    alerts = world.store.alerts
+    for number, (kind, minutes) in enumerate(
+        [("drift_scores", 1), ("risk", 2), ("draws", 3), ("gate_closed", 4)]
+    ):
+        at = START + timedelta(minutes=minutes)
+        alerts.raise_(alert("support-bot", kind, f"cause {number}", message="Look.", raised_at=at))  # type: ignore[arg-type]
+    answers, draws = alerts.incidents()
+    if answers.alerts[0].alert.kind == "draws":
+        answers, draws = draws, answers
+    assert [one.alert.kind for one in answers.alerts] == ["risk", "drift_scores", "gate_closed"]
+    assert answers.first.alert.kind == "drift_scores"
+    assert [one.alert.kind for one in draws.alerts] == ["draws"]
+    alerts.assign(alerts.incident("support-bot"), "ana", by="ben")
+    alerts.assign(answers, "ben", by="ana")
+    assert alerts.incident(answers.alerts[0].alert.alert_id[:8]).assignee == "ben"
+    for one in answers.alerts:
+        alerts.acknowledge(one.alert.alert_id, by="ana", reason="mended", now=START + timedelta(hours=1))
+    later = START + timedelta(hours=2)
+    alerts.raise_(alert("support-bot", "risk", "alarm 2", message="Again.", raised_at=later))
+    assert [len(one.alerts) for one in alerts.incidents()] == [1, 1, 3]  # what is open, then what is over
+    with pytest.raises(UsageError, match="1 to 200"):
+        alerts.assign(answers, " ", by="ana")
+
+
+def test_a_change_is_placed_where_it_began() -> None:
+    rng = np.random.default_rng(3)
+    places = []
+    for _ in range(200):
+        before, after = rng.random(120) < 0.1, rng.random(40) < 0.6
+        found = change_began([*before, *after])
+        assert found is not None
+        places.append(found - 120)
+    # Half within two draws, nine of ten within eight.
+    half, most = np.quantile(np.abs(places), [0.5, 0.9])
+    assert half <= 2
+    assert most <= 8
+    assert change_began([1.0, 0.0]) is None
+    assert change_began([0.0]) is None

@@ -18,9 +18,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamer.errors import UsageError
+from streamer.events.labels import SCHEMA, decode_label, label_revision
 from streamer.gates.batch_key import BatchKey
 from streamer.journal import LabelRevision
 from streamer.labels.label_files import (
+    LabelFileError,
     LabelReader,
     LabelTask,
     format_of,
@@ -116,6 +118,24 @@ def test_a_jsonl_file_is_read() -> None:
         ),
     ]
     assert (reader.labels, reader.unlabelled) == (2, 1)
+
+
+@pytest.mark.parametrize(("given", "severity"), [("", 1.0), ("0.25", 0.25)])
+def test_fields_have_severities_and_the_answer_the_largest_unless_it_says_another(
+    given: str, severity: float
+) -> None:
+    fields = (("/to", 0.5), ("/total", 1.0))
+    rows = ["severities," + HEADER, '"{""/total"": 1, ""/to"": 0.5}",' + f"bot,b1,a,{given},human,ann"]
+    ours = {"gate": "bot", "batch_id": "b1", "response_id": "a", "kind": "human", "labeller": "ann"}
+    line = json.dumps({**ours, "severities": dict(fields), "severity": float(given) if given else None})
+    assert read("\n".join(rows)) == read(line, "jsonl") == [revision(severity=severity, severities=fields)]
+    event = decode_label(
+        json.dumps({**json.loads(line), "schema": SCHEMA, "labelled_at": NOW.isoformat()}).encode()
+    )
+    assert label_revision(event).severities == fields
+    for wrong in ('{"total": 1}', '{"/total": 2}', "[1]", '{"/total": null}', "{"):
+        with pytest.raises(LabelFileError, match=r'column severities: .*a JSON object like {"/total": 1}'):
+            read("\n".join((rows[0], f'"{wrong.replace(chr(34), chr(34) * 2)}",bot,b1,a,1,human,ann')))
 
 
 @pytest.mark.parametrize(
@@ -311,8 +331,8 @@ def test_no_cell_of_the_queue_is_a_formula() -> None:
 @given(
     batch_id=st.text(st.characters(codec="utf-8", exclude_categories=["Cc"]), min_size=1, max_size=20),
     response_id=st.text(st.characters(codec="utf-8", exclude_categories=["Cc"]), min_size=1, max_size=20),
-    prompt=st.text(st.characters(codec="utf-8"), max_size=40),
-    response=st.text(st.characters(codec="utf-8"), max_size=40),
+    prompt=st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=40),
+    response=st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=40),
     file_format=st.sampled_from(["csv", "jsonl"]),
 )
 def test_identifiers_come_back_as_they_were(

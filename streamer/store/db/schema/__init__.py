@@ -4,7 +4,12 @@ import pkgutil
 from importlib import import_module
 
 from streamer.store.db.schema.accounts import accounts
-from streamer.store.db.schema.alerts import alert_acknowledgements, alerts
+from streamer.store.db.schema.alerts import (
+    alert_acknowledgements,
+    alert_assignments,
+    alert_deliveries,
+    alerts,
+)
 from streamer.store.db.schema.api_keys import api_key_revocations, api_keys
 from streamer.store.db.schema.audit_rates import audit_rates
 from streamer.store.db.schema.calibration import (
@@ -47,6 +52,8 @@ from streamer.store.db.schema.types import metadata
 __all__ = [
     "accounts",
     "alert_acknowledgements",
+    "alert_assignments",
+    "alert_deliveries",
     "alerts",
     "api_key_revocations",
     "api_keys",

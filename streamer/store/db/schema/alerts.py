@@ -1,4 +1,4 @@
-"""Alerts as they were raised, and who has acknowledged them; append-only."""
+"""Alerts as they were raised, who looks after them and has acknowledged them, and where they were sent; append-only."""
 
 import sqlalchemy as sa
 
@@ -46,4 +46,29 @@ alert_acknowledgements = sa.Table(
     required("last_batch", BIGINT, comment="the newest batch then; 0: none"),
     check("last_batch", "last_batch >= 0"),
     info=kept(sealed=True),
+)
+
+alert_assignments = sa.Table(
+    "alert_assignments",
+    metadata,
+    identity_column(),
+    required("alert", BIGINT, sa.ForeignKey("alerts.id")),
+    required("assignee", sa.Text),
+    required("by", sa.Text),
+    required("at", UtcDateTime),
+    sized_text("assignee", 200),
+    sa.Index("ix_alert_assignments_alert", "alert"),
+    sqlite_autoincrement=True,
+    info=kept(no_evidence="who looks after an alert, which decides nothing"),
+)
+
+alert_deliveries = sa.Table(
+    "alert_deliveries",
+    metadata,
+    sa.Column("alert", BIGINT, sa.ForeignKey("alerts.id"), primary_key=True, autoincrement=False),
+    sa.Column("channel", sa.Text, primary_key=True),
+    required("at", UtcDateTime),
+    sa.Column("error", sa.Text, comment="why it was given up; NULL: it was taken"),
+    one_of("channel", ("webhook", "mail")),
+    info=kept(no_evidence="where alerts were sent"),
 )

@@ -42,6 +42,17 @@ POLICY_OF_DECISION: Final = (policies.c.gate == decisions.c.gate) & (
 REVISION_OF_POLICY: Final = revision_of(policies)
 """The gate's settings as the policy was made for them."""
 
+_decided = gate_revisions.alias("decided_by")
+JUDGED: Final = (
+    sa.select(_decided.c.judged)
+    .join_from(policies, _decided, revision_of(policies, _decided))
+    .where(POLICY_OF_DECISION)
+    .correlate(decisions)
+    .scalar_subquery()
+    .label("judged")
+)
+"""What of the answers of a decision is judged."""
+
 REVISION_OF_RUN: Final = revision_of(calibration_runs)
 """The gate's settings that a run calibrated for."""
 

@@ -7,6 +7,7 @@ import sqlalchemy as sa
 
 from streamer.store.db.schema.types import (
     BIGINT,
+    DOCUMENT,
     REAL,
     UtcDateTime,
     check,
@@ -36,6 +37,7 @@ label_revisions = sa.Table(
     required("effective_at", UtcDateTime, comment="the earlier of the two"),
     required("source", sa.Text, comment="topic, file, judge, ..."),
     sa.Column("remark", sa.Text, comment="what the person wrote beside it; NULL: nothing"),
+    sa.Column("severities", DOCUMENT, comment="of fields, by JSON Pointer; NULL: of the answer alone"),
     sa.UniqueConstraint(
         "gate",
         "batch_id",

@@ -1,0 +1,161 @@
+"""What happened in an incident, in order, and what to do now: the same for the command line and the console."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from statistics import fmean
+from typing import Literal, NamedTuple
+
+from streamer.gates.policy import Policy
+from streamer.gates.setting_changes import calibrated_for_another
+from streamer.store.risk.alerts import Incident, ShippedDraw, change_began
+from streamer.store.store import Store
+from streamer.wording.numbers import counted, percent
+from streamer.wording.policies import own_cuts, threshold_text, who
+
+MOST_TOLD = 10
+_BAD = 0.5
+_ON_LABELS = {"risk", "selective"}
+_ON_ANSWERS = {
+    *_ON_LABELS,
+    "missing",
+    "early",
+    "drift_scores",
+    "drift_cloud",
+    "gate_closed",
+    "large_step",
+    "labels_not_at_random",
+}
+
+
+class Step(NamedTuple):
+    """One thing to do: what and why, the command that does it, and which form of the console does; None: none does."""
+
+    what: str
+    command: str
+    act: Literal["close", "label", "recalibrate", "rollback"] | None = None
+    version: int | None = None
+
+
+class IncidentStory(NamedTuple):
+    """An incident as it went.
+
+    Attributes
+    ----------
+    timeline : what happened, the oldest first.
+    told : the labels that told of the change: of shipped answers since it began, the worst of the newest.
+    steps : what to do now, in this order; empty once all is acknowledged.
+    """
+
+    timeline: list[tuple[datetime, str]]
+    told: list[ShippedDraw]
+    steps: list[Step]
+
+
+def story_of(store: Store, incident: Incident) -> IncidentStory:
+    """Read what happened in an incident, and say what to do."""
+    gate, first = incident.gate, incident.first.alert.raised_at
+    policies = [one.active.policy for one in store.policies.every_version(gate) if one.active is not None]
+    timeline, told = [], list[ShippedDraw]()
+    on_labels = [one.alert.raised_at for one in incident.alerts if one.alert.kind in _ON_LABELS]
+    if on_labels:
+        kind = store.gates.get(gate).settings.severity_kind
+        draws = store.alerts.draws(gate, kind=kind, until=min(on_labels))
+        if (began := change_began([one.severity for one in draws])) is not None:
+            before, since = draws[:began], draws[began:]
+            timeline.append(
+                (
+                    since[0].decided_at,
+                    f"the change began about here: {_rate(since)} since, {_rate(before)} before",
+                )
+            )
+            told = [one for one in reversed(since) if one.severity >= _BAD][:MOST_TOLD]
+    timeline += [(one.alert.raised_at, f"{one.alert.level}: {one.alert.message}") for one in incident.alerts]
+    ended = None if incident.open else max(one.acknowledged_at or first for one in incident.alerts)
+    timeline += [
+        (
+            one.valid_from,
+            f"policy {one.version}, {threshold_text(one)}, by {who(one.created_by)}: {one.reason}",
+        )
+        for one in policies
+        if one.valid_from >= first and (ended is None or one.valid_from <= ended)
+    ]
+    answered = {
+        (one.acknowledged_at, one.acknowledged_by, one.acknowledged_reason)
+        for one in incident.alerts
+        if one.acknowledged_at is not None and one.acknowledged_by is not None
+    }
+    timeline += [(at, f"acknowledged by {who(by)}: {reason}") for at, by, reason in answered if at and by]
+    steps = _steps(store, incident, policies) if incident.open and policies else []
+    return IncidentStory(sorted(timeline, key=lambda one: one[0]), told, steps)
+
+
+def _rate(draws: Sequence[ShippedDraw]) -> str:
+    return f"{percent(fmean(one.severity for one in draws), 0)} wrong of {counted(len(draws), 'labelled answer', 'labelled answers')}"
+
+
+def _steps(store: Store, incident: Incident, policies: Sequence[Policy]) -> list[Step]:
+    gate, present = incident.gate, policies[-1]
+    kinds = {one.alert.kind for one in incident.open}
+    closed = present.state == "closed" and not own_cuts(present.rule)
+    steps = []
+    if not closed and kinds & {*_ON_LABELS, "draws"}:
+        steps.append(
+            Step(
+                "Close the gate: it costs only answers.",
+                f'streamer threshold close {gate} --reason "..."',
+                "close",
+            )
+        )
+    if kinds & {"draws", "policy_refused"}:
+        steps.append(
+            Step("See whether the record is as it was written, and who wrote what.", "streamer audit verify")
+        )
+    if kinds & {"policy_refused", "no_signing_key"}:
+        steps.append(
+            Step(
+                "See who made the policies; then sign the good one, or give the recalibrator its key.",
+                f"streamer threshold list {gate}",
+            )
+        )
+    if kinds & _ON_ANSWERS:
+        waiting = store.labels.pending().get(gate, 0)
+        if waiting:
+            steps.append(
+                Step(
+                    f"Label {counted(waiting, 'answer', 'answers')} that wait: a new threshold rests on them.",
+                    f"streamer label queue --gate {gate}",
+                    "label",
+                )
+            )
+        steps.append(
+            Step(
+                "Recalibrate on what was decided since, and look at what it proposes.",
+                f"streamer recalibrate {gate} --propose",
+                "recalibrate",
+            )
+        )
+        if (older := _calibrated_before(policies)) is not None:
+            steps.append(
+                Step(
+                    f"If the cause is mended, go back to policy {older.version} ({threshold_text(older)}), which was calibrated before "
+                    "the change.",
+                    f'streamer threshold rollback {gate} --to {older.version} --reason "..."',
+                    "rollback",
+                    older.version,
+                )
+            )
+    return steps
+
+
+def _calibrated_before(policies: Sequence[Policy]) -> Policy | None:
+    """The newest policy before the present threshold that ships something and may be gone back to."""
+    present = policies[-1]
+    for one in reversed(policies[:-1]):
+        if (
+            one.calibrated
+            and (one.state != "closed" or own_cuts(one.rule))
+            and (one.state, one.threshold, one.rule) != (present.state, present.threshold, present.rule)
+            and not calibrated_for_another(one.settings, present.settings)
+        ):
+            return one
+    return None
