@@ -51,10 +51,15 @@ def raised_gates(now: datetime) -> sa.CompoundSelect[Any]:
     raised = sa.select(audit_rates.c.gate).where(
         audit_rates.c.id.in_(newest), audit_rates.c.boosted, audit_rates.c.until > now
     )
-    return sa.union(raised, held_early())
+    return sa.union(raised, _held_early())
 
 
-def held_early() -> sa.Select[Any]:
+def held_early(connection: sa.Connection) -> list[str]:
+    """The gates that an early warning holds."""
+    return list(connection.execute(_held_early()).scalars())
+
+
+def _held_early() -> sa.Select[Any]:
     """Select the gates that an early warning holds."""
     newest = sa.select(policies.c.gate, sa.func.max(policies.c.version)).group_by(policies.c.gate)
     return sa.select(policies.c.gate).where(

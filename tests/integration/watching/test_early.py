@@ -83,7 +83,6 @@ def test_a_judge_that_calls_more_answers_wrong_holds_the_gate_and_people_let_it_
     following = store.monitoring.watch(GATE).alarm("early")
     assert following is not None
     assert (following.number, following.after_policy, following.raised_by) == (2, 3, None)
-    assert store.verify_chain() == []
 
 
 @pytest.mark.parametrize("answer", ["nobody", "wrong", "acknowledged"])
