@@ -76,7 +76,7 @@ def test_the_stream_decides_as_the_offline_computation_does_number_for_number(
         for batch in offline.decided:
             assert recorded[batch.batch_id].scores == batch.scores
             assert recorded[batch.batch_id].shipped == batch.shipped
-        assert store.verify_chain() == []
+        assert store.evidence.log_faults() == []
         newest = store.policies.newest("demo")
         run = store.calibration.inputs(newest.calibration_run or 0)
         assert {g.id: [i.severity for i in g.items] for g in run} == {

@@ -115,7 +115,7 @@ def test_the_app_role_does_everything_that_the_product_does(recorded: World, use
     store.park(waiting[1], "too large")
     (letter,) = store.dead_letters.list()
     assert store.dead_letters.replay([letter.id], by="ana") == 1
-    assert store.verify_chain() == []
+    assert store.evidence.log_faults() == []
     assert check(users.app) is None
 
 
@@ -228,7 +228,7 @@ def test_a_database_that_is_in_use_is_given_to_the_roles(postgres_database_url: 
     create_roles(postgres_database_url)
     lease = world.lease()
     world.commit(world.slice(lease, world.decision(0, at=START)))
-    assert world.store.verify_chain() == []
+    assert world.store.evidence.log_faults() == []
     world.close()
     assert check(postgres_database_url) is None
 
@@ -261,4 +261,4 @@ def test_what_nobody_may_do_a_trigger_refuses_to_the_owner_too(new_world: Any) -
     ):
         with pytest.raises(sa.exc.IntegrityError, match="append-only"):
             world.store._database.writing(lambda c, s=statement: c.execute(sa.text(s)))
-    assert world.store.verify_chain() == []
+    assert world.store.evidence.log_faults() == []
