@@ -11,7 +11,7 @@ import pickle
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -206,13 +206,8 @@ def _write_site(directory: Path) -> tuple[Topics, list[bytes]]:
             erasable[name] = wiring.now()
         for name, first in (("old", 0), ("window", 20)):
             scribe.send(*(event("best", n) for n in range(first, first + 8)), b"rubbish of " + name.encode())
-            labels = [
-                label_event("best", n, response=f"r{i}", severity=float(n in BAD))
-                for n in range(max(0, first - 12), first + 8)
-                if not 17 < n < 20
-                for i in range(4)
-            ]
-            scribe.send(*labels, topic="labels")
+            numbers = (n for n in range(max(0, first - 12), first + 8) if not 17 < n < 20)
+            scribe.send(*scribe.drawn_labels("best", numbers, lambda n, _: float(n in BAD)), topic="labels")
             scribe.import_labels("best", range(first, first + 2), labeller="eve")
             scribe.recalibrate("best")
             scribe.send(*(event("best", n) for n in range(first + 8, first + 14)))
@@ -1167,13 +1162,13 @@ def sign_again(copy: Site) -> None:
         ).run()
 
 
-def row_of(
+def who_names(
     site: Site,
     name: str,
     directory: Path,
     also: Callable[[Site, str, Store], None] = lambda site, way, store: None,
 ) -> str:
-    """Attack a record in every way; returns the row of the table, which tells the window, if `verify` names it in the other ways.
+    """Attack a record in every way; returns who names it in the window, if `verify` does in the other ways, else all cells.
 
     `also` gets each attacked copy, with the way.
 
@@ -1199,15 +1194,15 @@ def row_of(
     with wiring.open_store(copy.settings) as store:
         attack(copy, name, "in the window")
         see(copy, "in the window", store)
-    window = cells.pop("in the window")
-    return f"| {name} | {window} |" if set(cells.values()) == {"verify"} else f"| {name} | {cells} |"
+    in_the_window = cells.pop("in the window")
+    return in_the_window if set(cells.values()) == {"verify"} else str(cells)
 
 
-def addition_row_of(site: Site, name: str, directory: Path) -> str:
-    """Add something to a record; returns the row of the table."""
+def who_names_addition(site: Site, name: str, directory: Path) -> str:
+    """Add something to a record; returns who names it."""
     copy = site.copy(directory)
     ADDITIONS[name](copy)
-    return f"| {name} | {copy.named_by()} |"
+    return copy.named_by()
 
 
 # -- with the key that signs checkpoints --------------------------------------------------------------------------------
@@ -1270,67 +1265,60 @@ def _head_now(
     return head | {"size": log.size, "root": log.root().hex()}
 
 
-def stolen_row_of(site: Site, name: str, directory: Path) -> str:
-    """Change what a checkpoint covers and make all checkpoints anew with the stolen key; returns the row of the table."""
+def who_names_stolen(site: Site, name: str, directory: Path) -> str:
+    """Change what a checkpoint covers, make all checkpoints anew with the stolen key; returns who names it without a witness."""
     copy = site.copy(directory)
     witness = (directory / "checkpoints.jsonl").read_bytes().splitlines()
     attack(copy, name, "resealed")
     with breaking_in(copy.settings.database.url) as connection:
         made = resign(connection)
     (directory / "checkpoints.jsonl").write_bytes(b"".join(one + b"\n" for one in made))
-    own = copy.named_by()
-    elsewhere = "named" if verify(copy.settings, outside=witness).faults else "nobody"
-    return f"| {name} | {own} | {elsewhere} |"
+    assert verify(copy.settings, outside=witness).faults, "a witness's checkpoint names everything"
+    return copy.named_by()
 
 
-STOLEN_HEADER: Final = (
-    "| what somebody changes | without a witness | with a witness's checkpoint |\n|---|---|---|\n"
-)
-
-UNSEALED_HEADER: Final = "| table or column | why it is no evidence |\n|---|---|\n"
-
-
-def unsealed_rows() -> list[str]:
-    """What nothing seals, by name."""
+def unsealed() -> dict[str, str]:
+    """Why nothing seals some tables and columns, by their names."""
     named: dict[str, list[str]] = {}
     for name, why in no_evidence().items():
         named.setdefault(why, []).append(f"`{name}`")
-    return [f"| {', '.join(names)} | {why} |" for why, names in named.items()]
+    return {", ".join(names): why for why, names in named.items()}
 
 
-HEADER: Final = "| what somebody changes | in the window |\n|---|---|\n"
+TABLES: Final[dict[str, tuple[Iterable[str], Callable[[Site, str, Path], str]]]] = {
+    "tampering": (EDITS, who_names),
+    "additions": (ADDITIONS, who_names_addition),
+    "stolen": (STOLEN, who_names_stolen),
+}
+"""The attacks of each list of the page, and what finds who names them."""
+
+
+def on_the_page(name: str) -> dict[str, str]:
+    """Who names each attack, by a list of the page."""
+    text = PAGE.read_text("utf-8").split(f"<!-- {name}: ", 1)[1].split(f"<!-- end of {name} -->", 1)[0]
+    lists = [" ".join(one.split()).split("**: ") for one in text.split("\n- **")[1:]]
+    return {one: who for who, names in lists for one in names.split("; ")}
 
 
 def main() -> None:
-    """Write the table into the page."""
+    """Write the lists into the page."""
     with tempfile.TemporaryDirectory() as folder:
         site = make_site(Path(folder))
-        rows = []
-        for name in EDITS:
-            with tempfile.TemporaryDirectory() as own:
-                rows.append(row_of(site, name, Path(own)))
-                sys.stdout.write(rows[-1] + "\n")
-        for name in ADDITIONS:
-            with tempfile.TemporaryDirectory() as own:
-                rows.append(addition_row_of(site, name, Path(own)))
-                sys.stdout.write(rows[-1] + "\n")
-        stolen = []
-        for name in STOLEN:
-            with tempfile.TemporaryDirectory() as own:
-                stolen.append(stolen_row_of(site, name, Path(own)))
-                sys.stdout.write(stolen[-1] + "\n")
-    _put("tampering", HEADER, rows)
-    _put("stolen", STOLEN_HEADER, stolen)
-    _put("unsealed", UNSEALED_HEADER, unsealed_rows())
+        for table, (attacks, find) in TABLES.items():
+            found: dict[str, list[str]] = {}
+            for name in attacks:
+                with tempfile.TemporaryDirectory() as own:
+                    found.setdefault(find(site, name, Path(own)), []).append(name)
+                sys.stdout.write(f"{name}\n")
+            _put(table, "\n".join(f"- **{who}**: {'; '.join(names)}" for who, names in found.items()))
+    _put("unsealed", "\n".join(f"- {names}: {why}" for names, why in unsealed().items()))
 
 
-def _put(name: str, header: str, rows: list[str]) -> None:
-    """Write a table into the page, between its marks."""
-    text = PAGE.read_text("utf-8")
-    before, rest = text.split(f"<!-- {name}: ", 1)
-    after = rest.split(f"<!-- end of {name} -->", 1)[1]
-    made = f"<!-- {name}: `python -m tests.integration.audit.tampering_table` -->\n{header}" + "\n".join(rows)
-    PAGE.write_text(f"{before}{made}\n<!-- end of {name} -->{after}", "utf-8")
+def _put(name: str, made: str) -> None:
+    """Write a list into the page, between its marks."""
+    before, rest = PAGE.read_text("utf-8").split(f"<!-- {name}: ", 1)
+    first, after = rest.split("\n", 1)[0], rest.split(f"<!-- end of {name} -->", 1)[1]
+    PAGE.write_text(f"{before}<!-- {name}: {first}\n{made}\n<!-- end of {name} -->{after}", "utf-8")
 
 
 if __name__ == "__main__":

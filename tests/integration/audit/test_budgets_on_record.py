@@ -29,7 +29,7 @@ from streamer_verify.bundle import Bundle
 from streamer_verify.command import verify_bundle as by_one_file
 from tests.integration.audit.alone import verify_bundle
 from tests.integration.audit.attacker import breaking_in, rebuild_control, rebuild_outcomes
-from tests.integration.audit.history import KEYS, Scribe, event, export, label_event, settings_for, verify
+from tests.integration.audit.history import KEYS, Scribe, event, export, settings_for, verify
 from tests.migrated import migrated
 from tests.run_folder import made_once
 from tests.unit.deciding.test_decider import HashingEncoder
@@ -82,7 +82,7 @@ def words(gate: str, number: int) -> bytes:
     return json.dumps(content).encode()
 
 
-def severity(number: int) -> float:
+def severity(number: int, _answer: int) -> float:
     """Half of the labels lie between 0 and 1: a draw of the gate's says what they count as."""
     return float(np.random.default_rng(number + 1000).integers(0, 3) / 2) * (number % 7 > 2)
 
@@ -110,10 +110,7 @@ def write(folder: Path) -> None:
             )  # fmt: skip
             count = 20 if name in FEW else BEFORE
             scribe.deliver(words(name, n) for n in range(count))
-            scribe.deliver(
-                (label_event(name, n, response=f"r{i}", severity=severity(n)) for n in range(count - 2) for i in range(4)),
-                topic="labels",
-            )  # fmt: skip
+            scribe.deliver(scribe.drawn_labels(name, range(count - 2), severity), topic="labels")
             scribe.recalibrate(name)
             scribe.deliver(words(name, n) for n in range(count, count + AFTER))
         scribe.checkpoint()
@@ -287,15 +284,12 @@ def test_where_the_newest_prompts_are_worse_both_fits_are_derived_again(
         scribe.gate("worse", unit="best", alpha=0.2, **given | segments)
         for first, end, share in ((0, 120, 0.1), (120, 200, 0.6)):
             scribe.deliver(event("worse", n) for n in range(first, end))
-            wrong = {n: float(np.random.default_rng(n).uniform() < share) for n in range(first, end)}
-            scribe.deliver(
-                (
-                    label_event("worse", n, response=f"r{i}", severity=wrong[n])
-                    for n in wrong
-                    for i in range(4)
-                ),
-                topic="labels",
+            labels = scribe.drawn_labels(
+                "worse",
+                range(first, end),
+                lambda n, _, share=share: float(np.random.default_rng(n).uniform() < share),
             )
+            scribe.deliver(labels, topic="labels")
             scribe.recalibrate("worse")
         scribe.deliver(event("worse", n) for n in range(200, 220))
         rule = store.policies.newest("worse").rule
