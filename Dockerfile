@@ -51,7 +51,7 @@ COPY --from=build /opt/streamer /opt/streamer
 # that the root file system may be read-only.
 ENV PATH=/opt/streamer/bin:$PATH \
     PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 \
-    HF_HUB_OFFLINE=1 HF_HOME=/tmp/huggingface MPLCONFIGDIR=/tmp/matplotlib \
+    HF_HUB_OFFLINE=1 HF_HOME=/tmp/huggingface \
     STREAMER_LOGGING_FORMAT=json
 USER 10001:10001
 WORKDIR /var/lib/streamer

@@ -70,7 +70,7 @@ slow-tests: $(INSTALLED)  ## Measure the unit tests: write tests/slow_tests.txt,
 	STREAMER_TEST_TIMES="$$times" OMP_NUM_THREADS=1 $(BIN)/pytest tests/unit -q --hypothesis-profile=quick $(ARGS); \
 	$(BIN)/python -m tests.times --slow "$$times"
 
-faults: $(INSTALLED)  ## Run every fault case in full, up to an hour, and print the table of docs/reliability.md
+faults: $(INSTALLED)  ## Run every fault case in full, up to an hour, and print a row for each
 	$(MAKE) --silent services
 	STREAMER_TEST_FAULTS=long $(BIN)/pytest tests/faults $(ARGS)
 	@if [ -z '$(ARGS)' ]; then $(POOLED) tests; fi

@@ -26,7 +26,7 @@ EXTRAS = {
     "traces": {"opentelemetry"},
     "sentence-transformers": _SENTENCE_TRANSFORMERS,
     "bertscore": _SENTENCE_TRANSFORMERS | {"bert_score"},
-    "research": _ENCODER | {"jinja2", "matplotlib"},
+    "research": _ENCODER | {"jinja2"},
     "parquet": {"pyarrow"},
     "evidence": {"typst"},
 }

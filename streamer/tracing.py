@@ -5,14 +5,11 @@ The one that does is `streamer.telemetry.traces`. A record is known by its parti
 process publishes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
-if TYPE_CHECKING:
-    from streamer.journal import Headers, OutboxMessage, Outcome, OutcomeKind, Record
+from streamer.journal import Headers, OutboxMessage, Outcome, OutcomeKind, Record
 
 
 class Answered(Protocol):

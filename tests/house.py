@@ -3,8 +3,6 @@
 A budget may only go down: whoever removes something lowers it, and whoever adds something finds as much that can go.
 """
 
-from __future__ import annotations
-
 import ast
 import io
 import re

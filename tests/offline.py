@@ -4,8 +4,6 @@ It does with arrays in one process what publisher, worker and recalibrator do wi
 implementations, are compared with.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ a test fail in one run of many. Here both follow from the test's name, the gate'
 Commands that a test forks pin them, too (`tests/services/service_forks.py`); those that it starts afresh draw their own.
 """
 
-from __future__ import annotations
-
 import os
 import random
 from collections import Counter

@@ -4,8 +4,6 @@ The program opens one engine and keeps it. Tests open hundreds, each on a databa
 into compiling the same statements again. Nothing else about an engine is shared.
 """
 
-from __future__ import annotations
-
 from collections.abc import MutableMapping
 from typing import Any, Final
 

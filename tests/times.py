@@ -11,8 +11,6 @@ Processor time is what a busy machine leaves alone, but for a third more where t
 A test that is the first of its process to import a module or to take a fixture of the session is charged with it.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import os

@@ -5,11 +5,9 @@ lambda = min{ l : sum_g L_g(l) <= B } over -inf, the scores and +inf. For exchan
 of a fresh group is at most alpha on average, with ties and unequal group sizes, for every weighting scheme with mean 1/I.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,9 +18,7 @@ from streamer.calibration.guarantee import guarantee_text
 from streamer.calibration.keyed_weights import KeyedWeights
 from streamer.calibration.loss_curve import budget_limit, smallest_admissible
 from streamer.calibration.threshold import Threshold, state_at
-
-if TYPE_CHECKING:
-    from streamer.calibration.weighting import WeightingScheme
+from streamer.calibration.weighting import WeightingScheme
 
 Floats = NDArray[np.float64]
 

@@ -1,9 +1,7 @@
 """Calibrators that are no weighting schemes, for the arrays that `streamer.calibrate` takes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,9 +10,7 @@ from streamer.calibration.arguments import unit_interval, whole_number
 from streamer.calibration.groups import LabelledGroup, index_groups
 from streamer.calibration.registry import calibrator, for_arrays
 from streamer.calibration.specification import Sample
-
-if TYPE_CHECKING:
-    from streamer.calibration.threshold import Threshold
+from streamer.calibration.threshold import Threshold
 
 
 def calibrate_arrays(

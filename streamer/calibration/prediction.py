@@ -4,22 +4,17 @@ Each repetition draws calibration groups and the responses to label, calibrates 
 threshold's ship rate and exposure up on the whole population.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamer.calibration.arguments import check_alpha, whole_number
 from streamer.calibration.loss_curve import LossCurve
-
-if TYPE_CHECKING:
-    from streamer.calibration.plan import Split
-    from streamer.calibration.specification import Calibrator
+from streamer.calibration.plan import Split
+from streamer.calibration.specification import Calibrator
 
 Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]

@@ -10,21 +10,17 @@ only the segments that are too small, while others have thresholds of their own,
 the traffic as a whole are bounded by it; `fallback="closed"` keeps both bounds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
 
 from streamer.calibration.arguments import check_alpha
 from streamer.calibration.crc import calibrate_by_scheme
 from streamer.calibration.groups import LabelledGroup
 from streamer.calibration.guarantee import counted, groups_needed, what_ships
 from streamer.calibration.threshold import Threshold
-
-if TYPE_CHECKING:
-    from streamer.calibration.weighting import WeightingScheme
+from streamer.calibration.weighting import WeightingScheme
 
 Fallback = Literal["pooled", "closed"]
 FALLBACKS: tuple[Fallback, ...] = get_args(Fallback)

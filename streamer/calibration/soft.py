@@ -9,13 +9,10 @@ the floats between a level that loses too much and one that does not, until they
 one that does not. The expectation over the gate's own randomness is exact; nothing is drawn in calibration.
 """
 
-from __future__ import annotations
-
 import math
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,11 +23,9 @@ from streamer.calibration.exact_sums import FixedPoint
 from streamer.calibration.groups import LabelledGroup
 from streamer.calibration.guarantee import counted, groups_needed
 from streamer.calibration.loss_curve import budget_limit
+from streamer.calibration.shapes import SoftGate
 from streamer.calibration.threshold import ThresholdState, state_at
-
-if TYPE_CHECKING:
-    from streamer.calibration.shapes import SoftGate
-    from streamer.calibration.weighting import WeightingScheme
+from streamer.calibration.weighting import WeightingScheme
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

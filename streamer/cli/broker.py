@@ -1,17 +1,10 @@
 """Whether the broker accepts us, known in seconds where client libraries keep trying; and announcing a change in SQL there."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from streamer import wiring
 from streamer.cli.console import note, warn
 from streamer.errors import Unavailable, UsageError
 from streamer.journal import Partition
-
-if TYPE_CHECKING:
-    from streamer.settings.settings import Settings
-
+from streamer.settings.settings import Settings
 
 _SECONDS = 2.0
 

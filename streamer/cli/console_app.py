@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -12,10 +12,8 @@ from streamer.cli.console import note, print_json, print_list, say, warn
 from streamer.cli.services import UntilStdinClosesOption
 from streamer.errors import UsageError
 from streamer.security.accounts import LEAST_CHARACTERS, ROLES, Account
+from streamer.wiring.console import OpenedConsole
 from streamer.wording.numbers import when
-
-if TYPE_CHECKING:
-    from streamer.wiring.console import OpenedConsole
 
 PORT = 8471
 """Fixed, so that an open page finds the program again after a restart."""

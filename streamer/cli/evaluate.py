@@ -1,4 +1,4 @@
-"""`streamer evaluate`: the paper's tables and figures on response clouds, and what they mean."""
+"""`streamer evaluate`: the paper's tables on response clouds, and what they mean."""
 
 import os
 from collections.abc import Iterator
@@ -153,7 +153,7 @@ def evaluate(
         Path,
         typer.Option(
             metavar="DIR",
-            help="Folder for the report, tables, figures and CSV files; created if missing.",
+            help="Folder for the report, tables and CSV files; created if missing.",
         ),
     ] = Path("evaluation"),
     unlabelled: UnlabelledOption = "worst",
@@ -177,7 +177,7 @@ def evaluate(
     """Evaluate answers with severities: what a gate would ship, what harm would get through, which score and method do best.
 
     Each file is halved by question many times: one half calibrates, the other is measured. The folder gets report.html,
-    tables.md, figures, responses.csv, parameters.csv and results.json. Stop when you like: what was computed is kept, and
+    tables.md, responses.csv, parameters.csv and results.json. Stop when you like: what was computed is kept, and
     the same command resumes; a second identical run returns at once.
     """
     from streamer.cli.demo import DemoProgress

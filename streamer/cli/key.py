@@ -1,7 +1,7 @@
 """`streamer key`: the keys with which programs call the HTTP endpoint."""
 
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -10,10 +10,8 @@ from streamer.cli import options as opt
 from streamer.cli.console import note, print_json, print_list, say
 from streamer.cli.gate_names import gate_names
 from streamer.errors import UsageError
+from streamer.security.api_keys import ApiKey
 from streamer.wording.numbers import when
-
-if TYPE_CHECKING:
-    from streamer.security.api_keys import ApiKey
 
 app = typer.Typer(no_args_is_help=True)
 

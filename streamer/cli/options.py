@@ -7,21 +7,19 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated, Any, cast, get_type_hints
+from typing import Annotated, Any, cast, get_type_hints
 
 import typer
 
 from streamer.cli.gate_names import gate_names
+from streamer.clouds.tables.answers import Reading
 from streamer.clouds.tables.columns import ROLES, parse_mapping
 from streamer.clouds.tables.marks import ANNOTATORS, Annotators, Marks, parse_scale, parse_words
 from streamer.clouds.unlabelled import UNLABELLED
 from streamer.errors import UsageError
 from streamer.gates import free_text
 from streamer.gates.policy import MONITOR, RECALIBRATOR, SIGNED_IN
-
-if TYPE_CHECKING:
-    from streamer.clouds.tables.answers import Reading
-    from streamer.scoring.signals.signal_list import SignalList
+from streamer.scoring.signals.signal_list import SignalList
 
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print JSON on standard output, and nothing else there.")

@@ -6,23 +6,20 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from streamer import wiring
 from streamer.cli import FAILED
 from streamer.cli import options as opt
+from streamer.cli.batch_files import Publication
 from streamer.cli.broker import require_broker
 from streamer.cli.console import counted, note, print_json, progress, say
 from streamer.cli.gate_names import gate_names
 from streamer.cli.known_gate import WhatIsKnown, asking
 from streamer.cli.pacing import Backpressure
-
-if TYPE_CHECKING:
-    from streamer.cli.batch_files import Publication
-    from streamer.settings.settings import Settings
-
+from streamer.settings.settings import Settings
 
 _AT_A_TIME = 200
 """Batches looked up in the record at once."""

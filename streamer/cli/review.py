@@ -4,16 +4,14 @@ import os
 import sys
 import threading
 import webbrowser
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from streamer import wiring
 from streamer.cli import options as opt
 from streamer.cli.console import note, print_json, say, warn
-
-if TYPE_CHECKING:
-    from streamer.wiring.review import Opened
+from streamer.wiring.review import Opened
 
 PORT = 8470
 """Fixed, so that an open page finds the program again after a restart."""

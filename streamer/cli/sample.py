@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -27,9 +27,7 @@ from streamer.cli.sample_options import (
 from streamer.errors import StreamerError, UsageError
 from streamer.labels.llm import ChatEndpoint, Price
 from streamer.research.sampling import CostEstimate, SamplingSession
-
-if TYPE_CHECKING:
-    from streamer.settings.settings import Settings
+from streamer.settings.settings import Settings
 
 
 @opt.in_groups

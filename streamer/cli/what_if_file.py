@@ -1,29 +1,25 @@
 """`streamer what-if FILE`: what a gate would have made of a labelled file of your own."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from numpy.typing import ArrayLike
 
 from streamer import wiring
 from streamer.cli.console import note, print_table, say, warn
 from streamer.cli.policies import cut_json
+from streamer.clouds.tables.answers import Reading
 from streamer.clouds.unlabelled import Unlabelled, check_unlabelled, counts, unlabelled_note
 from streamer.errors import UsageError
+from streamer.frames.held_out import HeldOut
 from streamer.gates.rule import Cut, rule_to_json
 from streamer.gates.settings import NO_ENCODER, PARAMETERS
+from streamer.settings.settings import Settings
 from streamer.wording.numbers import percent
 from streamer.wording.policies import cut_text, guarantee_text
-
-if TYPE_CHECKING:
-    from streamer.clouds.tables.answers import Reading
-    from streamer.frames.held_out import HeldOut
-    from streamer.settings.settings import Settings
 
 _DELTA = 0.1
 _OF_GATE = ("alpha", "unit", "method", "label_floor", "segment_by", "segment_fallback", "scorer")

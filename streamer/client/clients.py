@@ -10,6 +10,7 @@ import email.utils
 import os
 import random
 import re
+import ssl
 import threading
 import uuid
 from collections.abc import Callable, Coroutine, Mapping
@@ -17,7 +18,7 @@ from concurrent.futures import CancelledError
 from datetime import UTC, datetime
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, Unpack
+from typing import Any, NamedTuple, TypeVar, Unpack
 
 import httpx2
 
@@ -31,14 +32,9 @@ from streamer.client.decisions import (
     read_outcome,
     with_desk,
 )
-from streamer.client.requests import gate_path, labels_event, pairs, responses_event
+from streamer.client.requests import Answers, Batch, Label, gate_path, labels_event, pairs, responses_event
 from streamer.security import door
 from streamer.security.loopback import is_loopback
-
-if TYPE_CHECKING:
-    import ssl
-
-    from streamer.client.requests import Answers, Batch, Label
 
 T = TypeVar("T")
 

@@ -8,15 +8,13 @@ numbers of the user's own by name (null: not known). Other fields are passed ove
 `streamer.clouds.cloud_files`.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -35,10 +33,8 @@ from streamer.events.responses import (
 )
 from streamer.events.responses import SCHEMA as RESPONSES_SCHEMA
 from streamer.scoring.blank import is_blank
+from streamer.scoring.judged import Form
 from streamer.scoring.signals.declared import FIELDS, MOST_DECLARED
-
-if TYPE_CHECKING:
-    from streamer.scoring.judged import Form
 
 MAX_ID_LENGTH = 200
 UNSTATED_KIND = "unstated"

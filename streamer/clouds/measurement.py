@@ -5,16 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from streamer.gates.declared import Unit
 from streamer.gates.gate import mean_score
 from streamer.scoring.blank import is_blank
-
-if TYPE_CHECKING:
-    from streamer.gates.declared import Unit
 
 Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]

@@ -1,14 +1,8 @@
 """A run in one sentence, for people."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from streamer.calibration.guarantee import budget
-
-if TYPE_CHECKING:
-    from streamer.clouds.measurement import OfflineRisk
-    from streamer.gates.declared import Unit
+from streamer.clouds.measurement import OfflineRisk
+from streamer.gates.declared import Unit
 
 UNIT_WORDS: dict[Unit, tuple[str, str]] = {
     "best": ("prompt", "prompts"),

@@ -1,15 +1,11 @@
 """Answers that nobody has labelled: what becomes of them where severities are counted."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
 
+from streamer.clouds.cloud import Cloud
 from streamer.errors import UsageError
-
-if TYPE_CHECKING:
-    from streamer.clouds.cloud import Cloud
 
 Unlabelled = Literal["worst", "drop", "fail"]
 UNLABELLED: tuple[Unlabelled, ...] = get_args(Unlabelled)

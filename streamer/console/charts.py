@@ -1,23 +1,18 @@
 """The console's pictures: thresholds and risk over time, and one interval against its budget."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from html import escape
-from typing import TYPE_CHECKING
 
 from streamer.calibration.specification import Risk
 from streamer.calibration.threshold import THRESHOLD_STATES
 from streamer.gates.policy import Policy
+from streamer.risk.states import RiskInterval
 from streamer.web.plot import Plot, ceiling, percent_ticks
 from streamer.wording.numbers import percent, when
 from streamer.wording.policies import threshold_text
-
-if TYPE_CHECKING:
-    from streamer.risk.states import RiskInterval
 
 MOST_VERSIONS = 60
 """So many policies, the newest, are in the picture."""

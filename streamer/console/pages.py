@@ -1,14 +1,12 @@
 """What each page shows, read from the store: plain values for the templates. Calls block."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import urlencode
 
 from streamer.audit import receipt
@@ -26,10 +24,13 @@ from streamer.recalibration.in_sample import InSample, in_sample
 from streamer.recalibration.skill import separation
 from streamer.risk.rounds.report import RiskReport, report_of
 from streamer.risk.rounds.serving import Course
+from streamer.risk.rounds.verdict import OpenFigures
 from streamer.scoring.reading import SAYS
 from streamer.signing.policies import REFUSAL_TEXTS, PolicyKeys
 from streamer.store import Store
 from streamer.store.log.decision_search import Wanted
+from streamer.store.policies.proposals import Proposal
+from streamer.store.risk.alerts import RaisedAlert
 from streamer.wording.needed import needed_text
 from streamer.wording.numbers import SERVED, counted, percent, when
 from streamer.wording.policies import (
@@ -50,11 +51,6 @@ from streamer.wording.verdicts import (
     lasting,
     sentence,
 )
-
-if TYPE_CHECKING:
-    from streamer.risk.rounds.verdict import OpenFigures
-    from streamer.store.policies.proposals import Proposal
-    from streamer.store.risk.alerts import RaisedAlert
 
 SHORTEST_SECONDS: Final = 2.0
 """Several open pages share a look-up for this long."""

@@ -1,10 +1,8 @@
 """From a decided batch to the event that publishes it, byte for byte as it will be published and republished."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import msgspec
 
@@ -21,13 +19,11 @@ from streamer.events.actions import (
     action_id,
 )
 from streamer.gates.batch_key import BatchKey
+from streamer.gates.policy import Policy
+from streamer.gates.policy_gate import Needed, Ruling
 from streamer.gates.rule import Cut
 from streamer.gates.settings import GateSettings
 from streamer.journal import EmbeddingSource, Record, ScoredResponse
-
-if TYPE_CHECKING:
-    from streamer.gates.policy import Policy
-    from streamer.gates.policy_gate import Needed, Ruling
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,22 +5,18 @@ and there the last message of a gate counts: a stranger may have written it, a t
 of two publishers the one with the older policy came last.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import structlog
 
+from streamer.deciding.policy_book import PolicyBook
 from streamer.errors import BadMessage
 from streamer.events.limits import Limits
 from streamer.events.thresholds import ThresholdsV1, decode_threshold
 from streamer.gates.policy import Policy
 from streamer.journal import OutboxMessage
-
-if TYPE_CHECKING:
-    from streamer.deciding.policy_book import PolicyBook
 
 log = structlog.get_logger(__name__)
 

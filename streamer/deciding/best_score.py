@@ -1,15 +1,10 @@
 """The best score of some answers, before a batch is made of them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from streamer.gates.settings import GateSettings
 from streamer.labels.answer_forms import answer_batch
-
-if TYPE_CHECKING:
-    from streamer.gates.settings import GateSettings
-    from streamer.scoring.encoders.encoder import CachedEncoder
+from streamer.scoring.encoders.encoder import CachedEncoder
 
 
 def best_score(

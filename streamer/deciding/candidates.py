@@ -4,14 +4,11 @@ A thread of its own scores; the decision is made meanwhile. Whatever fails there
 is recorded as no score. Nothing of it is read by anything that decides.
 """
 
-from __future__ import annotations
-
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
-from typing import TYPE_CHECKING
 
 import numpy as np
 import structlog
@@ -21,17 +18,15 @@ from streamer.errors import EncoderGivenUp, Unavailable
 from streamer.events.responses import ResponsesV1, dimension_of, models_named, numbers_given
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.candidate import NO_ENCODER_HERE, OTHER_UNIT, TOO_SLOW, CandidateDecision, CandidatePolicy
+from streamer.gates.declared import Unit
 from streamer.gates.policy_gate import PolicyGate, Ruling, segment_of, unit_row
+from streamer.gates.settings import GateSettings
 from streamer.gates.uniforms import uniforms_for
 from streamer.labels.answer_forms import answer_batch
+from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.scoring.scorer import AnswerBatch
 from streamer.scoring.signals.measured import Measured
 from streamer.scoring.signals.signal_list import choice_scores
-
-if TYPE_CHECKING:
-    from streamer.gates.declared import Unit
-    from streamer.gates.settings import GateSettings
-    from streamer.scoring.encoders.encoder import CachedEncoder
 
 log = structlog.get_logger(__name__)
 

@@ -1,22 +1,18 @@
 """The newest policy of each gate, as a worker knows it: SQL says what it is, the thresholds topic says when to look."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import structlog
 
 from streamer.errors import BadMessage
 from streamer.events.limits import Limits
 from streamer.events.thresholds import decode_threshold
+from streamer.gates.audit_rate import AuditRate
+from streamer.gates.candidate import CandidatePolicy
 from streamer.journal import ActivePolicy
-
-if TYPE_CHECKING:
-    from streamer.gates.audit_rate import AuditRate
-    from streamer.gates.candidate import CandidatePolicy
 
 log = structlog.get_logger(__name__)
 

@@ -11,16 +11,14 @@ import os
 import time
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from streamer.dev.service_process import ServiceProcess
 from streamer.events.topics import Topics
 from streamer.settings.dev_session import DevSession, remove_dev_session, write_dev_session
+from streamer.settings.settings import Settings
 from streamer.settings.sources import PREFIX, variable_name
 from streamer.stream.embedded_broker import EmbeddedBroker
-
-if TYPE_CHECKING:
-    from streamer.settings.settings import Settings
 
 _LOOK_SECONDS = 0.25
 

@@ -1,14 +1,9 @@
 """The line that `streamer dev` prints to be pasted: one request, answered by a gate that is there."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from streamer.gates.policy import GateRevision
 from streamer.gates.settings import NO_ENCODER
-
-if TYPE_CHECKING:
-    from streamer.gates.policy import GateRevision
 
 NEW_GATE = "try"
 """The gate that the line creates where there is none that could answer."""

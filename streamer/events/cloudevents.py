@@ -8,14 +8,11 @@ span that a tracing worker kept of the input. It is a link to the request that t
 batches at once. A malformed trace context is left out.
 """
 
-from __future__ import annotations
-
 import re
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from streamer.journal import Headers
+from streamer.journal import Headers
 
 CONTENT_TYPE: Final = "application/json"
 

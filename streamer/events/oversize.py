@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-if TYPE_CHECKING:
-    from streamer.journal import Headers, Record
+from streamer.journal import Headers, Record
 
 TRUNCATED: Final = "streamer_truncated"
 

@@ -5,14 +5,11 @@ a receipt can hold the record to account, whoever can write the database: `strea
 that the receipt stands beside the event: in a header of its message, and of the answer by HTTP.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from streamer.journal import Headers, Partition
+from streamer.journal import Headers, Partition
 
 RECEIPT_HEADER: Final = "streamer_receipt"
 """In messages; by HTTP it is `streamer-receipt`."""

@@ -1,12 +1,10 @@
 """CloudEvents 1.0 in structured mode: an envelope in JSON around the event, as some gateways and brokers send it."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
@@ -17,9 +15,7 @@ from streamer.events.codec import screen
 from streamer.events.excerpts import excerpt
 from streamer.events.json_structure import check_structure
 from streamer.events.limits import DEFAULT_LIMITS, Limits
-
-if TYPE_CHECKING:
-    from streamer.journal import Record
+from streamer.journal import Record
 
 _MARK: Final = b'"specversion"'
 _TRACE_MARK: Final = b'"traceparent"'

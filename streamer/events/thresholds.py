@@ -1,12 +1,10 @@
 """The topic `thresholds`, out, compacted by gate: the policy that a gate decides with."""
 
-from __future__ import annotations
-
 import math
 import uuid
 from dataclasses import fields
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import Meta
@@ -26,9 +24,7 @@ from streamer.gates.rule import RuleKind, rule_from_json, rule_to_json
 from streamer.gates.setting import NO_VALUE, Setting
 from streamer.gates.settings import FLAT_NAMES, SETTINGS, GateSettings
 from streamer.journal import OutboxMessage
-
-if TYPE_CHECKING:
-    from streamer.signing.policies import PolicySignature
+from streamer.signing.policies import PolicySignature
 
 SCHEMA: Final = "streamer.thresholds.v1"
 

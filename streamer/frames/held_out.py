@@ -4,12 +4,10 @@ No label that found the threshold judges it, so the figures are those of prompts
 Hoeffding and Bentkus, at a stated level: they hold for the mean of other prompts like these, at any number of them.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,14 +19,12 @@ from streamer.clouds.cloud import split_clouds
 from streamer.clouds.measurement import DecidedBatch, OfflineRisk, measure, units_of
 from streamer.clouds.offline import ScoredCloud, decided_batch
 from streamer.errors import UsageError
+from streamer.frames.answers import Read
 from streamer.frames.tables import Tabular
 from streamer.gates.declared import Unit
 from streamer.gates.rule import Cut, Rule
 from streamer.wording.numbers import SERVED, percent
 from streamer.wording.policies import cut_text
-
-if TYPE_CHECKING:
-    from streamer.frames.answers import Read
 
 Floats = NDArray[np.float64]
 

@@ -1,25 +1,20 @@
 """What a notebook shows of results: sentences, tables, and the charts of the demo's report."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from html import escape
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from streamer.calibration.registry import every
 from streamer.clouds.measurement import Units, units_of
 from streamer.clouds.sentence import UNIT_WORDS
+from streamer.frames.held_out import HeldOut
+from streamer.frames.results import Decisions, Report
 from streamer.gates.declared import Unit
 from streamer.report.charts import calibration_chart, decision_chart, score_chart, tradeoff_chart
 from streamer.report.page import DECISION_KEY, TRADEOFF_KEY, picture, score_key, shares_figure
 from streamer.report.style import scoped_style
-
-if TYPE_CHECKING:
-    from streamer.frames.held_out import HeldOut
-    from streamer.frames.results import Decisions, Report
 
 CLASS = "streamer-report"
 """Of the element that holds what a notebook shows."""

@@ -1,25 +1,21 @@
 """What a gate on a table answers with: decisions, and a report on what they do."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from streamer.calibration.groups import LabelledGroup
 from streamer.calibration.guarantee import budget
+from streamer.calibration.specification import Risk
+from streamer.calibration.threshold import Threshold
 from streamer.clouds.measurement import DecidedBatch, OfflineRisk, units_of
 from streamer.clouds.sentence import UNIT_WORDS, percent, sentence
 from streamer.frames.tables import Tabular
-
-if TYPE_CHECKING:
-    from streamer.calibration.groups import LabelledGroup
-    from streamer.calibration.specification import Risk
-    from streamer.calibration.threshold import Threshold
-    from streamer.gates.declared import Unit
+from streamer.gates.declared import Unit
 
 
 @dataclass(frozen=True, slots=True, eq=False)

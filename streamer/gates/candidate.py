@@ -1,16 +1,11 @@
 """A candidate policy: decided beside the policy in force on the same batches, recorded, and never acted on. Pure values."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
 
+from streamer.gates.policy_gate import Needed
 from streamer.gates.rule import INDICATOR, Cut, Rule
-
-if TYPE_CHECKING:
-    from streamer.gates.policy_gate import Needed
-    from streamer.gates.settings import GateSettings
+from streamer.gates.settings import GateSettings
 
 TOO_SLOW, NO_ENCODER_HERE, OTHER_UNIT = "too_slow", "no_encoder", "other_unit"
 NOT_TRIED = frozenset({TOO_SLOW, NO_ENCODER_HERE, OTHER_UNIT})

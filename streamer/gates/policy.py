@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from streamer.calibration.threshold import ThresholdState
+from streamer.gates.policy_gate import Bursts, CalibrationLosses
 from streamer.gates.rule import INDICATOR, Rule, ships_nothing
-
-if TYPE_CHECKING:
-    from streamer.gates.policy_gate import Bursts, CalibrationLosses
-    from streamer.gates.settings import GateSettings
+from streamer.gates.settings import GateSettings
 
 RECALIBRATOR = "recalibrator"
 """Who makes runs and policies when the service does so by itself."""

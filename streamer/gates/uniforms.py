@@ -1,15 +1,10 @@
 """The random numbers of random gates: independent of scores and labels, reproducible, recorded. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from streamer.gates.batch_key import BatchKey
+from streamer.gates.declared import Unit
 from streamer.gates.keyed_hash import keyed_bits
-
-if TYPE_CHECKING:
-    from streamer.gates.batch_key import BatchKey
-    from streamer.gates.declared import Unit
 
 _BITS = 52
 

@@ -4,15 +4,10 @@ Every draw is a keyed hash (HMAC-SHA256 under the gate's secret salt) of the bat
 scores, texts and labels, reproducible by whoever holds the salt, and the same however often a batch is delivered.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from streamer.gates.batch_key import BatchKey
 from streamer.gates.keyed_hash import keyed_bits
-
-if TYPE_CHECKING:
-    from streamer.gates.batch_key import BatchKey
 
 _TWO_TO_64 = float(2**64)
 

@@ -4,11 +4,8 @@ Each repetition draws which prompts are labelled, without replacement: a fit tha
 better than it is. So no more labels can be looked at than the past has, less those that measure.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,9 +23,7 @@ from streamer.calibration.calibrators.full import (
 from streamer.calibration.calibrators.mean import Mean
 from streamer.calibration.plan import least_groups, least_held_share
 from streamer.calibration.prediction import Interval, interval
-
-if TYPE_CHECKING:
-    from streamer.planning.plan import Simulation
+from streamer.planning.plan import Simulation
 
 Floats = NDArray[np.float64]
 

@@ -5,12 +5,10 @@ are those that would ship 1/60, 2/60, ..., all of the population, and a walk's a
 calibrators.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +18,9 @@ from streamer.calibration.calibrators.selective import Selective, shipped_needed
 from streamer.calibration.history import TENTHS
 from streamer.calibration.p_values import binomial
 from streamer.calibration.plan import MOST_LABELS, least_held_share_selective
+from streamer.calibration.prediction import Population
 from streamer.calibration.specification import Calibrator
 from streamer.errors import UsageError
-
-if TYPE_CHECKING:
-    from streamer.calibration.prediction import Population
 
 POWER = 0.8
 """The chance with which so many labels are to be enough."""

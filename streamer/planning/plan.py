@@ -4,12 +4,10 @@ Everything is simulated on prompts made from a guess, or on past ones whose seve
 give the same plan, to the last bit.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypedDict
+from typing import Literal, TypedDict
 
 import numpy as np
 
@@ -29,11 +27,9 @@ from streamer.calibration.plan import (
 from streamer.calibration.prediction import Population, Prediction, best_ship_rate, predict
 from streamer.calibration.specification import Calibrator
 from streamer.errors import UsageError
+from streamer.gates.declared import Unit
+from streamer.planning.prompts import Prompts
 from streamer.planning.score_quality import area_under_curve, intraclass_correlation
-
-if TYPE_CHECKING:
-    from streamer.gates.declared import Unit
-    from streamer.planning.prompts import Prompts
 
 ENOUGH = 0.8
 """So much of what unlimited labels would ship must the lower bound of the ship rate be, where no labels are named."""

@@ -1,28 +1,24 @@
 """The prompts that a plan is simulated on: made from a guess, or past ones whose severities are known."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamer.calibration.prediction import Population
+from streamer.clouds.cloud import Cloud
 from streamer.errors import UsageError
+from streamer.gates.declared import Unit
 from streamer.gates.gate import mean_score
 from streamer.planning.guess import Guess, make_world
 from streamer.scoring.blank import is_blank
+from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.scoring.gram import DECIMALS, score_batch
 from streamer.scoring.judged import WHOLE
 from streamer.scoring.reading import not_read
-
-if TYPE_CHECKING:
-    from streamer.clouds.cloud import Cloud
-    from streamer.gates.declared import Unit
-    from streamer.scoring.encoders.encoder import CachedEncoder
 
 Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,13 +13,11 @@ from numpy.typing import NDArray
 from streamer.calibration.arguments import check_alpha
 from streamer.calibration.loss_curve import LossCurve, budget_limit
 from streamer.calibration.prediction import Interval, interval
+from streamer.clouds.cloud import Cloud
 from streamer.errors import UsageError
 from streamer.gates.rungs import later_budget
 from streamer.planning.prompts import SampledBatches, past_prompts
-
-if TYPE_CHECKING:
-    from streamer.clouds.cloud import Cloud
-    from streamer.scoring.encoders.encoder import CachedEncoder
+from streamer.scoring.encoders.encoder import CachedEncoder
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.intp]

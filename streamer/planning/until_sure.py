@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,10 +13,8 @@ from streamer.calibration.arguments import check_alpha
 from streamer.calibration.loss_curve import LossCurve, budget_limit
 from streamer.calibration.prediction import Interval, interval
 from streamer.errors import UsageError
+from streamer.planning.prompts import SampledBatches
 from streamer.scoring.steps import Steps
-
-if TYPE_CHECKING:
-    from streamer.planning.prompts import SampledBatches
 
 Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]

@@ -13,12 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
+from streamer.gates.declared import Pending
 from streamer.gates.label_lag import label_lag
-
-if TYPE_CHECKING:
-    from streamer.gates.declared import Pending
 
 MOST_DELAYS = 1000
 """The newest earlier draws whose delays are looked at."""

@@ -1,10 +1,7 @@
 """Every calibrator on one run's groups: the gate's own decides, the others stand beside it as diagnostics."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from streamer.calibration import LabelledGroup, registry
 from streamer.calibration.calibrators.full import Prompts
@@ -15,10 +12,8 @@ from streamer.calibration.specification import Calibrator, Sample
 from streamer.calibration.threshold import Threshold
 from streamer.calibration.weighting import WeightingScheme
 from streamer.gates.rule import MOST_SEGMENTS, Cut, Full, Rule, Segments
+from streamer.gates.settings import GateSettings
 from streamer.gates.shapes import INDICATOR_SHAPE, floor_note, floored, noted
-
-if TYPE_CHECKING:
-    from streamer.gates.settings import GateSettings
 
 _LARGEST_DIAGNOSTIC = 200_000_000
 """Steps above which a calibrator is left out as a diagnostic: see `Calibrator.cost`."""

@@ -1,18 +1,13 @@
 """What a threshold does to the groups that it was calibrated on, in figures and in a sentence. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from streamer.gates.declared import Unit
 from streamer.recalibration.comparison import Reading, losses, ship_rate, shipped
-
-if TYPE_CHECKING:
-    from streamer.gates.declared import Unit
-    from streamer.recalibration.sampled import SampledGroup
+from streamer.recalibration.sampled import SampledGroup
 
 
 @dataclass(frozen=True, slots=True)

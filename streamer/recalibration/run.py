@@ -1,11 +1,9 @@
 """One calibration run: the audit sample from SQL, the gate's method decides, the others are diagnostics."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 
@@ -15,6 +13,7 @@ from streamer.calibration.guarantee import besides
 from streamer.calibration.history import MOST, NO_HISTORY
 from streamer.errors import TryLater
 from streamer.gates.label_lag import label_lag
+from streamer.gates.policy import GateRevision, Policy
 from streamer.gates.policy_gate import Bursts, sealed_burst
 from streamer.gates.rule import Cut, Full, Rule
 from streamer.gates.settings import GateSettings
@@ -34,10 +33,6 @@ from streamer.recalibration.sampled import (
     prompts_of,
 )
 from streamer.recalibration.suffix_test import Suffix, order, suffix_test
-
-if TYPE_CHECKING:
-    from streamer.gates.policy import GateRevision, Policy
-
 
 Heads = tuple[tuple[str, str, int, int, str], ...]
 """Where logs end: log, topic, number, size and root (hex) of each partition's, and of the control log, which is ``"control", "", 0``."""

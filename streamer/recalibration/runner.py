@@ -3,21 +3,17 @@
 A run blocks nothing else: the risk in service of all gates is still monitored, and readiness stays true.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import structlog
 
 from streamer.errors import TryLater, Unavailable, UsageError
+from streamer.recalibration.gate_status import GateStatus
 from streamer.recalibration.schedule import Schedule
-
-if TYPE_CHECKING:
-    from streamer.recalibration.gate_status import GateStatus
 
 log = structlog.get_logger(__name__)
 

@@ -4,25 +4,21 @@ A round takes little however long runs take and whatever a broker does: runs are
 waits in the outbox published.
 """
 
-from __future__ import annotations
-
 import random
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import structlog
 
 from streamer.errors import LeaseLost, Unavailable
 from streamer.events.alerts import AlertsV1, alert
+from streamer.gates.policy import GateRevision
+from streamer.recalibration.gate_status import GateStatus, GateStatuses
 from streamer.recalibration.runner import GateWork, Runner
-
-if TYPE_CHECKING:
-    from streamer.gates.policy import GateRevision
-    from streamer.recalibration.gate_status import GateStatus, GateStatuses
 
 log = structlog.get_logger(__name__)
 

@@ -6,22 +6,17 @@ looked at after every group, and what it has to reach grows with the samples tha
 all of them.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from streamer.gates.declared import Unit
+from streamer.recalibration.age_cut import AgeCut
 from streamer.recalibration.comparison import Reading, shipped
-
-if TYPE_CHECKING:
-    from streamer.gates.declared import Unit
-    from streamer.recalibration.age_cut import AgeCut
-    from streamer.recalibration.sampled import SampledGroup
+from streamer.recalibration.sampled import SampledGroup
 
 LEVEL = 0.05
 """How likely a score without skill is ever taken for a useful one, over all runs of a gate."""

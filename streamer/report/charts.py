@@ -5,20 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from streamer.calibration import LabelledGroup, LossCurve
 from streamer.calibration.guarantee import budget
+from streamer.clouds.measurement import Floats, Units
 from streamer.clouds.sentence import UNIT_WORDS, percent
 from streamer.gates.declared import Unit
 from streamer.gates.rule import INDICATOR, Cut
 from streamer.web.plot import Plot, ceiling, percent_ticks
 from streamer.wording.policies import cut_text
-
-if TYPE_CHECKING:
-    from streamer.clouds.measurement import Floats, Units
 
 BINS = 25
 

@@ -5,20 +5,16 @@ it in another database, gate, batch, attempt, response, kind, name, moment or se
 stored: it is made again from the row that is about to be read.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from streamer.errors import UsageError
+from streamer.journal import LabelRevision
 from streamer.signing.canonical_json import canonical_json, stored_number
-
-if TYPE_CHECKING:
-    from streamer.journal import LabelRevision
 
 DOMAIN = b"streamer.label.v1\x00"
 """Stands before what is signed, so that no signature of something else is one of a label."""

@@ -6,23 +6,19 @@ text is never stored: it is made again from the very values that are about to be
 and something else obeyed.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC
-from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
+from typing import Any, Literal, Protocol, get_args
 
+from streamer.gates.policy import Policy
 from streamer.gates.rule import rule_from_json, rule_to_json
 from streamer.gates.settings import SETTINGS, GateSettings
+from streamer.journal import ActivePolicy
 from streamer.signing.canonical_json import canonical_json, stored_number
 from streamer.signing.commitments import salt_commitment, seed_commitment
-
-if TYPE_CHECKING:
-    from streamer.gates.policy import Policy
-    from streamer.journal import ActivePolicy
 
 DOMAIN = b"streamer.policy.v1\x00"
 """Stands before what is signed, so that no signature of something else is one of a policy."""

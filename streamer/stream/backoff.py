@@ -1,18 +1,14 @@
 """Waiting longer after each failure, with jitter, and calling what blocks off the event loop."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from concurrent.futures import Executor
+from typing import TypeVar
 
 import structlog
 
 from streamer.errors import Unavailable
-
-if TYPE_CHECKING:
-    from concurrent.futures import Executor
 
 log = structlog.get_logger(__name__)
 T = TypeVar("T")

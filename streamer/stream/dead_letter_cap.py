@@ -1,14 +1,10 @@
 """Halts the worker when so much is refused that continuing would hide the reason."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from streamer.journal import OutcomeKind
+from streamer.journal import OutcomeKind
 
 _REFUSED = frozenset({"dead_letter", "conflict"})
 

@@ -1,12 +1,9 @@
 """What the stream asks of a decider."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from streamer.journal import DeadLetter, Outcome, Record
+from streamer.journal import DeadLetter, Outcome, Record
 
 
 class Decider(Protocol):

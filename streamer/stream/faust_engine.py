@@ -1,12 +1,10 @@
 """Faust as the reader: consumer group, back-pressure, lease and seek, and resets after lost records."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import structlog
 from aiokafka import AIOKafkaConsumer
@@ -20,18 +18,16 @@ from faust.types import TP
 
 from streamer.journal import Partition
 from streamer.stream.backoff import Backoff
+from streamer.stream.connection import Subscription
 from streamer.stream.exits import WorkerExit, WorkerHalted
-from streamer.stream.faust_driver import LeasingConsumer, StampedMessage
+from streamer.stream.faust_driver import LeasingConsumer
 from streamer.stream.faust_settings import consumer_defaults, reader_app
-from streamer.stream.intake import Intake, OfferResult
+from streamer.stream.fetch_budget import FetchBudget
+from streamer.stream.intake import Fetched, Intake, OfferResult
 from streamer.stream.leasing import Bounds, Leasing
+from streamer.stream.observer import StreamObserver
+from streamer.stream.reader_limits import ReaderLimits
 from streamer.stream.topic_identity import recreated
-
-if TYPE_CHECKING:
-    from streamer.stream.connection import Subscription
-    from streamer.stream.fetch_budget import FetchBudget
-    from streamer.stream.observer import StreamObserver
-    from streamer.stream.reader_limits import ReaderLimits
 
 log = structlog.get_logger(__name__)
 T = TypeVar("T")
@@ -105,16 +101,7 @@ class FaustEngine:
         self.max_record_bytes = limits.max_record_bytes
         self._app = reader_app(subscription.connection, subscription.group_id, limits)
         self._app.hooks = self
-        source = self._app.topic(
-            *subscription.topics,
-            key_type=bytes,
-            key_serializer="raw",
-            value_type=bytes,
-            value_serializer="raw",
-            allow_empty=True,
-            acks=False,
-        )
-        self._app.agent(source, name="intake")(self._agent)
+        self._app.topics.add(self._app.topic(*subscription.topics, acks=False))
 
     async def start(self, leasing: Leasing) -> None:
         """Join the group and read. Takes 1-2 s; records flow once the group has assigned partitions."""
@@ -263,16 +250,17 @@ class FaustEngine:
 
     # ---- reading
 
-    async def _agent(self, stream: Any) -> None:
-        # An agent that raises loses its event, so this one cannot.
-        async for event in stream.noack().events():
-            try:
-                self._take(event.message)
-            except Exception as error:
-                self._fail(error)
+    def fetched(self, fetched: Mapping[TP, Collection[Fetched]]) -> None:
+        """Offer it to the intake."""
+        try:
+            for records in fetched.values():
+                for one in records:
+                    self._take(one)
+        except Exception as error:  # Faust must not swallow it, whatever it is
+            self._fail(error)
 
-    def _take(self, message: StampedMessage) -> None:
-        if self._intake.offer(message.fetched, now=time.monotonic()) is OfferResult.BROKEN:
+    def _take(self, fetched: Fetched) -> None:
+        if self._intake.offer(fetched, now=time.monotonic()) is OfferResult.BROKEN:
             self._reset_soon("record_lost")
 
     def _fail(self, error: BaseException) -> None:
@@ -291,8 +279,6 @@ class FaustEngine:
             self._observer.reset(reason)
             app, consumer = self._app, self._consumer
             consumer.stop_flow()
-            app.flow_control.suspend()
-            app.flow_control.clear()
             await app._stop_fetcher()
             if app.rebalancing:
                 return  # the rebalance will seek and resume
@@ -300,7 +286,6 @@ class FaustEngine:
             await consumer.perform_seek()
             if app.rebalancing:
                 return
-            app.flow_control.resume()
             consumer.resume_flow()
             await app._fetcher.maybe_start()
             await asyncio.sleep(_RESET_SPACING)

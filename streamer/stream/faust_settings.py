@@ -1,14 +1,10 @@
 """How Faust and its consumer are set up here: what fits records whose progress lives in a database."""
 
-from __future__ import annotations
+from typing import Any
 
-from typing import TYPE_CHECKING, Any
-
+from streamer.stream.connection import KafkaConnection
 from streamer.stream.faust_driver import LeasingTransport, ReaderApp
-
-if TYPE_CHECKING:
-    from streamer.stream.connection import KafkaConnection
-    from streamer.stream.reader_limits import ReaderLimits
+from streamer.stream.reader_limits import ReaderLimits
 
 
 def consumer_defaults(limits: ReaderLimits) -> dict[str, Any]:
@@ -39,8 +35,6 @@ def reader_app(connection: KafkaConnection, group_id: str, limits: ReaderLimits)
         topic_allow_declare=False,
         stream_wait_empty=False,  # events without an outcome are read again, so there is no need to wait for them
         stream_recovery_delay=0,
-        # The budget bounds what is underway; the queue itself must never be the one to refuse.
-        stream_buffer_maxsize=4 * limits.max_buffered_records,
         consumer_auto_offset_reset="earliest",
         consumer_max_fetch_size=limits.max_fetch_bytes,
         broker_session_timeout=limits.session_timeout,

@@ -15,16 +15,15 @@ just when its turn comes: what arrives until then comes with it and need not wai
 - Whoever ends the worker loses what was decided ahead: it is not recorded, so the next owner reads it again.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import structlog
 
@@ -32,17 +31,13 @@ from streamer.errors import Fenced, Outdated
 from streamer.events import codes
 from streamer.journal import BatchDecision, Committing, Outcome, OutcomeKind, Record, Slice
 from streamer.stream.backoff import until_available
+from streamer.stream.dead_letter_cap import DeadLetterCap
+from streamer.stream.decider import Decider
 from streamer.stream.exits import WorkerExit, WorkerHalted
 from streamer.stream.group_size import GroupSize
+from streamer.stream.hooks import Hooks
+from streamer.stream.intake import Intake, Run
 from streamer.stream.isolation import ContentError, blaming_content, commit_isolating, without_bytes
-
-if TYPE_CHECKING:
-    from concurrent.futures import Executor
-
-    from streamer.stream.dead_letter_cap import DeadLetterCap
-    from streamer.stream.decider import Decider
-    from streamer.stream.hooks import Hooks
-    from streamer.stream.intake import Intake, Run
 
 log = structlog.get_logger(__name__)
 T = TypeVar("T")

@@ -1,14 +1,10 @@
 """Whether a worker is alive and ready, and why not."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from streamer.journal import DataGap, Headers, OutboxMessage, Outcome, OutcomeKind, Partition
-    from streamer.stream.observer import Stage, StreamObserver
+from streamer.journal import DataGap, Headers, OutboxMessage, Outcome, OutcomeKind, Partition
+from streamer.stream.observer import Stage, StreamObserver
 
 PROGRESS_WITHIN = 30.0
 """Seconds: a worker that has lag and committed nothing for so long is not ready."""

@@ -6,14 +6,12 @@ import threading
 from collections.abc import Callable, Mapping
 from itertools import count
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import structlog
 
 from streamer.errors import Unavailable
-
-if TYPE_CHECKING:
-    from streamer.journal import Partition
+from streamer.journal import Partition
 
 log = structlog.get_logger(__name__)
 

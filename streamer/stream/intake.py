@@ -6,18 +6,15 @@ offset hole (a transaction marker, an aborted or compacted record) is passed and
 is noticed. Nothing here blocks or does I/O; everything runs on the worker's event loop.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from streamer.journal import Lease, Partition, Record
-    from streamer.stream.fetch_budget import FetchBudget
+from streamer.journal import Lease, Partition, Record
+from streamer.stream.fetch_budget import FetchBudget
 
 LEAST_SHARE = 8
 """Records of one partition, at least, before a bounded group takes from another one.

@@ -10,22 +10,18 @@ end the worker as they always did. Whatever else comes up is blamed on a record.
 meets, the cap on dead letters halts the worker, and no record is lost: dead letters can be replayed.
 """
 
-from __future__ import annotations
-
 import hashlib
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import structlog
 
 from streamer.errors import BadData, StreamerError
-
-if TYPE_CHECKING:
-    from streamer.journal import Record
-    from streamer.stream.intake import Run
+from streamer.journal import Record
+from streamer.stream.intake import Run
 
 log = structlog.get_logger(__name__)
 T = TypeVar("T")

@@ -1,16 +1,11 @@
 """The topics of a cluster as they are now: their bounds, and what they hold, read without a consumer group."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from streamer.errors import Unavailable
+from streamer.stream.connection import KafkaConnection
 from streamer.stream.tail import Tail, TailedRecord
 from streamer.stream.topics import cluster_id, log_bounds, topic_id
-
-if TYPE_CHECKING:
-    from streamer.stream.connection import KafkaConnection
 
 _PATIENCE_SECONDS = 60.0
 """A broker that gives nothing for so long, though there is more, is unavailable."""

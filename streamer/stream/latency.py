@@ -1,12 +1,8 @@
 """From a record's timestamp to the moment when the broker has its action."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from streamer.journal import OutboxMessage
+from streamer.journal import OutboxMessage
 
 _ID_HEADER = "ce_id"
 

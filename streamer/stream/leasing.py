@@ -1,12 +1,11 @@
 """Where each assigned partition continues: its lease, and what the broker still has of it."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import structlog
 
@@ -14,13 +13,9 @@ from streamer.errors import Fenced, TopicRecreated
 from streamer.journal import DataGap, Journal, Lease, Partition
 from streamer.stream.backoff import until_available
 from streamer.stream.exits import WorkerExit, WorkerHalted
+from streamer.stream.hooks import Hooks
+from streamer.stream.intake import Intake
 from streamer.stream.topic_identity import recreated
-
-if TYPE_CHECKING:
-    from concurrent.futures import Executor
-
-    from streamer.stream.hooks import Hooks
-    from streamer.stream.intake import Intake
 
 log = structlog.get_logger(__name__)
 

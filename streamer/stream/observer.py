@@ -1,12 +1,9 @@
 """The protocol of stream observers, and an observer that counts nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import Literal, Protocol
 
-if TYPE_CHECKING:
-    from streamer.journal import DataGap, Headers, OutboxMessage, Outcome, OutcomeKind
+from streamer.journal import DataGap, Headers, OutboxMessage, Outcome, OutcomeKind
 
 Stage = Literal["score", "commit", "publish", "lease"]
 

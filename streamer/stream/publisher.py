@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING
 
 from kafka import KafkaProducer
 from kafka.errors import (
@@ -21,12 +20,9 @@ from kafka.errors import (
 from kafka.producer.future import FutureRecordMetadata
 
 from streamer.errors import Unavailable, UsageError
+from streamer.journal import Headers
+from streamer.stream.connection import KafkaConnection
 from streamer.stream.topics import missing_topics
-
-if TYPE_CHECKING:
-    from streamer.journal import Headers
-    from streamer.stream.connection import KafkaConnection
-
 
 _WINDOW = 500
 """Messages between two looks at what the broker has acknowledged."""

@@ -6,17 +6,15 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import AuthorizationError, KafkaError
 
 from streamer.errors import Unavailable, UsageError
+from streamer.journal import Headers
+from streamer.stream.connection import KafkaConnection
 from streamer.stream.header_names import accept_any_record
-
-if TYPE_CHECKING:
-    from streamer.journal import Headers
-    from streamer.stream.connection import KafkaConnection
 
 _POLL_MS = 200
 

@@ -1,10 +1,8 @@
 """The compacted thresholds topic, read whole and then followed. It notifies; the authority is SQL."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from concurrent.futures import Executor
 
 import structlog
 from aiokafka import AIOKafkaConsumer
@@ -12,12 +10,8 @@ from aiokafka.errors import KafkaError
 
 from streamer.stream.backoff import Backoff, until_available
 from streamer.stream.closing import closed_within
+from streamer.stream.connection import KafkaConnection
 from streamer.stream.header_names import accept_any_record
-
-if TYPE_CHECKING:
-    from concurrent.futures import Executor
-
-    from streamer.stream.connection import KafkaConnection
 
 log = structlog.get_logger(__name__)
 

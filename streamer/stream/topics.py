@@ -1,12 +1,10 @@
 """Topics as the product needs them: made, checked, measured. Calls block."""
 
-from __future__ import annotations
-
 import contextlib
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
@@ -20,9 +18,7 @@ from kafka.errors import (
 )
 
 from streamer.errors import Unavailable, UsageError
-
-if TYPE_CHECKING:
-    from streamer.stream.connection import KafkaConnection
+from streamer.stream.connection import KafkaConnection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

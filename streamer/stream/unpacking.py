@@ -5,24 +5,20 @@ library reads them. What is larger is unpacked in chunks and read record by reco
 an excerpt, its length and its hash are kept, and everything else passes.
 """
 
-from __future__ import annotations
-
 import hashlib
 import time
 import zlib
 from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from struct import unpack_from
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import cramjam
 import lz4.frame
 import zstandard
 
 from streamer.events.oversize import EXCERPT_BYTES, TRUNCATED, UNREADABLE, Part, Truncation, excerpt, size_of
-
-if TYPE_CHECKING:
-    from streamer.journal import Headers
+from streamer.journal import Headers
 
 Frame = Generator[bytes, None, memoryview]
 """Chunks of what one frame holds; then the bytes that follow it."""

@@ -1,26 +1,27 @@
 """One worker from start to drain: the components of this package, connected."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
 
 from streamer.failpoints import Failpoint, disarmed
 from streamer.journal import Journal
 from streamer.stream.backoff import until_available
+from streamer.stream.connection import Subscription
 from streamer.stream.dead_letter_cap import DeadLetterCap, DeadLetterLimits
+from streamer.stream.decider import Decider
 from streamer.stream.ending import Ending, signals_set
 from streamer.stream.exits import WorkerExit, WorkerHalted
 from streamer.stream.faust_engine import FaustEngine
 from streamer.stream.fetch_budget import FetchBudget
 from streamer.stream.group_commit import GroupCommit
 from streamer.stream.handshake import shake_hands
+from streamer.stream.health import WorkerHealth
 from streamer.stream.hooks import Hooks
 from streamer.stream.intake import Intake
 from streamer.stream.leasing import Leasing
@@ -31,11 +32,6 @@ from streamer.stream.relay_lane import RelayLimits
 from streamer.stream.threshold_follower import ThresholdFollower
 from streamer.stream.topics import cluster_id
 from streamer.tracing import NO_TRACING, Tracing
-
-if TYPE_CHECKING:
-    from streamer.stream.connection import Subscription
-    from streamer.stream.decider import Decider
-    from streamer.stream.health import WorkerHealth
 
 log = structlog.get_logger(__name__)
 

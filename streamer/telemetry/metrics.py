@@ -1,12 +1,10 @@
 """What happened, for Prometheus. Every number of the catalogue has one method with a meaning here."""
 
-from __future__ import annotations
-
 import collections
 import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import metadata
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 from prometheus_client.core import CounterMetricFamily
@@ -18,6 +16,7 @@ from streamer.calibration.threshold import THRESHOLD_STATES
 from streamer.events import codes
 from streamer.events.actions import REASONS
 from streamer.events.cloudevents import exemplar
+from streamer.gates.policy import Policy
 from streamer.journal import (
     BatchDecision,
     DataGap,
@@ -39,9 +38,6 @@ from streamer.telemetry.catalogue import (
     STAGES,
     MetricDefinition,
 )
-
-if TYPE_CHECKING:
-    from streamer.gates.policy import Policy
 
 HOLD_REASONS = tuple(reason for reason in REASONS if reason != "scored")
 """Why a batch was held without a comparison with the threshold."""

@@ -1,21 +1,17 @@
 """Metrics of the recalibrator. One that does not lead serves no gauge of a gate."""
 
-from __future__ import annotations
-
 import math
 import platform
 from datetime import datetime
 from importlib import metadata
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Gauge, disable_created_metrics
 from prometheus_client.exposition import generate_latest
 
+from streamer.recalibration.gate_status import GateStatus
 from streamer.telemetry.catalogue import CATALOGUE, PARTS, PREFIX, RUN_OUTCOMES
 from streamer.telemetry.metrics import register, show
-
-if TYPE_CHECKING:
-    from streamer.recalibration.gate_status import GateStatus
 
 
 class RecalibratorMetrics:

@@ -1,17 +1,13 @@
 """Metrics of monitoring. What is not known is absent; after a restart SQL says it at once."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from streamer.risk.rounds.report import RiskReport
+from streamer.risk.rounds.state import AlarmKind
+from streamer.risk.rounds.verdict import OpenFigures
 from streamer.telemetry.catalogue import ALARM_GAUGES, ALARMS, OPEN_GAUGES, RISK_GAUGES, STRETCHES
 from streamer.telemetry.metrics import show
-
-if TYPE_CHECKING:
-    from streamer.risk.rounds.report import RiskReport
-    from streamer.risk.rounds.state import AlarmKind
-    from streamer.risk.rounds.verdict import OpenFigures
 
 _SECONDS_A_DAY = 86_400.0
 _VERDICTS = {"kept": 1, "not known yet": 0, "broken": -1}

@@ -6,19 +6,17 @@ come, nor how many connections there are. Every connection that a caller leaves 
 
 from __future__ import annotations
 
+import asyncio
 import resource
 import time
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import h11
 import structlog
 from uvicorn.protocols.http.h11_impl import H11Protocol
-
-if TYPE_CHECKING:
-    import asyncio
 
 log = structlog.get_logger(__name__)
 

@@ -1,23 +1,19 @@
 """What may be asked about the past, and what comes of it: values."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from streamer.calibration.specification import Risk
+from streamer.gates.policy import GateRevision
 from streamer.gates.rule import Cut
 from streamer.gates.settings import GateSettings
 from streamer.recalibration.age_cut import AgeCut
 from streamer.recalibration.comparison import Reading
 from streamer.risk.states import RiskInterval
-
-if TYPE_CHECKING:
-    from streamer.gates.policy import GateRevision
-    from streamer.whatif.figures import Figures
-    from streamer.whatif.replay import Difference
+from streamer.whatif.figures import Figures
+from streamer.whatif.replay import Difference
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,19 +6,14 @@ costs. The interval is that of the risk in service (`streamer.risk.states.open_t
 once, also where the audit was raised while labels looked bad. A label that is missing counts 0 in its lower and 1 in its upper bound.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamer.gates.declared import Unit
 from streamer.risk.states import AuditedDecisions, ExposurePlan, OpenTime, RiskInterval
-
-if TYPE_CHECKING:
-    from streamer.whatif.past import Past
+from streamer.whatif.past import Past
 
 Flags = NDArray[np.bool_]
 

@@ -6,16 +6,14 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from streamer.gates.policy import Policy
 from streamer.gates.policy_gate import Needed
 from streamer.gates.rule import Cut
-
-if TYPE_CHECKING:
-    from streamer.gates.policy import Policy
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]

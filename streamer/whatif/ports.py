@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from streamer.gates.candidate import CandidatePolicy, MadeBeside
+from streamer.gates.policy import Policy
 from streamer.gates.policy_gate import Bursts
 from streamer.gates.rule import Cut, Rule
 from streamer.gates.settings import GateSettings
 from streamer.recalibration.run import AuditSample, Since
 from streamer.scoring.judged import WHOLE, Form
-
-if TYPE_CHECKING:
-    from streamer.gates.policy import Policy
 
 
 class PastSample(AuditSample, Protocol):

@@ -1,11 +1,9 @@
 """The past decided again, batch by batch, by the gate that decides in service (`streamer.gates.policy_gate`)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +15,7 @@ from streamer.gates.rule import Cut
 from streamer.gates.settings import GateSettings
 from streamer.gates.uniforms import uniforms_for
 from streamer.recalibration.comparison import Reading
-
-if TYPE_CHECKING:
-    from streamer.whatif.past import Past
+from streamer.whatif.past import Past
 
 Flags = NDArray[np.bool_]
 

@@ -1,16 +1,11 @@
 """The budget that a decision needed, and what spoke for and against its answer, in words."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from streamer.calibration.calibrators.full import allowed
+from streamer.gates.policy_gate import Needed
 from streamer.wording.numbers import counted, percent
-
-if TYPE_CHECKING:
-    from streamer.gates.policy_gate import Needed
 
 MOST_SPOKE = 3
 """Signals that are named on each side: those that spoke most."""

@@ -1,11 +1,8 @@
 """Policies in words: what they cut by, whether they ship, what they promise, what a threshold does."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from streamer.calibration.calibrators.full import chance_above
 from streamer.calibration.registry import every
@@ -13,11 +10,9 @@ from streamer.gates.policy import MONITOR, RECALIBRATOR, SIGNED_IN, GateRevision
 from streamer.gates.rule import INDICATOR, BatchCut, Chance, Cut, Full, Quantile, Rank, Rule, Segments
 from streamer.gates.setting_changes import calibrated_for_another
 from streamer.gates.settings import GateSettings
+from streamer.recalibration.in_sample import InSample
 from streamer.recalibration.sampled import SampledGroup, cuts_at_budget
 from streamer.wording.numbers import SERVED, counted, percent, when
-
-if TYPE_CHECKING:
-    from streamer.recalibration.in_sample import InSample
 
 
 def cut_text(cut: Cut, rule: Rule) -> str:

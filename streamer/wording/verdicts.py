@@ -1,16 +1,12 @@
 """A gate's verdict for people: one sentence, the figures behind it, its alarms and how often it draws."""
 
-from __future__ import annotations
+from typing import NamedTuple
 
-from typing import TYPE_CHECKING, NamedTuple
-
+from streamer.calibration.specification import Risk
+from streamer.risk.rounds.report import AlarmReport, Decided, DeskReport, Drawing, RiskReport, Verdict
+from streamer.risk.rounds.verdict import Backlog, OpenFigures, ServiceReport
+from streamer.risk.states import BudgetBurn, RiskInterval
 from streamer.wording.numbers import counted, percent, when
-
-if TYPE_CHECKING:
-    from streamer.calibration.specification import Risk
-    from streamer.risk.rounds.report import AlarmReport, Decided, DeskReport, Drawing, RiskReport, Verdict
-    from streamer.risk.rounds.verdict import Backlog, OpenFigures, ServiceReport
-    from streamer.risk.states import BudgetBurn, RiskInterval
 
 WORDS = {
     "kept": "the budget was kept",

@@ -78,12 +78,12 @@ def verified(one: Site) -> Verifier:
 
 
 GATES = {
-    "shipped": ("--promise", "among-shipped-on-average"),
-    "prompt": ("--promise", "per-prompt"),
-    "paper": ("--method", "crc"),
-    "floor": ("--promise", "among-shipped"),
+    "shipped": ("selective-mean", "--promise", "among-shipped-on-average"),
+    "prompt": ("mean", "--promise", "per-prompt"),
+    "paper": ("crc", "--method", "crc"),
+    "floor": ("selective", "--promise", "among-shipped"),
 }
-"""What each gate is asked for; the last one gets a label floor from its history besides."""
+"""The method of each gate, and what asks for it; the last one gets a label floor from its history besides."""
 BEFORE, AFTER = 120, 15
 TOWNS = ("Paris", "Lyon", "Rome", "Oslo", "Bern", "Riga", "Kyiv", "Cairo", "Lima", "Quito")
 
@@ -110,7 +110,7 @@ def answered(gate: str, number: int) -> bytes:
 
 @pytest.mark.slow
 def test_each_promise_from_publishing_to_verifying(site: Site) -> None:
-    for gate, asked in GATES.items():
+    for gate, (_, *asked) in GATES.items():
         site.command(
             *("gate", "create", gate, *asked, "--alpha", "0.2", "--unit", "best", "--mode", "enforce"),
             *("--audit-probability", "0.5", "--pending", "worst", "--recalibrate", "propose"),
@@ -118,13 +118,18 @@ def test_each_promise_from_publishing_to_verifying(site: Site) -> None:
     worker = site.start_worker()
     for gate in GATES:
         publish(site, gate, partial(answered, gate), range(BEFORE))
+        assert site.store.reports.decided_and_shipped(gate)[1] == 0, "it begins closed"
     assert "Label floor" in site.command("gate", "set", "floor", "--label-above", "0.5").stderr
     assert site.store.gates.get("floor").settings.label_floor is not None
     for gate in GATES:
         publish_labels(site, gate, is_lost, range(BEFORE), 3)
-    for gate in GATES:
+    for gate, (method, *_) in GATES.items():
         said = site.command("recalibrate", gate, "--by", "ana")
         assert site.store.policies.newest(gate).state == "cut", (gate, said.stdout + said.stderr)
+        told = " ".join(site.command("threshold", "show", gate, "--explain").stdout.split())
+        assert f"Basis: method {method} " in told, told
+        assert method != "selective" or "selective risk" in told, told
+        assert method != "selective-mean" or "On average over calibrations" in told, told
     numbers = range(BEFORE, BEFORE + AFTER)
     fine = sum(not is_lost(number) for number in numbers)
     for gate in GATES:

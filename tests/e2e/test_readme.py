@@ -1,14 +1,11 @@
 """The README, done as it says: its three paths run as they stand in a fresh clone, and its numbers are measured."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -18,10 +15,8 @@ from streamer.labels.label_files import LABEL_FIELDS
 from streamer.research.evaluation import Encoding, evaluate
 from streamer.scoring.encoders.encoder import Encoder
 from tests.checkout import ROOT, copy_checkout
+from tests.services.kafka import KafkaBroker
 from tests.services.ports import free_port
-
-if TYPE_CHECKING:
-    from tests.services.kafka import KafkaBroker
 
 README = (ROOT / "README.md").read_text("utf-8")
 ADDRESS = "localhost:9092"

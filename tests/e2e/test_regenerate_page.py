@@ -1,7 +1,5 @@
 """docs/regenerate.md: its consumer, as it stands on the page, against Kafka and a worker."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import shlex

@@ -1,7 +1,5 @@
 """A gate's story on real Kafka, PostgreSQL and Prometheus: labels, recalibrations, a worse population, and back."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

@@ -1,4 +1,4 @@
-"""Gates that score by a judge, on Kafka and PostgreSQL: publish, label, calibrate, ship, verify."""
+"""A gate that scores by a judge as the paper's G-Eval-CRC does, on Kafka and PostgreSQL: publish, label, calibrate, ship, verify."""
 
 import json
 from contextlib import ExitStack
@@ -47,19 +47,11 @@ def publish(one: Site, first: int, count: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "asked",
-    [
-        pytest.param(("--promise", "among-shipped-on-average"), id="judge"),
-        pytest.param(("--method", "bb"), id="G-Eval-CRC online"),
-    ],
-)
 def test_from_its_creation_to_decisions_that_can_be_verified(
     kafka_broker: KafkaBroker,
     migrated_postgres_url: str,
     topic_prefix: str,
     tmp_path: Path,
-    asked: tuple[str, str],
 ) -> None:
     with (
         OpenAIServer(marking) as model,
@@ -72,7 +64,7 @@ def test_from_its_creation_to_decisions_that_can_be_verified(
             "STREAMER_JUDGE_SCORE_SECONDS": "240",
         }
         site.command(
-            *("gate", "create", NAME, "--scorer", "judge", *asked, "--alpha", "0.2", "--unit", "best"),
+            *("gate", "create", NAME, "--scorer", "judge", "--method", "bb", "--alpha", "0.2", "--unit", "best"),
             *("--mode", "enforce", "--audit-probability", "1", "--recalibrate", "propose"),
         )  # fmt: skip
         worker = site.start_worker()

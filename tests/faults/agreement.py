@@ -5,8 +5,6 @@ P2 every worker decides with that policy.
 P3 what is decided from now on names it, and ships nothing that it does not ship.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 

@@ -1,9 +1,6 @@
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,9 +8,7 @@ from tests.faults.matrix import LONG, Matrix
 from tests.faults.recalibrators import Place
 from tests.faults.site import Site, a_site
 from tests.services.kafka import KafkaBroker
-
-if TYPE_CHECKING:
-    from tests.services.postgres import PostgresServer
+from tests.services.postgres import PostgresServer
 
 _MATRIX = Matrix()
 

@@ -1,13 +1,9 @@
-"""The table of what the fault cases found: printed at the end of a long run, and kept in ``docs/reliability.md``."""
-
-from __future__ import annotations
+"""The table of what the fault cases found: printed at the end of a long run; ``docs/reliability.md`` sums it up."""
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from tests.faults.oracle import Findings
+from tests.faults.oracle import Findings
 
 LONG = os.environ.get("STREAMER_TEST_FAULTS") == "long"
 """Whether this is `make faults`: every case in full. Otherwise each runs in a short, seeded form."""

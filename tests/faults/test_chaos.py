@@ -7,8 +7,6 @@ dead-letter topic that is deleted; policies that change, and a gate that is clos
 ``STREAMER_TEST_CHAOS_SECONDS`` makes it longer, ``STREAMER_TEST_CHAOS_SEED`` chooses other moments.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import signal

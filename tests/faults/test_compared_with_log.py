@@ -1,7 +1,5 @@
 """`audit verify --log`: nothing to say of an honest record, and every rewriting that the topics contradict by name."""
 
-from __future__ import annotations
-
 import base64
 import json
 from pathlib import Path

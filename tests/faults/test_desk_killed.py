@@ -1,7 +1,5 @@
 """Case 29: two people and a clerk at one desk, killed again and again; each batch gets exactly one outcome, or goes on waiting."""
 
-from __future__ import annotations
-
 import random
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A gate that sentence-transformers scored moves to CTranslate2 while batches come, by the steps of docs/operations.md."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterator

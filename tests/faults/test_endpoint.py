@@ -1,14 +1,12 @@
 """Cases 27 and 28: `streamer serve` killed, frozen, without its database or its broker, while callers ask and ask again."""
 
-from __future__ import annotations
-
 import json
 import random
 import signal
 import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -24,10 +22,8 @@ from tests.faults.oracle import Findings, read_all
 from tests.faults.site import wait_until
 from tests.services.kafka import KafkaBroker
 from tests.services.ports import free_port
+from tests.services.postgres import PostgresServer
 from tests.services.service_forks import FORKS
-
-if TYPE_CHECKING:
-    from tests.services.postgres import PostgresServer
 
 STEPS = [point for point in POINTS if point not in RUN_POINTS]
 KILLS = 50

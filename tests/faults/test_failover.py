@@ -1,7 +1,5 @@
 """The primary turns read-only without ending a session, and its standby is promoted: whatever writes goes over to it."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -9,7 +7,6 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 import sqlalchemy as sa
@@ -24,10 +21,8 @@ from tests.faults.site import a_site, publish, wait_until
 from tests.faults.test_endpoint import conclude
 from tests.integration.store.conftest import World
 from tests.services.kafka import KafkaBroker
+from tests.services.postgres import PostgresServer
 from tests.services.service_forks import FORKS
-
-if TYPE_CHECKING:
-    from tests.services.postgres import PostgresServer
 
 pytestmark = pytest.mark.postgres
 PATIENCE = 30.0

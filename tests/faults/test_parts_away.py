@@ -1,7 +1,5 @@
 """Cases 4 and 5: the broker and the database away, for a moment and for a minute, and a database without space."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import time
@@ -164,6 +162,6 @@ def test_postgresql_without_space(
     began = time.monotonic()
     wait_until(lambda: own_site.decided() == 1600, "what waited is decided", 120)
     seconds = time.monotonic() - began
-    worker.wait_until_ready(30)
+    worker.wait_until_ready()
     matrix.add("5 PostgreSQL's disk full, then not", own_site.check(), seconds=seconds)
     assert worker.terminate() == 0

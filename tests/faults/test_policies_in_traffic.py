@@ -1,7 +1,5 @@
 """Policies change and strangers write to the thresholds topic while events flow."""
 
-from __future__ import annotations
-
 import json
 import random
 

@@ -1,7 +1,5 @@
 """Cases 13 and 14: labels that are wrong, many, strange or dated ahead; calibration killed at each step, and twice at once."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

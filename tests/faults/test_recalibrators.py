@@ -1,10 +1,7 @@
 """Recalibrators that are killed at each step of a run, whose clock is wrong, and whose database or broker goes away."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,9 +14,7 @@ from tests.integration.store.labelled_gate import GATE
 from tests.services.collector import Collector
 from tests.services.kafka import KafkaBroker
 from tests.services.ports import free_port
-
-if TYPE_CHECKING:
-    from tests.services.postgres import PostgresServer
+from tests.services.postgres import PostgresServer
 
 STEPS = (
     "before_run",

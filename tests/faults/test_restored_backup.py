@@ -1,21 +1,17 @@
 """A backup of PostgreSQL, restored: the record verifies, and a worker goes on exactly where the backup ends."""
 
-from __future__ import annotations
-
 import json
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from streamer import wiring
 from streamer.settings.settings import load_settings
 from tests.faults.site import GATE, Site, publish, wait_until
 from tests.faults.worker_process import WorkerProcess
 from tests.recorded import ledgers_of
-
-if TYPE_CHECKING:
-    from tests.services.postgres import PostgresServer
+from tests.services.postgres import PostgresServer
 
 
 def test_a_worker_goes_on_where_the_backup_ends(

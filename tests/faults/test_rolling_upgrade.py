@@ -3,8 +3,6 @@
 The version after this one is this one's source with one more migration, in a folder of its own.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Case 12: policies that nobody signed, replays, forgeries and tombstones, in the record and on the topic; wrong clocks."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -73,7 +73,7 @@ def refuse(site: Site, count: int) -> None:
 
 def stuck(worker: WorkerProcess) -> list[str]:
     """What `/readyz` of a ready worker names."""
-    with urllib.request.urlopen(f"{worker.url}/readyz", timeout=5) as answer:
+    with urllib.request.urlopen(f"{worker.url}/readyz", timeout=240) as answer:
         found: list[str] = json.load(answer).get("stuck", [])
         return found
 

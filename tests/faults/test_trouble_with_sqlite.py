@@ -34,13 +34,13 @@ def test_a_file_that_another_process_locks_delays_and_loses_nothing(
         other.execute("BEGIN EXCLUSIVE")
         publish(file_site, 200, 300)
         # A writer waits ten seconds before it says so.
-        wait_until(lambda: "the database does not answer" in worker.unready(), "the worker says so", 40)
+        wait_until(lambda: "the database does not answer" in worker.unready(), "the worker says so")
         assert worker.process.poll() is None
         other.execute("ROLLBACK")
     began = time.monotonic()
     wait_until(lambda: file_site.decided() == 500, "what waited is decided")
     seconds = time.monotonic() - began
-    worker.wait_until_ready(20)
+    worker.wait_until_ready()
     found = file_site.check()
     assert found.decisions == 500
     matrix.add("5 SQLite locked by another process", found, seconds=seconds)
@@ -56,14 +56,14 @@ def test_a_full_disk_delays_and_loses_nothing(file_site: Site, matrix: Matrix) -
     # To the process this is a disk that ends in the middle of the write-ahead log.
     resource.prlimit(worker.process.pid, resource.RLIMIT_FSIZE, (1_500_000, resource.RLIM_INFINITY))
     publish(file_site, 100, 1500)
-    wait_until(lambda: "the database does not answer" in worker.unready(), "the worker says so", 40)
+    wait_until(lambda: "the database does not answer" in worker.unready(), "the worker says so")
     assert file_site.decided() < 1600
     assert worker.process.poll() is None
     resource.prlimit(worker.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
     began = time.monotonic()
-    wait_until(lambda: file_site.decided() == 1600, "what waited is decided", 40)
+    wait_until(lambda: file_site.decided() == 1600, "what waited is decided")
     seconds = time.monotonic() - began
-    worker.wait_until_ready(20)
+    worker.wait_until_ready()
     found = file_site.check()
     assert found.decisions == 1600
     matrix.add("5 SQLite's disk full, then not", found, seconds=seconds)

@@ -87,11 +87,10 @@ def test_a_broker_that_is_away_at_the_start_is_waited_for(
     back.start()
     began = time.monotonic()
     back.join(240)
-    wait_until(lambda: own_site.decided() == 300, "all batches are decided", 40)
+    wait_until(lambda: own_site.decided() == 300, "all batches are decided")
     seconds = time.monotonic() - began
-    assert seconds < 40
     for worker in workers:
-        worker.wait_until_ready(30)
+        worker.wait_until_ready()
     found = own_site.check()
     assert found.decisions == 300
     matrix.add("4 broker away at the start", found, seconds=seconds)
@@ -111,7 +110,7 @@ def test_refusals_without_end_stop_the_worker_and_nothing_is_lost(site: Site, ma
         worker = site.start_worker(
             STREAMER_WORKER_DEAD_LETTER_MAX_RUN="500", STREAMER_WORKER_COMMIT_MAX_RECORDS="400"
         )
-        wait_until(lambda: worker.ended or site.recorded() == 1600, "it halts, or all is recorded", 40)  # noqa: B023
+        wait_until(lambda: worker.ended or site.recorded() == 1600, "it halts, or all is recorded")  # noqa: B023
         if worker.ended:
             ends.append(worker.process.returncode)
             assert "streamer dead-letters list" in worker.log_tail()

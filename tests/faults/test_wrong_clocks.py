@@ -1,7 +1,5 @@
 """Case 11: workers whose clocks are a day off, both ways, and publishers who date their records as they like."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 
@@ -28,9 +26,9 @@ def test_clocks_a_day_off_both_ways(site: Site, matrix: Matrix) -> None:
     publish(site, 0, 100)
     for number, off in enumerate((DAY, -DAY), start=1):
         worker = site.start_worker(program=(PROGRAM, str(off)))
-        wait_until(lambda: site.decided() == 100 * number, "all batches are decided", 60)  # noqa: B023
+        wait_until(lambda: site.decided() == 100 * number, "all batches are decided")  # noqa: B023
         wait_until(lambda: site.store.reports.outbox_pending() == 0, "and published")
-        worker.wait_until_ready(30)
+        worker.wait_until_ready()
         assert worker.terminate() == 0
         decided = max(one.decided_at for one in newest_decisions(site.store, limit=200))
         if off > 0:

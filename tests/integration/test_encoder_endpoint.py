@@ -1,7 +1,5 @@
 """An encoder at an endpoint: what is sent, what is believed, and what happens while the endpoint does not answer."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json
@@ -253,32 +251,24 @@ def test_a_reply_that_is_not_of_these_texts_is_refused(
 # -- an endpoint that does not answer
 
 
-@pytest.mark.parametrize(
-    "trouble",
-    [
-        AWAY,
-        ChatReply(status=429, headers={"retry-after": "60"}),
-        ChatReply(hang_up=True),
-        ChatReply(status=500),
-    ],
-    ids=["503", "429", "hung up", "500"],
-)
-def test_it_is_asked_again_so_often_and_no_more(server: Server, trouble: ChatReply) -> None:
+def test_it_is_asked_again_so_often_and_no_more(server: Server) -> None:
     with encoder(server, tries=3) as made:
-        server.reply = lambda request: trouble if request.number < 3 else answer(request)
+        server.reply = lambda request: AWAY if request.number < 3 else answer(request)
         made.encode(["one"])
         assert server.texts == ["Paris", "one", "one", "one"]
-        server.reply = lambda request: trouble
+        server.reply = lambda request: AWAY
         with pytest.raises(Unavailable, match="does not answer"):
             made.encode(["two"])
     assert server.texts.count("two") == 3
 
 
 def test_a_reply_that_never_ends_is_not_waited_for(server: Server) -> None:
-    with encoder(server, timeout=0.3) as made:
-        server.reply = lambda request: ChatReply(raw=b" " * 4000, drip=0.05)
-        with pytest.raises(Unavailable, match=r"no reply within 0\.3 s"):
-            made.encode(["one"])
+    server.reply = lambda request: ChatReply(raw=b" " * 4000, drip=0.05)
+    with (
+        encoder(server, f"openai:small@{DIMENSION}", start_without=True, timeout=0.3) as made,
+        pytest.raises(Unavailable, match=r"no reply within 0\.3 s"),
+    ):
+        made.encode(["one"])
 
 
 def test_a_wrong_key_is_named_at_the_start_and_never_shown(server: Server) -> None:
@@ -494,7 +484,7 @@ def test_a_worker_waits_for_it_then_holds_and_goes_on_when_it_answers(
                 )
 
         publish("first", ["Paris", "Paris!", "Rome"])
-        within(60, lambda: decided("first") is not None)
+        within(240, lambda: decided("first") is not None)
         # A new gate holds everything, and scores it: what it ships is not what this is about.
         assert decided("first") == ("no_threshold", "encoder", "openai:small@8")
         assert metric(step, 'streamer_part_reachable{part="encoder"}') == 1.0
@@ -504,14 +494,14 @@ def test_a_worker_waits_for_it_then_holds_and_goes_on_when_it_answers(
 
         server.reply = lambda request: AWAY
         publish("second", ["Lyon", "Nice"])
-        within(60, lambda: metric(step, 'streamer_part_reachable{part="encoder"}') == 0.0)
+        within(240, lambda: metric(step, 'streamer_part_reachable{part="encoder"}') == 0.0)
         assert any("the encoder does not answer" in reason for reason in ready(step))
         assert decided("second") is None
-        within(60, lambda: decided("second") is not None)
+        within(240, lambda: decided("second") is not None)
         assert decided("second") == ("scorer_failed", "none", "none")
         assert any("the encoder does not answer" in reason for reason in ready(step))
         publish("third", ["Paris", "Rome"])  # remembered
-        within(60, lambda: decided("third") is not None)
+        within(240, lambda: decided("third") is not None)
         assert decided("third") == ("no_threshold", "encoder", "openai:small@8")
 
         server.reply = answer
@@ -521,7 +511,7 @@ def test_a_worker_waits_for_it_then_holds_and_goes_on_when_it_answers(
             time.sleep(0.5)
             return not ready(step)
 
-        within(60, answered)
+        within(240, answered)
         (identity,) = store.encoders.get("openai:small@8")
         assert (identity.id, identity.dimension) == ("openai:small@8", 8)
     log = (configured / "dev" / "worker.log").read_text()

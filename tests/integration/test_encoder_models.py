@@ -1,7 +1,5 @@
 """Other models than the default: small ones with random weights, saved and loaded by the real libraries."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Services that log JSON say nothing else: every line of both outputs is an object, from the first one on."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -9,14 +7,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
+from tests.services.kafka import KafkaBroker
 from tests.services.service_forks import FORKS
-
-if TYPE_CHECKING:
-    from tests.services.kafka import KafkaBroker
 
 PLAIN = {"STREAMER_ENCODER_NAME": "none", "STREAMER_HTTP_PORT": "0"}
 

@@ -1,7 +1,5 @@
 """The wheel, installed away from the source tree, is the whole product; with an extra it does what the extra is for."""
 
-from __future__ import annotations
-
 import gzip
 import importlib.metadata
 import json

@@ -3,8 +3,6 @@
 The first test that asks has them fetched into .services; runs beside it wait.
 """
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import os

@@ -1,7 +1,5 @@
 """Apache Kafka for tests: one KRaft node started from its own jars, on loopback, with faults on demand."""
 
-from __future__ import annotations
-
 import atexit
 import fcntl
 import os

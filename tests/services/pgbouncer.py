@@ -104,7 +104,7 @@ class PgBouncer:
         atexit.unregister(self.remove)
         if self._process.poll() is None:
             self._process.kill()
-            self._process.wait(10)
+            self._process.wait(240)
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def log_tail(self, lines: int = 40) -> str:

@@ -91,10 +91,10 @@ class PostgresTls:
         """Stop for good and delete the folder."""
         self._process.send_signal(signal.SIGINT)  # fast: in order, without waiting for clients
         try:
-            self._process.wait(10)
+            self._process.wait(240)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            self._process.wait(10)
+            self._process.wait(240)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _start(self, program: str, *arguments: str) -> subprocess.Popen[bytes]:

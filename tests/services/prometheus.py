@@ -139,7 +139,7 @@ class Prometheus:
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
             try:
-                self._process.wait(20)
+                self._process.wait(240)
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()

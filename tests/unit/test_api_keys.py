@@ -1,7 +1,5 @@
 """API keys as values: tokens, what they allow, the ring of a service, and rates."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

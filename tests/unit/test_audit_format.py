@@ -3,8 +3,6 @@
 ``python -m tests.unit.test_audit_format`` writes them anew.
 """
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import json

@@ -1,7 +1,5 @@
 """Cells that no spreadsheet runs, whatever separates there, and texts that come back as they were."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re

@@ -1,7 +1,5 @@
 """The worker's chores beside deciding: they go on whatever one round of them meets."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Mapping
 
@@ -45,7 +43,7 @@ def run_until_shown(database: Database) -> tuple[list[object], int]:
     with Housekeeping(
         refresh_policies=refresh, reports=database, show=show, every_seconds=0.001, policies_every=2
     ):
-        assert done.wait(10)
+        assert done.wait(240)
     return shown, refreshed[0]
 
 
@@ -88,4 +86,4 @@ def test_a_chore_comes_at_once_and_with_every_round_whatever_becomes_of_the_othe
     with Housekeeping(
         refresh_policies=fail, reports=troubled, show=fail, chore=chore, every_seconds=0.001, policies_every=1
     ):
-        assert done.wait(10)
+        assert done.wait(240)

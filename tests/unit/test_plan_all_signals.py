@@ -1,7 +1,5 @@
 """What labels buy with all signals: the figures of calibrations that are made one by one, and what is said without any."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A policy's rule applied to one batch, against what each rule says in words."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

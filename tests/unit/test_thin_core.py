@@ -1,7 +1,5 @@
 """What the core and the list of commands load: numpy and scipy for the one, neither for the other."""
 
-from __future__ import annotations
-
 import ast
 import json
 import resource

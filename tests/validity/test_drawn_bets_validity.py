@@ -4,8 +4,6 @@ Seeded streams at the limit, where a false alarm is most likely. `most_violation
 passes once in a million. Beside each promise stands a variant that is wrong on purpose, which the same test must catch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import count, islice
 

@@ -1,7 +1,5 @@
 """What an evaluation says of its own figures: budgets hold over splits of any file, and its errors are as large as stated."""
 
-from __future__ import annotations
-
 import math
 from statistics import NormalDist
 

@@ -1,7 +1,5 @@
 """Soft gates, quantiles and ranks: seeded calibrations with known risks, against the CLT bound at 1e-6."""
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np

@@ -1,15 +1,13 @@
 """TriviaQA in letters that the encoder does not know, under a threshold of answers that it reads, and with labels of its own."""
 
-from __future__ import annotations
-
 import string
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from streamer.calibration.calibrators.full import allowed, fit_full
 from streamer.calibration.registry import weighting_scheme
+from streamer.clouds.offline import ScoredCloud
 from streamer.labels.answer_forms import answer_batch
 from streamer.scoring.blank import is_blank
 from streamer.scoring.encoders.encoder import CachedEncoder, Encoder
@@ -18,9 +16,6 @@ from streamer.scoring.registry import EVERY
 from streamer.scoring.signals import words
 from streamer.scoring.signals.measured import Measured
 from streamer.scoring.signals.signal_list import SignalList, choice_scores
-
-if TYPE_CHECKING:
-    from streamer.clouds.offline import ScoredCloud
 
 pytestmark = [pytest.mark.slow, pytest.mark.encoder]
 

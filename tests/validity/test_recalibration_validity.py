@@ -1,7 +1,5 @@
 """Do the age cut and the suffix test keep what they promise? Seeded Monte Carlo, and variants that must be caught."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

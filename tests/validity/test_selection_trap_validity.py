@@ -4,8 +4,6 @@ One response a group, its score uniform, its severity 1 with chance 0.7 (1 - Q).
 the labels. Risks are exact, the bound is that of the central limit theorem at 1e-6.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

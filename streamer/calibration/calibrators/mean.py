@@ -1,19 +1,15 @@
 """Equal weights: every labelled item of a group weighs the same. The most stable threshold."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamer.calibration import weight_draws
+from streamer.calibration.keyed_weights import KeyedWeights
 from streamer.calibration.weighting import WeightingScheme
-
-if TYPE_CHECKING:
-    from streamer.calibration.keyed_weights import KeyedWeights
 
 Floats = NDArray[np.float64]
 

@@ -1,20 +1,16 @@
 """Dirichlet weights within each group: the paper's RBWA-CRC."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamer.calibration import weight_draws
+from streamer.calibration.keyed_weights import KeyedWeights
 from streamer.calibration.specification import parameter
 from streamer.calibration.weighting import WeightingScheme
-
-if TYPE_CHECKING:
-    from streamer.calibration.keyed_weights import KeyedWeights
 
 Floats = NDArray[np.float64]
 

@@ -27,7 +27,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from streamer.calibration.arguments import check_alpha, whole_number
 from streamer.calibration.crc import calibrate_groups, keyed_losses
@@ -36,9 +36,7 @@ from streamer.calibration.guarantee import besides, counted
 from streamer.calibration.loss_curve import LossCurve, budget_limit
 from streamer.calibration.specification import Calibrated, Calibrator, Sample
 from streamer.calibration.threshold import Threshold
-
-if TYPE_CHECKING:
-    from streamer.calibration.weighting import WeightingScheme
+from streamer.calibration.weighting import WeightingScheme
 
 Charge = Literal["share", "drawn", "whole"]
 """How c(l) follows from the batch: the mean over all responses, over the k worst, or the worst alone."""

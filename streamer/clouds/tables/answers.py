@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from streamer.clouds.cloud import (
     NOT_KEPT,
@@ -21,6 +21,7 @@ from streamer.clouds.cloud import (
 from streamer.clouds.line_files import is_publishable
 from streamer.clouds.tables.columns import OF_PROMPT, ROLES, Columns, Role, recognise, role_of
 from streamer.clouds.tables.marks import ANNOTATORS, TRUTH, Annotators, Marks, number_in
+from streamer.clouds.tables.rows import Table, TableError
 from streamer.clouds.tables.values import (
     NotText,
     is_missing,
@@ -34,9 +35,6 @@ from streamer.errors import UsageError
 from streamer.events.excerpts import excerpt
 from streamer.events.responses import LEAST_LOGPROB
 from streamer.security.csv_cells import plain_cell
-
-if TYPE_CHECKING:
-    from streamer.clouds.tables.rows import Table, TableError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

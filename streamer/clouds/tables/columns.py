@@ -1,18 +1,14 @@
 """Which column of a table is what: by the names that people use, or as the command says."""
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+from typing import Any, Literal, cast, get_args
 
+from streamer.clouds.tables.rows import Table
 from streamer.clouds.tables.values import list_of_text, plain, value_at
 from streamer.errors import UsageError
-
-if TYPE_CHECKING:
-    from streamer.clouds.tables.rows import Table
 
 Role = Literal[
     "prompt_id", "prompt", "answer", "answer_id", "severity", "correct", "score", "logprob", "model", "embedding",

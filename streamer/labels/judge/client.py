@@ -11,20 +11,16 @@ from contextlib import closing, suppress
 from dataclasses import replace
 from decimal import Decimal
 from functools import partial
-from typing import TYPE_CHECKING
 
 from streamer.errors import UsageError
+from streamer.labels.judge.endpoint import JudgeEndpoint
 from streamer.labels.judge.parsing import JudgeVerdict, MalformedReply, parse_verdict
 from streamer.labels.judge.record import JudgeFailure, Judgement
-from streamer.labels.judge.rubric import SEED, judge_name, messages, reminder
+from streamer.labels.judge.rubric import SEED, JudgeCase, judge_name, messages, reminder
 from streamer.labels.llm.client import Chat, NothingSent
 from streamer.labels.llm.pool import Pool
 from streamer.labels.llm.record import Exchange, FailureCode, cost_of
 from streamer.tracing import NO_TRACING, Tracing
-
-if TYPE_CHECKING:
-    from streamer.labels.judge.endpoint import JudgeEndpoint
-    from streamer.labels.judge.rubric import JudgeCase
 
 
 class JudgeClient:

@@ -4,19 +4,14 @@ A *score* Q_J = J/100 decides at run time, where there are no references: the ju
 when the gate is calibrated nor when it serves. A *severity* JS = 1 - J/100 is made offline, and sees them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from streamer.labels.judge.client import JudgeClient
+from streamer.labels.judge.record import Judgement
 from streamer.labels.judge.rubric import JudgeCase
 from streamer.scoring.answer_head import answer_head
 from streamer.scoring.blank import is_blank
-
-if TYPE_CHECKING:
-    from streamer.labels.judge.client import JudgeClient
-    from streamer.labels.judge.record import Judgement
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,18 +1,13 @@
 """Lexical: does an answer say one of its references, in the same words? Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from streamer.labels.lexical import matches
+from streamer.labels.lexical import Match, matches
 from streamer.labels.severity import usable
 from streamer.labels.severity_kind import RuleKind, option
 from streamer.scoring.answer_head import answer_head
-
-if TYPE_CHECKING:
-    from streamer.labels.lexical import Match
 
 
 def lexical_severity(text: str, references: Sequence[str], *, match: Match = "exact") -> float:

@@ -1,7 +1,5 @@
 """One question to an endpoint, repeated while the endpoint is busy, failing or unavailable."""
 
-from __future__ import annotations
-
 import asyncio
 import email.utils
 import json
@@ -10,21 +8,19 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from streamer.errors import UsageError
 from streamer.events.excerpts import one_line
 from streamer.extras import needed_by
 from streamer.labels.llm.completions import completion_of, refusal_of
 from streamer.labels.llm.endpoint import ChatEndpoint
+from streamer.labels.llm.pace import Pace
 from streamer.labels.llm.record import PASSING, Exchange, FailureCode, Message
 from streamer.labels.llm.refusals import fitted, refused_parameter
 from streamer.security.door import MOST_BYTES, Door, Reply, ReplyFailed
 from streamer.security.redaction import HIDDEN
 from streamer.tracing import NO_TRACING, Tracing
-
-if TYPE_CHECKING:
-    from streamer.labels.llm.pace import Pace
 
 _OF_EVERY_REQUEST = frozenset({401, 402, 403, 404})
 _OF_EVERY_REQUEST_BY_CODE = frozenset({"insufficient_quota", "model_not_found", "invalid_api_key"})

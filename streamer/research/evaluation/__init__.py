@@ -1,4 +1,4 @@
-"""The paper's tables and figures on response clouds, and what they mean: functions, and plain results.
+"""The paper's tables on response clouds, and what they mean: functions, and plain results.
 
 `evaluate` does it all; `scored_data_sets`, `judged_data_sets` and `evaluated` are its steps.
 """

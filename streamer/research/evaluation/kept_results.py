@@ -1,21 +1,15 @@
 """Results under a hash of everything that they depend on, so that a second run of the same finds them there."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
 import streamer
 from streamer.clouds.line_record import append_lines, read_lines
-from streamer.research.evaluation.results import Evaluation
-
-if TYPE_CHECKING:
-    from streamer.research.evaluation.data_sets import DataSet
-    from streamer.research.evaluation.results import Options
+from streamer.research.evaluation.data_sets import DataSet
+from streamer.research.evaluation.results import Evaluation, Options
 
 _CODE = (
     "calibration/**/*.py",

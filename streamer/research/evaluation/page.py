@@ -1,7 +1,6 @@
 """The report: one page that refers to nothing outside itself and runs no script."""
 
 import shlex
-from collections.abc import Iterable
 from importlib.resources import files
 from typing import Any
 
@@ -19,11 +18,10 @@ from streamer.research.evaluation.charts import (
     thresholds_chart,
 )
 from streamer.research.evaluation.findings import LIMITS, findings, headline, headline_unit
-from streamer.research.evaluation.measures import MODES
 from streamer.research.evaluation.ranking import RESAMPLES
 from streamer.research.evaluation.results import JUDGE_FIELD, DataSetResult, Evaluation, Options
 from streamer.research.evaluation.tables import all_tables, method_table
-from streamer.research.evaluation.words import UNIT_TITLES, headline_alpha
+from streamer.research.evaluation.words import headline_alpha
 from streamer.scoring.registry import SCORER_NAMES, SCORERS
 
 _MORE_STYLE = """
@@ -78,13 +76,8 @@ _THRESHOLDS = (
 )
 
 
-def render_page(evaluation: Evaluation, pictures: Iterable[str]) -> str:
-    """Return the report as HTML.
-
-    Parameters
-    ----------
-    pictures : names of the PNG files beside the page, as `streamer.research.evaluation.figures.all_figures` draws them.
-    """
+def render_page(evaluation: Evaluation) -> str:
+    """Return the report as HTML."""
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
     template = environment.from_string(
         files("streamer.research.evaluation").joinpath("report.html.j2").read_text(encoding="utf-8")
@@ -100,7 +93,6 @@ def render_page(evaluation: Evaluation, pictures: Iterable[str]) -> str:
         limits=LIMITS,
         tables=all_tables(evaluation),
         many_scores=many_scores,
-        files=[(name, _file_words(name)) for name in pictures],
         meanings=[(one.title, one.says) for one in SCORERS if one.name in evaluation.options.scorers],
         resamples=RESAMPLES,
         contents=[
@@ -112,7 +104,7 @@ def render_page(evaluation: Evaluation, pictures: Iterable[str]) -> str:
             ("came", "Findings"),
             ("asked", "How it was measured"),
             ("not", "What this does not tell you"),
-            ("paper", "The paper's tables and figures"),
+            ("paper", "The paper's tables"),
             ("repeat", "Run it again"),
         ],
         command=command(evaluation),
@@ -143,26 +135,6 @@ def _charts(evaluation: Evaluation, result: DataSetResult) -> dict[str, Any]:
             ),
         ]
     return {"name": result.name, "drawn": drawn, "methods": method_table(result, unit, alpha)}
-
-
-def _file_words(name: str) -> str:
-    """Say what a PNG file shows."""
-    stem = name.removesuffix(".png")
-    unit = next((unit for unit in UNIT_TITLES if stem.endswith(f"-{unit}")), None)
-    if unit is not None:
-        mode = next((mode for mode in MODES if f"-{mode.lower()}-" in stem), None)
-        what = (
-            "by how much severity falls from held to shipped"
-            if mode is None
-            else f"severity of shipped and held, {mode}"
-        )
-        return f"{what}, unit {unit}"
-    return {
-        "shares": "what 100 prompts get at each budget, all data sets",
-        "calibration": "measured risk against the budget, and how steady the threshold is",
-        "coverage-risk": "severity among what ships, as more ships, for every score",
-        "scorers": "what each score ships at one budget",
-    }[stem]
 
 
 def _verdict(evaluation: Evaluation) -> str:

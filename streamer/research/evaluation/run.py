@@ -1,13 +1,11 @@
 """One evaluation: data sets in, every figure out; what is known already is not computed again."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from concurrent.futures import as_completed
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -19,7 +17,7 @@ from streamer.clouds.sentence import percent
 from streamer.clouds.unlabelled import check_unlabelled
 from streamer.errors import UsageError
 from streamer.gates.declared import Unit
-from streamer.research.evaluation.data_sets import OWN_SCORE
+from streamer.research.evaluation.data_sets import OWN_SCORE, DataSet
 from streamer.research.evaluation.kept_results import keep_evaluation, kept_evaluation, results_key
 from streamer.research.evaluation.measures import (
     JUDGE,
@@ -47,10 +45,6 @@ from streamer.scoring.judged import form
 from streamer.scoring.plugins import entry_points
 from streamer.scoring.registry import GRAM, SCORER_NAMES
 from streamer.scoring.signals.signal_list import SignalList
-
-if TYPE_CHECKING:
-    from streamer.research.evaluation.data_sets import DataSet
-
 
 MOST_MISSING = 0.5
 """Share of units without a severity above which figures that count them as 1 would say nothing."""

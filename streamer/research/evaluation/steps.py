@@ -99,7 +99,7 @@ def evaluate(
     ----------
     files : response clouds or tables; see `streamer.clouds.cloud_files.read_clouds`, also for `reading`.
     judge : who is asked for the scores of files that do not have them; None: nobody.
-    out : folder for the report, tables, figures and CSV files; None writes none.
+    out : folder for the report, tables and CSV files; None writes none.
     cache : folder of what was computed before; None keeps nothing.
     processes : that compute side by side. More than 1 needs a main module that can be imported.
     watch : receives progress.

@@ -1,20 +1,15 @@
 """Data sets from the record: what workers scored and people or programs labelled, in the place of a file."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from streamer.clouds.cloud import NOT_KEPT, Cloud, CloudResponse, judged_cloud
+from streamer.clouds.stored_answers import AnswerStore, StoredBatch
 from streamer.clouds.unlabelled import Unlabelled
 from streamer.errors import UsageError
 from streamer.gates.settings import GateSettings
 from streamer.research.evaluation.data_sets import DataSet, data_set
 from streamer.scoring.registry import GRAM
-
-if TYPE_CHECKING:
-    from streamer.clouds.stored_answers import AnswerStore, StoredBatch
 
 
 def stored_data_set(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -21,28 +20,16 @@ UNIT_TITLES = {
     "batch": "all responses to a prompt, or none",
 }
 
-_LONGEST_NAME = 24
 _SCORER_TITLES = {scorer.name: scorer.title for scorer in SCORERS} | {
     FULL: "all signals, method full",
     "judge": "judge (Q_J)",
     OWN_SCORE: "the file's score",
 }
-MODE_TITLES = {
-    "G-Eval-Naive": "G-Eval-Naive: judge, fixed threshold",
-    "G-Eval-CRC": "G-Eval-CRC: judge, BB",
-    "Gram-CRC": "Gram-CRC: Gram energy, RBWA",
-}
-"""Modes with their score and their calibrator."""
 
 
 def scorer_title(name: str) -> str:
     """Return a scorer's name for people; a field of the file is called what the file calls it."""
     return _SCORER_TITLES.get(name, name)
-
-
-def short_name(name: str) -> str:
-    """Return a data set's name so that it fits over a panel."""
-    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
 
 
 def headline_alpha(alphas: Sequence[float]) -> float:
@@ -83,8 +70,3 @@ def interval(one: FigureInterval, digits: int = 3) -> str:
     if one.low is None or one.high is None:
         return f"{one.value:.{digits}f}"
     return f"{one.value:.{digits}f} ({one.low:.{digits}f} to {one.high:.{digits}f})"
-
-
-def short_digest(content: bytes) -> str:
-    """Return 32 hexadecimal digits of SHA-256."""
-    return hashlib.sha256(content).hexdigest()[:32]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,10 +11,8 @@ from numpy.typing import NDArray
 from streamer.clouds.cloud import Cloud, split_clouds
 from streamer.clouds.measurement import Units, units_of
 from streamer.clouds.offline import ScoredCloud, calibration_groups, decided_batch
+from streamer.gates.declared import Unit
 from streamer.research.experiments.compared_methods import MethodLabels, Run, Traffic
-
-if TYPE_CHECKING:
-    from streamer.gates.declared import Unit
 
 Floats = NDArray[np.float64]
 Row = NDArray[np.float32]

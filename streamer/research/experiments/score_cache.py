@@ -1,11 +1,9 @@
 """Scores of response clouds by every label-free scorer, kept beside the work so that they are computed once."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 import msgspec
 import numpy as np
@@ -17,15 +15,13 @@ from streamer.clouds.line_record import append_lines, read_lines
 from streamer.clouds.offline import ScoredCloud
 from streamer.errors import UsageError
 from streamer.frames.answers import measured_answers
+from streamer.gates.declared import Unit
 from streamer.labels.answer_forms import answer_batch
 from streamer.scoring.judged import WHOLE, Form
 from streamer.scoring.plugins import checked_scores, frozen, loaded
 from streamer.scoring.registry import GRAM, SCORER_NAMES, SCORERS
 from streamer.scoring.scorer import AnswerBatch
 from streamer.scoring.signals.signal_list import SignalList
-
-if TYPE_CHECKING:
-    from streamer.gates.declared import Unit
 
 SCORES_FOLDER = Path(".streamer/scores")
 """Where scores are kept unless a command is told otherwise."""

@@ -1,19 +1,14 @@
 """From replies to the lines of a file of response clouds. Pure."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from streamer.research.sampling.plan import RecordPart
+from streamer.research.sampling.plan import RecordPart, SamplingPlan, Slot
+from streamer.research.sampling.prompts import Prompt
+from streamer.research.sampling.replies import Found, Ledger
 from streamer.scoring.answer_head import answer_head
-
-if TYPE_CHECKING:
-    from streamer.research.sampling.plan import SamplingPlan, Slot
-    from streamer.research.sampling.prompts import Prompt
-    from streamer.research.sampling.replies import Found, Ledger
 
 FEWEST = 2
 """Answers of a model without which there is no cloud: noise alone is none, unless it is what was asked for."""

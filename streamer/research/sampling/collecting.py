@@ -8,18 +8,15 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from streamer.errors import StreamerError, Unavailable, UsageError
 from streamer.labels.llm.endpoint import TokenLimitName
 from streamer.labels.llm.pool import Pool
 from streamer.labels.llm.record import Exchange, Message, Price
 from streamer.research.sampling.estimating import expected_usage, most_usage
-from streamer.research.sampling.plan import RecordPart
+from streamer.research.sampling.plan import RecordPart, Request, SamplingPlan
 from streamer.research.sampling.replies import Ledger, Reply
-
-if TYPE_CHECKING:
-    from streamer.research.sampling.plan import Request, SamplingPlan
 
 GIVE_UP_AFTER = 20
 """Consecutive failed requests to one vendor past which the run ends: it is unavailable, or refuses."""

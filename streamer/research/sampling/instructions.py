@@ -1,16 +1,11 @@
 """What the models are told. The kinds of request are the paper's, the wording is ours. Pure."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from streamer.clouds.noise import NoiseFamily
 from streamer.labels.llm.record import Message
-
-if TYPE_CHECKING:
-    from streamer.research.sampling.recipe import Mode
+from streamer.research.sampling.recipe import Mode
 
 NORMAL = (
     "Begin with the shortest answer that is complete and usual. If a reason is needed, add one short sentence after it. "

@@ -1,20 +1,15 @@
 """The files that a run leaves: response clouds, each file written whole or not at all."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from streamer.errors import Unavailable, UsageError, named_beside
 from streamer.research.sampling.clouds import make_clouds
-
-if TYPE_CHECKING:
-    from streamer.research.sampling.plan import SamplingPlan
-    from streamer.research.sampling.replies import Ledger
+from streamer.research.sampling.plan import SamplingPlan
+from streamer.research.sampling.replies import Ledger
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,13 +1,11 @@
 """Every answer that a run needs, fixed before anything is asked: a pure function of prompts, recipe and arms."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -21,10 +19,8 @@ from streamer.research.sampling.instructions import (
     rewording_messages,
 )
 from streamer.research.sampling.noise import distinct_noise
+from streamer.research.sampling.prompts import Prompt
 from streamer.research.sampling.recipe import MODEL_FAMILIES, Arm, Mode, Recipe
-
-if TYPE_CHECKING:
-    from streamer.research.sampling.prompts import Prompt
 
 Kind = Literal["paraphrase", "rewording", "answer"]
 

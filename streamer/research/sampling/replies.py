@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from streamer.labels.llm.record import Choice, Exchange, TokenUsage
-from streamer.research.sampling.plan import RecordPart
-
-if TYPE_CHECKING:
-    from streamer.research.sampling.plan import Request
+from streamer.research.sampling.plan import RecordPart, Request
 
 MOST_BYTES = 65_536
 """Of one answer's text; what an event may hold unless the worker is configured otherwise."""

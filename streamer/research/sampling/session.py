@@ -1,7 +1,5 @@
 """A whole run: the journal that it resumes, what is left to ask, and the files that it writes."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import time
@@ -10,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from streamer.labels.llm.client import Chat
 from streamer.labels.llm.endpoint import ChatEndpoint, TokenLimitName
@@ -20,14 +17,10 @@ from streamer.research.sampling.collecting import Collector, SamplingTally, Vend
 from streamer.research.sampling.estimating import CostEstimate, estimate
 from streamer.research.sampling.journal import ReplyJournal, read_journal
 from streamer.research.sampling.output import WrittenFile, check_out, journal_path, write_clouds
-from streamer.research.sampling.plan import SamplingPlan
-from streamer.research.sampling.recipe import Arm
+from streamer.research.sampling.plan import Request, SamplingPlan
+from streamer.research.sampling.prompts import Prompt
+from streamer.research.sampling.recipe import Arm, Recipe
 from streamer.research.sampling.replies import Ledger, Reply
-
-if TYPE_CHECKING:
-    from streamer.research.sampling.plan import Request
-    from streamer.research.sampling.prompts import Prompt
-    from streamer.research.sampling.recipe import Recipe
 
 
 @dataclass(frozen=True, slots=True)

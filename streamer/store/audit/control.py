@@ -11,15 +11,13 @@ Who seals holds the log's head to the end of its transaction. A closing must not
 come first, their seals wait in `control_queue`, and whoever holds the head next puts them into the log before its own.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Collection, Sequence
 from contextlib import nullcontext, suppress
 from datetime import UTC, datetime
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.engine import default
@@ -30,6 +28,7 @@ from streamer.signing.canonical_json import canonical_json
 from streamer.signing.commitments import salt_commitment
 from streamer.signing.merkle import Edge
 from streamer.store.db import bulk_insert
+from streamer.store.db.engine import Database
 from streamer.store.db.schema import (
     accounts,
     batches,
@@ -45,9 +44,6 @@ from streamer.store.db.schema import (
     metadata,
 )
 from streamer.store.db.schema.types import Row, kept_of
-
-if TYPE_CHECKING:
-    from streamer.store.db.engine import Database
 
 SEALED_TABLES = tuple(table for table in metadata.sorted_tables if kept_of(table).sealed)
 """Whose rows the control log holds. Of the labels and their signatures those that did not come by the log, of judgements those

@@ -1,19 +1,14 @@
 """Keeps what an adopted candidate made of batches that had been decided by other scores or signals."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
 from streamer.store.audit import control
 from streamer.store.db import bulk_insert
+from streamer.store.db.engine import Database
 from streamer.store.db.schema import carried_scores, carried_signals, decisions
-
-if TYPE_CHECKING:
-    from streamer.store.db.engine import Database
 
 
 class CarriedScores:

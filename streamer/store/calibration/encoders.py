@@ -1,19 +1,14 @@
 """Which encoder a decision's short name stands for: revision, full weight hash, dimension."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
 from streamer.scoring.encoders.identity import EncoderIdentity
 from streamer.store.audit import control
+from streamer.store.db.engine import Database
 from streamer.store.db.schema import encoders
-
-if TYPE_CHECKING:
-    from streamer.store.db.engine import Database
 
 
 class Encoders:

@@ -1,23 +1,19 @@
 """How many groups are new or raised since the newest run of each gate: when they are counted, and the counts."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from math import ceil
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
+from streamer.gates.policy import GateRevision
 from streamer.store.calibration.new_groups import new_and_raised, youngest_read
+from streamer.store.calibration.newest_runs import NewestRun
 from streamer.store.db.schema import label_revisions
-
-if TYPE_CHECKING:
-    from streamer.gates.policy import GateRevision
-    from streamer.store.calibration.newest_runs import NewestRun
-    from streamer.store.labels.read_labels import ReadLabels
+from streamer.store.labels.read_labels import ReadLabels
 
 _MOST_SECONDS = 0.25
 """So long one look may count groups that were counted before; the rest waits for the next."""

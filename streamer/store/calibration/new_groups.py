@@ -1,23 +1,18 @@
 """The queries that tell which groups a recalibration would read that the newest run has not read so."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
+from streamer.gates.policy import GateRevision
 from streamer.gates.settings import GateSettings
 from streamer.recalibration.gate_status import MOST_COUNTED
 from streamer.recalibration.run import SampleQuery
 from streamer.store.calibration.audit_sample import readable
+from streamer.store.calibration.newest_runs import NewestRun
 from streamer.store.db.schema import batches, calibration_inputs, decisions, responses
 from streamer.store.db.schema.joins import BATCH, same
-
-if TYPE_CHECKING:
-    from streamer.gates.policy import GateRevision
-    from streamer.store.calibration.newest_runs import NewestRun
 
 _MOST_LABELS = 5 * MOST_COUNTED
 """A flood of labels for groups that have one already must not make a round long; runs by time go on."""

@@ -5,12 +5,10 @@ Counts are repeated in turn all the same: for batches that grow old enough to be
 batch, and rows that became visible after later ones.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
@@ -19,16 +17,14 @@ from streamer.gates.setting_changes import calibrated_for_another
 from streamer.recalibration.gate_status import GateStatus, LastRun
 from streamer.store.calibration.group_counts import Asked, GroupCount, GroupCounts
 from streamer.store.calibration.newest_runs import NewestRun, NewestRuns
+from streamer.store.db.engine import Database
 from streamer.store.db.schema import policies
+from streamer.store.labels.read_labels import ReadLabels
 from streamer.store.labels.revisions import Labels
+from streamer.store.policies.gates import Gates
+from streamer.store.policies.policies import Policies
+from streamer.store.policies.policy_writer import PolicyWriter
 from streamer.store.risk.alarm_closures import closures
-
-if TYPE_CHECKING:
-    from streamer.store.db.engine import Database
-    from streamer.store.labels.read_labels import ReadLabels
-    from streamer.store.policies.gates import Gates
-    from streamer.store.policies.policies import Policies
-    from streamer.store.policies.policy_writer import PolicyWriter
 
 
 class _InForce(NamedTuple):

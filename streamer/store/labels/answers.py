@@ -1,25 +1,20 @@
 """What was answered, scored and labelled, batch by batch: for an evaluation on the record."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import datetime
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
 from streamer.clouds.stored_answers import StoredBatch, StoredResponse
 from streamer.gates.settings import NO_ENCODER, GateSettings
+from streamer.store.db.engine import Database
 from streamer.store.db.schema import batches, decisions, gate_revisions, policies, responses
 from streamer.store.db.schema.joins import POLICY_OF_DECISION, REVISION_OF_POLICY, key_of
 from streamer.store.db.schema.types import Row
+from streamer.store.labels.read_labels import ReadLabels
 from streamer.store.labels.revisions import Severities
-
-if TYPE_CHECKING:
-    from streamer.store.db.engine import Database
-    from streamer.store.labels.read_labels import ReadLabels
 
 
 class SqlAnswers:

@@ -1,13 +1,11 @@
 """Labels that a labeller gave in bulk, and what a judge was asked and said for each; texts can be erased."""
 
-from __future__ import annotations
-
 import hmac
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -19,15 +17,13 @@ from streamer.labels.judge.record import Judgement
 from streamer.labels.llm.record import Exchange
 from streamer.store.audit import control
 from streamer.store.db import bulk_insert
+from streamer.store.db.engine import Database
 from streamer.store.db.schema import judgements
 from streamer.store.db.schema.joins import RESPONSE, is_batch, key_of
 from streamer.store.db.schema.types import HASH_BYTES, of_row
+from streamer.store.labels.read_labels import ReadLabels
 from streamer.store.labels.revisions import store_labels
 from streamer.store.log.leaves import judgement_mac
-
-if TYPE_CHECKING:
-    from streamer.store.db.engine import Database
-    from streamer.store.labels.read_labels import ReadLabels
 
 _Response = tuple[BatchKey, str]
 

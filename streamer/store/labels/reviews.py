@@ -1,16 +1,15 @@
 """The review page's side of the record: the next answer for each person, and the severities that people give."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sqlalchemy as sa
 
 from streamer.review.items import Decided, GateProgress, Mark, Progress, Reviewer, ReviewItem
 from streamer.store.db.engine import Database
 from streamer.store.db.schema import decisions, responses, review_claims, review_offers
+from streamer.store.labels.read_labels import ReadLabels
 from streamer.store.labels.review_claims import (
     SHOWN,
     beside,
@@ -32,9 +31,6 @@ from streamer.store.labels.review_offers import (
     store_severity,
 )
 from streamer.store.labels.revisions import unlabelled
-
-if TYPE_CHECKING:
-    from streamer.store.labels.read_labels import ReadLabels
 
 _ROUNDS = 20
 

@@ -1,12 +1,9 @@
 """Records that were refused: looked at, and sent again as they were."""
 
-from __future__ import annotations
-
 import builtins
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
@@ -15,12 +12,10 @@ from streamer.events.oversize import TRUNCATED
 from streamer.events.topics import HTTP_LOG
 from streamer.journal import Headers, OutboxMessage
 from streamer.store.audit import control
+from streamer.store.db.engine import Database
 from streamer.store.db.schema import dead_letter_replays, dead_letters
 from streamer.store.db.schema.types import Row, of_row
 from streamer.store.log.outbox import enqueue
-
-if TYPE_CHECKING:
-    from streamer.store.db.engine import Database
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

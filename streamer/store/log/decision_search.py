@@ -3,20 +3,16 @@
 However rare what is looked for, one question reads at most `MOST_SEARCHED` decisions, and says where the next goes on.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import sqlalchemy as sa
 
+from streamer.store.db.engine import Database
 from streamer.store.db.schema import batches, decisions, gates, responses
 from streamer.store.db.schema.types import of_row
-
-if TYPE_CHECKING:
-    from streamer.store.db.engine import Database
 
 MOST_SEARCHED = 20_000
 _EXCERPT = 300

@@ -1,11 +1,8 @@
 """People of the console on record: each change is a revision, sealed in the control log."""
 
-from __future__ import annotations
-
 import builtins
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 from sqlalchemy import exc
@@ -15,11 +12,9 @@ from streamer.gates import labeller_names
 from streamer.gates.policy import SIGNED_IN
 from streamer.security.accounts import ROLES, Account, Role, hidden, issued, new_name_fault
 from streamer.store.audit import control
+from streamer.store.db.engine import Database
 from streamer.store.db.schema import accounts
 from streamer.store.db.schema.types import of_row
-
-if TYPE_CHECKING:
-    from streamer.store.db.engine import Database
 
 _ADMINISTRATOR: Role = "administrator"
 _MOST_CHARACTERS = 150

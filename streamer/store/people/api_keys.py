@@ -1,11 +1,8 @@
 """API keys on record: made, listed and revoked, each act sealed in the control log."""
 
-from __future__ import annotations
-
 import builtins
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 from sqlalchemy import exc
@@ -14,12 +11,10 @@ from streamer.errors import UsageError
 from streamer.gates.free_text import MOST_WHO, MOST_WHY, fault
 from streamer.security.api_keys import MAY, ApiKey, Rate, digest_of, new_token
 from streamer.store.audit import control
+from streamer.store.db.engine import Database
 from streamer.store.db.schema import api_key_revocations, api_keys, gates
 from streamer.store.db.schema.types import Row, of_row
 from streamer.store.policies.policy_rows import no_gate
-
-if TYPE_CHECKING:
-    from streamer.store.db.engine import Database
 
 _MOST_CHARACTERS = {"note": MOST_WHY, "reason": MOST_WHY, "name": MOST_WHO}
 

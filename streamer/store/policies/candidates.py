@@ -1,12 +1,10 @@
 """Candidate policies: who set one and when, sealed in the control log, and what they made of batches, in no log."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import sqlalchemy as sa
@@ -23,6 +21,7 @@ from streamer.store.audit import control
 from streamer.store.calibration.audit_sample import in_revisions
 from streamer.store.calibration.run_rows import remembered_prompts
 from streamer.store.db import bulk_insert
+from streamer.store.db.engine import Database
 from streamer.store.db.schema import (
     batches,
     candidate_decisions,
@@ -33,9 +32,6 @@ from streamer.store.db.schema import (
 )
 from streamer.store.db.schema.joins import BATCH, key_of
 from streamer.store.db.schema.types import Row, of_row
-
-if TYPE_CHECKING:
-    from streamer.store.db.engine import Database
 
 log = LazyLogger(__name__)
 

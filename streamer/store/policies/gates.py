@@ -1,13 +1,11 @@
 """Gates: named, with a secret and a seed drawn once, and settings in append-only revisions."""
 
-from __future__ import annotations
-
 import builtins
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import exc
@@ -18,14 +16,12 @@ from streamer.gates.setting import GATE_NAME, GATE_NAME_RULE
 from streamer.gates.setting_changes import calibrated_for_another
 from streamer.gates.settings import PARAMETERS, GateSettings
 from streamer.store.audit import control
+from streamer.store.db.engine import Database
 from streamer.store.db.schema import gate_revisions, gates, policies
 from streamer.store.db.schema.joins import REVISION_OF_POLICY, same
 from streamer.store.db.schema.types import HASH_BYTES, Row, of_row
 from streamer.store.policies.policy_rows import SETTINGS, no_gate, settings_of
-
-if TYPE_CHECKING:
-    from streamer.store.db.engine import Database
-    from streamer.store.policies.policy_writer import PolicyWriter
+from streamer.store.policies.policy_writer import PolicyWriter
 
 _SEED_BITS = 63
 

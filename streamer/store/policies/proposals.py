@@ -1,10 +1,8 @@
 """Thresholds that a run found and that wait for somebody to put them in force."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -26,10 +24,8 @@ from streamer.store.db.schema import (
 from streamer.store.db.schema.joins import CANDIDATE_OF_RUN, REVISION_OF_RUN
 from streamer.store.db.schema.types import of_row
 from streamer.store.policies.policy_rows import SETTINGS, settings_of
+from streamer.store.policies.policy_writer import PolicyWriter
 from streamer.store.risk.alarm_closures import closures
-
-if TYPE_CHECKING:
-    from streamer.store.policies.policy_writer import PolicyWriter
 
 _COLUMNS: tuple[sa.ColumnElement[Any], ...] = (
     calibration_runs.c.id.label("run"),

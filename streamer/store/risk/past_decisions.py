@@ -1,12 +1,10 @@
 """The recorded past of a gate, for asking what another policy would have made of it."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import sqlalchemy as sa
@@ -20,14 +18,12 @@ from streamer.gates.policy_gate import Needed, burst_of, segment_of
 from streamer.gates.rule import Cut
 from streamer.scoring.judged import WHOLE
 from streamer.store.db import bulk_insert
+from streamer.store.db.engine import Database
 from streamer.store.db.schema import batches, decisions, responses
+from streamer.store.labels.read_labels import ReadLabels
 from streamer.store.labels.revisions import Severities
 from streamer.store.policies.policy_rows import read_versions
 from streamer.whatif.past import MOST, Past, PastText
-
-if TYPE_CHECKING:
-    from streamer.store.db.engine import Database
-    from streamer.store.labels.read_labels import ReadLabels
 
 _PAGE = 5_000
 _SEEN = "."

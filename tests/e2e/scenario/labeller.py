@@ -8,14 +8,11 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from streamer import wiring
-
-if TYPE_CHECKING:
-    from streamer.settings.settings import Settings
+from streamer.settings.settings import Settings
 
 
 class Labellers:

@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tests.e2e.scenario.population import Prompt
 from tests.e2e.swap.lives import Life
-
-if TYPE_CHECKING:
-    from tests.e2e.scenario.population import Prompt
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,16 +1,11 @@
 """What became of a gate: what it shipped, by the record, and how bad that was, by the true severities."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, takewhile
-from typing import TYPE_CHECKING
 
 from tests.e2e.swap.lives import Life
-
-if TYPE_CHECKING:
-    from tests.recorded import DecisionSummary
+from tests.recorded import DecisionSummary
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,5 @@
 """The three clients, called alike."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re
@@ -102,7 +100,7 @@ class _Node(Caller):
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()
-        self._process.wait(20)
+        self._process.wait(240)
         self._process.stdout.close()
 
 

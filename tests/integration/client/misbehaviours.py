@@ -1,7 +1,5 @@
 """What a service, or whatever is in between, may do instead of answering; each is held, for the reason beside it."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import socket

@@ -1,7 +1,5 @@
 """The clients against a real server on loopback: each of them, the same table."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import json

@@ -1,7 +1,5 @@
 """The clients against `streamer serve` itself: decided, repeated, looked up, labelled, contradicted, and without a key."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 import numpy as np
@@ -19,6 +19,7 @@ import pytest
 
 from streamer.console.app import console_app
 from streamer.console.doors import Doors
+from streamer.console.oidc import Issuer
 from streamer.events.alerts import alert
 from streamer.events.desk import DeskV1
 from streamer.gates.batch_key import BatchKey
@@ -33,9 +34,6 @@ from streamer.web.server import base_url, server
 from tests.integration.store.conftest import START, World
 from tests.integration.store.labelled_gate import GATE, LabelledGate, bad_below
 from tests.integration.watching.conftest import Shown
-
-if TYPE_CHECKING:
-    from streamer.console.oidc import Issuer
 
 HARM = (
     "<script>document.title='taken'</script><img src=x onerror=\"document.title='taken'\">"

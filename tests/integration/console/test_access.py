@@ -1,7 +1,5 @@
 """Who the console lets in, and what each role may do, tried as an attacker would: with plain HTTP."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import re

@@ -1,7 +1,5 @@
 """The desk as people use it: by plain HTTP for what must not be possible, and in Chromium by keyboard."""
 
-from __future__ import annotations
-
 import json
 import re
 import threading

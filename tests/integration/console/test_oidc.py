@@ -1,7 +1,5 @@
 """Sign-in at an issuer of OpenID Connect: a certified one, in a browser and without; and one that cheats."""
 
-from __future__ import annotations
-
 import base64
 import hmac
 import json

@@ -1,7 +1,5 @@
 """The console in a real Chromium: a person's path through every page, by keyboard; texts that mean harm; and axe-core."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from datetime import timedelta

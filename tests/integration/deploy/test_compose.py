@@ -1,7 +1,5 @@
 """docker-compose.yml and the Dockerfile, as far as they can be tried without Docker: each part by its real counterpart."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -12,7 +10,7 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import yaml
@@ -23,10 +21,8 @@ from streamer.settings.sources import leaves, variable_name
 from streamer.telemetry.http import TelemetryServer
 from tests.services.kafka import KafkaBroker, what_kafka_needs
 from tests.services.ports import free_port
+from tests.services.postgres import PostgresServer
 from tests.services.requirements import missing
-
-if TYPE_CHECKING:
-    from tests.services.postgres import PostgresServer
 
 ROOT = Path(__file__).resolve().parents[3]
 NEEDED = ("docker-compose.yml", ".env.example", "deploy", "Dockerfile")

@@ -1,7 +1,5 @@
 """A real Prometheus scrapes two workers and two recalibrators, loads the rules, and is asked every expression."""
 
-from __future__ import annotations
-
 import itertools
 import random
 import threading

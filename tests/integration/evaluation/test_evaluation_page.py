@@ -1,16 +1,12 @@
 """docs/evaluation.md: its code runs, and the columns that it promises are those that are written."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pytest
 
 from streamer.research.evaluation import read_data_set
 from streamer.scoring.registry import SCORER_NAMES
-
-if TYPE_CHECKING:
-    import pytest
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "evaluation.md").read_text()
 

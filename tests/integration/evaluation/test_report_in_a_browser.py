@@ -1,19 +1,14 @@
 """The report of `streamer evaluate` in a real Chromium: light and dark, at a desk and on a phone."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from streamer.research.evaluation import evaluate
+from tests.services.browser import Browser
 from tests.services.node import axe, what_node_needs
 from tests.services.requirements import missing
 from tests.unit.evaluation.made_up import rows, write
-
-if TYPE_CHECKING:
-    from tests.services.browser import Browser
 
 AXE = (
     "const done = arguments[0]; axe.run(document).then((found) => done(found.violations.map("

@@ -1,7 +1,5 @@
 """A judge's marks as a gate's scores: in time or held, within a budget, each word on record, and derived again."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time

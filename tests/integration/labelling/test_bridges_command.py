@@ -1,7 +1,5 @@
 """The label queue goes to a labelling tool and comes back by commands, twice: the second time nothing changes."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os

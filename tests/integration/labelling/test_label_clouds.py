@@ -1,7 +1,5 @@
 """`streamer label clouds`: a file gets severities, cloud by cloud, and a second run does what the first did not."""
 
-from __future__ import annotations
-
 import json
 import resource
 import subprocess

@@ -1,7 +1,5 @@
 """A review page on a real socket, over a small world of gates and decisions."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -1,17 +1,12 @@
 """`streamer review` as it is typed: what it refuses, and what it says."""
 
-from __future__ import annotations
-
 import socket
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from streamer.cli import main
-
-if TYPE_CHECKING:
-    from tests.integration.store.conftest import World
+from tests.integration.store.conftest import World
 
 
 @pytest.fixture(autouse=True)

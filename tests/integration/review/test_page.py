@@ -1,7 +1,5 @@
 """The review page in a real Chromium: people with keyboards, texts that mean harm, and two at once."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from datetime import timedelta

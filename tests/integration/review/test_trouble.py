@@ -1,7 +1,5 @@
 """What people gave survives whatever happens behind the page: no server, another server, no database."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -9,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -18,9 +16,7 @@ from tests.integration.review.person import Person
 from tests.integration.store.conftest import World
 from tests.services.browser import Browser
 from tests.services.ports import free_port
-
-if TYPE_CHECKING:
-    from tests.services.postgres import PostgresServer
+from tests.services.postgres import PostgresServer
 
 
 class Process:

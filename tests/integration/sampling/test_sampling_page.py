@@ -1,7 +1,5 @@
 """docs/sampling.md and docs/using.md, done as they say: each command planned, the Python block run."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Kafka with SCRAM, TLS, client certificates and ACLs: everything works through it, and nothing past it."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
@@ -9,7 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 import sqlalchemy as sa
@@ -31,8 +28,7 @@ from tests.integration.security.conftest import TOPICS, SecuredKafka, token
 from tests.integration.stream.memory_journal import MemoryJournal
 from tests.integration.stream.relaying import MOST_BEHIND, a_relay
 
-if TYPE_CHECKING:
-    Act = Callable[..., str]
+Act = Callable[..., str]
 
 pytestmark = pytest.mark.kafka
 

@@ -1,7 +1,5 @@
 """Sites of `streamer serve` that end with their test."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing

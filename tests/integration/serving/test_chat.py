@@ -1,7 +1,5 @@
 """`POST /v1/chat/completions` as the package `openai` sees it: what ships, what is held, and that a repeat costs nothing."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import math

@@ -1,7 +1,5 @@
 """Whoever stops to wait is told "hold", and what was told is what stands: whatever was under way at that moment."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import ThreadPoolExecutor
 

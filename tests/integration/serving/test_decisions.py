@@ -1,7 +1,5 @@
 """What comes back is what is on record: decisions, repeats, contradictions, refusals, severities."""
 
-from __future__ import annotations
-
 import json
 import socket
 from typing import Any

@@ -1,7 +1,5 @@
 """What the service says of itself: the document for programs, which real traffic obeys, and a gate for those who ask."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a caller learns of the desk: by waiting, by polling, in a chat, and with each client."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time

@@ -1,7 +1,5 @@
 """Structured output and tools as the package `openai` asks for them: judged, shipped in canonical form, or held."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Callers that leave connections open, and a process without descriptors: the others are answered, and so is health."""
 
-from __future__ import annotations
-
 import resource
 import socket
 import threading

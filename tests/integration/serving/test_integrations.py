@@ -1,7 +1,5 @@
 """`examples/integrations` with the real packages: what the gate ships is shown, and whatever else happens is held."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

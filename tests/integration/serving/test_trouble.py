@@ -1,23 +1,17 @@
 """Killed, stopped, fenced, overloaded, without its database: no answer without a committed decision, and a repeat gets the same."""
 
-from __future__ import annotations
-
 import itertools
 import signal
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.faults.callers import Callers, agree, ask_all_again, heard
 from tests.faults.endpoint import PATIENCE, Site, action, batch, held
 from tests.faults.site import wait_until
-
-if TYPE_CHECKING:
-    from tests.services.postgres import PostgresServer
-
+from tests.services.postgres import PostgresServer
 
 # Leases are the first transaction of a process.
 POINTS = [

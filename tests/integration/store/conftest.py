@@ -1,14 +1,12 @@
 """Migrated stores on both databases, and a small world of gates, records and decisions to fill them with."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -29,10 +27,8 @@ from streamer.journal import (
     ScoredResponse,
     Slice,
 )
+from streamer.signing.policies import PolicySignature
 from streamer.store import Store, open_store
-
-if TYPE_CHECKING:
-    from streamer.signing.policies import PolicySignature
 
 START = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 SETTINGS = GateSettings(encoder="all-MiniLM-L6-v2@53aa5117", audit_probability=0.5, mode="enforce")

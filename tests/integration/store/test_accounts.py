@@ -1,7 +1,5 @@
 """Accounts of people, on both databases."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import threading

@@ -1,7 +1,5 @@
 """An alert is told once a cause, in its cause's transaction, and acknowledged once."""
 
-from __future__ import annotations
-
 import pytest
 import sqlalchemy as sa
 from typer.testing import CliRunner
@@ -73,16 +71,3 @@ def test_what_pages_comes_first_and_a_gate_is_acknowledged_as_one(
     assert alerts.list(unacknowledged=True) == []
     with pytest.raises(UsageError, match="no alert that nobody has acknowledged"):
         CliRunner().invoke(app, command, catch_exceptions=False)
-
-
-def test_alerts_are_append_only(world: World) -> None:
-    world.store.alerts.raise_(made())
-    world.store.alerts.acknowledge(made().alert_id, by="ana", reason="seen")
-    for statement in (
-        "UPDATE alerts SET message = 'nothing'",
-        "DELETE FROM alerts",
-        "UPDATE alert_acknowledgements SET reason = 'other'",
-        "DELETE FROM alert_acknowledgements",
-    ):
-        with pytest.raises(sa.exc.IntegrityError, match="append-only"):
-            world.store._database.writing(lambda c, s=statement: c.execute(sa.text(s)))

@@ -1,7 +1,5 @@
 """The database goes away, locks, or kills us in the middle: `Unavailable`, nothing half done, and on it goes."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import sqlite3
@@ -290,7 +288,7 @@ def test_a_server_that_crashes_and_comes_back(own_postgres_server: PostgresServe
         except Unavailable:
             return False
 
-    wait_until(answers, "it is back, and a pooler between has seen it", 30)
+    wait_until(answers, "it is back, and a pooler between has seen it")
     assert world.commit(
         first,
     ) == [["decision", "decision"]]

@@ -1,7 +1,5 @@
 """Closing a gate waits for nobody's work: its rows come first, and the control log has them as soon as its head is free."""
 
-from __future__ import annotations
-
 import math
 import threading
 from collections.abc import Callable, Iterator

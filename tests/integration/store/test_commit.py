@@ -1,12 +1,9 @@
 """The group commit: one outcome per offset, one decision per key, under lost answers, zombies and races."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 import sqlalchemy as sa
@@ -15,9 +12,7 @@ from streamer.errors import Fenced
 from streamer.events.codes import CONFLICTING_CONTENT
 from streamer.events.receipts import without_receipt
 from streamer.journal import DataGap, OutboxMessage, Slice
-
-if TYPE_CHECKING:
-    from tests.integration.store.conftest import World
+from tests.integration.store.conftest import World
 
 
 def as_stored(message: OutboxMessage) -> OutboxMessage:

@@ -1,7 +1,5 @@
 """Decider and store together: what is outdated at the commit is decided again, once, and then committed."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -1,10 +1,6 @@
 """A decision's short encoder name leads to the whole truth."""
 
-import pytest
-import sqlalchemy as sa
-
 from streamer.scoring.encoders.identity import EncoderIdentity
-from streamer.store.db.engine import Database
 from tests.integration.store.conftest import World
 
 IDENTITY = EncoderIdentity("all-MiniLM-L6-v2", "package-0.1.0", "53aa5117" + "0" * 56, 384)
@@ -22,14 +18,3 @@ def test_the_same_short_name_with_other_weights_is_another_row(world: World) -> 
     world.store.encoders.register(IDENTITY)
     world.store.encoders.register(twin)
     assert set(world.store.encoders.get(IDENTITY.id)) == {IDENTITY, twin}
-
-
-@pytest.mark.parametrize("change", ["UPDATE encoders SET dimension = 1", "DELETE FROM encoders"])
-def test_what_an_encoder_was_cannot_be_changed(world: World, change: str) -> None:
-    world.store.encoders.register(IDENTITY)
-    database = Database(world.url)
-    try:
-        with pytest.raises(sa.exc.IntegrityError, match="append-only"), database.engine.begin() as connection:
-            connection.execute(sa.text(change))
-    finally:
-        database.close()

@@ -1,7 +1,5 @@
 """Once a policy is written, nothing is committed that an older one decided; and no ship past its deadline."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time
@@ -193,7 +191,7 @@ def test_closing_waits_for_a_commit_that_has_passed_the_fence(postgres_world: Wo
         assert there.wait(240)
         close(world)
         assert written(world) == [(1, 1)], "it was committed before the closing returned"
-        assert commit.result(30) == [["decision"]]
+        assert commit.result(240) == [["decision"]]
 
 
 def test_a_commit_waits_for_a_closing_that_is_under_way_and_is_outdated_by_it(postgres_world: World) -> None:
@@ -205,7 +203,7 @@ def test_a_commit_waits_for_a_closing_that_is_under_way_and_is_outdated_by_it(po
         assert there.wait(240)
         with pytest.raises(Outdated):
             world.commit(world.slice(lease, world.decision(0, actions=SHIPS)))
-        assert closing.result(30).state == "closed"
+        assert closing.result(240).state == "closed"
     assert written(world) == [(0, 0)]
 
 
@@ -227,7 +225,7 @@ def test_closing_does_not_wait_for_a_commit_that_waits_for_another_lock(postgres
         assert not commit.done()
         other.rollback()
         with pytest.raises(Outdated):
-            commit.result(30)
+            commit.result(240)
     assert written(world) == [(0, 0)]
 
 
@@ -255,7 +253,7 @@ def test_commits_without_end_do_not_keep_a_gate_open(postgres_world: World) -> N
         try:
             close(world)
             ships = written(world)
-            ended = [one.result(30) for one in workers]
+            ended = [one.result(240) for one in workers]
         finally:
             stop.set()
     assert written(world) == ships == [(sum(ended), sum(ended))]
@@ -277,7 +275,7 @@ def test_a_process_that_was_stopped_behind_the_fence_is_outwaited(
         closed = close(world)
         assert closed.state == "closed"
         with pytest.raises(Unavailable):
-            commit.result(30)
+            commit.result(240)
     assert written(world) == [(0, 0)]
     world.close()
 

@@ -1,7 +1,5 @@
 """Gates, their revisions, and the policies that follow from them."""
 
-from __future__ import annotations
-
 import threading
 from dataclasses import replace
 from datetime import timedelta

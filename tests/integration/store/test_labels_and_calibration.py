@@ -1,7 +1,5 @@
 """Which severity counts, what waits for one, and what a calibration reads and leaves behind."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from datetime import timedelta

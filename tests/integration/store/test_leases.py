@@ -1,7 +1,5 @@
 """Leases of processes: held by one, renewed while it lives, taken over when they expire, and checked by whatever is written."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable
@@ -35,7 +33,7 @@ def row(world: World, name: str = LEADER) -> Any:
 def stop_renewing(lease: Any) -> None:
     """As a process that is frozen, or whose network is gone."""
     lease._released.set()
-    lease._keeper.join(10)
+    lease._keeper.join(240)
 
 
 def test_one_leads_and_the_next_takes_over(new_world: Callable[..., World]) -> None:
@@ -61,7 +59,7 @@ def test_what_is_renewed_does_not_expire_and_what_is_not_is_taken_over(
         time.sleep(0.02)  # else two threads ask thousands of times, and keep the one that renews from running
     assert not first.lapsed()
     stop_renewing(first)
-    wait_until(second.held, "another one takes over", 20)
+    wait_until(second.held, "another one takes over")
     assert first.lapsed()
     assert not first.held()
     assert row(world).epoch == 2
@@ -79,7 +77,7 @@ def test_who_lost_its_lease_writes_nothing(new_world: Callable[..., World]) -> N
     assert lease.held()
     bound.gates.revise("support-bot", {"alpha": 0.21}, by="ana", reason="held")
     stop_renewing(lease)
-    wait_until(other.held, "another one takes over", 20)
+    wait_until(other.held, "another one takes over")
     with pytest.raises(LeaseLost, match="Nothing was written"):
         bound.gates.revise("support-bot", {"alpha": 0.22}, by="ana", reason="lost")
     assert store.gates.get("support-bot").settings.alpha == 0.21
@@ -99,12 +97,12 @@ def test_a_takeover_waits_for_what_is_being_committed(migrated_postgres_url: str
     taken = threading.Event()
 
     def take() -> None:
-        wait_until(second.held, "another one takes over", 20)
+        wait_until(second.held, "another one takes over")
         taken.set()
 
     with database.engine.begin() as connection:
         first.check(connection)
-        wait_until(first.lapsed, "it expires", 20)
+        wait_until(first.lapsed, "it expires")
         thread = threading.Thread(target=take)
         thread.start()
         assert not taken.wait(3 * SHORT), "it waits for the row"
@@ -141,7 +139,7 @@ def test_a_leader_whose_round_hangs_is_renewed_no_more(
     world = new_world()
     first, second = (leases_of(world, SHORT).leadership() for _ in range(2))
     assert first.held()
-    wait_until(second.held, "another one takes over", 20)
+    wait_until(second.held, "another one takes over")
     assert "lease.holder_hangs" in str(expected_errors.lines)
     second.release()
     assert first.held(), "once it asks again"

@@ -1,7 +1,5 @@
 """A group of many gates of which one gets policies all the time: only its batches are decided again, and it is committed."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time
@@ -135,7 +133,7 @@ def test_a_firm_commit_keeps_newer_policies_out(postgres_world: World, firm: boo
         else:
             with pytest.raises(Outdated):
                 store.commit([piece], now=world.clock())
-        assert closing[0].result(30).state == "closed"
+        assert closing[0].result(240).state == "closed"
 
 
 def test_a_closing_waits_for_no_firm_commit_that_waits_for_a_lock(

@@ -1,7 +1,5 @@
 """SQLite reads by an index: a partial one only where a query says its condition as the index does, and none for a list of rows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path

@@ -1,7 +1,5 @@
 """PgBouncer before PostgreSQL: nothing relies on a session, nothing is left on one, and the doctor says what it sees."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 

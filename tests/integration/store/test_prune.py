@@ -1,7 +1,5 @@
 """Forgetting: no text is left anywhere, and everything that was recorded of it still verifies and still counts."""
 
-from __future__ import annotations
-
 import json
 from datetime import timedelta
 from pathlib import Path

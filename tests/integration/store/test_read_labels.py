@@ -1,7 +1,5 @@
 """Whose labels are read: what anybody else brings, by whatever way, changes nothing that any reader says."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace

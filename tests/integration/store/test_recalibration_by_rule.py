@@ -1,7 +1,5 @@
 """The gate's rule on real records: what labels can and cannot do to a policy by themselves."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -14,7 +12,7 @@ import sqlalchemy as sa
 from streamer.cli import main
 from streamer.errors import Unavailable, UsageError
 from streamer.gates.policy import MONITOR, RECALIBRATOR
-from streamer.recalibration.one_gate import recalibrate_by_hand, recalibrate_by_rule
+from streamer.recalibration.one_gate import recalibrate_by_hand
 from streamer.recalibration.run import NothingToCalibrate, PolicyChanged, calibrate_gate
 from streamer.recalibration.schedule import Schedule
 from streamer.store.audit import control
@@ -164,21 +162,6 @@ def recalibrate_honestly(one: LabelledGate) -> float:
     return run.decided.value
 
 
-def test_what_a_person_closed_only_a_person_opens(site: Callable[..., LabelledGate]) -> None:
-    one = site(max_lambda_step=1.0, max_ship_rate_step=1.0)
-    one.label(one.decide(200), bad_below(0.3))
-    one.open()
-    one.store.policies.close(GATE, by="ana", reason="complaints")
-    closed = one.policy.version
-    one.label(one.decide(200), bad_below(0.3))
-    done = one.run()
-    assert (done.outcome, one.policy.version) == ("proposed", closed)
-    assert "a person closed the gate" in done.why
-    proposal = one.store.calibration.proposal(GATE)
-    assert proposal is not None
-    assert proposal.why == done.why
-
-
 def test_a_person_closes_by_going_back_to_a_run_that_held_everything_too(
     site: Callable[..., LabelledGate],
 ) -> None:
@@ -235,18 +218,6 @@ def test_after_an_alarm_only_what_was_decided_since_is_read_and_the_gate_reopens
     assert [row.since_version for row in one.runs()] == [None, closed.version, closed.version]
 
 
-def test_after_an_alarm_a_looser_threshold_waits(site: Callable[..., LabelledGate]) -> None:
-    one = site()
-    one.label(one.decide(200), bad_below(0.5))
-    one.open()
-    one.store.policies.close(GATE, by=MONITOR, reason="risk alarm")
-    one.label(one.decide(200), bad_below(0.2))
-    done = one.run()
-    assert done.outcome == "proposed"
-    assert "looser than what served before the alarm" in done.why
-    assert one.policy.state == "closed"
-
-
 def test_what_was_proposed_before_an_alarm_cannot_be_put_in_force_after_it(
     site: Callable[..., LabelledGate],
 ) -> None:
@@ -259,29 +230,6 @@ def test_what_was_proposed_before_an_alarm_cannot_be_put_in_force_after_it(
     assert one.store.calibration.proposal(GATE) is None
     with pytest.raises(UsageError, match="an alarm closed gate 'support-bot' since its newest run"):
         one.store.calibration.activate(GATE, by="ana", reason="", now=one.clock())
-
-
-def test_a_policy_that_changed_meanwhile_is_not_overwritten(site: Callable[..., LabelledGate]) -> None:
-    one = site()
-    one.label(one.decide(200), bad_below(0.3))
-    one.open()
-    one.label(one.decide(200), bad_below(0.8))
-
-    def close(point: str) -> None:
-        if point == "before_record":
-            one.store.policies.close(GATE, by="ana", reason="at this very moment")
-
-    runs = len(one.runs())
-    with pytest.raises(PolicyChanged, match="run again"):
-        recalibrate_by_rule(
-            one.store.calibration,
-            one.store.policies,
-            one.store.gates.get(GATE),
-            clock=one.clock,
-            failpoint=close,
-        )
-    assert one.policy.state == "closed"
-    assert len(one.runs()) == runs
 
 
 @pytest.mark.parametrize("by", ["ana", MONITOR])
@@ -358,16 +306,6 @@ def test_a_million_rows_may_be_thought_about_and_no_lock_is_held_so_long(
     with pytest.raises(Unavailable):
         think_too_long()
     world.close()
-
-
-def test_a_gate_that_was_revised_meanwhile_is_left_alone(site: Callable[..., LabelledGate]) -> None:
-    one = site()
-    one.label(one.decide(200), bad_below(0.3))
-    gate = one.store.gates.get(GATE)
-    one.store.gates.revise(GATE, {"mode": "shadow"}, by="ana", reason="test")
-    with pytest.raises(UsageError):
-        recalibrate_by_rule(one.store.calibration, one.store.policies, gate, clock=one.clock)
-    assert one.runs() == []
 
 
 # -- how gates stand -----------------------------------------------------------------------------------------

@@ -1,7 +1,5 @@
 """Which errors of a database blame a value, which may pass by waiting, and which need somebody to repair it."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing

@@ -4,8 +4,11 @@ import pytest
 from sqlalchemy import exc
 
 from streamer.errors import UsageError
+from streamer.events.alerts import alert
+from streamer.gates.candidate import CandidateDecision
 from streamer.journal import DataGap
-from tests.integration.store.conftest import START, World
+from streamer.scoring.encoders.identity import EncoderIdentity
+from tests.integration.store.conftest import SETTINGS, START, World
 from tests.recorded import ledgers_of, newest_decisions, risk_estimates
 
 
@@ -133,6 +136,28 @@ APPEND_ONLY = (
     "DELETE FROM label_revisions",
     "UPDATE decisions SET outcome = 'ship'",
     "UPDATE outcomes SET kind = 'duplicate'",
+    "UPDATE gates SET name = 'other'",
+    "DELETE FROM gates",
+    "DELETE FROM batches",
+    "UPDATE batches SET batch_id = 'other'",
+    "UPDATE batches SET prompt = 'other'",
+    "DELETE FROM responses",
+    "UPDATE responses SET score = 0.5",
+    "UPDATE responses SET text = 'other'",
+    "DELETE FROM dead_letters",
+    "UPDATE dead_letters SET code = 'other'",
+    "UPDATE dead_letters SET value = NULL",
+    "DELETE FROM outbox WHERE published_at IS NULL",
+    "UPDATE alerts SET message = 'nothing'",
+    "DELETE FROM alerts",
+    "UPDATE alert_acknowledgements SET reason = 'other'",
+    "DELETE FROM alert_acknowledgements",
+    "UPDATE encoders SET dimension = 1",
+    "DELETE FROM encoders",
+    "UPDATE candidate_policies SET reason = 'x'",
+    "DELETE FROM candidate_policies",
+    "UPDATE candidate_decisions SET why = 'x'",
+    "DELETE FROM candidate_decisions",
 )
 
 RULES = (
@@ -205,8 +230,15 @@ def accepted(world: World, *statements: str) -> bool:
 
 
 def test_what_is_append_only_cannot_be_changed(world: World) -> None:
-    world.commit(world.slice(world.lease(), world.decision(0)))
+    """Whoever owns the tables."""
+    tried = world.store.candidates.start("support-bot", SETTINGS, by="ana", reason="try").number
+    late = world.decision(0, candidate=CandidateDecision(tried, why="too_slow"))
+    world.commit(world.slice(world.lease(), late, world.dead(1)))
     world.store.labels.add([world.label(0.5, "b0-0")])
+    told = alert("support-bot", "risk", "alarm 1", message="Look.", raised_at=START, details={})
+    world.store.alerts.raise_(told)
+    world.store.alerts.acknowledge(told.alert_id, by="ana", reason="seen")
+    world.store.encoders.register(EncoderIdentity("e", "1", "53aa5117" + "0" * 56, 384))
     assert [statement for statement in APPEND_ONLY if accepted(world, statement)] == []
 
 

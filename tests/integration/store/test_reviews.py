@@ -1,7 +1,5 @@
 """The review page's side of the record, on both databases: who has what, what is stored, and in which order it counts."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Sequence
 from dataclasses import replace

@@ -9,7 +9,6 @@ from typing import Any
 
 import psycopg
 import pytest
-import sqlalchemy as sa
 from psycopg import errors
 from sqlalchemy.engine import make_url
 
@@ -220,45 +219,8 @@ def test_only_the_migrating_role_migrates_and_what_it_makes_is_granted(new_users
     assert check(users.app) is None
 
 
-def test_a_database_that_is_in_use_is_given_to_the_roles(postgres_database_url: str) -> None:
-    migrate(postgres_database_url)
-    world = World(postgres_database_url)
-    world.gate()
-    create_roles(postgres_database_url)
-    create_roles(postgres_database_url)
-    lease = world.lease()
-    world.commit(world.slice(lease, world.decision(0, at=START)))
-    assert world.store.evidence.log_faults() == []
-    world.close()
-    assert check(postgres_database_url) is None
-
-
 def test_who_may_not_make_roles_is_told(users: Users, tmp_path: Any) -> None:
     with pytest.raises(UsageError, match="lacks the rights to do it"):
         create_roles(users.nobody)
     with pytest.raises(UsageError, match="SQLite has no roles"):
         create_roles(f"sqlite:///{tmp_path}/it.db")
-
-
-def test_what_nobody_may_do_a_trigger_refuses_to_the_owner_too(new_world: Any) -> None:
-    world = new_world()
-    world.gate()
-    lease = world.lease()
-    world.commit(world.slice(lease, world.decision(0), world.dead(1)))
-    for statement in (
-        "UPDATE gates SET name = 'other'",
-        "DELETE FROM gates",
-        "DELETE FROM batches",
-        "UPDATE batches SET batch_id = 'other'",
-        "UPDATE batches SET prompt = 'other'",
-        "DELETE FROM responses",
-        "UPDATE responses SET score = 0.5",
-        "UPDATE responses SET text = 'other'",
-        "DELETE FROM dead_letters",
-        "UPDATE dead_letters SET code = 'other'",
-        "UPDATE dead_letters SET value = NULL",
-        "DELETE FROM outbox WHERE published_at IS NULL",
-    ):
-        with pytest.raises(sa.exc.IntegrityError, match="append-only"):
-            world.store._database.writing(lambda c, s=statement: c.execute(sa.text(s)))
-    assert world.store.evidence.log_faults() == []

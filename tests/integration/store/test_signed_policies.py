@@ -1,7 +1,5 @@
 """Signed policies in the record: what is signed is what is stored, and nothing is built on what is not trusted."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,15 +1,9 @@
 """Progress belongs to one topic: under the same name, another id is another topic."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 
 from streamer.errors import TopicRecreated
-
-if TYPE_CHECKING:
-    from tests.integration.store.conftest import World
+from tests.integration.store.conftest import World
 
 
 def ids(world: World, identity: str) -> dict[str, str]:

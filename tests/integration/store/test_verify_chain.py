@@ -1,15 +1,9 @@
 """The Merkle log: it verifies, also without texts; whatever is changed behind its back is named."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 
 from streamer.signing.merkle import Edge
-
-if TYPE_CHECKING:
-    from tests.integration.store.conftest import World
+from tests.integration.store.conftest import World
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """On real records: draws that are too young, thresholds that tighten between runs, looser ones that wait, no skill."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path

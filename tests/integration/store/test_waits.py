@@ -1,19 +1,15 @@
 """How often a commit waits for PostgreSQL: on a busy machine each wait costs every event of the group."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
 from streamer.store.db.bulk_insert import Statement, execute_all
-
-if TYPE_CHECKING:
-    from tests.integration.store.conftest import World
+from tests.integration.store.conftest import World
 
 WAITS = 5
 """To begin; to lock and draw ids; for new batches; to write and pass the fence; to commit."""

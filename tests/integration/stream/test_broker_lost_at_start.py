@@ -1,7 +1,5 @@
 """A broker that goes away between the worker's first look at it and the reader's start."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Awaitable, Callable

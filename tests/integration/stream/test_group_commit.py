@@ -1,7 +1,5 @@
 """The next group is decided while one commits: in order, each error in its turn, and nothing counts before its own commit."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

@@ -1,7 +1,5 @@
 """Leasing where the reader gives up waiting, and while the group rebalances."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Collection, Iterator
@@ -31,7 +29,7 @@ def test_a_gap_whose_recording_was_cancelled_is_recorded_once_and_passed() -> No
             leasing.begin(1, [ONE])
             # Faust's fetcher is cancelled while it seeks.
             given_up = asyncio.create_task(leasing.positions())
-            assert await asyncio.to_thread(written.wait, 10)
+            assert await asyncio.to_thread(written.wait, 240)
             given_up.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await given_up
@@ -95,7 +93,7 @@ def test_a_lease_that_the_database_is_asked_for_when_the_group_rebalances_is_wai
         with _leasing(journal, Witness(), Bounds(0, 0)) as leasing:
             leasing.begin(1, [ONE])
             late = asyncio.create_task(leasing.positions())
-            assert await asyncio.to_thread(asked.wait, 10)
+            assert await asyncio.to_thread(asked.wait, 240)
             leasing.revoke()
             settled = asyncio.create_task(leasing.settled())
             await asyncio.sleep(0.05)
@@ -115,7 +113,7 @@ def _pause_at(operation: str) -> tuple[Callable[[str], None], threading.Event, t
     def pause(present: str) -> None:
         if present == operation:
             reached.set()
-            go_on.wait(10)
+            go_on.wait(240)
 
     return pause, reached, go_on
 

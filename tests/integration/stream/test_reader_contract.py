@@ -1,7 +1,5 @@
 """What a reader promises through the intake, whatever it is made of and whichever broker it reads."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Sequence
@@ -12,8 +10,8 @@ import pytest
 from streamer.failpoints import POINTS, RUN_POINTS
 from streamer.journal import Partition, Record
 from streamer.stream.exits import WorkerExit, WorkerHalted
-from streamer.stream.faust_driver import StampedMessage
 from streamer.stream.faust_engine import FaustEngine
+from streamer.stream.intake import Fetched
 from streamer.stream.reader_limits import ReaderLimits
 from streamer.stream.worker import WorkerLimits
 from tests.integration.stream.brokers import TestedBroker
@@ -182,11 +180,11 @@ def test_a_record_lost_between_fetcher_and_intake_is_read_again(
     take = FaustEngine._take
     lost: list[int] = []
 
-    def lose_some(engine: FaustEngine, message: StampedMessage) -> None:
-        if message.offset in (5, 6, 30) and message.offset not in lost:
-            lost.append(message.offset)
+    def lose_some(engine: FaustEngine, fetched: Fetched) -> None:
+        if fetched.record.offset in (5, 6, 30) and fetched.record.offset not in lost:
+            lost.append(fetched.record.offset)
         else:
-            take(engine, message)
+            take(engine, fetched)
 
     monkeypatch.setattr(FaustEngine, "_take", lose_some)
 
@@ -209,11 +207,11 @@ def test_the_last_record_lost_is_noticed_by_the_watchdog(
     take = FaustEngine._take
     lost: list[int] = []
 
-    def lose_the_last(engine: FaustEngine, message: StampedMessage) -> None:
-        if message.offset == 9 and not lost:
+    def lose_the_last(engine: FaustEngine, fetched: Fetched) -> None:
+        if fetched.record.offset == 9 and not lost:
             lost.append(9)
         else:
-            take(engine, message)
+            take(engine, fetched)
 
     monkeypatch.setattr(FaustEngine, "_take", lose_the_last)
 

@@ -1,7 +1,5 @@
 """The relay's lanes: what becomes of one topic or partition does not hold up the others."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import shutil

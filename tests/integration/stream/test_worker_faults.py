@@ -1,7 +1,5 @@
 """What a worker does when something breaks: the database, a lease, a message, the broker."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Sequence
@@ -220,26 +218,6 @@ def test_what_can_never_be_published_is_parked_and_the_rest_passes(real: TestedB
     assert "MessageSizeTooLarge" in str(journal.outbox[2].parked)
     assert "InvalidTopic" in str(journal.outbox[4].parked)
     assert "UnicodeEncodeError" in str(journal.outbox[5].parked)
-
-
-@pytest.mark.kafka
-@pytest.mark.expected_errors(r"aiokafka\.cluster: Topic .* not found", COORDINATOR)
-def test_a_topic_that_is_missing_delays_its_own_messages_only(real: TestedBroker) -> None:
-    actions, later = real.topic("actions"), real.prefix + "later"
-    journal = MemoryJournal()
-    journal.enqueue(OutboxMessage(later, b"k", b"patient", ()))
-    journal.enqueue(OutboxMessage(actions, b"k", b"quick", ()))
-
-    async def scenario() -> None:
-        async with a_worker(real, [real.topic("in")], journal, EchoDecider(actions)) as worker:
-            await worker.until(lambda: journal.outbox[2].published)
-            assert not journal.outbox[1].published
-            await asyncio.to_thread(real.topic, "later")
-            await worker.until(lambda: journal.outbox[1].published, seconds=240)
-            assert worker.witness.parked_rows == []
-
-    asyncio.run(scenario())
-    assert [record.value for record in all_records(real.connection, later)] == [b"patient"]
 
 
 @pytest.mark.kafka

@@ -1,7 +1,5 @@
 """Gates with traffic whose draws, scores and labels a test decides on, over both databases."""
 
-from __future__ import annotations
-
 import itertools
 import shutil
 from collections import deque

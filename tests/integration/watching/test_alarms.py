@@ -1,7 +1,5 @@
 """What an alarm does: told once, the gate closed in the same transaction; the next one opens only for a reason."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The watch raises and lowers audit rates in its own transaction; workers and label queues follow."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta

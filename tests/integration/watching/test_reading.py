@@ -1,7 +1,5 @@
 """What watching reads of the record, when, and that it equals the mathematics on the same decisions to the last bit."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any

@@ -1,7 +1,5 @@
 """The verifier replays the risk alarms of real monitoring from the record: none is missing, and none is made up."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """Rounds over several gates: what is quiet costs nothing, whatever comes is seen, and nobody waits for a backlog."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any

@@ -1,7 +1,5 @@
 """What operators see of the risk: metrics from the state, also right after a restart, and words on the command line."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

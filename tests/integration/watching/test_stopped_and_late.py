@@ -1,7 +1,5 @@
 """Killed at any point, rows that commit late, clocks that are a day off: each decision is read once, in one order."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """The benchmarks report what they measured, and what makes calibration fast is counted instead of timed."""
 
-from __future__ import annotations
-
 import json
 import math
 import subprocess

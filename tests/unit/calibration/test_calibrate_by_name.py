@@ -29,14 +29,6 @@ def test_the_names_lead_to_the_calibrators(groups: Any) -> None:
     assert "Asymptotic, no finite-sample promise" in band.guarantee
 
 
-def test_the_order_of_items_is_no_matter() -> None:
-    shuffled = np.random.default_rng(1).permutation(360)
-    for method in ("hb", "betting", "clt"):
-        assert calibrate(
-            SCORES[shuffled], SEVERITIES[shuffled], GROUPS[shuffled], alpha=0.1, method=method
-        ) == calibrate(SCORES, SEVERITIES, GROUPS, alpha=0.1, method=method)
-
-
 def test_a_generator_seeds_betting() -> None:
     found = [
         calibrate(SCORES, SEVERITIES, GROUPS, alpha=0.1, method="betting", seed=np.random.default_rng(4))

@@ -1,7 +1,5 @@
 """Weights by age, segments, and risk for each response: against their definitions in exact arithmetic."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 
@@ -13,7 +11,7 @@ from hypothesis import strategies as st
 from streamer import LabelledGroup, calibrate_groups
 from streamer.calibration import calibrate_by_age, calibrate_pooled, calibrate_segments, groups_needed
 from streamer.calibration.calibrators.age import age_weights
-from tests.unit.calibration.named_groups import groups, shuffled, some_groups
+from tests.unit.calibration.named_groups import groups, some_groups
 
 
 def exact_items(group: LabelledGroup) -> list[tuple[Fraction, Fraction]]:
@@ -131,21 +129,6 @@ def test_a_segment_is_calibrated_on_its_own_groups(labelled, alpha, kinds, metho
             assert served == calibrate_groups(labelled, alpha=alpha, method=method, seed=4)
         else:
             assert served.state == "closed"
-
-
-def test_the_order_of_groups_and_items_changes_nothing():
-    rng = np.random.default_rng(8)
-    labelled = some_groups(rng, 60)
-    ages = {group.id: float(rng.random() * 9) for group in labelled}
-    of = {group.id: "ab"[int(rng.integers(2))] for group in labelled}
-    for _ in range(4):
-        again = shuffled(labelled, rng)
-        for run in (
-            lambda some: calibrate_by_age(some, alpha=0.2, ages=ages, rho=0.97),
-            lambda some: calibrate_pooled(some, alpha=0.2, largest_group=4),
-            lambda some: calibrate_segments(some, segments=of, alpha=0.2, method="rbwa", seed=1),
-        ):
-            assert run(again) == run(labelled)
 
 
 def test_the_guarantees_claim_what_holds():

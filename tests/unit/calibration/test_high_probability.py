@@ -1,7 +1,5 @@
 """Fixed-sequence testing and the asymptotic band against their definitions, level by level."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -17,10 +15,9 @@ from streamer.calibration import (
     item_table,
 )
 from streamer.calibration.calibrators import clt
-from streamer.calibration.high_probability import bounds
 from streamer.calibration.keyed_weights import KeyedWeights
 from streamer.calibration.p_values import betting, hoeffding_bentkus
-from tests.unit.calibration.named_groups import every_level, group_loss, groups, shuffled, some_groups
+from tests.unit.calibration.named_groups import every_level, group_loss, groups, some_groups
 
 
 def first_failure(levels, passes):
@@ -84,22 +81,6 @@ def test_the_band_walks_down_the_scores(case):
     assert calibrate_clt(labelled, alpha=alpha, delta=delta).value == first_failure(
         every_level(labelled), passes
     )
-
-
-@pytest.mark.parametrize("name", [*bounds(), "clt"])
-def test_the_order_of_groups_and_items_changes_nothing(name):
-    rng = np.random.default_rng(4)
-    labelled = some_groups(rng, 80)
-
-    def run(some):
-        if name == "clt":
-            return calibrate_clt(some, alpha=0.3)
-        return calibrate_high_probability(some, alpha=0.3, method=name, seed=3)
-
-    first = run(labelled)
-    assert first.method == name
-    for _ in range(5):
-        assert run(shuffled(labelled, rng)) == first
 
 
 def test_betting_reads_groups_in_an_order_that_labels_cannot_reach():

@@ -1,5 +1,6 @@
 """The rule against its definition, in exact rational arithmetic."""
 
+import doctest
 import math
 from fractions import Fraction
 
@@ -9,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamer import LabelledGroup, calibrate, calibrate_groups
+from streamer.calibration import crc
 from streamer.calibration import loss_curve as loss_curve_module
 
 SEVERITIES = [Fraction(0), Fraction(1, 4), Fraction(1, 3), Fraction(1, 10), Fraction(7, 10), Fraction(1)]
@@ -185,3 +187,9 @@ def test_with_one_item_a_group_all_laws_are_one(items, alpha):
         for m in ("mean", "crc", "bb", "rbwa")
     }
     assert len(values) == 1
+
+
+def test_the_examples_in_the_docstrings_run():
+    results = doctest.testmod(crc, raise_on_error=True)
+    assert results.attempted >= 4
+    assert results.failed == 0

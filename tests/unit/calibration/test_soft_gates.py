@@ -13,7 +13,7 @@ from streamer.calibration import calibrate_soft
 from streamer.calibration.loss_curve import budget_limit
 from streamer.calibration.shapes import FrozenQuantiles, Ramp, Smooth, rank_scores
 from streamer.calibration.soft import _float_of, _rank
-from tests.unit.calibration.named_groups import groups, shuffled, some_groups
+from tests.unit.calibration.named_groups import groups, some_groups
 
 WIDTHS = st.sampled_from([1e-9, 1e-3, 0.05, 0.5, 3.0, 1e6])
 GATES = st.one_of(WIDTHS.map(Smooth), WIDTHS.map(Ramp))
@@ -125,17 +125,6 @@ def test_a_budget_that_is_spent_on_the_fresh_group_closes_a_smooth_gate_in_effec
 def test_the_numbering_of_floats_is_in_order_and_without_gaps(number):
     assert _float_of(_rank(number)) == number
     assert _float_of(_rank(number) + 1) == np.nextafter(number, np.inf)
-
-
-def test_the_order_of_groups_and_items_changes_nothing():
-    rng = np.random.default_rng(6)
-    labelled = some_groups(rng, 60)
-    for gate in (Smooth(0.07), Ramp(0.3)):
-        first = calibrate_soft(labelled, alpha=0.1, gate=gate, method="rbwa", seed=1)
-        for _ in range(4):
-            assert (
-                calibrate_soft(shuffled(labelled, rng), alpha=0.1, gate=gate, method="rbwa", seed=1) == first
-            )
 
 
 @settings(max_examples=100, deadline=None)

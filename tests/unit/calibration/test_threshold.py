@@ -103,11 +103,6 @@ def test_fields_that_contradict_one_another_are_refused(change):
         Threshold(**(CUT | change))
 
 
-def test_a_threshold_is_frozen():
-    with pytest.raises(AttributeError):
-        Threshold(**CUT).value = 0.0
-
-
 @pytest.mark.parametrize(
     ("method", "words"),
     [

@@ -1,7 +1,5 @@
 """Turns by a clock of the test's own: never more a minute than granted, and no waiting that is not needed."""
 
-from __future__ import annotations
-
 import asyncio
 
 from hypothesis import given

@@ -152,17 +152,6 @@ def test_ten_options_make_a_gate_and_the_rest_is_asked_for(capsys: pytest.Captur
     assert {"--scorer", "--by", "--reason", "--delta"} <= set(all_of_them)
 
 
-def test_help_starts_fast_and_loads_nothing_heavy() -> None:
-    script = (
-        "import sys\nfrom streamer.cli import main\n"
-        "assert main(['--help']) == 0\n"
-        "heavy = {'scipy', 'torch', 'sqlalchemy', 'faust', 'kafka', 'aiokafka', 'pydantic', 'msgspec'}\n"
-        "print(sorted(heavy & set(sys.modules)), file=sys.stderr)\n"
-    )
-    result = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=240, check=True)
-    assert result.stderr.decode().strip() == "[]"
-
-
 @pytest.mark.parametrize(
     "words", [["--help"], ["gpso", "--help"], ["config", "show"], ["config", "show", "--json"]], ids=" ".join
 )
@@ -451,17 +440,6 @@ def test_a_change_is_done_even_where_the_broker_may_not_be_talked_to(
     assert "Gate bot is created" in out
     assert "It is recorded" in err
     assert "without TLS" in err
-
-
-@pytest.mark.usefixtures("database")
-@pytest.mark.parametrize("scorer", ["gram", "choice"])
-def test_a_gate_without_an_encoder_is_told_which_scorer_needs_one(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, scorer: str
-) -> None:
-    monkeypatch.setenv("STREAMER_ENCODER_NAME", "none")
-    status, _, err = run(capsys, "gate", "create", "bot", "--scorer", scorer)
-    assert status == cli.WRONG_USAGE
-    assert f"a gate with the scorer {scorer} needs an encoder; give --encoder NAME" in err
 
 
 @pytest.mark.usefixtures("database")

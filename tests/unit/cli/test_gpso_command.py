@@ -1,7 +1,5 @@
 """`streamer gpso` as people and programs meet it, on files that bring their embeddings along."""
 
-from __future__ import annotations
-
 import csv
 import json
 import resource

@@ -1,19 +1,14 @@
 """Keys of labellers as files and settings, and the commands that use them."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from streamer import cli, wiring
 from streamer.errors import UsageError
 from streamer.settings.settings import load_settings
+from streamer.signing.labels import LabelKeys
 from tests.unit.cli.test_cli import database, empty_directory, objects, run  # noqa: F401 - fixtures
-
-if TYPE_CHECKING:
-    from streamer.signing.labels import LabelKeys
 
 
 def read(private: str | None, public: str | None) -> LabelKeys:

@@ -1,7 +1,5 @@
 """A candidate policy beside the decision: recorded, in time or as no score, and nothing of the decision depends on it."""
 
-from __future__ import annotations
-
 import threading
 from dataclasses import replace
 from typing import Any

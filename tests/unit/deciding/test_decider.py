@@ -1,7 +1,5 @@
 """What becomes of each record: decided, held and why, or dead-lettered and why. One row, one outcome."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json
@@ -236,32 +234,11 @@ def test_a_gate_of_one_upstream_decides_about_its_answers_alone(
 
 REFUSED = {
     "not JSON": (b"no json at all", "not_json"),
-    "invalid UTF-8": (raw(batch()).replace(b"why?", b"wh\xff?"), "not_utf8"),
-    "empty value": (b"", "empty_value"),
     "tombstone": (None, "tombstone"),
-    "200,000 nested brackets": (
-        raw(batch(metadata={"x": 0})).replace(b'"x": 0', b'"x": ' + b"[" * 200_000 + b"]" * 200_000),
-        "too_deeply_nested",
-    ),
-    "200,000 open brackets": (b"[" * 200_000, "wrong_schema"),
-    "NaN": (raw(batch()).replace(b'"why?"', b"NaN"), "not_finite"),
-    "Infinity": (with_embeddings([[1, float("inf")], [1, 0]]), "not_finite"),
-    "NaN in base64": (with_embeddings([[1, float("nan")], [1, 0]], packed=True), "not_finite"),
-    "zeros in base64": (with_embeddings([[0, 0], [1, 0]], packed=True), "bad_embedding"),
-    "mixed embedding dimensions": (with_embeddings([[1, 0], [1, 0, 0]]), "mixed_embedding_dimensions"),
-    "257 responses": (raw(batch(texts=["t"] * 257)), "too_many_responses"),
-    "duplicate ids": (
-        raw(batch() | {"responses": [{"id": "a", "text": "x"}, {"id": "a", "text": "y"}]}),
-        "duplicate_response_ids",
-    ),
-    "an id of 3,000 characters": (raw(batch(batch_id="x" * 3000)), "bad_identifier"),
     "an unknown gate": (raw(batch("nobody")), "unknown_gate"),
     "2 MiB of text": (raw(batch(texts=["x" * 2**21, "y"])), "too_large"),
-    "NUL": (raw(batch(texts=["a\x00b", "c"])), "nul_or_surrogate"),
-    "a lone surrogate": (raw(batch()).replace(b"why?", b"\\ud800"), "nul_or_surrogate"),
-    "a Confluent-framed message": (b"\x00\x00\x00\x00\x07" + raw(batch()), "confluent_framed"),
-    "another schema": (raw(batch() | {"schema": "orders.v1"}), "wrong_schema"),
-    "a later version": (raw(batch() | {"schema": "streamer.responses.v9"}), "unsupported_version"),
+    "NaN in base64": (with_embeddings([[1, float("nan")], [1, 0]], packed=True), "not_finite"),
+    "zeros in base64": (with_embeddings([[0, 0], [1, 0]], packed=True), "bad_embedding"),
 }
 
 
@@ -311,13 +288,6 @@ def test_what_ships_is_what_the_gate_says(world: World, gate: str) -> None:
     expected = "ship" if every or (unit == "best" and some) else "mixed" if some else "abstain"
     assert decision.outcome == expected
     assert decision.reason == "scored"
-
-
-def test_only_the_unit_best_selects(world: World) -> None:
-    for gate in ("each", "all"):
-        (decision,) = world.decide(raw(batch(gate, texts=["yes", "yes"])))
-        assert decision.outcome == "ship"
-        assert decision.selected is None
 
 
 def test_a_blank_answer_never_ships_even_through_an_open_gate(world: World) -> None:

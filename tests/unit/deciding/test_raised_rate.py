@@ -1,7 +1,5 @@
 """Decisions while the audit rate is raised: all base draws and more, each with its own probability; and who hears of rates."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any

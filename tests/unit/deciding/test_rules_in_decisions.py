@@ -1,7 +1,5 @@
 """What a worker records and publishes under each rule: the cut of this batch, its segment, its random numbers."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Refused policies are passed over, each told of once; and the topic is set right by the one worker that looks after it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import replace

@@ -18,9 +18,8 @@ from streamer.cli import main
 from streamer.errors import UsageError
 from streamer.labels.answer_forms import answer_batch
 from streamer.research import evaluation
-from streamer.research.evaluation import evaluate, kept_results, outputs, run, steps
+from streamer.research.evaluation import evaluate, kept_results, run, steps
 from streamer.research.evaluation.charts import outcomes_chart
-from streamer.research.evaluation.figure_shares import shares
 from streamer.research.evaluation.findings import findings, headline
 from streamer.research.evaluation.page import render_page
 from streamer.research.evaluation.results import Options, Spread
@@ -33,6 +32,7 @@ from streamer.scoring.registry import SCORER_NAMES
 from streamer.scoring.signals.measured import Measured
 from streamer.scoring.signals.signal_list import SignalList, choice_scores
 from streamer.web.plot import BOTTOM, HEIGHT, TOP
+from streamer_research.studies.shares import shares
 from tests.unit.evaluation.made_up import rows, write
 
 ASKED = {"alphas": (0.1, 0.3), "splits": 4}
@@ -107,7 +107,7 @@ def test_unit_batch_is_measured_where_it_is_asked_for(tmp_path):
     assert 0 < rates["full"] < 1
     assert 0 < rates["mean"] < 1
     assert headline(found, result)
-    assert "unit batch" in render_page(found, {})
+    assert "unit batch" in render_page(found)
 
 
 def test_what_comes_with_answers_is_a_signal(tmp_path):
@@ -197,18 +197,12 @@ def test_below_forty_labels_a_cut_of_gram_energy_decides(tmp_path):
 def test_the_folder_has_all_that_is_promised(done, clouds):
     found, folder = done
     out = folder / "out"
-    listing = json.loads((out / "contents.json").read_text())["files"]
-    assert {path.name for path in out.iterdir()} == {*listing, "contents.json"}
+    listing = {path.name for path in out.iterdir()}
     assert msgspec.json.decode((out / "results.json").read_bytes(), type=evaluation.Evaluation) == found
-    pictures = [name for name in listing if name.endswith(".png")]
-    assert len(pictures) == 12
-    assert all((out / name).read_bytes().startswith(b"\x89PNG") for name in pictures)
     page = (out / "report.html").read_text()
     assert not re.search(r"<script|\bsrc=|url\(|@import", page), "the page loads something"
     linked = set(re.findall(r'href="([^"#]+)"', page))
-    assert linked == {*listing} - {"report.html"}, (
-        "every file beside the page is named there, and nothing else"
-    )
+    assert linked == listing - {"report.html"}, "every file beside the page is named there, and nothing else"
     drawn = re.findall(r"<svg.*?</svg>", page, flags=re.DOTALL)
     assert len(drawn) == 3
     for svg in drawn:
@@ -283,7 +277,7 @@ def test_the_bars_of_the_page_account_for_every_prompt(done):
 def test_a_page_of_results_that_were_kept_without_pictures_has_those_there_are(done):
     (result,) = done[0].data_sets
     older = replace(result, ranking=tuple(replace(row, picture=None) for row in result.ranking))
-    page = render_page(replace(done[0], data_sets=(older,)), ["shares.png"])
+    page = render_page(replace(done[0], data_sets=(older,)))
     assert page.count("<svg") == 1
 
 
@@ -361,11 +355,10 @@ def test_kept_results_depend_on_files_that_are_there_and_on_every_calibrator():
     assert set((root / "calibration" / "calibrators").glob("*.py")) <= set().union(*found.values())
 
 
-def test_a_second_run_computes_and_draws_nothing(done, clouds, monkeypatch):
+def test_a_second_run_computes_nothing(done, clouds, monkeypatch):
     found, folder = done
     before = {path: path.read_bytes() for path in (folder / "out").iterdir()}
     monkeypatch.setattr(run, "_compute", refuse)
-    monkeypatch.setattr(outputs, "_contents", refuse)
     again = evaluate(
         clouds, out=folder / "out", cache=folder / "cache", scorers="all", external=["luck"], **ASKED
     )
@@ -391,26 +384,6 @@ def test_what_was_kept_is_not_believed_once_it_is_damaged(clouds, tmp_path, monk
             patch.setattr(run, "_compute", refuse)
             with pytest.raises(LookupError):
                 evaluate(clouds, **asked | other)
-
-
-def test_a_picture_that_somebody_changed_is_drawn_again(clouds, tmp_path):
-    asked = {"alphas": [0.3], "splits": 2, "units": ["best"], "cache": tmp_path, "out": tmp_path / "out"}
-    evaluate(clouds, **asked)
-    picture = tmp_path / "out" / "coverage-risk.png"
-    whole = picture.read_bytes()
-    picture.write_bytes(b"no picture")
-    evaluate(clouds, **asked)
-    assert picture.read_bytes() == whole, "and the same results are the same bytes"
-
-
-def test_a_folder_holds_nothing_of_an_earlier_evaluation(done, tmp_path, monkeypatch):
-    for key, names in (("one", "abc"), ("other", "a")):
-        contents = {name: key.encode() for name in names}
-        monkeypatch.setattr(outputs, "_contents", lambda *_, contents=contents: contents)
-        outputs.write_outputs(replace(done[0], key=key), [], tmp_path, watch=run.NoWatch())
-        if key == "one":
-            (tmp_path / "c").write_bytes(b"somebody has written here")
-    assert {path.name for path in tmp_path.iterdir()} == {"a", "c", "contents.json"}
 
 
 def test_questions_that_are_copies_of_one_another_are_told_of(tmp_path):

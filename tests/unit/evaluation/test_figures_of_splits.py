@@ -1,7 +1,5 @@
 """Means, errors and orders: what the figures of an evaluation are made of, against what can be computed by hand."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

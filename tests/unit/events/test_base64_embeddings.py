@@ -7,9 +7,8 @@ import math
 import re
 import struct
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -17,7 +16,6 @@ from hypothesis import strategies as st
 
 from streamer.errors import BadMessage
 from streamer.events import codes
-from streamer.events.codec import Reader
 from streamer.events.limits import DEFAULT_LIMITS, Limits
 from streamer.events.responses import (
     SCHEMA,
@@ -189,12 +187,6 @@ def test_a_malformed_embedding_is_refused_with_what_to_do(name: str) -> None:
     assert re.search(detail, bad.detail), bad.detail
 
 
-def test_the_limits_on_dimensions_are_settings() -> None:
-    assert (
-        refusal(event(floats(1, 2, 3), floats(1, 2, 3)), Limits(max_dimension=2)).code == codes.BAD_EMBEDDING
-    )
-
-
 @given(st.lists(st.binary(max_size=12) | st.binary(min_size=8, max_size=8), min_size=2, max_size=3))
 def test_bytes_are_read_exactly_when_they_are_vectors(parts: list[bytes]) -> None:
     numbers = [[x for (x,) in struct.iter_unpack("<f", part[: len(part) // 4 * 4])] for part in parts]
@@ -228,32 +220,6 @@ def test_any_text_is_base64_or_refused(embedding: str) -> None:
     assert refused.code in codes.MEANINGS
     assert len(refused.detail) <= 300
     assert refused.detail.isprintable()
-
-
-class _EarlierResponse(msgspec.Struct, frozen=True):
-    id: str
-    text: str
-    embedding: Annotated[tuple[float, ...], msgspec.Meta(description="...")] | None = None
-
-
-class _EarlierResponses(msgspec.Struct, frozen=True):
-    """As far as it matters here: what releases read that knew lists alone."""
-
-    schema: str
-    gate: str
-    batch_id: str
-    prompt: str
-    responses: tuple[_EarlierResponse, ...]
-
-
-def test_a_reader_of_lists_alone_refuses_base64_by_name() -> None:
-    """The event has kept its version: an earlier worker must not decide such a batch by its texts instead."""
-    reader: Reader[Any] = Reader(_EarlierResponses, SCHEMA)
-    assert reader.read(event([1.0, 0.5], [1.0, 0.5])).responses[0].embedding == (1.0, 0.5)
-    with pytest.raises(BadMessage) as caught:
-        reader.read(event(FINE, FINE))
-    assert caught.value.code == codes.INVALID_FIELD
-    assert caught.value.detail == "Expected `array | null`, got `str` - at `$.responses[0].embedding`"
 
 
 def test_the_publisher_of_the_page_is_read() -> None:

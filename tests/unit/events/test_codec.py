@@ -1,7 +1,5 @@
 """The canonical form of JSON, the content hash, and names for everything."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

@@ -56,38 +56,6 @@ def action(**changes: Any) -> actions.ActionsV1:
     return actions.ActionsV1(**{**fields, **changes})
 
 
-def test_an_action_on_the_wire() -> None:
-    assert json.loads(encode(action())) == {
-        "schema": "streamer.actions.v1",
-        "action_id": actions.action_id(BatchKey("support-bot", "b-1", 1)),
-        "gate": "support-bot",
-        "batch_id": "b-1",
-        "attempt": 1,
-        "unit": "best",
-        "action": "ship",
-        "enforced": True,
-        "selected": "a",
-        "reason": "scored",
-        "responses": [
-            {"id": "a", "score": 0.914213, "action": "ship"},
-            {"id": "b", "score": None, "action": "abstain"},
-        ],
-        "policy": {
-            "version": 7,
-            "state": "cut",
-            "lambda": 0.83,
-            "alpha": 0.05,
-            "method": "mean",
-            "segment": None,
-        },
-        "scorer": {"name": "gram", "encoder": "all-MiniLM-L6-v2@53aa5117"},
-        "audit": {"sampled": True, "probability": 0.05, "label": ["a"]},
-        "source": {"topic": "streamer.responses", "partition": 0, "offset": 41},
-        "decided_at": "2026-11-20T12:00:00Z",
-    }
-    assert actions.decode_action(encode(action())) == action()
-
-
 def test_action_ids_never_change() -> None:
     """Consumers deduplicate on them: the namespace and the form are for ever."""
     namespace = uuid.UUID("81e78adc-fc1e-4630-a18c-d59094748d62")

@@ -1,7 +1,5 @@
 """Stored examples are read for ever, and what is generated from the types is neither stale nor loose."""
 
-from __future__ import annotations
-
 import base64
 import json
 from pathlib import Path

@@ -1,9 +1,6 @@
 """Reading response batches: what is read, and by which code everything else is refused."""
 
-from __future__ import annotations
-
 import json
-import time
 from copy import deepcopy
 from typing import Any
 
@@ -28,7 +25,6 @@ from streamer.events.responses import (
     recorded_models,
     recorded_numbers,
 )
-from streamer.gates.batch_key import BatchKey
 
 
 def event(**changes: Any) -> dict[str, Any]:
@@ -236,13 +232,11 @@ BAD: list[tuple[str, bytes | None, str]] = [
 
 @pytest.mark.parametrize(("value", "code"), [row[1:] for row in BAD], ids=[row[0] for row in BAD])
 def test_bad_input_is_refused_by_name(value: bytes | None, code: str) -> None:
-    started = time.process_time()
     bad = refusal(value)
     assert bad.code == code
     assert code in codes.MEANINGS
     assert len(bad.detail) <= 300
     assert bad.detail.isprintable()
-    assert time.process_time() - started < 1.0
 
 
 def test_every_code_that_reading_can_give_is_in_the_table() -> None:
@@ -302,10 +296,6 @@ def test_good_input_is_read(value: bytes) -> None:
     read = decode_responses(value, Limits())
     assert read == msgspec.json.decode(value, type=ResponsesV1)
     assert decode_responses(encode_responses(read)) == read
-
-
-def test_the_identity_of_a_batch() -> None:
-    assert decode_responses(encoded(attempt=3)).key == BatchKey("support-bot", "b-1", 3)
 
 
 def test_limits_are_settings() -> None:

@@ -1,7 +1,5 @@
 """The page and the terminal lines of a run: self-contained, safe against hostile texts, right in every state."""
 
-from __future__ import annotations
-
 import io
 import re
 from dataclasses import replace

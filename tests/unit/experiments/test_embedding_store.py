@@ -1,7 +1,5 @@
 """Embeddings are computed once, kept through anything that stops a run, and never believed when damaged."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 

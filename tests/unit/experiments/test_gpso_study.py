@@ -1,7 +1,5 @@
 """What of a file of clouds GPSO uses, what it counts, and the forms in which its tables come."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

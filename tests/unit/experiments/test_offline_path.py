@@ -1,7 +1,5 @@
 """The offline twin: groups, thresholds and decisions are those of the parts it is made of."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Callable, Sequence

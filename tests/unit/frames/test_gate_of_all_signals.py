@@ -1,7 +1,5 @@
 """`streamer.Gate` by all signals: one set of counts, whoever computes it."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from datetime import UTC, datetime

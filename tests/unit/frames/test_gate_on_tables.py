@@ -1,7 +1,5 @@
 """`streamer.Gate`: tables of every library in, and the decisions of a gate in service out, to the last bit."""
 
-from __future__ import annotations
-
 import functools
 import math
 import pickle

@@ -59,15 +59,6 @@ def test_class_shares_count_each_question_once():
     assert (made.questions, made.judged, made.undecided) == (2, 6, 1)
 
 
-def test_balanced_accuracy_where_questions_have_as_many():
-    rng = np.random.default_rng(5)
-    question = np.repeat(np.arange(10), 6)
-    good = np.tile([True, True, False, False, False, False], 10)
-    score = rng.normal(size=60) + good
-    made = figures(Outcomes("m", "across", "response", question, question, good, score))
-    assert made.macro_accuracy.value == pytest.approx(metrics.balanced_accuracy_score(good, score > 0))
-
-
 def test_auroc_within_questions_is_the_mean_over_what_one_classifier_judged():
     found = outcomes(1, protocol="within")
     each = [
@@ -90,17 +81,6 @@ def test_errors_are_the_jackknifes_over_questions(protocol, measure):
     )
     half = student.ppf(0.975, 11) * made.se
     assert made.interval == pytest.approx((made.value - half, made.value + half))
-
-
-def test_the_error_of_a_mean_is_the_textbooks():
-    rng = np.random.default_rng(6)
-    question = np.arange(40)
-    good = np.tile([True, False], 20)
-    right = rng.random(40) < 0.7
-    made = figures(
-        Outcomes("m", "across", "batch", question, question, good, np.where(right == good, 1.0, -1.0))
-    )
-    assert made.accuracy.se == pytest.approx(np.std(right, ddof=1) / math.sqrt(40))
 
 
 def test_copies_of_an_outcome_make_no_error_smaller():

@@ -1,7 +1,5 @@
 """What an endpoint may be, and what is shown of it."""
 
-from __future__ import annotations
-
 import sys
 from decimal import Decimal
 from typing import Any

@@ -1,7 +1,5 @@
 """Bursts: what names one, and which of its batches calibration counts."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import timedelta
 

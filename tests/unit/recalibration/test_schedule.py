@@ -1,7 +1,5 @@
 """When a gate is due, also by clocks that are a day off and jump."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -1,7 +1,5 @@
 """Noise made by program: by seed, never empty, bounded, and nothing that an event could not carry."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """A plan settles every request by its seed: how many, of which kinds, with the same noise for every model."""
 
-from __future__ import annotations
-
 from collections import Counter
 from decimal import Decimal
 from itertools import chain

@@ -1,7 +1,5 @@
 """One encoder call for what many batches miss, a bounded memory, exact counts."""
 
-from __future__ import annotations
-
 import hashlib
 import threading
 from collections.abc import Callable, Sequence

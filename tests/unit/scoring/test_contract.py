@@ -1,7 +1,5 @@
 """The contract of scorers: every one of this package keeps it, and each way to break it is found."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import dataclass

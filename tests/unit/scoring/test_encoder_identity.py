@@ -80,15 +80,6 @@ def test_another_hash_than_the_installed_one_is_refused() -> None:
         encoder_identity("all-MiniLM-L6-v2@00000000")
 
 
-def test_an_identity_needs_no_torch() -> None:
-    code = (
-        "import sys, streamer.scoring.encoders.encoder, streamer.scoring.encoders.sentence_transformer\n"
-        "from streamer.scoring.encoders.registry import encoder_identity\n"
-        "print(encoder_identity('all-MiniLM-L6-v2').id, 'torch' in sys.modules, 'transformers' in sys.modules)"
-    )
-    assert in_a_new_process(code) == "all-MiniLM-L6-v2@53aa5117+ctranslate2 False False"
-
-
 def test_the_default_encoder_encodes_without_torch() -> None:
     code = (
         "import sys\n"

@@ -1,7 +1,5 @@
 """The models behind gates: where their keys come from, and what makes answers those of other settings."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from dataclasses import fields, replace

@@ -1,16 +1,11 @@
 """Closing a Kafka client is no error, whatever its library says."""
 
-from __future__ import annotations
-
 import logging
-from typing import TYPE_CHECKING
 
+import pytest
 from kafka.errors import Cancelled, NodeNotReadyError
 
 from streamer.stream.connection import KafkaConnection
-
-if TYPE_CHECKING:
-    import pytest
 
 
 def test_a_refresh_that_a_close_cancelled_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,7 +1,5 @@
 """A client that is stopped while its broker is away ends in time and leaves nothing running."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

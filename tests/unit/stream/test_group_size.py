@@ -1,7 +1,5 @@
 """Groups are as large as throughput wants and time allows, whatever a commit and a record cost."""
 
-from __future__ import annotations
-
 import math
 import random
 from dataclasses import dataclass

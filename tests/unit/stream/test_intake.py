@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import asyncio
 
 import pytest
@@ -34,7 +32,7 @@ def an_intake(*leases: Lease, max_records: int = 1000) -> tuple[Intake, FetchBud
 
 def gathered(intake: Intake, *, max_records: int = 1000, max_bytes: int = 10**9) -> list[Run]:
     return asyncio.run(
-        asyncio.wait_for(intake.gather(max_records=max_records, max_bytes=max_bytes), timeout=1)
+        asyncio.wait_for(intake.gather(max_records=max_records, max_bytes=max_bytes), timeout=240)
     )
 
 

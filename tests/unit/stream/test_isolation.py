@@ -1,7 +1,5 @@
 """A record that nothing can be done with is found by halving, and refused alone; each partition moves on in order."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import Callable, Collection, Sequence

@@ -1,7 +1,5 @@
 """The cap on refusals, the limit on client logs, the latency ledger, readiness, and patience."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from concurrent.futures import ThreadPoolExecutor

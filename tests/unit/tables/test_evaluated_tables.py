@@ -1,7 +1,5 @@
 """Tables in `evaluate` and `plan`: scores and embeddings of their own, and answers that nobody has labelled."""
 
-from __future__ import annotations
-
 import csv
 import json
 import random

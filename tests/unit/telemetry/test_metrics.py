@@ -90,10 +90,6 @@ def test_names_follow_the_rules_of_prometheus(metric) -> None:
     assert list(metric.buckets) == sorted(set(metric.buckets))
 
 
-def test_names_are_unique() -> None:
-    assert len({metric.name for metric in CATALOGUE}) == len(CATALOGUE)
-
-
 @pytest.mark.parametrize("service", ["worker", "endpoint"])
 def test_the_exposition_holds_the_catalogue_and_nothing_else(service: Literal["worker", "endpoint"]) -> None:
     metrics = Metrics(encoder="e@1", service=service)
@@ -219,12 +215,6 @@ def test_the_encoder_counts_for_itself() -> None:
     metrics.watch_encoder(lambda: 5, lambda: 2)
     assert value(metrics, "encoded_texts_total") == 5
     assert value(metrics, "encoder_cache_hits_total") == 2
-
-
-def test_two_processes_worth_of_metrics_do_not_meet() -> None:
-    first, second = Metrics(), Metrics()
-    first.gap(DataGap(TOPIC, 1, 5))
-    assert value(second, "data_gaps_total") == 0
 
 
 def test_a_threshold_that_is_held_waits_for_its_time_and_for_no_person() -> None:

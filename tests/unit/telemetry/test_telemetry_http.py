@@ -14,7 +14,7 @@ from streamer.telemetry.http import TelemetryServer
 
 def get(server: TelemetryServer, path: str) -> tuple[int, str, bytes]:
     try:
-        with urllib.request.urlopen(server.url + path, timeout=5) as answer:
+        with urllib.request.urlopen(server.url + path, timeout=240) as answer:
             return answer.status, answer.headers["Content-Type"], answer.read()
     except urllib.error.HTTPError as error:
         with error:
@@ -93,7 +93,9 @@ def test_head_and_other_methods() -> None:
         ) as answer:
             assert (answer.status, answer.read()) == (200, b"")
         with pytest.raises(urllib.error.HTTPError) as caught:
-            urllib.request.urlopen(urllib.request.Request(server.url + "/metrics", method="POST"), timeout=5)
+            urllib.request.urlopen(
+                urllib.request.Request(server.url + "/metrics", method="POST"), timeout=240
+            )
         with caught.value:
             assert caught.value.code == 501
 

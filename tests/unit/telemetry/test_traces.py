@@ -1,7 +1,5 @@
 """When there are traces at all, and what they say of the kinds of decisions. Processes: tests/integration/serving."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """When the audit probability is raised, until when, and why it is not."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -1,7 +1,5 @@
 """Decisions in columns: whether a run of undrawn ones is read at once or one by one gives the same state to the last bit."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Verdicts: only open time counts, and nothing is called kept ahead of its labels. The store is a list of decisions."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

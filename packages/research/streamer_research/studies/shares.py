@@ -1,24 +1,25 @@
-"""The first figure: of a hundred prompts, how many get a right answer, a wrong one, or none."""
+"""Of a hundred prompts, how many get a right answer, a wrong one, or none:
+``python -m streamer_research.studies.shares evaluation/results.json shares.png``.
+
+Colours are Okabe and Ito's, which people with any colour vision tell apart.
+"""
 
 import math
+import sys
+from pathlib import Path
 
+import msgspec
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from streamer.calibration.guarantee import budget
-from streamer.research.evaluation.figure_style import BLACK, BLUE, VERMILION, finish
 from streamer.research.evaluation.results import DataSetResult, Evaluation
-from streamer.research.evaluation.words import short_name
 
+BLUE, VERMILION, BLACK = "#0072B2", "#D55E00", "#333333"
 _UNIT = "best"
 _HELD = "#e4e4e4"
 _ROOM_FOR_A_NUMBER = 3.5
-
-
-def has_shares(evaluation: Evaluation) -> bool:
-    """Report whether some data set has figures of one answer or none to a prompt."""
-    return any(_UNIT in result.mean_severity for result in evaluation.data_sets)
 
 
 def shares(evaluation: Evaluation) -> Figure:
@@ -36,7 +37,10 @@ def shares(evaluation: Evaluation) -> Figure:
         axis.set_visible(False)
     for axis, result in zip(axes, results, strict=False):
         _panel(axis, result, budgets)
-    finish(figure, axes[0], "What 100 prompts get: the answer with the highest score, or none")
+    figure.suptitle("What 100 prompts get", x=0.01, ha="left", fontsize=12, fontweight="bold")
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="lower center", ncols=5, frameon=False, fontsize=10)
+    figure.tight_layout(rect=(0, 0.36 / figure.get_figheight(), 1, 1))
     return figure
 
 
@@ -77,7 +81,13 @@ def _panel(axis: Axes, result: DataSetResult, budgets: list[float]) -> None:
         )
     axis.set_yticks(places, ["no gate", *(f"budget {budget(alpha)}" for alpha in budgets)])
     axis.invert_yaxis()
+    axis.spines[["top", "right"]].set_visible(False)
     axis.set_xlim(0, 100)
     axis.set_xlabel("prompts, %")
-    axis.set_title(short_name(result.name), loc="left")
+    axis.set_title(result.name, loc="left")
     axis.tick_params(axis="y", length=0)
+
+
+if __name__ == "__main__":
+    source, picture = sys.argv[1:]
+    shares(msgspec.json.decode(Path(source).read_bytes(), type=Evaluation)).savefig(picture)
