@@ -16,8 +16,10 @@ from streamer.events.actions import decode_action
 from streamer.store.db.schema import batches, decisions, responses
 from streamer_verify.bundle import Bundle
 from streamer_verify.command import verify_bundle
+from tests.e2e.test_gates_in_service import publish, taken_up
 from tests.faults.site import Site, empty_site, wait_until
 from tests.faults.test_recalibration_killed import label
+from tests.made import a_batch
 from tests.services.kafka import KafkaBroker
 
 NAME = "full"
@@ -50,24 +52,8 @@ def event(number: int) -> bytes:
         vector = [math.cos(angle), math.sin(angle), 0.1 * math.cos(number)]
         signals = {"retrieval": round(base + 0.02 * i - 0.001 * (number % 7), 4)}
         answers.append({"id": f"r{i}", "text": text, "embedding": vector, "signals": signals})
-    return json.dumps(
-        {
-            "schema": "streamer.responses.v1",
-            "gate": NAME,
-            "batch_id": f"batch-{number}",
-            "metadata": {"session": session(number)},
-            "prompt": f"Which town is it in case {number}?",
-            "embedding_encoder": "made-up",
-            "responses": answers,
-        }
-    ).encode()
-
-
-def publish(one: Site, first: int, count: int) -> None:
-    with wiring.publisher(one.settings) as publisher:
-        for number in range(first, first + count):
-            publisher.send(wiring.topics(one.settings).responses, event(number), key=str(number).encode())
-    wait_until(lambda: one.store.reports.decided_and_shipped(NAME)[0] == first + count, "all is decided")
+    more = {"metadata": {"session": session(number)}, "embedding_encoder": "made-up", "responses": answers}
+    return a_batch(NAME, number, (), prompt=f"Which town is it in case {number}?", **more)
 
 
 def recorded(one: Site) -> dict[int, Any]:
@@ -101,7 +87,7 @@ def test_from_its_creation_to_decisions_that_follow_from_the_labels(
         )  # fmt: skip
         assert site.store.gates.get(NAME).settings.method == "full"
         worker = site.start_worker()
-        publish(site, 0, BEFORE)
+        publish(site, NAME, event, range(BEFORE))
         first = recorded(site)
         assert all(found.budget_count is None and found.signals for found in first.values())
 
@@ -113,9 +99,8 @@ def test_from_its_creation_to_decisions_that_follow_from_the_labels(
         said = site.command("recalibrate", NAME, "--by", "ana", "--reason", "labels came")
         policy = site.store.policies.newest(NAME)
         assert (policy.state, policy.threshold) == ("full", None), said.stdout + said.stderr
-        shown = f'streamer_policy_version{{gate="{NAME}"}}'
-        wait_until(lambda: worker.metrics().get(shown) == policy.version, "the worker takes the policy up")
-        publish(site, BEFORE, AFTER)
+        taken_up(site, worker, NAME)
+        publish(site, NAME, event, range(BEFORE, BEFORE + AFTER))
 
         found = recorded(site)
         numbers = sorted(range(BEFORE), key=lambda n: n)

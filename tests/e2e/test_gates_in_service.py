@@ -1,6 +1,5 @@
 """Gates of every promise, and one that another package scores, on Kafka and PostgreSQL, from publishing to verifying."""
 
-import json
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -18,6 +17,7 @@ from streamer_verify.verifier import Verifier
 from tests.faults.site import Site, empty_site, wait_until
 from tests.faults.test_recalibration_killed import label
 from tests.faults.worker_process import WorkerProcess
+from tests.made import a_batch
 from tests.packaging.test_scorer_package import EXAMPLE, Place
 from tests.services.kafka import KafkaBroker
 
@@ -97,15 +97,7 @@ def answered(gate: str, number: int) -> bytes:
     town = TOWNS[number % len(TOWNS)]
     lost = ("No idea at all.", "Perhaps 42 kilometres?", "Ask your doctor about it.")
     texts = lost if is_lost(number) else (f"It is {town}.", f"{town}.", f"The answer is {town}.")
-    return json.dumps(
-        {
-            "schema": "streamer.responses.v1",
-            "gate": gate,
-            "batch_id": f"batch-{number}",
-            "prompt": f"question {number}",
-            "responses": [{"id": f"r{i}", "text": text} for i, text in enumerate(texts)],
-        }
-    ).encode()
+    return a_batch(gate, number, texts)
 
 
 @pytest.mark.slow
@@ -146,15 +138,7 @@ def test_each_promise_from_publishing_to_verifying(site: Site) -> None:
 def worded(number: int) -> bytes:
     """The answers of a fine batch have words in common."""
     texts = ("here", "no idea") if number % 3 == 0 else ("surely here", "here")
-    return json.dumps(
-        {
-            "schema": "streamer.responses.v1",
-            "gate": "words",
-            "batch_id": f"batch-{number}",
-            "prompt": "Where?",
-            "responses": [{"id": f"r{i}", "text": text} for i, text in enumerate(texts)],
-        }
-    ).encode()
+    return a_batch("words", number, texts, prompt="Where?")
 
 
 @pytest.mark.slow

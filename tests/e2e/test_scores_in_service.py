@@ -1,18 +1,17 @@
 """A gate that scores by a judge as the paper's G-Eval-CRC does, on Kafka and PostgreSQL: publish, label, calibrate, ship, verify."""
 
-import json
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from streamer import wiring
 from streamer.gates.batch_key import BatchKey
 from streamer_verify.bundle import Bundle
 from streamer_verify.command import verify_bundle
-from tests.faults.site import Site, empty_site, wait_until
-from tests.faults.test_recalibration_killed import label
+from tests.e2e.test_gates_in_service import publish, publish_labels, taken_up
+from tests.faults.site import empty_site
 from tests.integration.judge.test_judge_scores import marking
+from tests.made import a_batch
 from tests.services.kafka import KafkaBroker
 from tests.services.openai_server import OpenAIServer
 
@@ -27,23 +26,7 @@ def is_bad(number: int) -> bool:
 def event(number: int) -> bytes:
     """One prompt for all, so that a judge has four cases to mark, and remembers them."""
     texts = ("perhaps here", "no idea") if is_bad(number) else ("surely here", "perhaps there")
-    responses = [{"id": f"r{i}", "text": text} for i, text in enumerate(texts)]
-    return json.dumps(
-        {
-            "schema": "streamer.responses.v1",
-            "gate": NAME,
-            "batch_id": f"batch-{number}",
-            "prompt": "Where?",
-            "responses": responses,
-        }
-    ).encode()
-
-
-def publish(one: Site, first: int, count: int) -> None:
-    with wiring.publisher(one.settings) as publisher:
-        for number in range(first, first + count):
-            publisher.send(wiring.topics(one.settings).responses, event(number), key=str(number).encode())
-    wait_until(lambda: one.store.reports.decided_and_shipped(NAME)[0] == first + count, "all is decided")
+    return a_batch(NAME, number, texts, prompt="Where?")
 
 
 @pytest.mark.slow
@@ -68,18 +51,13 @@ def test_from_its_creation_to_decisions_that_can_be_verified(
             *("--mode", "enforce", "--audit-probability", "1", "--recalibrate", "propose"),
         )  # fmt: skip
         worker = site.start_worker()
-        publish(site, 0, BEFORE)
-        with wiring.publisher(site.settings) as publisher:
-            for number in range(BEFORE):
-                key, value = label(number, 0, float(is_bad(number)), gate=NAME)
-                publisher.send(wiring.topics(site.settings).labels, value, key=key)
-        wait_until(lambda: site.recorded() == 2 * BEFORE, "every label has an outcome")
+        publish(site, NAME, event, range(BEFORE))
+        publish_labels(site, NAME, is_bad, range(BEFORE), 1)
         said = site.command("recalibrate", NAME, "--by", "ana", "--reason", "labels came")
         policy = site.store.policies.newest(NAME)
         assert policy.state == "cut", said.stdout + said.stderr
-        shown = f'streamer_policy_version{{gate="{NAME}"}}'
-        wait_until(lambda: worker.metrics().get(shown) == policy.version, "the worker takes the threshold up")
-        publish(site, BEFORE, AFTER)
+        taken_up(site, worker, NAME)
+        publish(site, NAME, event, range(BEFORE, BEFORE + AFTER))
         shipped = site.store.reports.decided_and_shipped(NAME)[1]
         assert shipped >= sum(not is_bad(n) for n in range(BEFORE, BEFORE + AFTER)), (
             "what is surely right ships"

@@ -21,8 +21,6 @@ from tests.services.kafka import KafkaBroker
 from tests.services.postgres import PostgresServer
 from tests.services.stalling_proxy import StallingProxy
 
-TAKEOVER_SECONDS = 30
-
 # Every row that anybody writes, with the database user and the moment; who took the lead notes the moment after it had it.
 NOTES = """
 CREATE TABLE public.notes (who text, what text, at timestamptz DEFAULT clock_timestamp());
@@ -75,13 +73,13 @@ class Recalibrators:
 
     def leader(self) -> int:
         """Which of them leads."""
-        wait_until(lambda: len(leaders(*self.processes)) == 1, "one leads", TAKEOVER_SECONDS)
+        wait_until(lambda: len(leaders(*self.processes)) == 1, "one leads")
         return self.processes.index(leaders(*self.processes)[0])
 
     def taken_over(self, other: WorkerProcess, wake: Callable[[], None]) -> float:
         """See the other one lead and do the leader's work while the first is away, then wake that; returns seconds."""
         began = time.monotonic()
-        wait_until(lambda: leaders(other) == [other], "another one leads", TAKEOVER_SECONDS)
+        wait_until(lambda: leaders(other) == [other], "another one leads")
         seconds = time.monotonic() - began
         read, runs = self.read_through(), len(self.place.runs())
         self.place.label_more(0.8)
@@ -151,7 +149,7 @@ def test_a_leader_that_is_frozen_or_cut_off_is_replaced_and_writes_nothing_when_
                 proxy = two.proxies[which]
                 proxy.stall()
                 # Its lease lapses, or before that the database is found to be away.
-                wait_until(lambda one=leader: leaders(one) == [], "it knows by itself", TAKEOVER_SECONDS)
+                wait_until(lambda one=leader: leaders(one) == [], "it knows by itself")
                 wait_until(lambda one=leader: one.unready() != "", "it says so")
                 slowest = max(slowest, two.taken_over(other, proxy.resume))
                 wait_until(lambda one=leader: one.unready() == "", "it stands by")

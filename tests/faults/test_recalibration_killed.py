@@ -140,7 +140,6 @@ def test_calibration_killed_at_each_step_and_twice_at_once(labelled: Site, matri
     wait_until(
         lambda: worker.metrics()[f'streamer_policy_version{{gate="{GATE}"}}'] == newest.version,
         "the worker decides by the newest policy",
-        30,
     )
     publish(site, BATCHES, 50)
     wait_until(lambda: site.decided() == BATCHES + 50, "and goes on")

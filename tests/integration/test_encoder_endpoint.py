@@ -28,6 +28,7 @@ from streamer.labels.llm.record import Price
 from streamer.scoring.encoders.encoder import CachedEncoder, PartlyEncoded
 from streamer.scoring.encoders.endpoint_encoder import EndpointEncoder
 from streamer.settings.settings import load_settings
+from tests.faults.site import wait_until
 from tests.services.openai_server import ChatReply, ChatRequest, OpenAIServer, embeddings
 
 KEY = "sk-nobody-may-read-this"
@@ -436,13 +437,6 @@ def metric(step: EmbeddedStep, name: str) -> float:
     return next(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name))
 
 
-def within(seconds: float, found: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + seconds
-    while not found():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def test_a_worker_waits_for_it_then_holds_and_goes_on_when_it_answers(
     server: Server, configured: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -484,7 +478,7 @@ def test_a_worker_waits_for_it_then_holds_and_goes_on_when_it_answers(
                 )
 
         publish("first", ["Paris", "Paris!", "Rome"])
-        within(240, lambda: decided("first") is not None)
+        wait_until(lambda: decided("first") is not None, "it is so")
         # A new gate holds everything, and scores it: what it ships is not what this is about.
         assert decided("first") == ("no_threshold", "encoder", "openai:small@8")
         assert metric(step, 'streamer_part_reachable{part="encoder"}') == 1.0
@@ -494,14 +488,14 @@ def test_a_worker_waits_for_it_then_holds_and_goes_on_when_it_answers(
 
         server.reply = lambda request: AWAY
         publish("second", ["Lyon", "Nice"])
-        within(240, lambda: metric(step, 'streamer_part_reachable{part="encoder"}') == 0.0)
+        wait_until(lambda: metric(step, 'streamer_part_reachable{part="encoder"}') == 0.0, "it is so")
         assert any("the encoder does not answer" in reason for reason in ready(step))
         assert decided("second") is None
-        within(240, lambda: decided("second") is not None)
+        wait_until(lambda: decided("second") is not None, "it is so")
         assert decided("second") == ("scorer_failed", "none", "none")
         assert any("the encoder does not answer" in reason for reason in ready(step))
         publish("third", ["Paris", "Rome"])  # remembered
-        within(240, lambda: decided("third") is not None)
+        wait_until(lambda: decided("third") is not None, "it is so")
         assert decided("third") == ("no_threshold", "encoder", "openai:small@8")
 
         server.reply = answer
@@ -511,7 +505,7 @@ def test_a_worker_waits_for_it_then_holds_and_goes_on_when_it_answers(
             time.sleep(0.5)
             return not ready(step)
 
-        within(240, answered)
+        wait_until(answered, "it answers")
         (identity,) = store.encoders.get("openai:small@8")
         assert (identity.id, identity.dimension) == ("openai:small@8", 8)
     log = (configured / "dev" / "worker.log").read_text()

@@ -1,7 +1,6 @@
 """The line of `streamer dev` asks a gate that can answer it, with an event that a gate takes."""
 
 import json
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -10,21 +9,13 @@ from streamer.dev.first_request import first_request
 from streamer.events.responses import decode_responses
 from streamer.gates.policy import GateRevision
 from streamer.gates.settings import GateSettings
+from tests.made import a_revision
 
 HERE = "all-MiniLM-L6-v2@53aa5117"
 
 
 def gate(name: str, **settings: Any) -> GateRevision:
-    return GateRevision(
-        gate=name,
-        revision=1,
-        settings=GateSettings(**settings),
-        seed=1,
-        audit_salt=b"",
-        created_at=datetime(2026, 11, 20, tzinfo=UTC),
-        created_by="ana",
-        reason="test",
-    )
+    return a_revision(GateSettings(**settings), gate=name)
 
 
 BY_TEXT = gate("by-text", encoder=HERE)

@@ -15,7 +15,6 @@ from streamer.calibration.history import NO_HISTORY
 from streamer.calibration.threshold import Threshold
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.gate import decide
-from streamer.gates.policy import GateRevision, Policy
 from streamer.gates.rule import INDICATOR, Cut
 from streamer.gates.settings import GateSettings
 from streamer.recalibration.comparison import Reading
@@ -25,6 +24,7 @@ from streamer.whatif import Change, Past, WhatIf
 from streamer.whatif.figures import figures
 from streamer.whatif.replay import replay, replay_record
 from streamer.whatif.rescored import rescored
+from tests.made import a_policy, a_revision
 from tests.validity.known_risk import most_violations
 
 P, FACTOR, LAG, DELTA = 0.2, 4.0, 40, 0.1
@@ -32,21 +32,7 @@ MONTHS, LENGTH, PHASE, BAD = 1000, 2400, 600, 150
 RECORDED, ASKED = 0.85, 0.3
 START = datetime(2026, 11, 1, tzinfo=UTC)
 SETTINGS = GateSettings(encoder="none@00000000", audit_probability=P, alpha=0.2, monitor_delta=DELTA)
-POLICY = Policy(
-    gate="tests",
-    version=1,
-    gate_revision=1,
-    settings=SETTINGS,
-    state="cut",
-    threshold=RECORDED,
-    calibrated=True,
-    calibration_run=None,
-    seed=1,
-    valid_from=START,
-    guarantee="",
-    created_by="tests",
-    reason="tests",
-)
+POLICY = a_policy(SETTINGS, gate="tests", state="cut", threshold=RECORDED, valid_from=START)
 
 
 ALL_DRAWN = {1: replace(POLICY, settings=replace(SETTINGS, audit_probability=1.0))}
@@ -247,10 +233,7 @@ class Record:
 
 def test_a_calibrated_threshold_is_judged_on_others_than_those_that_chose_it() -> None:
     rng = np.random.default_rng(7)
-    gate = GateRevision(
-        gate="tests", revision=1, settings=replace(SETTINGS, audit_probability=1.0), seed=1, audit_salt=b"", created_at=START,
-        created_by="tests", reason="tests",
-    )  # fmt: skip
+    gate = a_revision(replace(SETTINGS, audit_probability=1.0), gate="tests", created_at=START)
     errors: dict[bool, list[float]] = {False: [], True: []}
     for _ in range(400):
         scores = rng.random(40).round(6)

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from streamer.gates.policy import Policy
 from streamer.gates.settings import GateSettings
 from streamer.telemetry.catalogue import CATALOGUE, OPEN_GAUGES, PARTS, RUN_OUTCOMES, STAGES, STRETCHES
 from streamer.telemetry.http import TelemetryServer
 from streamer.telemetry.metrics import Metrics
 from streamer.telemetry.recalibrator_metrics import RecalibratorMetrics
 from tests import promql
+from tests.made import a_policy
 from tests.services.prometheus import Prometheus
 
 GATES = ("support-bot", "search.v2")
@@ -71,11 +71,9 @@ class Installation:
     def policies(self, worker: Metrics, *, version: int) -> None:
         for gate in GATES:
             worker.observe_policy(
-                Policy(
-                    gate=gate, version=version, gate_revision=1,
-                    settings=GateSettings(encoder="all-MiniLM-L6-v2@53aa5117", alpha=0.05), state="cut",
-                    threshold=0.83, calibrated=True, calibration_run=1, seed=1, valid_from=datetime.now(UTC),
-                    guarantee="", created_by="me", reason="",
+                a_policy(
+                    GateSettings(encoder="all-MiniLM-L6-v2@53aa5117", alpha=0.05), gate=gate, version=version,
+                    state="cut", threshold=0.83, valid_from=datetime.now(UTC),
                 )
             )  # fmt: skip
 

@@ -233,19 +233,12 @@ def test_the_answer_to_a_commit_is_lost_on_the_way(
     with pytest.raises(Unavailable):
         far.commit(piece)
     assert link.lost == 1
-    wait_for(lambda: world.rows("SELECT count(*) FROM outcomes") == [(3,)])
+    wait_until(lambda: world.rows("SELECT count(*) FROM outcomes") == [(3,)], "the server has it")
     assert far.commit(piece) == [["decision", "duplicate", "dead_letter"]]
     assert world.rows("SELECT count(*) FROM outcomes") == [(3,)]
     assert world.store.evidence.log_faults() == []
     far.close()
     link.close()
-
-
-def wait_for(true: Callable[[], bool], seconds: float = 10.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def test_an_error_does_not_quote_peoples_texts(world: World) -> None:

@@ -5,26 +5,12 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 from streamer.gates.batch_key import BatchKey
-from streamer.gates.policy import Policy
 from streamer.gates.settings import GateSettings
 from streamer.journal import BatchDecision, DeadLetter, OutboxMessage, Outcome, Record, ScoredResponse
+from tests.made import a_policy
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-POLICY = Policy(
-    gate="tests",
-    version=1,
-    gate_revision=1,
-    settings=GateSettings(encoder="none@00000000"),
-    state="open",
-    threshold=None,
-    calibrated=True,
-    calibration_run=None,
-    seed=1,
-    valid_from=NOW,
-    guarantee="",
-    created_by="tests",
-    reason="tests",
-)
+POLICY = a_policy(GateSettings(encoder="none@00000000"), gate="tests", valid_from=NOW)
 
 
 class EchoDecider:

@@ -11,7 +11,6 @@ from streamer.calibration.history import NO_HISTORY, History
 from streamer.cli.policies import promise_text
 from streamer.cli.recalibrate import why_closed, why_little
 from streamer.gates.batch_key import BatchKey
-from streamer.gates.policy import GateRevision
 from streamer.gates.rule import INDICATOR, Cut
 from streamer.gates.settings import GateSettings
 from streamer.recalibration.comparison import Reading
@@ -19,18 +18,10 @@ from streamer.recalibration.in_sample import in_sample
 from streamer.recalibration.run import SampleQuery, calibrate_gate
 from streamer.recalibration.sampled import SampledGroup, SampledItem
 from streamer.wording.policies import sample_sentence
+from tests.made import a_revision
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
-GATE = GateRevision(
-    gate="x",
-    revision=1,
-    settings=GateSettings(alpha=0.1, encoder="e"),
-    seed=1,
-    audit_salt=b"",
-    created_at=NOW,
-    created_by="ana",
-    reason="",
-)
+GATE = a_revision(GateSettings(alpha=0.1, encoder="e"), gate="x")
 
 
 class Sample:

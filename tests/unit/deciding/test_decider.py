@@ -41,6 +41,7 @@ from streamer.scoring.gram import gram_energy
 from streamer.scoring.reading import CUT, UNREAD
 from streamer.scoring.registry import EVERY, SCORER_NAMES
 from streamer.scoring.signals.signal_list import signal_list
+from tests.made import a_policy
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 TOPICS = Topics()
@@ -77,24 +78,17 @@ def active(
     gate: str, *, state: str = "cut", threshold: float | None = 0.5, version: int = 3, **settings: Any
 ) -> ActivePolicy:
     chosen: dict[str, Any] = {"encoder": IDENTITY.id, "mode": "enforce", "audit_probability": 1.0} | settings
-    return ActivePolicy(
-        Policy(
-            gate=gate,
-            version=version,
-            gate_revision=1,
-            settings=GateSettings(**chosen),
-            state=state,  # type: ignore[arg-type]
-            threshold=threshold,
-            calibrated=version > 1,
-            calibration_run=None,
-            seed=7,
-            valid_from=NOW,
-            guarantee="",
-            created_by="test",
-            reason="test",
-        ),
-        b"s" * 32,
+    made = a_policy(
+        GateSettings(**chosen),
+        gate=gate,
+        version=version,
+        state=state,
+        threshold=threshold,
+        calibrated=version > 1,
+        seed=7,
+        valid_from=NOW,
     )
+    return ActivePolicy(made, b"s" * 32)
 
 
 POLICIES = {

@@ -18,6 +18,7 @@ from streamer.gates.policy import Policy
 from streamer.gates.settings import GateSettings
 from streamer.journal import ActivePolicy, OutboxMessage
 from streamer.signing.policies import NO_KEYS, PolicyKeys, PolicyVersion
+from tests.made import a_policy
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 RECORD, SALT = bytes(32), b"s" * 32
@@ -28,10 +29,7 @@ pytestmark = pytest.mark.expected_errors(r"deciding\.policy_refused")
 
 
 def policy(version: int, gate: str = "g") -> Policy:
-    return Policy(
-        gate=gate, version=version, gate_revision=1, settings=GateSettings(encoder="e"), state="cut", threshold=0.5,
-        calibrated=True, calibration_run=None, seed=1, valid_from=NOW, guarantee="", created_by="ana", reason="",
-    )  # fmt: skip
+    return a_policy(GateSettings(encoder="e"), gate=gate, version=version, state="cut", threshold=0.5)
 
 
 def version(number: int, *, signed: bool = True) -> PolicyVersion:

@@ -18,7 +18,6 @@ from streamer.errors import UsageError
 from streamer.frames.answers import read
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.declared import Unit
-from streamer.gates.policy import GateRevision
 from streamer.gates.rule import Full, Indicator
 from streamer.labels.answer_forms import answer_batch
 from streamer.recalibration.run import derive
@@ -29,6 +28,7 @@ from streamer.research.experiments.halves import Halves, seeded_splits
 from streamer.scoring.blank import is_blank
 from streamer.scoring.signals.measured import Measured
 from streamer.scoring.signals.signal_list import SignalList, batch_row, choice_scores
+from tests.made import a_revision
 from tests.unit.frames.test_gate_on_tables import in_service
 
 NOW = datetime(2026, 11, 28, tzinfo=UTC)
@@ -116,9 +116,7 @@ def test_a_calibration_run_and_a_gate_in_service_come_to_the_same(unit: Unit) ->
         )
         for group, row in zip(gate.groups_, prompts.rows, strict=True)
     ]
-    revision = GateRevision(
-        gate="", revision=1, settings=gate.settings_, seed=5, audit_salt=b"5", created_at=NOW, created_by="t", reason="t"
-    )  # fmt: skip
+    revision = a_revision(gate.settings_, gate="", seed=5, audit_salt=b"5")
     run = derive(revision, sample, [], now=NOW, older_than=NOW, diagnostics=False)
     assert run.rule == gate.rule_
     assert repr(run.decided) == repr(gate.threshold_)

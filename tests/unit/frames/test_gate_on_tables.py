@@ -29,11 +29,11 @@ from streamer.frames.answers import read
 from streamer.frames.gate import ColumnWarning, UnlabelledWarning
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.declared import Unit
-from streamer.gates.policy import GateRevision
 from streamer.gates.rule import Cut, Segments
 from streamer.gates.settings import GateSettings
 from streamer.recalibration.run import derive
 from streamer.recalibration.sampled import SampledGroup, SampledItem
+from tests.made import a_revision
 from tests.unit.deciding.test_decider import NOW, World, active
 
 
@@ -239,9 +239,7 @@ def test_the_threshold_is_that_of_a_calibration_run(
         audit_draws=most,
         **parameters,
     )
-    revision = GateRevision(
-        gate="bot", revision=1, settings=settings, seed=7, audit_salt=b"s", created_at=NOW, created_by="t", reason="t"
-    )  # fmt: skip
+    revision = a_revision(settings, gate="bot", seed=7, audit_salt=b"s")
     run = derive(revision, sampled, [], now=NOW, older_than=NOW, diagnostics=False)
     assert (run.decided, run.rule) == (gate.threshold_, gate.rule_)
     assert Cut.at(run.decided.value).state == gate.threshold_.state

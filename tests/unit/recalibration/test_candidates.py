@@ -27,6 +27,7 @@ from streamer.recalibration.candidates import (
     decide,
 )
 from streamer.scoring.signals.signal_list import SignalList
+from tests.made import a_policy
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 
@@ -63,20 +64,14 @@ REFUSED_FOR = {"shape", "segment_by", "label_floor", "max_attempts", "method"}
 
 def policy_of(chosen: GateSettings, found: Candidate) -> Policy:
     cut = Cut.at(found.threshold.value)
-    return Policy(
-        gate="g",
+    return a_policy(
+        chosen,
         version=2,
-        gate_revision=1,
-        settings=chosen,
         state=cut.state,
         threshold=cut.threshold,
-        calibrated=True,
         calibration_run=1,
         seed=7,
-        valid_from=NOW,
         guarantee=found.threshold.guarantee,
-        created_by="bo",
-        reason="test",
         rule=found.rule,
     )
 

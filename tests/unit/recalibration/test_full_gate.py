@@ -18,6 +18,7 @@ from streamer.recalibration.comparison import Reading, direction, lambda_step, l
 from streamer.recalibration.run import derive
 from streamer.recalibration.sampled import SampledGroup, SampledItem, prompts_of_rule
 from streamer.scoring.signals.signal_list import SignalList
+from tests.made import a_revision
 
 NOW = datetime(2026, 11, 28, tzinfo=UTC)
 SALT = bytes(range(32))
@@ -31,16 +32,7 @@ def gate(**changes: Any) -> GateRevision:
         "scorer": "choice",
         "signals": SignalList().text,
     }
-    return GateRevision(
-        gate="g",
-        revision=1,
-        settings=GateSettings(**own | changes),
-        seed=7,
-        audit_salt=SALT,
-        created_at=NOW,
-        created_by="ana",
-        reason="test",
-    )
+    return a_revision(GateSettings(**own | changes), seed=7, audit_salt=SALT, created_at=NOW)
 
 
 def groups(

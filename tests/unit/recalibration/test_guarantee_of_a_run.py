@@ -10,10 +10,10 @@ import pytest
 from streamer.calibration.history import NO_HISTORY, History
 from streamer.calibration.p_values import betting
 from streamer.gates.batch_key import BatchKey
-from streamer.gates.policy import GateRevision
 from streamer.gates.settings import GateSettings
 from streamer.recalibration.run import SampleQuery, calibrate_gate
 from streamer.recalibration.sampled import SampledGroup, SampledItem
+from tests.made import a_revision
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 STRICTER = "can only make the threshold stricter"
@@ -46,11 +46,9 @@ class Sample:
 )  # fmt: skip
 def test_only_where_it_is_so_the_threshold_is_said_to_be_stricter(method: str, said: str) -> None:
     settings = GateSettings(scorer="external", encoder="none", alpha=0.2, method=method)
-    gate = GateRevision(
-        gate="g", revision=1, settings=settings, seed=1, audit_salt=bytes(32), created_at=NOW, created_by="ana",
-        reason="",
-    )  # fmt: skip
-    run = calibrate_gate(Sample(), gate, now=NOW, severities="highest", diagnostics=False)
+    run = calibrate_gate(
+        Sample(), a_revision(settings, audit_salt=bytes(32)), now=NOW, severities="highest", diagnostics=False
+    )
     assert run.missing == 25
     assert run.guarantee.count(said) == 2
     assert (STRICTER in run.guarantee) == (said == STRICTER)

@@ -4,7 +4,6 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from streamer.gates.policy import GateRevision, Policy
 from streamer.gates.settings import GateSettings
 from streamer.recalibration.gate_status import GateStatus, LastRun
 from streamer.recalibration.schedule import (
@@ -13,6 +12,7 @@ from streamer.recalibration.schedule import (
     Schedule,
     fewest_groups,
 )
+from tests.made import a_policy, a_revision
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 DAY = 86_400.0
@@ -45,20 +45,8 @@ def status(
     **settings: Any,
 ) -> GateStatus:
     chosen = replace(GateSettings(encoder="e@1"), **settings)
-    gate = GateRevision(
-        gate=name,
-        revision=1,
-        settings=chosen,
-        seed=1,
-        audit_salt=b"",
-        created_at=NOW,
-        created_by="a",
-        reason="",
-    )
-    policy = Policy(
-        gate=name, version=1, gate_revision=1, settings=chosen, state="closed", threshold=None, calibrated=False,
-        calibration_run=None, seed=1, valid_from=NOW, guarantee="", created_by="a", reason="",
-    )  # fmt: skip
+    gate = a_revision(chosen, gate=name)
+    policy = a_policy(chosen, gate=name, state="closed", calibrated=False)
     last = None
     if run is not None:
         last = LastRun(

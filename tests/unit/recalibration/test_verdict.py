@@ -11,6 +11,7 @@ from streamer.gates.rule import INDICATOR, Cut, Segments
 from streamer.gates.settings import GateSettings
 from streamer.recalibration.comparison import Reading
 from streamer.recalibration.verdict import Closing, Comparison, Held, closing, hold, least_new_groups, verdict
+from tests.made import a_policy
 
 AUTO = GateSettings(encoder="e@1", recalibrate="auto", least_groups=100)
 SAME = Comparison(
@@ -172,11 +173,7 @@ def test_half_of_the_groups_rounded_up_must_be_new() -> None:
 
 def policies(*steps: dict[str, Any]) -> list[Policy]:
     """Versions one after the other: each says what is different from the one before."""
-    present = Policy(
-        gate="g", version=0, gate_revision=1, settings=AUTO, state="closed", threshold=None, calibrated=False,
-        calibration_run=None, seed=1, valid_from=datetime(2026, 11, 20, tzinfo=UTC), guarantee="", created_by="ana",
-        reason="",
-    )  # fmt: skip
+    present = a_policy(AUTO, version=0, state="closed", calibrated=False)
     found = []
     for step in steps:
         present = replace(present, version=present.version + 1, created_by="ana")

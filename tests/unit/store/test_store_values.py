@@ -9,13 +9,13 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from streamer.errors import UsageError
 from streamer.gates.batch_key import BatchKey
-from streamer.gates.policy import Policy
 from streamer.gates.settings import GateSettings
 from streamer.journal import BatchDecision, OutboxMessage, Partition, Record, ScoredResponse
 from streamer.store.db.engine import parse_url
 from streamer.store.db.schema.types import UtcDateTime, decode_headers, encode_headers
 from streamer.store.log import leaves
 from streamer.store.log.rows import check_decision, storable
+from tests.made import a_policy
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
@@ -98,22 +98,7 @@ def test_absent_and_empty_are_different_messages() -> None:
 def decision(
     unit: str, actions: tuple[str, ...], outcome: str, selected: str | None, **changes: object
 ) -> BatchDecision:
-    settings = GateSettings(unit=unit, encoder="e@1")  # type: ignore[arg-type]
-    policy = Policy(
-        gate="g",
-        version=1,
-        gate_revision=1,
-        settings=settings,
-        state="open",
-        threshold=None,
-        calibrated=True,
-        calibration_run=None,
-        seed=1,
-        valid_from=NOW,
-        guarantee="",
-        created_by="",
-        reason="",
-    )
+    policy = a_policy(GateSettings(unit=unit, encoder="e@1"))
     fields: dict[str, object] = {
         "record": Record(Partition("l", "t", 0), 0, None, None, (), 0),
         "key": BatchKey("g", "b", 1),

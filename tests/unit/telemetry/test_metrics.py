@@ -29,6 +29,7 @@ from streamer.journal import (
 from streamer.telemetry.catalogue import CATALOGUE, PARTS, STAGES
 from streamer.telemetry.metrics import HOLD_REASONS, Metrics
 from streamer.telemetry.recalibrator_metrics import RecalibratorMetrics
+from tests.made import a_policy
 from tests.unit.recalibration.test_schedule import status
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
@@ -51,12 +52,8 @@ UNITLESS = {
 
 
 def policy(**changes: object) -> Policy:
-    fields: dict[str, object] = {
-        "gate": "g", "version": 7, "gate_revision": 1, "settings": GateSettings(encoder="e@1", alpha=0.1),
-        "state": "cut", "threshold": 0.83, "calibrated": True, "calibration_run": 1, "seed": 1, "valid_from": NOW,
-        "guarantee": "", "created_by": "me", "reason": "",
-    }  # fmt: skip
-    return Policy(**(fields | changes))  # type: ignore[arg-type]
+    fields = {"version": 7, "state": "cut", "threshold": 0.83}
+    return a_policy(GateSettings(encoder="e@1", alpha=0.1), **fields | changes)
 
 
 def decision(**changes: object) -> BatchDecision:

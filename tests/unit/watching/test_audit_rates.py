@@ -14,6 +14,7 @@ from streamer.risk.rounds.audit_rates import LASTS, YOUNG_DRAWS, next_rate
 from streamer.risk.rounds.report import Drawing
 from streamer.risk.rounds.state import GateWatch, WatchedAlarm
 from streamer.risk.states import Draw
+from tests.made import a_policy
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 SETTINGS = GateSettings(encoder="e", audit_probability=0.05)
@@ -34,12 +35,7 @@ def evidence(monkeypatch: pytest.MonkeyPatch) -> _Evidence:
 
 
 def policy(settings: GateSettings = SETTINGS, **changes: Any) -> Policy:
-    fields: dict[str, Any] = {
-        "gate": "g", "version": 2, "gate_revision": 1, "settings": settings, "state": "open", "threshold": None,
-        "calibrated": True, "calibration_run": None, "seed": 1, "valid_from": NOW, "guarantee": "", "created_by": "ana",
-        "reason": "",
-    }  # fmt: skip
-    return Policy(**fields | changes)
+    return a_policy(settings, **{"version": 2, "valid_from": NOW} | changes)
 
 
 def after(

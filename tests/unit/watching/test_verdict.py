@@ -21,6 +21,7 @@ from streamer.risk.rounds.verdict import Backlog, OpenFigures, with_verdict
 from streamer.risk.states import AuditedDecision, AuditedDecisions, ExposurePlan, OpenTime
 from streamer.wording.verdicts import ALARMS, interval_text, sentence, shown_verdict
 from streamer.wording.verdicts import figures as figures_of
+from tests.made import a_policy
 
 START = datetime(2026, 11, 20, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -29,10 +30,7 @@ NONE_WAITING = Backlog(unread=0, labels=0, oldest=None)
 
 
 def policy(version: int, state: str = "open") -> Policy:
-    return Policy(
-        gate="bot", version=version, gate_revision=1, settings=SETTINGS, state=state, threshold=None, calibrated=True,
-        calibration_run=None, seed=1, valid_from=START, guarantee="", created_by="ana", reason="",
-    )  # fmt: skip
+    return a_policy(SETTINGS, gate="bot", version=version, state=state, valid_from=START)
 
 
 def decision(number: int, version: int, **changes: Any) -> LoggedDecision:

@@ -15,13 +15,11 @@ from streamer.recalibration.comparison import Reading
 from streamer.whatif import Change, Past
 from streamer.whatif.figures import audited, figures, watched
 from streamer.whatif.replay import replay, replay_record, segments_under
+from tests.made import a_policy
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 SETTINGS = GateSettings(encoder="none@00000000", audit_probability=0.5, unit="response")
-POLICY = Policy(
-    gate="tests", version=1, gate_revision=1, settings=SETTINGS, state="cut", threshold=0.5, calibrated=True,
-    calibration_run=None, seed=1, valid_from=START, guarantee="", created_by="tests", reason="tests",
-)  # fmt: skip
+POLICY = a_policy(SETTINGS, gate="tests", state="cut", threshold=0.5, valid_from=START)
 NONE = float("nan")
 
 
