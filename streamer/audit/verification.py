@@ -214,11 +214,11 @@ def verify_record(
         before, heads = _heads(snapshot, since)
         verifier.log_of_heads(heads, head["record_id"], seen=seen, before=before)
         after = _not_again(since, verifier)
-        runs, alarms = Runs(trusted.labels, signing.verify), Alarms()
+        runs, alarms = Runs(verifier, trusted.labels), Alarms()
         control = _calibrated_again(
             formed("control", snapshot.control(), verifier.fault), verifier, lookups, rules, after.get((), 0)
         )
-        verifier.control(head, alarms.control(runs.control(control, head["record_id"])))
+        verifier.control(head, alarms.control(runs.control(control)))
         verifier.policy_signatures(trusted.policies)
         watched = _watched(
             formed("outcomes", snapshot.outcomes(after), verifier.fault), verifier, rules, rescorer, progress
@@ -233,8 +233,8 @@ def verify_record(
         verifier.unchained(snapshot.unchained())
         verifier.heads(head)
         if not after:  # else the decisions and labels before the checkpoint were not read
-            check_runs(runs, snapshot.control("calibration_runs"), verifier, inputs_alone=True)
-            alarms.check(runs, verifier)
+            check_runs(runs, snapshot.control("calibration_runs"), inputs_alone=True)
+            alarms.check(runs)
         if (newest := verifier.reached()) is not None and not verifier.faults:
             size, root, edge, edges = newest
             logs = [
