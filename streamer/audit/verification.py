@@ -31,7 +31,7 @@ from streamer_verify.forms import formed
 from streamer_verify.logs import Log
 from streamer_verify.run_again import check_runs
 from streamer_verify.runs import Runs
-from streamer_verify.values import place_of, strict_json
+from streamer_verify.values import place_of, row_name, strict_json
 from streamer_verify.verifier import Verifier
 
 _decode = msgspec.json.Decoder().decode
@@ -316,7 +316,7 @@ def _calibrated_again(
         candidates = [dict(zip(columns, values, strict=True)) for values in line["candidates"]]
         if line["index"] < after:
             continue
-        place = f"control, leaf {line['index']}, calibration_runs id {row['id']}"
+        place = f"control, leaf {line['index']}, {row_name(line['kind'], row)}"
         try:
             gate = next((one for one in revisions(row["gate"]) if one.revision == row["gate_revision"]), None)
         except UsageError:

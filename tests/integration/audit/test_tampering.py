@@ -293,7 +293,7 @@ def test_another_threshold_with_everything_computed_anew_is_not_what_the_run_fin
         rebuild_control(connection)
         remove_checkpoints(connection)
     report = record.verify(from_database=True)
-    assert f"calibration_runs id {run}" in report.faults[0].place
+    assert f"calibration_runs gate best id {run}" in report.faults[0].place
     assert "finds cut" in report.faults[0].detail
     assert record.verify_alone().faults  # by the checkpoints
 
