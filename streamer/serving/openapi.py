@@ -30,37 +30,25 @@ def document() -> bytes:
         required = [member for member in schemas[name]["required"] if member not in optional]
         schemas[name] = schemas[name] | {"required": required}
     answers = schemas["ResponsesV1"]["properties"]
-    texts = {
-        "type": "array",
-        "items": {"type": "string"},
-        "description": "Texts alone; their ids are their places, from 0.",
-    }
+    texts = {"type": "array", "items": {"type": "string"}, "description": "Texts, with ids 0, 1, ..."}
     answers["responses"] = {"anyOf": [answers["responses"], texts]}
     written = resources.files("streamer.serving").joinpath("schemas.json").read_bytes()
     schemas |= msgspec.json.decode(written)
-    gate = _parameter("gate", "path", "The gate's name.", {"type": "string"})
-    batch = _parameter("batch_id", "path", "The batch.", {"type": "string"})
-    attempt = _parameter("attempt", "query", "Of the batch.", {"type": "integer", "minimum": 1, "default": 1})
+    gate = _parameter("gate", "path", "The gate's name.")
+    batch = _parameter("batch_id", "path", "The batch.")
+    attempt = _parameter("attempt", "query", "Of the batch.", type="integer", minimum=1, default=1)
     waits = [
-        _parameter("Prefer", "header", "RFC 7240: `wait=SECONDS`, fractions too.", {"type": "string"}),
-        _parameter(
-            "wait_ms", "query", "The same in milliseconds.", {"type": "number", "exclusiveMinimum": 0}
-        ),
+        _parameter("Prefer", "header", "RFC 7240: `wait=SECONDS`, fractions too."),
+        _parameter("wait_ms", "query", "The same in milliseconds.", type="number", exclusiveMinimum=0),
     ]
     prefers = _parameter(
         "Prefer",
         "header",
         "RFC 7240: `wait=SECONDS`, fractions too; `desk=SECONDS` waits for a person besides, where the batch is held for one, and adds "
         "the member `desk`: what became of it, without who decided.",
-        {"type": "string"},
     )
-    key = _parameter(
-        "Idempotency-Key", "header", "The `batch_id`, where the body has none.", {"type": "string"}
-    )
-    repeat = _parameter(
-        "Idempotency-Key", "header", "The `batch_id`; a repeat samples nothing.", {"type": "string"}
-    )
-    asked = [repeat, prefers, waits[1]]
+    key = _parameter("Idempotency-Key", "header", "The `batch_id`, where the body has none.")
+    asked = [key, prefers, waits[1]]
     severities = {
         "oneOf": [_ref("LabelsV1"), {"type": "array", "maxItems": MOST_LABELS, "items": _ref("LabelsV1")}]
     }
@@ -103,7 +91,7 @@ def document() -> bytes:
             "get": _operation(
                 "showModel",
                 "Show a gate that has an upstream.",
-                [_parameter("model", "path", "As in the list, or the gate's name.", {"type": "string"})],
+                [_parameter("model", "path", "As in the list, or the gate's name.")],
                 _ref("Model"),
                 problem=_ERROR,
             )
@@ -193,13 +181,13 @@ def _ref(name: str) -> dict[str, Any]:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def _parameter(name: str, place: str, description: str, schema: dict[str, Any]) -> dict[str, Any]:
+def _parameter(name: str, place: str, description: str, **schema: object) -> dict[str, Any]:
     return {
         "name": name,
         "in": place,
         "description": description,
         "required": place == "path",
-        "schema": schema,
+        "schema": {"type": "string"} | schema,
     }
 
 

@@ -33,22 +33,20 @@ SCRIPTS = (
     "openai_python.py",
     "langchain_gate.py",
     "langchain_model.py",
-    "openai_agents_guardrail.py",
     "openai_agents_model.py",
     "anthropic_python.py",
     "litellm_sdk.py",
     pytest.param("openai_node.mjs", marks=pytest.mark.node),
 )
 
-SENDS_BATCHES = ("langchain_gate.py", "openai_agents_guardrail.py")
-"""Examples that sample by themselves; a gate that is pinned to an upstream is no gate for their answers."""
+SAMPLES = "langchain_gate.py"
+"""It samples by itself; a gate that is pinned to an upstream is no gate for its answers."""
 DECIDED = "decided"
 """The gate for such batches."""
 
 HEAVY = {
     "langchain_gate.py": "langchain_openai",
     "langchain_model.py": "langchain_openai",
-    "openai_agents_guardrail.py": "agents",
     "openai_agents_model.py": "agents",
     "anthropic_python.py": "anthropic",
     "litellm_sdk.py": "litellm",
@@ -196,7 +194,7 @@ def test_the_lock_has_what_the_examples_ask_for() -> None:
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_an_example_shows_what_ships_and_holds_the_rest(service: Service, script: str) -> None:
     before = len(actions(service.site))
-    gate, shadow = (DECIDED, f"{DECIDED}-shadow") if script in SENDS_BATCHES else (GATE, "shadow")
+    gate, shadow = (DECIDED, f"{DECIDED}-shadow") if script == SAMPLES else (GATE, "shadow")
     variables = environment(service, service.endpoint.base, GATE=gate)
     assert shown(script, [SHIPS, HOLDS], variables) == [AGREED, HOLD]
     looks = (
@@ -217,10 +215,9 @@ def test_an_example_holds_where_the_service_is_away(service: Service, script: st
     assert actions(service.site) == before
 
 
-@pytest.mark.parametrize("script", ["langchain_gate.py", "openai_agents_guardrail.py"])
-def test_an_example_holds_where_its_own_model_is_away(service: Service, script: str) -> None:
+def test_an_example_holds_where_its_own_model_is_away(service: Service) -> None:
     variables = environment(service, service.endpoint.base, OPENAI_BASE_URL=NOWHERE)
-    assert shown(script, [SHIPS], variables) == [HOLD]
+    assert shown(SAMPLES, [SHIPS], variables) == [HOLD]
 
 
 # -- LiteLLM's proxy
