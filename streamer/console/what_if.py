@@ -12,7 +12,7 @@ from streamer.console.charts import interval_bar
 from streamer.errors import StreamerError, Unavailable, UsageError
 from streamer.gates.rule import Cut
 from streamer.whatif import Change, Changed, WhatIf, WhatIfAnswer
-from streamer.whatif.words import answer_rows, basis_sentence, caveats, in_force, sentence
+from streamer.whatif.words import answer_rows, basis_sentence, caveats, columns, sentence
 from streamer.wording.verdicts import interval_text
 
 if TYPE_CHECKING:
@@ -139,13 +139,14 @@ class Questions:
     def _told(self, gate: str, answer: WhatIfAnswer, change: Change) -> dict[str, Any]:
         judged = [
             (one.selective if answer.promised == "selective" else one.exposure)
-            for one in (answer.recorded, answer.asked)
+            for one in (answer.recorded, answer.present, answer.asked)
+            if one is not None
         ]
         return {
             "said": sentence(answer, change).removeprefix(f"{gate} "),
             "basis": basis_sentence(answer),
             "rows": answer_rows(answer),
-            "column": in_force(answer),
+            "columns": columns(answer),
             "bars": [interval_bar(one, answer.budget) for one in judged],
             "caveats": caveats(answer),
             "changes": [

@@ -546,7 +546,8 @@ class BatchDecider:
         elif ruling.bad_burst:
             reason = "bad_burst"
         else:
-            reason = "closed" if ruling.cut.state == "closed" else "not_read" if ruling.unread else "scored"
+            closed = "early_warning" if policy.held_early else "closed"
+            reason = closed if ruling.cut.state == "closed" else "not_read" if ruling.unread else "scored"
         outcome: BatchAction
         if all(shipped) or ruling.gate.selected is not None:
             outcome = "ship"

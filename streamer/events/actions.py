@@ -34,6 +34,7 @@ Reason = Literal[
     "scored",
     "no_threshold",
     "closed",
+    "early_warning",
     "bad_burst",
     "too_few_responses",
     "empty_text",

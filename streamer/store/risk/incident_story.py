@@ -17,6 +17,8 @@ _BAD = 0.5
 _ON_LABELS = {"risk", "selective"}
 _ON_ANSWERS = {
     *_ON_LABELS,
+    "missing",
+    "early",
     "drift_scores",
     "drift_cloud",
     "gate_closed",
