@@ -465,6 +465,7 @@ class BatchDecider:
         event = action_event(
             record=p.record,
             key=p.key,
+            content=p.content_hash,
             policy=policy,
             judged=judged,
             responses=responses,
