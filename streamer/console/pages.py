@@ -30,7 +30,8 @@ from streamer.signing.policies import REFUSAL_TEXTS, PolicyKeys
 from streamer.store import Store
 from streamer.store.log.decision_search import Wanted
 from streamer.store.policies.proposals import Proposal
-from streamer.store.risk.alerts import RaisedAlert
+from streamer.store.risk.incident_story import goes_back
+from streamer.store.risk.incident_story import story_of as story_of_incident
 from streamer.wording.needed import needed_text
 from streamer.wording.numbers import SERVED, counted, percent, when
 from streamer.wording.policies import (
@@ -59,6 +60,7 @@ COURSE_SECONDS: Final = 1.5
 """How long one request reads a period again; the next one continues."""
 
 _PAGE: Final = 2_000
+_MOST_WORDS: Final = 10
 _POINTS: Final = 240
 _VERSIONS: Final = 50
 _ALERTS: Final = 200
@@ -92,8 +94,12 @@ class Pages:
             return known[1]
         names = [one.gate for one in self._store.gates.list()]
         found = {
-            "proposals": sum(self._store.calibration.proposal(name) is not None for name in names),
-            "alerts": len(self._store.alerts.list(limit=100, unacknowledged=True)),
+            "proposals": sum(
+                (self._store.calibration.proposal(name) is not None)
+                + (self._store.candidates.newest(name) is not None)
+                for name in names
+            ),
+            "alerts": sum(bool(one.open) for one in self._store.alerts.incidents()),
             "desk": sum(queue.waiting for queue in self._store.desk.queues().values()),
         }
         self._counts = (monotonic(), found)
@@ -146,7 +152,17 @@ class Pages:
                 [one.active.policy for one in versions if one.active is not None] or [policy],
                 now=self._clock(),
             ),
-            "versions": [self._version(one) for one in reversed(shown)],
+            "versions": [
+                self._version(one, before)
+                for one, before in zip(
+                    reversed(shown), reversed([None, *versions][-len(shown) - 1 : -1]), strict=True
+                )
+            ],
+            "older": [
+                one.version
+                for one in reversed(versions[:-1])
+                if one.active is not None and goes_back(one.active.policy, policy)
+            ],
             "more": len(versions) - len(shown),
             "proposal": proposal is not None,
             "closed": policy.state == "closed" and not own_cuts(policy.rule),
@@ -234,7 +250,7 @@ class Pages:
         moments.append(Moment(service.period.until, service.period.share_served, service.period.judged))
         return moments, whole, risk
 
-    def _version(self, found: Any) -> dict[str, Any]:
+    def _version(self, found: Any, before: Any) -> dict[str, Any]:
         refusal = self._keys.refusal(found)
         said = None if refusal is None else REFUSAL_TEXTS[refusal]
         if found.active is None:
@@ -244,6 +260,9 @@ class Pages:
             "version": found.version,
             "policy": policy,
             "threshold": threshold_text(policy),
+            "changed": []
+            if before is None or before.active is None
+            else _differences(before.active.policy.settings, policy.settings),
             "signed": found.signature is not None,
             "refused": said,
         }
@@ -314,20 +333,25 @@ class Pages:
 
     def alerts(self, query: Mapping[str, str]) -> dict[str, Any]:
         """Alerts, the newest first."""
-        gate, closed = query.get("gate") or None, query.get("all") == "1"
+        gate, everything = query.get("gate") or None, query.get("all") == "1"
         if gate is not None and not self._store.policies.versions([gate]):
             raise NotThere(f"there is no gate {gate[:200]!r}")
-        found = self._store.alerts.list(gate, limit=_ALERTS, unacknowledged=not closed)
-        incidents: dict[str, list[RaisedAlert]] = {}
-        for one in found:  # the newest first, or the worst: a gate has the place of its first
-            incidents.setdefault(one.alert.alert_id if closed else one.alert.gate, []).append(one)
+        found = self._store.alerts.incidents(gate, limit=_ALERTS)
         return {
-            "incidents": list(incidents.values()),
-            "all": closed,
+            "incidents": [one for one in found if everything or one.open],
+            "all": everything,
             "gate": gate,
-            "full": len(found) == _ALERTS,
-            "details": {one.alert.alert_id: _details(one.alert.details) for one in found},
+            "full": sum(len(one.alerts) for one in found) >= _ALERTS,
         }
+
+    def incident(self, query: Mapping[str, str]) -> dict[str, Any]:
+        """One incident: what happened, which labels told, and what to do."""
+        try:
+            found = self._store.alerts.incident(query.get("alert", ""))
+        except UsageError as error:
+            raise NotThere(str(error)) from None
+        texts = {one.alert.alert_id: _details(one.alert.details) for one in found.alerts}
+        return {"incident": found, "story": story_of_incident(self._store, found), "details": texts}
 
     def proposals(self, _query: Mapping[str, str]) -> dict[str, Any]:
         """What is proposed, beside what is in force."""
@@ -339,7 +363,26 @@ class Pages:
                     found.append(self._proposal(proposal))
             except UsageError as error:
                 troubles.append(str(error))
-        return {"proposals": found, "troubles": troubles}
+        return {"proposals": found, "troubles": troubles, "candidates": self._candidates()}
+
+    def _candidates(self) -> list[dict[str, Any]]:
+        """Candidate policies, each beside what is in force."""
+        found = []
+        for gate in self._store.gates.list():
+            candidate = self._store.candidates.newest(gate.gate)
+            if candidate is not None and candidate.settings is not None:
+                cut = candidate.cut
+                found.append(
+                    {
+                        "candidate": candidate,
+                        "proposer": candidate.by.removeprefix(SIGNED_IN),
+                        "two_people": gate.settings.two_people,
+                        "threshold": "none yet" if cut is None else cut_text(cut, candidate.rule),
+                        "rows": _differences(gate.settings, candidate.settings),
+                        "counts": sum(self._store.candidates.counts(candidate.number).values()),
+                    }
+                )
+        return found
 
     def people(self, _query: Mapping[str, str]) -> dict[str, Any]:
         """Every account."""
@@ -456,7 +499,7 @@ class Courses:
 # -- pieces ---------------------------------------------------------------------------------------------------
 
 
-_FIELDS: Final = ("gate", "batch", "since", "until", "least", "most", "segment", "outcome", "drawn")
+_FIELDS: Final = ("gate", "batch", "words", "since", "until", "least", "most", "segment", "outcome", "drawn")
 
 
 def _wanted(query: Mapping[str, str]) -> Wanted:
@@ -466,6 +509,7 @@ def _wanted(query: Mapping[str, str]) -> Wanted:
     return Wanted(
         gate=query.get("gate") or None,
         batch=query.get("batch", "").strip() or None,
+        words=tuple(query.get("words", "").split()[:_MOST_WORDS]),
         since=_moment("from", query.get("since", "")),
         until=_moment("to", query.get("until", "")),
         least_score=_score("least score", query.get("least", "")),
@@ -541,6 +585,28 @@ def _every_setting(settings: GateSettings) -> list[tuple[str, str, object]]:
         )
         for name, value in settings.named().items()
         if name not in skipped
+    ]
+
+
+def _differences(before: GateSettings, after: GateSettings) -> list[tuple[str, str, str]]:
+    """The settings that differ: name, and what each was and is."""
+    was, now = before.named(), after.named()
+
+    def said(name: str, value: object) -> str:
+        if name == "alpha" and isinstance(value, float):
+            return percent(value)
+        if name.endswith("_seconds") and isinstance(value, int | float):
+            return lasting(value)
+        return "none" if value is None else str(value)
+
+    return [
+        (
+            "budget" if name == "alpha" else name.replace("_", " "),
+            said(name, was[name]),
+            said(name, now[name]),
+        )
+        for name in was
+        if was[name] != now[name] and name not in ("model", "signals")
     ]
 
 

@@ -78,7 +78,7 @@ class Questions:
         except UsageError as error:
             return self.sliders(gate, {}) | {"wrong": str(error), "answer": None}
         if at["about"] == "budget":
-            change = Change(settings={"alpha": round(float(at["budget_value"]) / 100, 10)})
+            change = Change(settings={"alpha": percent_of(at["budget_value"])})
         else:
             change = Change(cut=Cut.at(float(at["threshold_value"])))
         try:
@@ -164,6 +164,11 @@ class Questions:
             "rate": interval_text(found.selective),
             "answers": [(one, *texts.get((one.batch_id, one.response_id), (None, None))) for one in shown],
         }
+
+
+def percent_of(text: str) -> float:
+    """Read a budget in percent as a share. Raises `UsageError`."""
+    return round(_number("budget", text, 0.001, 99.9) / 100, 10)
 
 
 def _number(name: str, text: str, least: float, most: float) -> float:
