@@ -115,22 +115,32 @@ def course_chart(course: Sequence[Moment], *, budget: float, risk: Risk) -> str:
 
 
 def interval_bar(interval: RiskInterval, budget: float) -> str:
-    """Draw an interval on a line from 0 to twice the budget, with the budget in its middle; what is beyond is cut."""
-    width, height, most = 400, 30, 2 * budget
+    """Draw an interval between its bounds on a track from 0 to past the budget and the upper bound, with the budget marked."""
+    width, height, most = 400, 64, min(1.0, max(2 * budget, 1.15 * interval.upper))
 
     def x(value: float) -> float:
         return 4 + min(value / most, 1.0) * (width - 8)
 
+    def text(at: float, y: int, words: str) -> str:
+        half = 4.5 * len(words)  # within the picture, whatever it marks
+        return f'<text x="{min(max(at, half), width - half):.1f}" y="{y}" text-anchor="middle">{words}</text>'
+
+    low, high = x(interval.lower), x(interval.upper)
+    bounds = [(low, percent(interval.lower)), (high, percent(interval.upper))]
+    if high - low < 80:
+        bounds = [((low + high) / 2, f"{bounds[0][1].removesuffix(' %')} to {bounds[1][1]}")]
     known = f"between {percent(interval.lower)} and {percent(interval.upper)}, budget {percent(budget)}"
     words = escape(f"{'not known' if interval.estimate is None else percent(interval.estimate)}, {known}")
     parts = [
-        f'<line class="grid" x1="4" x2="{width - 4}" y1="15" y2="15"/>',
-        f'<rect class="reach {_stands(interval, budget)}" x="{x(interval.lower):.1f}" y="9" height="12" '
-        f'width="{max(x(interval.upper) - x(interval.lower), 2):.1f}" rx="3"/>',
-        f'<line class="budget" x1="{x(budget):.1f}" x2="{x(budget):.1f}" y1="1" y2="29"/>',
+        f'<rect class="held" x="4" y="28" width="{width - 8}" height="12" rx="3"/>',
+        f'<rect class="reach {_stands(interval, budget)}" x="{low:.1f}" y="28" height="12" '
+        f'width="{max(high - low, 2):.1f}" rx="3"/>',
+        f'<line class="cut" x1="{x(budget):.1f}" x2="{x(budget):.1f}" y1="22" y2="46"/>',
+        text(x(budget), 16, f"budget {percent(budget)}"),
+        *(text(at, 60, said) for at, said in bounds),
     ]
     if interval.estimate is not None:
-        parts.append(f'<circle class="dot here" cx="{x(interval.estimate):.1f}" cy="15" r="5"/>')
+        parts.append(f'<circle class="dot here" cx="{x(interval.estimate):.1f}" cy="34" r="5"/>')
     return _small_svg("interval", width, height, words, parts)
 
 

@@ -32,6 +32,7 @@ EVERY = (
     "/decision?batch=order-201",
     "/proposals",
     "/alerts",
+    f"/incident?alert={GATE}",
     "/people",
     "/you",
 )
@@ -106,7 +107,9 @@ def test_a_person_looks_decides_labels_and_leaves_by_keyboard_alone(people: Site
 
     root.follows("Alerts")
     root.until(lambda: root.heading() == "Alerts")
-    root.driver.find_element(By.ID, "alert-1").send_keys("an old worker", Keys.ENTER)
+    root.follows("a worker refuses policy 2")
+    root.until(lambda: root.heading().startswith("An open incident"))
+    root.driver.find_element(By.ID, "found").send_keys("an old worker", Keys.ENTER)
     root.until(lambda: "There is no alert that nobody has acknowledged." in root.main())
 
     root.follows("Decisions")
@@ -285,12 +288,13 @@ def test_no_name_reason_segment_or_remark_changes_a_page(
         propose=True,
     )
     (raised,) = store.alerts.list()
+    store.alerts.assign(store.alerts.incident(raised.alert.alert_id), HARM[:200], by=MEANT)
     store.alerts.acknowledge(raised.alert.alert_id, by=MEANT, reason=HARM)
     store.accounts.add(MEANT, roles=["administrator"], password=PASSWORD, by=MEANT, reason=HARM)
     root = Visitor(browser, people)
     root.signs_in(MEANT)
     pages = (
-        "/", "/gate/cut", f"/gate/{GATE}", "/proposals", "/alerts?all=1", "/people", "/you", "/desk",
+        "/", "/gate/cut", f"/gate/{GATE}", "/proposals", "/alerts?all=1", "/people", "/you", "/desk", f"/incident?alert={raised.alert.alert_id}",
         f"/gate/{GATE}/what-if?about=threshold&threshold=0.2",
         f"/decisions?segment={quote(HARM)}", *(f"/decision?batch=cut-{n}" for n in range(3)),
     )  # fmt: skip
