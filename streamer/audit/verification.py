@@ -15,7 +15,6 @@ import msgspec
 
 from streamer.audit import signing
 from streamer.audit.marks_again import check_mark
-from streamer.audit.policy_signatures import check_signatures
 from streamer.audit.reached import Reached
 from streamer.audit.rederive import ActionRules, contradiction
 from streamer.audit.rescoring import Rescorer
@@ -24,7 +23,6 @@ from streamer.gates.policy import GateRevision
 from streamer.recalibration.sampled import SampledGroup
 from streamer.signing.canonical_json import canonical_json
 from streamer.signing.labels import LabellerKey
-from streamer.signing.policies import NO_KEYS, PolicyKeys, PolicyVersion
 from streamer_verify.alarms import Alarms
 from streamer_verify.all_signals import wrong_budget
 from streamer_verify.command import checkpoint_lines as checkpoint_lines
@@ -134,13 +132,13 @@ class Trusted:
 
     Attributes
     ----------
-    checkpoints : 32 bytes each.
+    checkpoints, policies : 32 bytes each.
     labels : whose labels which key signs, by its id; None: which labels gates with signed labels have read is not checked.
     witnesses : who cosigns checkpoints, 32 bytes each.
     """
 
     checkpoints: Sequence[bytes]
-    policies: PolicyKeys = NO_KEYS
+    policies: Sequence[bytes] = ()
     labels: Mapping[str, LabellerKey] | None = None
     witnesses: Mapping[str, bytes] = field(default_factory=dict)
 
@@ -153,12 +151,10 @@ class Lookups:
     ----------
     revisions : every revision of a gate.
     inputs : what a calibration run has read, in order of decision.
-    policies : every version of every gate, the oldest of each first; read when their turn comes.
     """
 
     revisions: Callable[[str], Sequence[GateRevision]]
     inputs: Callable[[int], Sequence[SampledGroup]]
-    policies: Iterable[PolicyVersion] = ()
 
 
 def verify_record(
@@ -223,6 +219,7 @@ def verify_record(
             formed("control", snapshot.control(), verifier.fault), verifier, lookups, rules, after.get((), 0)
         )
         verifier.control(head, alarms.control(runs.control(control, head["record_id"])))
+        verifier.policy_signatures(trusted.policies)
         watched = _watched(
             formed("outcomes", snapshot.outcomes(after), verifier.fault), verifier, rules, rescorer, progress
         )
@@ -238,7 +235,6 @@ def verify_record(
         if not after:  # else the decisions and labels before the checkpoint were not read
             check_runs(runs, snapshot.control("calibration_runs"), verifier, inputs_alone=True)
             alarms.check(runs, verifier)
-        check_signatures(lookups.policies, trusted.policies, verifier)
         if (newest := verifier.reached()) is not None and not verifier.faults:
             size, root, edge, edges = newest
             logs = [

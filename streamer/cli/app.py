@@ -40,6 +40,8 @@ _COMMANDS = {
     "Manage risk": (
         ("console", "console_app:app", "console",
          "Serve the console until Ctrl-C: gates, decisions, proposals, alerts and labelling in a browser."),
+        ("try", "try_file:try_", None,
+         "Say whether a gate is worth it on your own answers: what it would serve at each budget, what would get through, what it costs."),
         ("plan", "plan:plan", None,
          "Plan a budget before anyone labels: how many labels it needs, how to spend them, how many responses to sample."),
         ("gate", "gate:app", "service", "Create, show and change gates."),

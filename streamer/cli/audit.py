@@ -1,6 +1,5 @@
 """`streamer audit`: the record of a decision, and whether the record can be trusted."""
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,7 +21,6 @@ from streamer.wording.numbers import counted
 
 if TYPE_CHECKING:
     from streamer.settings.settings import Settings
-    from streamer.signing.policies import PolicyVersion
     from streamer.store import Store
     from streamer.store.audit.chained_rows import ChainedRowsSnapshot
 
@@ -187,12 +185,12 @@ def verify(
                 snapshot,
                 trusted=Trusted(
                     keys,
-                    wiring.policy_keys(settings),
+                    wiring.policy_keys(settings).trusted,
                     wiring.label_keys(settings).trusted or None,
                     {one.key.name: one.key.key for one in wiring.witnesses(settings)},
                 ),
                 outside=outside,
-                lookups=Lookups(store.gates.history, store.calibration.inputs, _policies(store)),
+                lookups=Lookups(store.gates.history, store.calibration.inputs),
                 rescorer=rescorer,
                 since=since,
                 receipts=kept,
@@ -225,12 +223,6 @@ def verify(
         )
     if report.faults:
         raise typer.Exit(FOUND)
-
-
-def _policies(store: "Store") -> "Iterator[PolicyVersion]":
-    """Yield every version of every gate. Reads nothing before the first is asked for: what cannot be read is a finding."""
-    for gate in store.gates.list():
-        yield from store.policies.every_version(gate.gate)
 
 
 def _outcomes(store: "Store") -> int | None:

@@ -292,6 +292,7 @@ def bundle_schema() -> str:
     """Write the schemas of the audit bundle, a member a line, with what signatures of policies cover."""
     from streamer.gates.settings import SETTINGS
     from streamer.signing.policies import NUMBERS, YOUNGER_SETTINGS
+    from streamer_verify.control import WRITTEN_AT
     from streamer_verify.forms import SCHEMAS
 
     def written(schema: Any) -> str:
@@ -312,6 +313,8 @@ def bundle_schema() -> str:
         columns[name]["x-signed"] = {"unless": YOUNGER_SETTINGS[name]} if later else "always"
         if name in NUMBERS:
             columns[name]["x-float"] = True
+    for kind, column in WRITTEN_AT.items():
+        schemas[f"control.{kind}"]["x-recorded-at"] = column
     definitions = ",\n".join(f" {json.dumps(name)}: {written(one)}" for name, one in schemas.items())
     said = "The lines of a bundle by file and kind, and its manifest. A whole number has no point and no exponent."
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "description": said}

@@ -4,6 +4,7 @@ from contextlib import nullcontext
 from dataclasses import asdict
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -31,14 +32,14 @@ _SINCE = "30d"
 _LONGEST = 36_500 * 86_400.0
 
 
-@partial(with_settings, only={"unit", *SETTINGS, *PARAMETERS})
+@partial(with_settings, only={*SETTINGS, *PARAMETERS})
 @opt.in_groups
 def what_if(
     gate: Annotated[
         str,
         typer.Argument(
-            metavar="GATE|FILE",
-            help="Name of a gate, or a file of your own answers with severities: CSV, JSON Lines or Parquet; - is standard input.",
+            metavar="GATE",
+            help="Name of a gate.",
             autocompletion=gate_names,
         ),
     ],
@@ -84,14 +85,6 @@ def what_if(
             metavar="N", min=0, help="How many of the answers that would have been decided otherwise to list."
         ),
     ] = _SHOWN_ANSWERS,
-    unlabelled: opt.UnlabelledOption = "worst",
-    seed: Annotated[
-        int,
-        typer.Option(
-            metavar="S", min=0, max=2**62, help="Seed of the halves of a file, as in `streamer evaluate`."
-        ),
-    ] = 0,
-    tables: opt.TableOptions,
     explain: opt.ExplainOption = False,
     json: opt.JsonOption = False,
 ) -> None:
@@ -101,10 +94,9 @@ def what_if(
     which includes held answers, each with a recorded chance. A calibrated threshold is judged on later prompts than those it was
     calibrated on. Nothing is changed. Exit status 3 if a recorded decision cannot be derived again from its own policy.
 
-    With a file, no gate and no database are needed: half of its prompts calibrate, the other half is judged.
+    `streamer try` says the same of a file of your own.
     """
     from streamer.cli.gate import chosen_settings
-    from streamer.cli.what_if_file import FileQuestion, ask_file, is_file
     from streamer.gates.setting_changes import unread
     from streamer.gates.settings import GateSettings
 
@@ -113,32 +105,8 @@ def what_if(
         raise UsageError(f"--monitor-delta must be between 0 and 1, not {monitor_delta!r}")
     cut = None if threshold is None else given_cut(threshold)
     settings = wiring.load_settings()
-    if is_file(gate):
-        for option, was_given in (
-            ("--against", against is not None),
-            ("--proposal", proposal),
-            ("--candidate", candidate),
-            ("--since", since != _SINCE),
-        ):
-            if was_given:
-                raise UsageError(f"{option} is about what a gate has decided, and {gate} is a file")
-        asked = FileQuestion(
-            gate,
-            given,
-            cut=cut,
-            reading=tables.reading(),
-            unlabelled=unlabelled,
-            seed=seed,
-            in_sample=in_sample,
-            delta=monitor_delta,
-        )
-        said = ask_file(asked, settings)
-        print_json(said.to_json()) if json else said.show(explain=explain)
-        return
-    if tables != opt.TableOptions() or unlabelled != "worst" or seed:
-        raise UsageError(
-            f"how tables are read, --unlabelled and --seed are for files, and there is no file {gate!r}"
-        )
+    if "/" in gate or gate == "-" or Path(gate).is_file():
+        raise UsageError(f"what-if asks about a gate, and {gate} is a file: streamer try {gate}")
     with wiring.open_store(settings) as store:
         present = store.gates.get(gate).settings
         named: dict[str, object] = {}

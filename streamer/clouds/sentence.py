@@ -25,6 +25,25 @@ def percent(ratio: float | None, decimals: int = 0) -> str:
     return f"{value:.{decimals}f} %"
 
 
+def served_sentence(
+    unit: Unit,
+    alpha: float,
+    ship_rate: float,
+    selective: float | None,
+    exposure: float,
+    everything: float,
+    beside: str = "",
+) -> str:
+    """Say what a gate serves of prompts that it has not seen; `beside` : what another would."""
+    one, many = UNIT_WORDS[unit]
+    if selective is None:
+        return f"at a budget of {budget(alpha)} none of the {many} is served; {percent(everything)} were wrong if all shipped"
+    return (
+        f"at a budget of {budget(alpha)} the gate serves {percent(ship_rate)} of {many}{beside}; the error rate among shipped is "
+        f"{percent(selective)}, against {percent(everything)} if everything shipped; exposure is {percent(exposure, 1)} per {one}"
+    )
+
+
 def sentence(report: OfflineRisk, alpha: float) -> str:
     """Say how much was served, what came with it, and what was allowed.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -16,7 +17,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from streamer.calibration.arguments import check_delta
 from streamer.calibration.calibrators.full import Full, Prompts
 from streamer.calibration.calibrators.mean import Mean
 from streamer.calibration.groups import LabelledGroup
@@ -25,8 +25,9 @@ from streamer.calibration.history import NO_HISTORY, History
 from streamer.calibration.specification import Number
 from streamer.calibration.threshold import Threshold
 from streamer.clouds.cloud import NOT_KEPT
-from streamer.clouds.measurement import DecidedBatch, measure, units_of
-from streamer.clouds.offline import ScoredCloud, bad_groups, calibration_groups
+from streamer.clouds.halves import HalvesSplit
+from streamer.clouds.measurement import DecidedBatch, units_of
+from streamer.clouds.offline import ScoredCloud, bad_groups, calibration_groups, decided_batch
 from streamer.clouds.tables.answers import Reading
 from streamer.clouds.tables.marks import Annotators, Marks
 from streamer.clouds.unlabelled import check_unlabelled, counts, unlabelled_note
@@ -37,6 +38,7 @@ from streamer.gates.batch_key import BatchKey
 from streamer.gates.declared import DIMENSIONS, SegmentFallback, Unit
 from streamer.gates.policy_gate import Bursts, CalibrationLosses, PolicyGate, burst_of, sealed_burst
 from streamer.gates.rule import INDICATOR, Cut, Indicator, Rule, Segments, ships_nothing
+from streamer.gates.rule import Full as FullRule
 from streamer.gates.setting import EXTERNAL_PREFIX
 from streamer.gates.settings import NO_ENCODER, PARAMETERS, GateSettings
 from streamer.recalibration.candidates import RunSample, decide
@@ -57,7 +59,7 @@ from streamer.scoring.signals.declared import declared_ranges
 
 if TYPE_CHECKING:
     from streamer.frames.answers import Encode
-    from streamer.frames.held_out import HeldOut
+    from streamer.frames.trial import Decide
 
 _MOST_DRAWS = 256
 _OWN = External.name
@@ -88,8 +90,7 @@ class Gate:
         `selective-mean`.
     unit : what ships as one: `best` (at most one answer to a prompt), `response` (each on its own), `batch` (all or none).
     method : the calibrator, as for `streamer gate create`: `full`, `mean`, `selective`, `age`, `transductive`, `hb`, ... None:
-        `full`, which reads all signals of an answer, where the table has texts whose embeddings are known and no scores of
-        its own; `mean` elsewhere, for the unit `response`, and with a `scorer` or a `label_floor`.
+        `full`, which reads all signals of an answer, where the table has texts whose embeddings are known        its own; `mean` elsewhere, for the unit `response`, and with a `scorer` or a `label_floor`.
     parameters : of the method, by name: ``{"delta": 0.05}``.
     label_floor : only answers that score above it count on their severities, and nothing below ships; None: no floor.
     segment_by : a column: prompts of the same value have a threshold of their own.
@@ -215,20 +216,24 @@ class Gate:
                 "severities are a column of the table, called severity (or correct), and no second argument"
             )
         self._settings()  # what cannot be is refused before anything is read
-        table = read(frame, self._reading(), self.kept_columns)
+        table = frame if isinstance(frame, Read) else read(frame, self._reading(), self.kept_columns)
         settings = self._settings(table)
         drop, note = self._unlabelled(
             table,
             f"no answer has a severity, so nothing can be learnt; {table.recognised}. Say which column it is: "
             'columns={"severity": NAME}, or {"correct": NAME} where 1 means right',
         )
-        if table.doubt:
-            warnings.warn(f"severity is taken from the column {table.doubt}", ColumnWarning, stacklevel=2)
-        for said in table.notes:
-            warnings.warn(said, AnnotatorsWarning, stacklevel=2)
-        if note:
-            warnings.warn(note, UnlabelledWarning, stacklevel=2)
-        return self._learn(frame, table, settings, note, drop=drop)
+        if table is not frame:
+            if table.doubt:
+                warnings.warn(f"severity is taken from the column {table.doubt}", ColumnWarning, stacklevel=2)
+            for said in table.notes:
+                warnings.warn(said, AnnotatorsWarning, stacklevel=2)
+            if note:
+                warnings.warn(note, UnlabelledWarning, stacklevel=2)
+        found, dimension = self._scored(table, settings)
+        if dimension is not None:
+            settings = GateSettings(**settings.flat() | {"dimension": dimension})
+        return self._learn(frame, table, found, settings, note, drop=drop)
 
     def _unlabelled(self, table: Read, none_labelled: str) -> tuple[bool, str]:
         """Return whether answers without a severity are left out, and what to say of them; none at all are refused."""
@@ -238,10 +243,16 @@ class Gate:
         choice = check_unlabelled(self.unlabelled)
         return choice == "drop", unlabelled_note(missing, answers, choice, option="unlabelled=")
 
-    def _learn(self, frame: Any, table: Read, settings: GateSettings, note: str, *, drop: bool) -> Gate:
-        found, dimension = self._scored(table, settings)
-        if dimension is not None:
-            settings = GateSettings(**settings.flat() | {"dimension": dimension})
+    def _learn(
+        self,
+        frame: Any,
+        table: Read,
+        found: Sequence[ScoredCloud],
+        settings: GateSettings,
+        note: str,
+        *,
+        drop: bool,
+    ) -> Gate:
         groups = calibration_groups(found, self.unit, drop_unlabelled=drop)
         if not groups:
             raise UsageError(
@@ -312,17 +323,28 @@ class Gate:
         return self.fit(frame)._decisions(*self._fitted_on[:3], fitted=True)
 
     def report(self, frame: Any = None) -> Report:
-        """Say what the gate does with labelled answers: those of `frame`, or those that it was calibrated on.
+        """Say what gates with these parameters ship of labelled answers that did not calibrate them.
+
+        Without a table: of the prompts that `fit` saw. A random half of them calibrates and the other is decided, `SPLITS` times, by
+        the halves of `streamer evaluate` from `seed` on, so that no label that found a threshold judges it. With a method that looks
+        at the order the older half calibrates, once.
+
+        Parameters
+        ----------
+        frame : other labelled answers, which this gate decides as it is.
 
         Raises
         ------
         NotFittedError
             Before `fit`.
         UsageError
-            When the table has no severities.
+            When the table has no severities, or there is one prompt alone.
         """
+        from streamer.frames.trial import BUDGETS, MOST, splits_of, tried
+
         self._check_fitted("report")
         fitted_frame, table, found, drop = self._fitted_on
+        settings, at_any = self.settings_, any_budget(self.settings_)
         if frame is not None:
             table = read(frame, self._reading(), self.kept_columns)
             drop, note = self._unlabelled(
@@ -331,88 +353,73 @@ class Gate:
             )
             if note:
                 warnings.warn(note, UnlabelledWarning, stacklevel=2)
-            found = tuple(self._scored(table, self.settings_)[0])
-        decided = self._decisions(frame, table, found, fitted=frame is None).batches
-        figures = measure(decided, self.settings_.unit, drop_unlabelled=drop)
-        return Report(
-            unit=self.settings_.unit,
-            risk=self.settings_.calibrator.risk,
-            threshold=self.threshold_,
-            in_sample=frame is None,
-            figures=figures,
-            decided=decided,
-            groups=self.groups_,
+            found = tuple(self._scored(table, settings)[0])
+            splits = [HalvesSplit(self.seed, (), np.arange(len(found)))]
+        else:
+            splits = splits_of(found, self.seed, in_order=settings.calibrator.by_order)
+
+        def gate_of(split: HalvesSplit) -> Decide:
+            gate = self if frame is not None else self._calibrated(split, MOST if at_any else self.alpha)
+
+            def decide(place: int) -> tuple[DecidedBatch, float]:
+                metadata = table.metadata[place] if table.metadata else {}
+                if gate is None:
+                    return decided_batch(
+                        found[place], unit=settings.unit, state="closed", threshold=None
+                    ), 0.0
+                batch, _, budgets = gate._batch(found[place], metadata, fitted=False)
+                known = [one for one in budgets if one == one]
+                return batch, min(known, default=0.0)
+
+            return decide
+
+        at, wrong = tried(
+            found,
+            settings.unit,
+            splits,
+            gate_of,
+            alphas=(self.alpha, *(BUDGETS if at_any else ())),
             drop_unlabelled=drop,
+        )
+        units = units_of(
+            [decided_batch(item, unit=settings.unit, state="closed", threshold=None) for item in found],
+            settings.unit,
+        )
+        listed, rule = settings.signal_list, self.rule_
+        return Report(
+            unit=settings.unit,
+            risk=settings.calibrator.risk,
+            threshold=self.threshold_,
+            at=at[0],
+            budgets=tuple(at[1:]),
+            everything=float((units.labelled() if drop else units).severities.mean()),
+            prompts=len(found),
+            labels=len(splits[0].first),
+            splits=0 if frame is not None else len(splits),
+            seed=self.seed,
+            samples=Counter(len(item.cloud.responses) for item in found).most_common(1)[0][0],
+            in_order=settings.calibrator.by_order,
+            wrong=wrong,
+            weights=rule.weights(listed.columns) if isinstance(rule, FullRule) and listed is not None else {},
             why_closed=self._why_closed,
             _frame=fitted_frame if frame is None else frame,
         )
 
-    def held_out(
-        self,
-        frame: Any,
-        *,
-        delta: float = 0.1,
-        cut: Cut | None = None,
-        in_sample: bool = False,
-    ) -> HeldOut:
-        """Say what a gate with these parameters would have made of a labelled table; this one learns nothing by it.
-
-        Half of the prompts calibrate and the others are judged, so that no label that found the threshold judges it: the halves
-        of `streamer evaluate` under the same seed, or the older and the newer half with a method that looks at the order.
-
-        Parameters
-        ----------
-        frame : as for `fit`, or what `streamer.frames.answers.read` made of one.
-        delta : chance that an interval is wrong, in (0, 1).
-        cut : decides in place of a calibrated threshold, and is judged on all prompts.
-        in_sample : calibrate and judge on all prompts, which looks better than it is.
-
-        Raises
-        ------
-        UsageError
-            As `fit`.
-        ValueError
-            As `fit`, and for a `delta` out of its range.
-        """
-        from streamer.frames.held_out import HeldOut, decided_at, halves, outcome
-
-        delta = check_delta(delta)
-        self._settings()
-        table = frame if isinstance(frame, Read) else read(frame, self._reading(), self.kept_columns)
-        # A cut that is given is one of a score.
-        settings = self._settings(table if cut is None else None)
-        drop, note = self._unlabelled(
-            table, f"no answer has a severity, so there is nothing to judge by; {table.recognised}"
+    def _calibrated(self, split: HalvesSplit, alpha: float) -> Gate | None:
+        """Return a gate like this one that is calibrated on the first half of a split; None where nothing of it can calibrate."""
+        _, table, found, drop = self._fitted_on
+        first = [found[place] for place in split.first]
+        part = replace(
+            table,
+            clouds=tuple(item.cloud for item in first),
+            rows=None,
+            metadata=tuple(table.metadata[place] for place in split.first) if table.metadata else (),
         )
-        in_order, unit = settings.calibrator.by_order, settings.unit
-        calibrating = judged = table
-        if cut is None and not in_sample:
-            calibrating, judged = halves(table, self.seed, in_order=in_order)
-        found, _ = self._scored(judged, settings)
-        opened = decided_at(found, unit, Cut("open", None))
-        gate = None
-        if cut is None:
-            gate = Gate(**self.get_params())._learn(None, calibrating, settings, note, drop=drop)
-            decided = gate._decisions(None, judged, found, fitted=in_sample).batches
-        else:
-            decided = decided_at(found, unit, cut)
-        return HeldOut(
-            unit=unit,
-            threshold=None if gate is None else gate.threshold_,
-            cut=Cut.at(gate.threshold_.value) if gate is not None else cut or Cut("open", None),
-            rule=INDICATOR if gate is None else gate.rule_,
-            calibrated=0 if gate is None else len(gate.groups_),
-            judged=len(judged.clouds),
-            in_sample=in_sample,
-            in_order=in_order,
-            asked=outcome(decided, unit, delta=delta, drop_unlabelled=drop),
-            everything=outcome(opened, unit, delta=delta, drop_unlabelled=drop),
-            delta=delta,
-            decided=decided,
-            why_closed="" if gate is None else gate._why_closed,
-            _frame=None if table is frame else frame,
-            _drop=drop,
-        )
+        gate = Gate(**self.get_params() | {"seed": split.seed, "alpha": alpha})
+        settings = GateSettings(**self.settings_.flat() | {"alpha": alpha})
+        if not calibration_groups(first, self.unit, drop_unlabelled=drop):
+            return None
+        return gate._learn(None, part, first, settings, "", drop=drop)
 
     def __repr__(self) -> str:
         given = [
@@ -500,9 +507,7 @@ class Gate:
             and self.label_floor is None
             and not self.parameters
             and all(
-                cloud.own_scores is None
-                and NOT_KEPT not in cloud.texts
-                and (self.encoder is not None or cloud.embedded)
+                NOT_KEPT not in cloud.texts and (self.encoder is not None or cloud.embedded)
                 for cloud in table.clouds
             )
         )
@@ -632,6 +637,12 @@ def _encode(encoder: Any) -> Encode | None:
     raise ValueError(
         f"encoder must be a name, an object with encode(texts), or a function of texts, not {type(encoder).__name__}"
     )
+
+
+def any_budget(settings: GateSettings) -> bool:
+    """Whether a decision names the budget that it needed, so that one calibration answers for all of them."""
+    segmented = settings.segment_by is not None and not settings.calibrator.of_signals
+    return settings.calibrator.of_signals or (cuts_at_budget(settings, INDICATOR) and not segmented)
 
 
 def _why_closed(settings: GateSettings, sample: RunSample) -> str:

@@ -1,20 +1,22 @@
 """What a notebook shows of results: sentences, tables, and the charts of the demo's report."""
 
+import json
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from html import escape
 
 import numpy as np
 
-from streamer.calibration.registry import every
-from streamer.clouds.measurement import Units, units_of
-from streamer.clouds.sentence import UNIT_WORDS
-from streamer.frames.held_out import HeldOut
+from streamer.calibration.guarantee import budget
+from streamer.clouds.measurement import units_of
+from streamer.clouds.sentence import UNIT_WORDS, percent
 from streamer.frames.results import Decisions, Report
-from streamer.gates.declared import Unit
-from streamer.report.charts import calibration_chart, decision_chart, score_chart, tradeoff_chart
-from streamer.report.page import DECISION_KEY, TRADEOFF_KEY, picture, score_key, shares_figure
-from streamer.report.style import scoped_style
+from streamer.report.charts import budget_chart, decision_chart
+from streamer.report.demo_run import excerpt
+from streamer.report.page import BUDGET_KEY, DECISION_KEY, picture, shares_bar
+from streamer.report.style import STYLE, scoped_style
+from streamer.wording.policies import MOST_WEIGHTS
 
 CLASS = "streamer-report"
 """Of the element that holds what a notebook shows."""
@@ -56,59 +58,87 @@ def decisions_html(decisions: Decisions) -> str:
     return _shown(decisions.sentence, "", f"{table}{more}{chart}")
 
 
-def report_html(report: Report, units: Units) -> str:
-    """Show a report with its charts; `units` : what they are of."""
-    threshold, alpha = report.threshold.value, report.threshold.alpha
-    charts = _of_the_score(units, report.unit, alpha=alpha, threshold=threshold, of="of the table")
-    if report.groups and report.risk == "exposure" and not every()[report.threshold.method].against_mean:
-        charts += picture(
-            "How the threshold was found",
-            calibration_chart(report.groups, alpha=alpha, threshold=threshold),
-            f"On the severities of {len(report.groups)} prompts: the bound on exposure at each threshold, one unseen "
-            "prompt counted at its worst. The threshold is the smallest at which the bound is within the budget.",
+def report_html(report: Report) -> str:
+    """Show a report: what ships and gets through, at each budget, the wrong answers that get through, what signals weigh."""
+    return _shown(report.sentence, report.caveat, report_parts(report) + _through(report))
+
+
+def report_parts(report: Report) -> str:
+    """Return the charts and tables of a report."""
+    at, many = report.at, UNIT_WORDS[report.unit][1]
+    ship, exposure = at.ship_rate.mean or 0.0, at.exposure.mean or 0.0
+    parts = shares_bar(f"What becomes of 100 {many} at {budget(at.alpha)}", ship, exposure, report.everything)
+    if report.budgets:
+        columns = report.columns()
+        names = {"ship": "ship_rate", "selective": "selective", "exposure": "exposure"}
+        parts += picture(
+            "What another budget would serve",
+            budget_chart(
+                columns["alpha"][1:],
+                {css: columns[name][1:] for css, name in names.items()},
+                report.unit,
+                alpha=at.alpha,
+                chosen={css: columns[name][0] for css, name in names.items()},
+            ),
+            "Each point is measured on prompts that did not calibrate. A budget that is chosen on this curve has no promise on these labels.",
+            BUDGET_KEY,
         )
-    return _shown(report.sentence, report.caveat, charts + _promise(report.threshold.guarantee))
+    if report.weights:
+        rows = [
+            (escape(name.replace("_", " ")), f"{weight:+.2f}")
+            for name, weight in list(report.weights.items())[:MOST_WEIGHTS]
+        ]
+        parts += _table(("what each signal weighs", "+ speaks for an answer"), rows, numbers=(1,))
+    return parts + _promise(report.threshold.guarantee)
 
 
-def held_out_html(found: HeldOut, units: Units) -> str:
-    """Show what a gate would have made of the judged half of a table; `units` : those that were judged."""
-    rows = [tuple(map(escape, row)) for row in found.comparison()]
-    parts = _table(("of the same prompts", "everything shipped", "what if"), rows)
-    if found.threshold is not None:
-        parts += _of_the_score(
-            units,
-            found.unit,
-            alpha=found.threshold.alpha,
-            threshold=found.threshold.value,
-            of="that were judged",
-        )
-        parts += _promise(found.threshold.guarantee)
-    elif len(units):
-        parts += shares_figure(units, f"What becomes of {len(units)} {UNIT_WORDS[found.unit][1]}")
-    return _shown(found.sentence, found.why_closed or found.basis, parts)
-
-
-def _of_the_score(units: Units, unit: Unit, *, alpha: float, threshold: float, of: str) -> str:
-    if not len(units):
+def _through(report: Report, most: int = _SHOWN) -> str:
+    """The wrong answers that get through at the report's budget, or, with more of them, at every other too."""
+    found = report.through if most == _SHOWN else list(report.wrong)
+    rows = [
+        (escape(excerpt(one.prompt) or one.prompt_id), escape(excerpt(one.answer)), percent(one.budget, 1))
+        for one in found[:most]
+    ]
+    if not rows:
         return ""
-    many = UNIT_WORDS[unit][1]
-    shares = shares_figure(units, f"What becomes of {len(units)} {many}")
-    if math.isnan(threshold):  # all signals decide: no cut of a score to show
-        return shares
+    more = f"<p>and {len(found) - most} more</p>" if len(found) > most else ""
+    table = _table(("prompt", "answer", "gets through from"), rows, numbers=(2,))
+    return f'<h3>Wrong answers that would have got through: <span id="count">{len(report.through)}</span></h3>{table}{more}'
+
+
+_SLIDER = """<script>
+const said = JSON.parse(document.getElementById("said").textContent), at = document.getElementById("at");
+at.oninput = () => {
+  document.getElementById("now").textContent = said[at.value - 1];
+  let shown = 0;
+  for (const row of document.querySelectorAll("#wrong tbody tr")) {
+    row.hidden = parseFloat(row.lastElementChild.textContent) > +at.value;
+    shown += !row.hidden;
+  }
+  const count = document.getElementById("count");
+  if (count) count.textContent = shown;
+};
+at.oninput();
+</script>"""
+
+
+def report_page(report: Report, name: str) -> str:
+    """Return a report as a page of its own, with a slider over all budgets where one calibration answers for them."""
+    slider = ""
+    if report.budgets:
+        said = [replace(report, at=one, why_closed="").sentence for one in report.budgets]
+        listed = json.dumps([f"{one[:1].upper()}{one[1:]}." for one in said]).replace("<", "\\u003c")
+        slider = (
+            f'<div class="card"><label for="at">Another budget</label><input type="range" id="at" min="1" max="{len(said)}" '
+            f'value="{max(1, round(100 * report.at.alpha))}" style="width:100%"><p id="now"></p></div>'
+            f'<script type="application/json" id="said">{listed}</script>'
+        )
     return (
-        shares
-        + picture(
-            "Scores of right and wrong answers",
-            score_chart(units, unit, threshold=threshold, of=of),
-            "The gate sees the score and never the severity. Wrong answers to the right of the line get through.",
-            score_key(many),
-        )
-        + picture(
-            "What another threshold would do",
-            tradeoff_chart(units, unit, alpha=alpha, threshold=threshold),
-            "To look at, not to choose from: a threshold picked on this curve would have no guarantee.",
-            TRADEOFF_KEY,
-        )
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, '
+        f'initial-scale=1"><title>{escape(report.worth)}</title><style>{STYLE}</style></head><body><main><header>'
+        f'<h1>{escape(name)}</h1><p class="result">{escape(report.worth)}</p><p class="verdict">{escape(report.caveat)}</p></header>'
+        f'{slider}<div id="wrong">{_through(report, 200)}</div>{report_parts(report)}</main>'
+        f"{_SLIDER if slider else ''}</body></html>"
     )
 
 

@@ -1,21 +1,22 @@
 """What a gate on a table answers with: decisions, and a report on what they do."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamer.calibration.groups import LabelledGroup
 from streamer.calibration.guarantee import budget
 from streamer.calibration.specification import Risk
 from streamer.calibration.threshold import Threshold
-from streamer.clouds.measurement import DecidedBatch, OfflineRisk, units_of
-from streamer.clouds.sentence import UNIT_WORDS, percent, sentence
+from streamer.clouds.measurement import DecidedBatch
+from streamer.clouds.sentence import UNIT_WORDS, percent, served_sentence
+from streamer.clouds.spreads import Spread
 from streamer.frames.tables import Tabular
 from streamer.gates.declared import Unit
+from streamer.wording.numbers import counted
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,29 +93,68 @@ def _known(values: NDArray[np.float64]) -> list[float | None]:
     return [None if math.isnan(one) else one for one in values.tolist()]
 
 
+@dataclass(frozen=True, slots=True)
+class AtBudget:
+    """What a gate makes, at a budget `alpha`, of prompts that did not calibrate it: means over splits.
+
+    Attributes
+    ----------
+    ship_rate : share of units that ship.
+    exposure : average harm per prompt, held ones counting 0.
+    selective : error rate among what ships.
+    """
+
+    alpha: float
+    ship_rate: Spread
+    exposure: Spread
+    selective: Spread
+
+
+@dataclass(frozen=True, slots=True)
+class Through:
+    """A wrong answer that ships in most of the splits in which it was decided, from a budget on (0: the gate's own, and no other)."""
+
+    prompt_id: str
+    prompt: str
+    answer: str
+    severity: float
+    budget: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Report(Tabular):
-    """What a gate does with labelled answers.
+    """What a gate does with labelled answers that did not calibrate it.
 
     Attributes
     ----------
     risk : what the budget bounds: `exposure` or `selective`.
-    in_sample : these are the answers that the gate was calibrated on.
-    figures : exposure risk, ship rate and the rest.
-    decided : the decisions, prompt by prompt.
-    groups : that the gate was calibrated on.
-    drop_unlabelled : answers without a severity are not in the figures; else they count as 1.
+    threshold : calibrated on all labels.
+    at : what ships at the gate's budget, and what gets through.
+    budgets : the same at every budget from 1 to 50 %, where one calibration answers for all of them; empty elsewhere.
+    everything : mean severity if everything shipped.
+    prompts : that were decided; `labels` : that calibrated each time, out of them; `splits` : times, 0 where the gate decided
+        answers of another table.
+    samples : answers to a prompt, what most have.
+    in_order : the older half calibrated, because the method looks at the order; else random halves did, `seed` the first.
+    wrong : wrong answers that get through at some budget; none for the unit `response`.
+    weights : what each signal weighs, the heaviest first; empty where one score decides.
     why_closed : why nothing ships whatever the answers, and what would help; empty otherwise.
     """
 
     unit: Unit
     risk: Risk
     threshold: Threshold
-    in_sample: bool
-    figures: OfflineRisk
-    decided: Sequence[DecidedBatch]
-    groups: Sequence[LabelledGroup]
-    drop_unlabelled: bool
+    at: AtBudget
+    budgets: tuple[AtBudget, ...]
+    everything: float
+    prompts: int
+    labels: int
+    splits: int
+    seed: int
+    samples: int
+    in_order: bool
+    wrong: tuple[Through, ...]
+    weights: Mapping[str, float]
     why_closed: str = ""
     _frame: Any = field(repr=False, default=None)
 
@@ -127,44 +167,77 @@ class Report(Tabular):
     @property
     def sentence(self) -> str:
         """What ships and what gets through, in words."""
-        figures, alpha = self.figures, self.threshold.alpha
-        if self.risk == "exposure" or not figures.shipped:
-            return sentence(figures, alpha)
-        many = UNIT_WORDS[self.unit][1]
+        at = self.at
+        return served_sentence(
+            self.unit,
+            at.alpha,
+            at.ship_rate.mean or 0.0,
+            at.selective.mean,
+            at.exposure.mean or 0.0,
+            self.everything,
+        )
+
+    @property
+    def through(self) -> list[Through]:
+        """The wrong answers that get through at the gate's budget."""
+        return [one for one in self.wrong if one.budget <= self.at.alpha]
+
+    @property
+    def worth(self) -> str:
+        """Whether a gate is worth it at its budget, in words, and what it costs."""
+        at, (one, many) = self.at, UNIT_WORDS[self.unit]
+        said, wrong, error = budget(at.alpha), at.selective.mean, at.selective.error or 0.0
+        if wrong is None:
+            return f"Not worth it at {said}. {self.why_closed or 'Nothing ships of prompts that did not calibrate.'}"
+        share = f"you answer {percent(at.ship_rate.mean or 0.0)} of {many} with {percent(wrong)} wrong"
+        instead = f"instead of everything with {percent(self.everything)} wrong"
+        cost = f"It costs {counted(self.samples, 'answer', 'answers')} a prompt and {counted(self.labels, 'label', 'labels')}"
+        if self.unit == "response":
+            cost += f" of every {one}"
+        if self.everything <= at.alpha:
+            return f"No gate is needed at {said}: if everything ships, {percent(self.everything)} are wrong."
+        if wrong + error >= self.everything:
+            return f"Not worth it: at {said} {share}, hardly better than everything with {percent(self.everything)}. {cost}."
+        return f"Worth it: at {said} {share}, {instead}. {cost}."
+
+    @property
+    def basis(self) -> str:
+        """From how many prompts the figures come, in words."""
+        if not self.splits:
+            error = self.at.exposure.error
+            known = (
+                ""
+                if error is None
+                else f" Exposure is known to about {percent(error, 1)} (one standard error)."
+            )
+            return f"Measured on {self.prompts} prompts that the gate was not calibrated on.{known}"
+        if self.in_order:
+            return (
+                f"Measured on the newer {self.prompts - self.labels} of {self.prompts} prompts, calibrated on the older {self.labels}: "
+                f"method {self.threshold.method} looks at the order."
+            )
         return (
-            f"served {percent(figures.ship_rate)} of {many}, error rate among shipped {percent(figures.selective_risk, 1)} "
-            f"against a budget of {budget(alpha)}"
+            f"Measured on prompts that did not calibrate: {self.splits} times {self.labels} of the {self.prompts} prompts, drawn at "
+            f"random, calibrated and the other {self.prompts - self.labels} were decided (seeds {self.seed} to "
+            f"{self.seed + self.splits - 1})."
         )
 
     @property
     def caveat(self) -> str:
-        """What to think of where it was measured, in words."""
-        if self.why_closed:
-            return self.why_closed
-        if self.in_sample:
-            return (
-                "Measured on the answers that the gate was calibrated on: others will do a little worse. report(table) "
-                "measures on answers that it has not seen."
-            )
-        error = self.figures.exposure_risk_se
-        give = (
-            "" if error is None else f" Exposure is known to about {percent(error, 1)} (one standard error)."
-        )
-        return f"Measured on answers that the gate was not calibrated on.{give}"
+        """Why nothing ships, or else on what the figures rest."""
+        return self.why_closed or self.basis
 
     def columns(self) -> dict[str, list[Any]]:
-        """Return the figures as columns: name and value, NaN where one is not defined."""
-        figures = {
-            "alpha": self.threshold.alpha,
-            "threshold": self.threshold.value,
-            "calibration_groups": self.threshold.groups,
-            **{name: value for name, value in asdict(self.figures).items() if name != "unit"},
-        }
-        values = [math.nan if value is None else float(value) for value in figures.values()]
-        return {"figure": list(figures), "value": values}
+        """Return the figures as columns, one row a budget, the gate's own first; NaN where one is not defined."""
+        rows = (self.at, *self.budgets)
+        found: dict[str, list[Any]] = {"alpha": [one.alpha for one in rows]}
+        for name in ("ship_rate", "exposure", "selective"):
+            spreads: list[Spread] = [getattr(one, name) for one in rows]
+            found[name] = [math.nan if one.mean is None else one.mean for one in spreads]
+            found[f"{name}_error"] = [math.nan if one.error is None else one.error for one in spreads]
+        return found
 
     def _repr_html_(self) -> str:
         from streamer.frames.notebook import report_html
 
-        units = units_of(self.decided, self.unit)
-        return report_html(self, units.labelled() if self.drop_unlabelled else units)
+        return report_html(self)

@@ -13,16 +13,13 @@ from numpy.typing import NDArray
 from streamer.calibration.arguments import check_alpha, whole_number
 from streamer.calibration.calibrators.full import (
     LEAST_GROUPS,
-    UNREAD,
-    alike,
     allowed,
     chance_above,
-    fit_full,
-    unfamiliar,
 )
 from streamer.calibration.calibrators.mean import Mean
 from streamer.calibration.plan import least_groups, least_held_share
 from streamer.calibration.prediction import Interval, interval
+from streamer.clouds.compared_methods import full_counts
 from streamer.planning.plan import Simulation
 
 Floats = NDArray[np.float64]
@@ -175,12 +172,7 @@ def _outcome(
     k = allowed(alpha, len(labelled), attempts=attempts)
     ships = cut
     if len(labelled) >= LEAST_GROUPS and k:
-        rows, new = past.rows[labelled], past.rows[others]
-        ships = fit_full(rows, bad[labelled]).counts(new) <= k
-        not_read = np.flatnonzero((new[:, UNREAD] == 1).any(axis=1))
-        if len(not_read):
-            known = alike(rows)
-            ships[not_read] &= [not unfamiliar(new[place], known) for place in not_read]
+        ships = full_counts(past.rows[labelled], bad[labelled], past.rows[others]) <= k
     return float(ships.mean()), float((ships * past.severities[others]).mean()), float(cut.mean())
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -179,6 +179,43 @@ def tradeoff_curves_chart(
     for value, css in zip(chosen, ("ship", "selective", "exposure"), strict=True):
         if not math.isnan(value):
             plot.dot(threshold, value, css)
+    return plot.svg()
+
+
+def budget_chart(
+    alphas: Sequence[float],
+    curves: Mapping[str, Sequence[float]],
+    unit: Unit,
+    *,
+    alpha: float,
+    chosen: Mapping[str, float],
+) -> str:
+    """Draw what ships at each budget; `curves` and `chosen` (at `alpha`) are `ship`, `selective` and `exposure`, NaN where undefined."""
+    said = ", ".join(
+        f"{words} {percent(None if math.isnan(chosen[name]) else chosen[name], 1)}"
+        for name, words in (
+            ("ship", "share served"),
+            ("selective", "error rate among shipped"),
+            ("exposure", "exposure"),
+        )
+    )
+    plot = Plot(
+        "What another budget would serve",
+        f"At a budget of {budget(alpha)}, of {UNIT_WORDS[unit][1]}: {said}.",
+        "budget",
+        0.0,
+        1.0,
+        right=max(alphas),
+    )
+    ticks = [(step / 10, f"{10 * step} %") for step in range(int(10 * max(alphas)) + 1)]
+    plot.frame([(share / 4, f"{25 * share} %") for share in range(5)], ticks)
+    for name, values in curves.items():
+        known = [(at, value) for at, value in zip(alphas, values, strict=True) if not math.isnan(value)]
+        plot.curve([at for at, _ in known], [value for _, value in known], name)
+    plot.cut(alpha, f"budget {budget(alpha)}")
+    for name, value in chosen.items():
+        if not math.isnan(value):
+            plot.dot(alpha, value, name)
     return plot.svg()
 
 

@@ -76,11 +76,18 @@ def shares_figure(units: Units, title: str) -> str:
     if not len(units):
         return ""
     shipped, severity = units.shipped, units.severities
+    return shares_bar(
+        title, float(shipped.mean()), float((shipped * severity).mean()), float(severity.mean())
+    )
+
+
+def shares_bar(title: str, shipped: float, exposure: float, everything: float) -> str:
+    """Draw shares as one bar with its key: of what ships, of what ships and is wrong, and of what is wrong."""
     parts = (
-        ("s-fine", "served and right", float((shipped * (1 - severity)).mean())),
-        ("s-wrong", "served and wrong (exposure)", float((shipped * severity).mean())),
-        ("h-fine", "held, would have been right", float((~shipped * (1 - severity)).mean())),
-        ("h-wrong", "held, would have been wrong", float((~shipped * severity).mean())),
+        ("s-fine", "served and right", shipped - exposure),
+        ("s-wrong", "served and wrong (exposure)", exposure),
+        ("h-fine", "held, would have been right", max(0.0, 1 - shipped - (everything - exposure))),
+        ("h-wrong", "held, would have been wrong", max(0.0, everything - exposure)),
     )
     words = ", ".join(f"{label} {percent(share, 1)}" for _, label, share in parts)
     bars = "".join(
@@ -134,12 +141,12 @@ def score_key(many: str) -> tuple[tuple[str, str], ...]:
 DECISION_KEY = (("k-fine", "ship, upwards"), ("k-held", "hold, downwards"))
 """The legend of `decision_chart`."""
 
-TRADEOFF_KEY = (
+TRADEOFF_KEY = BUDGET_KEY = (
     ("k-ship", "ship rate"),
     ("k-selective", "error rate among shipped (selective risk)"),
     ("k-exposure", "exposure risk: average harm, held ones counting 0"),
 )
-"""The legend of `tradeoff_chart`."""
+"""The legend of `tradeoff_chart` and of `budget_chart`."""
 
 
 def _against_the_curve(method: str) -> str:

@@ -182,6 +182,11 @@ class PolicyKeys:
         self.give_up_signing = give_up_signing
 
     @property
+    def trusted(self) -> Sequence[bytes]:
+        """The public keys that may sign policies."""
+        return tuple(self._trusted.values())
+
+    @property
     def demanded(self) -> bool:
         """Whether only signed policies are trusted."""
         return bool(self._trusted)

@@ -34,7 +34,6 @@ from streamer.journal import (
 from streamer.signing.labels import NO_LABEL_KEYS, LabelKeys
 from streamer.signing.policies import NO_KEYS, PolicyKeys
 from streamer.store.audit.heads import Heads
-from streamer.store.audit.verify import ChainFault, verify_chain
 from streamer.store.calibration.encoders import Encoders
 from streamer.store.db.engine import Database, bad_data
 from streamer.store.db.leases import Leases, ProcessLease
@@ -389,14 +388,6 @@ class Store:
     def park(self, message: OutboxMessage, error: str) -> None:
         now = self._clock()
         self._database.writing(lambda connection: outbox.park(connection, message, error, now))
-
-    def verify_chain(self, partition: Partition | None = None) -> list[ChainFault]:
-        """Recompute the Merkle log of one partition (of all when None) from the tables.
-
-        Returns the first row of each that does not fit; an empty list when everything does.
-        """
-        with self._database.reading(snapshot=True) as connection:
-            return verify_chain(connection, partition)
 
     def close(self) -> None:
         """Close every connection."""

@@ -13,7 +13,6 @@ from streamer.clouds.tables.columns import ROLES, parse_mapping
 from tests.checkout import ROOT
 
 PAGE = (ROOT / "docs" / "own-data.md").read_text("utf-8")
-WHAT_IF = (ROOT / "docs" / "what-if.md").read_text("utf-8")
 
 
 def blocks(language: str) -> list[str]:
@@ -39,11 +38,9 @@ def test_the_commands(checkout: Path, capsys: pytest.CaptureFixture[str]) -> Non
         said.append(capsys.readouterr())
     assert shown in said[1].err
     assert "80 of 400 answers have no severity and are left out" in said[1].err
-    shown = re.search(r"^```\n(examples/labelled.csv with .*?)\n```$", WHAT_IF, re.MULTILINE | re.DOTALL)
-    assert shown is not None
-    assert shown[1].split() == said[2].out.split()[: len(shown[1].split())], "what docs/what-if.md shows"
-    for line in re.findall(r"^streamer (what-if examples/.*)$", WHAT_IF, re.MULTILINE):
-        assert main(shlex.split(line, comments=True)) == 0
+    tried = re.search(r"^```\n(Worth it: .*?)\n```$", PAGE, re.MULTILINE | re.DOTALL)
+    assert tried is not None
+    assert tried[1].split() == said[0].out.split()[: len(tried[1].split())]
     assert (checkout / "evaluation" / "report.html").is_file()
 
 
@@ -51,7 +48,7 @@ def test_the_python(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (block,) = blocks("python")
     exec(compile(block, "own-data.md", "exec"), {})
     out = capsys.readouterr().out
-    assert "served 38 % of prompts" in out
+    assert re.search(r"serves \d+ % of prompts", out)
     assert "[ True False] {'new': 'r00'}" in out
 
 

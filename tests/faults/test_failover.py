@@ -52,7 +52,7 @@ def test_a_store_goes_over_in_the_call_that_is_refused(
     fail_over(own_postgres_server, standby)
     assert world.commit(world.slice(lease, world.decision(1), expected=1)) == [["decision"]]
     assert world.rows("SELECT pg_is_in_recovery(), count(*) FROM outcomes") == [(False, 2)]
-    assert world.store.verify_chain() == []
+    assert world.store.evidence.log_faults() == []
     world.close()
 
 

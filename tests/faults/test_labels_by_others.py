@@ -172,7 +172,7 @@ def test_nobody_else_speaks_for_ana(site: Site, matrix: Matrix) -> None:
     assert after[0][-1] == 1.0
     assert after[1] == honest[1] - 1
     assert set(world.said(world.open(THIEF))[0]) <= {0.0, None}
-    assert world.open(ANA).verify_chain() == []
+    assert world.open(ANA).evidence.log_faults() == []
     found = site.check()
     assert (found.labels, found.dead_letters) == (world.published, 0)
     matrix.add("25 labels in others' names, invented, copied, of other keys", found)

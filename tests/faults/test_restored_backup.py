@@ -53,7 +53,7 @@ def test_a_worker_goes_on_where_the_backup_ends(
         assert verified() == ([made_up, "it saw 2 heads, there are 1"], [])
         site.command("audit", "restored", "--reason", "a disk broke", "--by", "ana")
         with wiring.open_store(settings) as store:
-            assert store.verify_chain() == []
+            assert store.evidence.log_faults() == []
             publish(site, 30, 10)
             worker = WorkerProcess(site.environment, tmp_path / "restored.log")
             with closing(worker):
@@ -64,7 +64,7 @@ def test_a_worker_goes_on_where_the_backup_ends(
                 recorded = [o for begin, end in ledger.ranges for o in range(begin, end + 1)]
                 assert recorded == list(range(ledger.next_offset)), "an offset is missing or is there twice"
                 assert not ledger.gaps
-            assert store.verify_chain() == []
+            assert store.evidence.log_faults() == []
             site.command("audit", "checkpoint")
             wait_until(lambda: store.reports.outbox_pending() == 0, "the checkpoint is on the topic")
             faults, (note,) = verified()

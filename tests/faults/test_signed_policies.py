@@ -122,8 +122,8 @@ def test_workers_obey_only_what_is_signed(signed: Signed, matrix: Matrix) -> Non
     )
     verified = signed.command("audit", "verify", status=3)
     for version in (4, 5, 6, 7):
-        assert f"policies {GATE} {version}: " in verified
-    assert f"policies {GATE} 9: " not in verified
+        assert f'policies ["{GATE}",{version}]: ' in verified
+    assert f"policies gate {GATE} version 9" not in verified
     matrix.add(
         "12 policies unsigned, changed, replayed, of other keys and records", site.check(smuggled=True)
     )

@@ -69,7 +69,7 @@ def test_a_topic_made_anew_is_refused_with_what_to_do(
     assert f"the topic {topic} was deleted and recreated" in worker.log_tail()
     assert "new prefix" in worker.log_tail()
     assert running or site.decided() == 200
-    assert not site.store.verify_chain()
+    assert not site.store.evidence.log_faults()
 
 
 @pytest.mark.long

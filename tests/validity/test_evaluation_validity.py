@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from streamer.clouds.cloud import Cloud, CloudResponse
+from streamer.clouds.compared_methods import served_above
+from streamer.clouds.halves import Halves, outcomes, seeded_splits
 from streamer.clouds.offline import ScoredCloud
 from streamer.research.evaluation.measures import calibrator_rows, mode_rows
-from streamer.research.experiments.compared_methods import served_above
-from streamer.research.experiments.halves import Halves, outcomes, seeded_splits
 
 ONE_IN_A_MILLION = NormalDist().inv_cdf(1 - 1e-6)
 PROMISED = (

@@ -62,8 +62,7 @@ def verify_bundle(
         figures.heads(bundle.lines("heads.jsonl"), bundle.lines("checkpoints.jsonl"))
         control, outcomes = figures.control(control), figures.outcomes(outcomes)
     verifier.control(head, control)
-    if policy_keys:
-        verifier.policy_signatures(policy_keys)
+    verifier.policy_signatures(policy_keys)
     verifier.outcomes(outcomes)
     verifier.unchained(bundle.values("unchained.jsonl", verifier.fault))
     verifier.heads(head)

@@ -145,7 +145,12 @@ class Control(Checkpoints):
         """
         known = {sha256(key): key for key in keys}
         trusted: set[str] = set()
-        for (gate, version), row in sorted(self._rows.get("policies", {}).items()):
+        policies = sorted(self._rows.get("policies", {}).items())
+        if not known:
+            if any(row["signature"] is not None for _, row in policies):
+                self.notes["policy keys"] = "signatures of policies: no public key of theirs was given"
+            return
+        for (gate, version), row in policies:
             place = f"control, leaf {self._control_leaf.get(('policies', (gate, version)), -1)}, policies gate {gate} version {version}"
             key = known.get(row["key_id"] or "")
             if row["signature"] is None or key is None:

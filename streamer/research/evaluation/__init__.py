@@ -3,6 +3,7 @@
 `evaluate` does it all; `scored_data_sets`, `judged_data_sets` and `evaluated` are its steps.
 """
 
+from streamer.clouds.spreads import Spread
 from streamer.research.evaluation.data_sets import DataSet, read_data_set
 from streamer.research.evaluation.results import (
     CoverageRisk,
@@ -13,7 +14,6 @@ from streamer.research.evaluation.results import (
     Options,
     RankingRow,
     ScorerRow,
-    Spread,
     StabilityRow,
 )
 from streamer.research.evaluation.steps import (

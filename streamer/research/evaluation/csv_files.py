@@ -74,7 +74,7 @@ def parameters_csv(evaluation: Evaluation, data_sets: Sequence[DataSet]) -> str:
 
 
 def _parameter_row(evaluation: Evaluation, result: DataSetResult, data: DataSet) -> dict[str, object]:
-    from streamer.research.experiments.compared_methods import DELTA, DRAWS, ETA
+    from streamer.clouds.compared_methods import DELTA, DRAWS, ETA
 
     options = evaluation.options
     return {

@@ -4,14 +4,14 @@ import math
 from dataclasses import dataclass
 
 from streamer.calibration.guarantee import budget
-from streamer.clouds.sentence import UNIT_WORDS, percent
+from streamer.clouds.compared_methods import FULL
+from streamer.clouds.sentence import UNIT_WORDS, percent, served_sentence
+from streamer.clouds.spreads import Spread, chance_bound
 from streamer.gates.declared import Unit
 from streamer.research.evaluation.measures import JUDGE, MODES
-from streamer.research.evaluation.results import DataSetResult, Evaluation, GateRow, ScorerRow, Spread
-from streamer.research.evaluation.spreads import chance_bound
+from streamer.research.evaluation.results import DataSetResult, Evaluation, GateRow, ScorerRow
 from streamer.research.evaluation.tables import promised_rows
 from streamer.research.evaluation.words import UNITS, headline_alpha, scorer_title
-from streamer.research.experiments.compared_methods import FULL
 from streamer.scoring.registry import GRAM
 
 _WRONG_WAY = "No, it points the wrong way"
@@ -39,7 +39,7 @@ def headline(evaluation: Evaluation, result: DataSetResult) -> Headline:
     """Say what the product's default does at the headline budget, beside a cut of Gram energy where that is another method."""
     alpha = headline_alpha(evaluation.options.alphas)
     unit = headline_unit(result)
-    one, many = UNIT_WORDS[unit]
+    many = UNIT_WORDS[unit][1]
     row = result.default_row(unit, alpha)
     shipped = row.shipped_severity.mean
     served = percent(row.ship_rate.mean)
@@ -47,11 +47,17 @@ def headline(evaluation: Evaluation, result: DataSetResult) -> Headline:
     if shipped is None:
         said = f"At a budget of {budget(alpha)} nothing ships: {_why_closed(result, alpha)}"
     else:
-        said = (
-            f"At a budget of {budget(alpha)} the gate serves {served} of {many}{_beside(result, row)}; the error rate among shipped is "
-            f"{percent(shipped)}, against {without} if everything shipped; exposure is {percent(row.exposure.mean, 1)} per "
-            f"{one}."
+        ship_rate, everything = row.ship_rate.mean or 0.0, result.mean_severity[unit]
+        said = served_sentence(
+            unit,
+            alpha,
+            ship_rate,
+            shipped,
+            row.promised.mean or 0.0,
+            everything,
+            _beside(result, row),
         )
+        said = f"{said[:1].upper()}{said[1:]}."
         if _clearly_above(row.shipped_severity, result.mean_severity[unit]):
             said = (
                 f"The score works the wrong way for {many}: what ships is worse than if everything shipped, "

@@ -7,13 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamer.calibration.registry import weighting_schemes
-from streamer.clouds.measurement import Units, units_of
-from streamer.clouds.offline import ScoredCloud, decided_batch
-from streamer.gates.declared import Unit
-from streamer.research.evaluation.ranking import ranking
-from streamer.research.evaluation.results import GateRow, RankingRow, ScorerRow, StabilityRow
-from streamer.research.evaluation.spreads import excess, spread
-from streamer.research.experiments.compared_methods import (
+from streamer.clouds.compared_methods import (
     FULL,
     METHODS_COMPARED,
     MethodLabels,
@@ -23,7 +17,13 @@ from streamer.research.experiments.compared_methods import (
     by_scheme,
     served_above,
 )
-from streamer.research.experiments.halves import Halves, SplitOutcomes, outcomes
+from streamer.clouds.halves import Halves, SplitOutcomes, outcomes
+from streamer.clouds.measurement import Units, units_of
+from streamer.clouds.offline import ScoredCloud, decided_batch
+from streamer.clouds.spreads import excess
+from streamer.gates.declared import Unit
+from streamer.research.evaluation.ranking import ranking
+from streamer.research.evaluation.results import GateRow, RankingRow, ScorerRow, StabilityRow
 from streamer.scoring.registry import GRAM
 
 Floats = NDArray[np.float64]
@@ -54,7 +54,7 @@ def mode_rows(halves: Mapping[str, Halves], unit: Unit, *, alphas: Sequence[floa
     if JUDGE in halves:
         runs = [(JUDGE, "fixed", _naive, MODES[0]), (JUDGE, "bb", by_scheme("bb"), MODES[1]), *runs]
     return [
-        gate_row(outcomes(run, halves[scorer], alpha), halves[scorer], unit, scorer, method, alpha, mode)
+        gate_row(outcomes(run, halves[scorer], alpha), unit, scorer, method, alpha, mode)
         for scorer, method, run, mode in runs
         for alpha in alphas
     ]
@@ -66,7 +66,7 @@ def calibrator_rows(
     """Run every calibrator of the product on the Gram energy, and `full` on the choice scores and signals of `full`, if given."""
     of_method = {FULL: full} if full is not None else {}
     return [
-        gate_row(outcomes(method.run, read, alpha), read, unit, GRAM, method.name, alpha, None)
+        gate_row(outcomes(method.run, read, alpha), unit, GRAM, method.name, alpha, None)
         for method in METHODS_COMPARED
         if (unit == "response" or not method.response_only)
         and (read := of_method.get(method.name, None if method.of_signals else halves)) is not None
@@ -75,25 +75,22 @@ def calibrator_rows(
 
 
 def gate_row(
-    found: SplitOutcomes, halves: Halves, unit: str, scorer: str, method: str, alpha: float, mode: str | None
+    found: SplitOutcomes, unit: str, scorer: str, method: str, alpha: float, mode: str | None
 ) -> GateRow:
     """Sum up what a gate did over splits."""
-    test, calibration = _sizes(halves)
-    exposure = spread(found.exposure, test=test, calibration=calibration)
-    bounded = found.exposure if method == "pooled" else found.exposure_by_question
-    promised = spread(bounded, test=test, calibration=calibration)
+    promised = found.spread(found.exposure if method == "pooled" else found.exposure_by_question)
     return GateRow(
         unit=unit,
         scorer=scorer,
         method=method,
         mode=mode,
         alpha=alpha,
-        exposure=exposure,
-        ship_rate=spread(found.ship_rate, test=test, calibration=calibration),
-        shipped_severity=spread(found.shipped_severity, test=test, calibration=calibration),
-        held_severity=spread(found.held_severity, test=test, calibration=calibration),
-        reduction=spread(found.reduction, test=test, calibration=calibration),
-        level=spread(found.level, test=test, calibration=calibration),
+        exposure=found.spread(found.exposure),
+        ship_rate=found.spread(found.ship_rate),
+        shipped_severity=found.spread(found.shipped_severity),
+        held_severity=found.spread(found.held_severity),
+        reduction=found.spread(found.reduction),
+        level=found.spread(found.level),
         closed=float((found.ship_rate == 0).mean()),
         opened=float((found.level == -math.inf).mean()),
         promised=promised,
@@ -101,14 +98,8 @@ def gate_row(
     )
 
 
-def _sizes(halves: Halves) -> tuple[int, int]:
-    calibration = halves.clouds // 2
-    return halves.clouds - calibration, max(1, calibration)
-
-
 def stability_rows(halves: Halves, *, alphas: Sequence[float]) -> list[StabilityRow]:
     """Compare how the weighting schemes track the budget, and how much their thresholds vary."""
-    test, calibration = _sizes(halves)
     rows = []
     for scheme in weighting_schemes():
         again = [
@@ -121,8 +112,8 @@ def stability_rows(halves: Halves, *, alphas: Sequence[float]) -> list[Stability
                 StabilityRow(
                     method=scheme,
                     alpha=alpha,
-                    exposure=spread(found.exposure, test=test, calibration=calibration),
-                    level=spread(found.level, test=test, calibration=calibration),
+                    exposure=found.spread(found.exposure),
+                    level=found.spread(found.level),
                     level_sd_of_weights=0.0 if scheme == "mean" else _within(again, scheme, alpha),
                 )
             )
@@ -178,16 +169,15 @@ def scorer_rows(
     found = {(name, alpha): outcomes(run, one, alpha) for name, one in halves.items() for alpha in alphas}
     if full is not None:
         found |= {(FULL, alpha): outcomes(RUNS[FULL], full, alpha) for alpha in alphas}
-    test, calibration = _sizes(halves[GRAM])
     return [
         ScorerRow(
             unit=unit,
             scorer=name,
             alpha=alpha,
-            ship_rate=spread(one.ship_rate, test=test, calibration=calibration),
-            exposure=spread(one.exposure, test=test, calibration=calibration),
-            shipped_severity=spread(one.shipped_severity, test=test, calibration=calibration),
-            more=spread(one.ship_rate - found[GRAM, alpha].ship_rate, test=test, calibration=calibration),
+            ship_rate=one.spread(one.ship_rate),
+            exposure=one.spread(one.exposure),
+            shipped_severity=one.spread(one.shipped_severity),
+            more=one.spread(one.ship_rate - found[GRAM, alpha].ship_rate),
         )
         for (name, alpha), one in found.items()
     ]

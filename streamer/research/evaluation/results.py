@@ -6,32 +6,12 @@ None stands for a figure that is not defined, and for a lambda that is no number
 from dataclasses import dataclass
 from typing import Any
 
+from streamer.clouds.spreads import Spread
 from streamer.clouds.unlabelled import check_unlabelled
 from streamer.scoring.judged import WHOLE
 
 JUDGE_FIELD = "judge_score"
 """The field of ``meta`` with the judge's score, by default."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spread:
-    """A figure over seeded splits.
-
-    Attributes
-    ----------
-    mean : over the splits that have the figure; None where none has.
-    sd : standard deviation between these splits; None for fewer than two.
-    se : standard error of the mean over splits of *this* data set, sd / sqrt(splits).
-    error : standard error for other questions like these: sd * sqrt(1/splits + test/calibration), because splits of
-        one data set share their questions (Nadeau and Bengio 2003). Approximate.
-    splits : number of splits that have the figure.
-    """
-
-    mean: float | None
-    sd: float | None
-    se: float | None
-    error: float | None
-    splits: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

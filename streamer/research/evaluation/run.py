@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from streamer.calibration import groups_needed
-from streamer.calibration.calibrators.full import LEAST_GROUPS
+from streamer.clouds.halves import Halves, seeded_splits
 from streamer.clouds.measurement import units_of
 from streamer.clouds.offline import ScoredCloud, decided_batch
 from streamer.clouds.sentence import percent
@@ -39,7 +39,6 @@ from streamer.research.evaluation.results import (
     StabilityRow,
 )
 from streamer.research.evaluation.words import UNITS
-from streamer.research.experiments.halves import Halves, seeded_splits
 from streamer.research.experiments.side_processes import side_processes
 from streamer.scoring.judged import form
 from streamer.scoring.plugins import entry_points
@@ -297,7 +296,7 @@ def _compute(part: _Part) -> _Found:
         name: Halves.at(clouds, unit, splits, drop_unlabelled=drop) for name, clouds in part.scored.items()
     }
     full = None
-    if part.chosen and len(part.chosen) // 2 >= LEAST_GROUPS:
+    if part.chosen:
         full = Halves.at(part.chosen, unit, splits, drop_unlabelled=drop)
     return _Found(
         gates=(
@@ -315,7 +314,9 @@ def _compute(part: _Part) -> _Found:
                 full=full,
             )
         ),
-        mean_severity=float(measured_units(part.scored[GRAM], unit, drop_unlabelled=drop).severities.mean()),
+        mean_severity=float(
+            measured_units(part.chosen or part.scored[GRAM], unit, drop_unlabelled=drop).severities.mean()
+        ),
     )
 
 

@@ -11,10 +11,10 @@ from streamer.calibration import registry
 from streamer.calibration.guarantee import budget
 from streamer.calibration.specification import Calibrator
 from streamer.clouds.sentence import UNIT_WORDS
+from streamer.clouds.spreads import chance_bound
 from streamer.gates.declared import Unit
 from streamer.research.evaluation.measures import MODES
 from streamer.research.evaluation.results import DataSetResult, Evaluation, GateRow
-from streamer.research.evaluation.spreads import chance_bound
 from streamer.research.evaluation.words import (
     UNIT_TITLES,
     budget_label,

@@ -26,7 +26,7 @@ from streamer.store.audit import control
 from streamer.store.audit.heads import all_cosigned, all_heads, head_data, newest_signed, proof_of_head
 from streamer.store.audit.input_evidence import gone_from_the_desk, marked, scored_later
 from streamer.store.audit.logged import LoggedRows
-from streamer.store.audit.verify import OutcomeRows, pages
+from streamer.store.audit.outcome_rows import OutcomeRows, pages
 from streamer.store.db.engine import Database
 from streamer.store.db.schema import (
     batches,
@@ -54,6 +54,7 @@ from streamer.store.db.schema.types import Row, encode_headers, no_evidence
 from streamer.store.log import leaves
 from streamer.store.log.progress import partition_heads
 from streamer.store.policies.policy_rows import read_versions
+from streamer_verify.verifier import Verifier
 
 _PAGE = 1_000
 _place_of = itemgetter("log_id", "topic", "partition")
@@ -79,6 +80,16 @@ class ChainedRows:
         with self._of_one_moment() as connection:
             yield LoggedRows(connection)
 
+    def log_faults(self) -> list[str]:
+        """Recompute the partitions' logs and the seals of texts, and say what does not fit, and where; nothing: all does."""
+        verifier = _LogsAlone([], canonical=canonical_json)
+        with self._database.reading(snapshot=True) as connection:
+            rows = ChainedRowsSnapshot(connection)
+            verifier.outcomes(rows.outcomes({}))
+            verifier.heads(rows.head())
+            verifier.unchained(row for row in rows.not_in_outcomes() if row["kind"] == decisions.name)
+        return [f"{fault['place']}: {fault['detail']}" for fault in verifier.faults]
+
     @contextmanager
     def _of_one_moment(self) -> Iterator[sa.Connection]:
         control.chain_closings(self._database, wait=True)
@@ -91,6 +102,21 @@ class ChainedRows:
                 # Between two pages texts may be scored again, for minutes; a reader holds no lock that others want.
                 connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
             yield connection
+
+
+class _LogsAlone(Verifier):
+    """Reads of outcomes their leaves and seals alone."""
+
+    def _decision(self, line: dict[str, Any], facts: dict[str, Any], place: str) -> None:
+        for one, words in zip(facts.get("judged", ()), line.get("judged", ()), strict=True):
+            self._words(words, one["content_mac"], place, facts["batch"][0])
+
+    def _how_far(self, *_: Any, **__: Any) -> None:
+        """The control log is not read: neither what leaves saw of it, nor which erasures it has."""
+
+    def _erased(self, *_: Any, **__: Any) -> None: ...
+
+    def _label(self, *_: Any, **__: Any) -> None: ...
 
 
 class ChainedRowsSnapshot:
@@ -169,7 +195,7 @@ class ChainedRowsSnapshot:
                 subject = control.subject_of(table, row)
                 if (table.name, subject) not in sealed:
                     yield {"kind": table.name, "subject": subject}
-        yield from self._not_in_outcomes()
+        yield from self.not_in_outcomes()
 
     def not_evidence(self) -> dict[str, str]:
         return no_evidence()
@@ -180,7 +206,8 @@ class ChainedRowsSnapshot:
     def marked(self) -> Iterator[dict[str, Any]]:
         yield from marked(self._connection)
 
-    def _not_in_outcomes(self) -> Iterator[dict[str, Any]]:
+    def not_in_outcomes(self) -> Iterator[dict[str, Any]]:
+        """Rows that should belong to the partitions' logs, and do not, or contradict them."""
         # NOT IN: SQLite looks its list up in an index that it makes once; of NULLs there must be none.
         decided = sa.select(outcomes.c.batch).where(
             outcomes.c.kind == "decision", outcomes.c.batch.is_not(None)

@@ -10,7 +10,7 @@ from streamer.journal import Partition
 from streamer.signing.canonical_json import canonical_json
 from streamer.signing.merkle import Edge
 from streamer.store.audit import control
-from streamer.store.audit.verify import OutcomeRows, pages
+from streamer.store.audit.outcome_rows import OutcomeRows, pages
 from streamer.store.db.engine import Database
 from streamer.store.db.schema import (
     batches,

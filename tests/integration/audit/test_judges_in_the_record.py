@@ -82,7 +82,7 @@ def test_each_judgement_is_in_a_chain_and_its_words_fit_their_seal(
             ).scalar_one()
             for which in ("", "NOT")
         )
-        assert store.verify_chain() == []
+        assert store.evidence.log_faults() == []
     assert (scored > 8, labelled) == (True, 3)
     assert report.counts["judgements"] == scored + labelled
     assert report.notes == ()

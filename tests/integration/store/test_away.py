@@ -86,7 +86,7 @@ def test_a_connection_that_is_killed_in_the_middle_leaves_nothing_behind(postgre
         store.commit([piece], now=world.clock())
     assert world.rows("SELECT count(*) FROM outcomes") == [(1,)]
     assert world.commit(piece) == [["conflict", "decision"]]
-    assert world.store.verify_chain() == []
+    assert world.store.evidence.log_faults() == []
 
 
 @pytest.mark.parametrize("where", ["between statements", "before the commit"])
@@ -236,7 +236,7 @@ def test_the_answer_to_a_commit_is_lost_on_the_way(
     wait_until(lambda: world.rows("SELECT count(*) FROM outcomes") == [(3,)], "the server has it")
     assert far.commit(piece) == [["decision", "duplicate", "dead_letter"]]
     assert world.rows("SELECT count(*) FROM outcomes") == [(3,)]
-    assert world.store.verify_chain() == []
+    assert world.store.evidence.log_faults() == []
     far.close()
     link.close()
 
@@ -286,5 +286,5 @@ def test_a_server_that_crashes_and_comes_back(own_postgres_server: PostgresServe
         first,
     ) == [["decision", "decision"]]
     assert world.commit(second) == [["decision"]]
-    assert world.store.verify_chain() == []
+    assert world.store.evidence.log_faults() == []
     world.close()

@@ -53,11 +53,11 @@ def test_a_copy_of_a_sqlite_file_under_way_is_a_backup(migrated_sqlite_url: str,
     target.close()
     restored = World(f"sqlite:///{tmp_path / 'copy.db'}")
     assert rows_of(restored.url) == rows_of(world.url)
-    assert restored.store.verify_chain() == []
+    assert restored.store.evidence.log_faults() == []
     restored.policy = restored.store.policies.newest("support-bot")
     lease = restored.lease()
     assert lease.next_offset == 5
     assert restored.commit(restored.slice(lease, restored.decision(5, "d"))) == [["decision"]]
-    assert restored.store.verify_chain() == []
+    assert restored.store.evidence.log_faults() == []
     restored.close()
     world.close()

@@ -67,7 +67,7 @@ def test_each_decision_has_one_outcome_of_it_whatever_is_delivered_again(world: 
     assert found[0].response_ids == ("a", "b")
     assert world.store.candidates.counts(number) == {None: 1, "too_slow": 1}
     assert list(world.store.candidates.made(GATE, SETTINGS, numbers)) == [], "another scorer's"
-    assert world.store.verify_chain() == []
+    assert world.store.evidence.log_faults() == []
 
 
 def test_a_commit_that_fails_leaves_nothing_of_it(world: World) -> None:

@@ -141,7 +141,7 @@ def test_a_gate_closes_while_a_calibration_run_is_being_stored(
             recording.result(60)
     assert world.store.policies.newest(GATE).state == "closed"
     world.store.policies.chain_closings()
-    assert world.store.verify_chain() == []
+    assert world.store.evidence.log_faults() == []
 
 
 def test_an_alarm_closes_a_gate_while_the_head_of_the_chain_is_held(migrated_postgres_url: str) -> None:
@@ -156,7 +156,7 @@ def test_an_alarm_closes_a_gate_while_the_head_of_the_chain_is_held(migrated_pos
         assert ("policies",) in world.rows(WAITING)
     world.store.policies.chain_closings()
     assert world.rows(WAITING) == []
-    assert world.store.verify_chain() == []
+    assert world.store.evidence.log_faults() == []
     world.close()
 
 

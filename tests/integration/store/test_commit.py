@@ -209,7 +209,7 @@ def test_labels_on_the_topic_are_kept_and_repeats_are_one_row(world: World) -> N
     assert world.rows("SELECT count(*) FROM label_revisions") == [(2,)]
     assert world.rows("SELECT code FROM dead_letters") == [("unknown_gate",)]
     assert world.rows("SELECT count(DISTINCT label) FROM outcomes WHERE kind = 'label'") == [(2,)]
-    assert world.store.verify_chain() == []
+    assert world.store.evidence.log_faults() == []
 
 
 def test_published_and_parked_messages_do_not_come_again(world: World) -> None:
@@ -327,7 +327,7 @@ def test_two_workers_that_get_the_same_batches_at_once_decide_each_once(world: W
     every = kinds[0] + kinds[1]
     assert every.count("decision") == every.count("duplicate") == rounds * size
     assert world.rows("SELECT count(*) FROM decisions") == [(rounds * size,)]
-    assert world.store.verify_chain() == []
+    assert world.store.evidence.log_faults() == []
 
 
 def test_one_database_serves_several_logs(new_world: Callable[..., World]) -> None:

@@ -136,7 +136,7 @@ def test_as_many_policies_as_come_between(place: Place) -> None:
     assert {one.reason for one in decided} == {"closed"}
     assert {one.mode for one in decided} == {"shadow"}
     assert versions(decided) == {store.policies.newest(GATE).version}
-    assert store.verify_chain() == []
+    assert store.evidence.log_faults() == []
 
 
 def test_forged_policies_neither_ship_nor_stop_anything(place: Place) -> None:

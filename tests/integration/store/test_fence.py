@@ -128,7 +128,7 @@ def test_the_deadline_of_a_batch_without_a_date_counts_from_its_record(
     world.clock.now = START + timedelta(seconds=50)
     assert world.commit(world.slice(lease, undated)) == [["decision"]]
     assert world.rows("SELECT timestamp_ms FROM decisions") == [(made.timestamp_ms,)]
-    assert world.store.verify_chain() == []
+    assert world.store.evidence.log_faults() == []
 
 
 def test_no_ship_is_committed_past_the_deadline_that_its_record_brought(
@@ -145,7 +145,7 @@ def test_no_ship_is_committed_past_the_deadline_that_its_record_brought(
     world.clock.now = START + timedelta(seconds=50)
     assert world.commit(world.slice(lease, ships)) == [["decision"]]
     assert world.rows("SELECT deadline_ms FROM decisions") == [(made.deadline_ms,)]
-    assert world.store.verify_chain() == []
+    assert world.store.evidence.log_faults() == []
 
 
 def test_where_no_deadline_is_set_no_timestamp_is_kept(world: World) -> None:
@@ -380,7 +380,7 @@ def test_closing_and_committing_from_all_sides_ends_without_a_deadlock(world: Wo
         finally:
             stop.set()
         assert sum(one.result(60) for one in workers) > 0
-    assert world.store.verify_chain() == []
+    assert world.store.evidence.log_faults() == []
     assert world.store.policies.newest(names[0]).version == 11
 
 

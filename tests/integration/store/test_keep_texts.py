@@ -52,7 +52,7 @@ def test_no_text_is_ever_in_the_database(silent: World) -> None:
     kept = everything(silent)
     assert SECRET not in kept
     assert SECRET.encode().hex() not in kept
-    assert silent.store.verify_chain() == []
+    assert silent.store.evidence.log_faults() == []
     letters = silent.store.dead_letters.list()
     assert {(one.offset, one.key, one.value) for one in letters} == {
         (2, silent.record(2).key, None),
@@ -84,4 +84,4 @@ def test_each_batch_is_kept_as_its_own_policy_says(silent: World) -> None:
     assert "prompt kept words" in kept
     assert f"prompt {SECRET}" not in kept
     assert silent.store.dead_letters.list()[0].value == SECRET.encode()
-    assert silent.store.verify_chain() == []
+    assert silent.store.evidence.log_faults() == []

@@ -109,7 +109,7 @@ def test_only_batches_of_gates_with_a_new_policy_are_decided_again(new_world: Ca
         (4, "c"),
     ]
     assert encoder.texts == 2 * GROUP
-    assert store.verify_chain() == []
+    assert store.evidence.log_faults() == []
 
 
 @pytest.mark.parametrize("firm", [False, True])

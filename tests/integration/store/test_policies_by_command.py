@@ -77,7 +77,7 @@ def test_from_proposal_to_closing(world: World, capsys: pytest.CaptureFixture[st
     told = [(p.version, p.created_by, p.reason) for p in world.store.policies.list(name)]
     assert told[1:4] == [(2, "bo", "looks right"), (3, "cy", "a complaint"), (4, "bo", "rolled back")]
     assert told[4][2] == "weekly"
-    assert world.store.verify_chain() == []
+    assert world.store.evidence.log_faults() == []
 
 
 def test_closing_reports_the_ships_that_are_still_to_be_published_and_waits_for_them(

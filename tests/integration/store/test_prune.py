@@ -75,7 +75,7 @@ def test_texts_go_and_what_was_decided_stays(recorded: World) -> None:
         recorded.rows("SELECT batch_id, outcome, best_score, policy_version FROM v_decisions ORDER BY 1")
         == decided
     )
-    assert recorded.store.verify_chain() == []
+    assert recorded.store.evidence.log_faults() == []
     assert pruned(recorded).total == 0
 
 
@@ -108,7 +108,7 @@ def test_an_erased_batch_is_still_known_by_its_key(recorded: World) -> None:
     young = recorded.decision(6, "young", content="not what it was")
     assert recorded.commit(recorded.slice(lease, young, expected=6)) == [["conflict"]]
     assert SECRET not in everything(recorded)
-    assert recorded.store.verify_chain() == []
+    assert recorded.store.evidence.log_faults() == []
 
 
 def test_it_goes_in_bounded_steps_and_can_be_stopped_between(recorded: World) -> None:
@@ -123,10 +123,10 @@ def test_it_goes_in_bounded_steps_and_can_be_stopped_between(recorded: World) ->
     with pytest.raises(KeyboardInterrupt):
         pruned(recorded, progress=stop, chunk=1)
     assert steps == ["batches", "dead_letters"]
-    assert recorded.store.verify_chain() == []
+    assert recorded.store.evidence.log_faults() == []
     assert pruned(recorded).dead_letters == 1
     assert SECRET not in everything(recorded)
-    assert recorded.store.verify_chain() == []
+    assert recorded.store.evidence.log_faults() == []
 
 
 def test_what_is_younger_than_six_months_stays_unless_somebody_means_it(recorded: World) -> None:
@@ -174,6 +174,6 @@ def test_on_postgresql_it_takes_the_migrating_role(postgres_database_url: str) -
     assert SECRET in everything(world)
     assert prune(members[roles.migrate], older_than=OLD, now=LATER).batches == 1
     assert SECRET not in everything(world)
-    assert world.store.verify_chain() == []
+    assert world.store.evidence.log_faults() == []
     world.tamper(*(f"DROP ROLE {role}_{url.database}" for role in members))
     world.close()

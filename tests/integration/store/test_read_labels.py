@@ -225,7 +225,7 @@ def test_labels_by_others_are_recorded_and_change_nothing(world: World, bring: s
     after = readings(world, world.store)
     assert after["severities"] == [0.625, 0.625, 1.0, 1.0, 1.0, 1.0]
     if bring != "rows":
-        assert world.store.verify_chain() == []
+        assert world.store.evidence.log_faults() == []
 
 
 def forgeries(keys: Keys, record: bytes) -> Iterator[tuple[str, LabelRevision]]:
@@ -278,7 +278,7 @@ def test_only_what_ana_signed_is_read_of_a_gate_that_demands_it(world: World, ke
     assert store.labels.unread(GATE) == {GATE: UnreadLabels(others=others, unsigned=unsigned)}
     assert (others, unsigned) == (1, 15)
     if bring == "topic":
-        assert world.store.verify_chain() == []
+        assert world.store.evidence.log_faults() == []
 
 
 def test_an_unsigned_copy_that_comes_first_keeps_no_signature_out(world: World, keys: Keys) -> None:
@@ -293,12 +293,12 @@ def test_an_unsigned_copy_that_comes_first_keeps_no_signature_out(world: World, 
     assert (added.added, added.repeated, added.signed, added.unread) == (1, 1, 1, {})
     assert world.rows("SELECT count(*) FROM label_revisions") == [(2,)]
     assert world.rows("SELECT count(*) FROM label_signatures") == [(3,)]
-    assert world.store.verify_chain() == []
+    assert world.store.evidence.log_faults() == []
     with world.store.evidence.snapshot() as snapshot:
         assert list(snapshot.unchained()) == []
     world.tamper("UPDATE label_signatures SET signature = 'z' WHERE signature = 'x'")
-    (fault,) = world.store.verify_chain()
-    assert fault.partition.topic == "streamer.labels"
+    (fault,) = world.store.evidence.log_faults()
+    assert fault.startswith("streamer.labels[0], ")
     world.tamper("UPDATE label_signatures SET signature = 'x' WHERE signature = 'z'")
     insert(store, [signed_later(keys, record_id(world))])
     with world.store.evidence.snapshot() as snapshot:
@@ -406,7 +406,7 @@ def test_a_gate_closes_where_labels_are_not_read_any_more(
 def test_readers_have_labels_from_one_place() -> None:
     """Other modules that name the table write it, seal it, or ask for numbers of rows alone."""
     may = {
-        "labels/read_labels.py", "log/resolve_outcomes.py", "audit/chained_rows.py", "audit/verify.py",
+        "labels/read_labels.py", "log/resolve_outcomes.py", "audit/chained_rows.py", "audit/outcome_rows.py",
         "audit/logged.py",  # what was ever given, read or not
     }  # fmt: skip
     mentions = {

@@ -114,7 +114,7 @@ def test_the_app_role_does_everything_that_the_product_does(recorded: World, use
     store.park(waiting[1], "too large")
     (letter,) = store.dead_letters.list()
     assert store.dead_letters.replay([letter.id], by="ana") == 1
-    assert store.verify_chain() == []
+    assert store.evidence.log_faults() == []
     assert check(users.app) is None
 
 

@@ -75,7 +75,7 @@ def test_a_policy_comes_back_with_its_rule(world: World, name: str) -> None:
     assert world.store.policies.newest(name).rule == INDICATOR
     with pytest.raises(UsageError, match=r"different settings .*alpha"):
         world.store.policies.rollback(name, 2, by="bo", reason="no")
-    assert world.store.verify_chain() == []
+    assert world.store.evidence.log_faults() == []
 
 
 def test_what_served_a_batch_is_kept_and_sealed(world: World) -> None:
@@ -106,7 +106,7 @@ def test_what_served_a_batch_is_kept_and_sealed(world: World) -> None:
         (0.1,),
         (0.1 + 1 / 3,),
     ]
-    assert world.store.verify_chain() == []
+    assert world.store.evidence.log_faults() == []
 
 
 @pytest.mark.parametrize(
@@ -133,5 +133,5 @@ def test_a_change_of_what_served_a_batch_is_named(world: World, statement: str) 
         )
     )
     world.tamper(statement)
-    (fault,) = world.store.verify_chain()
-    assert "decision is not what was recorded" in fault.detail
+    (fault,) = world.store.evidence.log_faults()
+    assert "decision is not what was recorded" in fault

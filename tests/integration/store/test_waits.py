@@ -59,7 +59,7 @@ def test_a_commit_waits_as_often_however_much_it_writes(
         ]
         waited = waits(lambda: world.commit(*slices))  # noqa: B023 - called at once
     assert waited == WAITS
-    assert world.store.verify_chain() == []
+    assert world.store.evidence.log_faults() == []
 
 
 def test_a_process_that_is_stopped_between_two_statements_leaves_a_session_that_the_server_ends(

@@ -53,7 +53,7 @@ def test_the_alarm_is_told_and_closes_the_gate_in_one_transaction(
     waiting = traffic.store.unpublished([], limit=20)
     assert [m.topic for m in waiting][-3:] == ["streamer.thresholds", "streamer.alerts", "streamer.alerts"]
     assert decode_alert(waiting[-2].value) == kinds["risk"]
-    assert traffic.store.verify_chain() == []
+    assert traffic.store.evidence.log_faults() == []
 
 
 def test_a_closed_phase_is_in_no_figure_that_an_alarm_tells(light_traffic: Callable[..., Traffic]) -> None:

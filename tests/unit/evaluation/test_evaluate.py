@@ -15,6 +15,9 @@ import pytest
 
 import streamer
 from streamer.cli import main
+from streamer.clouds.compared_methods import METHODS_COMPARED
+from streamer.clouds.halves import seeded_splits
+from streamer.clouds.spreads import Spread, excess
 from streamer.errors import UsageError
 from streamer.labels.answer_forms import answer_batch
 from streamer.research import evaluation
@@ -22,12 +25,9 @@ from streamer.research.evaluation import evaluate, kept_results, run, steps
 from streamer.research.evaluation.charts import outcomes_chart
 from streamer.research.evaluation.findings import findings, headline
 from streamer.research.evaluation.page import render_page
-from streamer.research.evaluation.results import Options, Spread
+from streamer.research.evaluation.results import Options
 from streamer.research.evaluation.run import check_options
-from streamer.research.evaluation.spreads import excess
 from streamer.research.evaluation.tables import all_tables, over_budget_table, promised_rows
-from streamer.research.experiments.compared_methods import METHODS_COMPARED
-from streamer.research.experiments.halves import seeded_splits
 from streamer.scoring.registry import SCORER_NAMES
 from streamer.scoring.signals.measured import Measured
 from streamer.scoring.signals.signal_list import SignalList, choice_scores
@@ -71,7 +71,7 @@ def test_every_mode_calibrator_and_score_has_its_rows(done):
         assert names == [
             method.name
             for method in METHODS_COMPARED
-            if not method.of_signals and (unit == "response" or not method.response_only)
+            if (unit == "best" or not method.of_signals) and (unit == "response" or not method.response_only)
         ]
         assert {row.scorer for row in result.ranking if row.unit == unit} == set(result.scorers)
         for row in result.gates:
@@ -188,10 +188,11 @@ def test_method_full_stands_beside_the_cut_of_gram_energy(tmp_path):
         evaluate(path, signals=(("doubt", 0.0, 1.0),), **asked)
 
 
-def test_below_forty_labels_a_cut_of_gram_energy_decides(tmp_path):
+def test_below_forty_labels_the_score_that_chooses_is_cut_as_the_gate_does(tmp_path):
     path = write(tmp_path / "made-up.jsonl", rows(79))
-    (result,) = evaluate(path, splits=2, units=("best",), cache=None).data_sets
-    assert result.default_row("best", 0.1).method == "mean"
+    (result,) = evaluate(path, units=("best",), cache=None).data_sets
+    at = streamer.Gate(alpha=0.1).fit(path).report().at
+    assert 0 < at.ship_rate.mean == pytest.approx(result.default_row("best", 0.1).ship_rate.mean)
 
 
 def test_the_folder_has_all_that_is_promised(done, clouds):
@@ -228,12 +229,7 @@ def test_the_figure_of_shares_accounts_for_every_prompt(done):
     axis = shares(found).axes[0]
     wrong, right, held = ([bar.get_width() for bar in bars] for bars in axis.containers)
     assert np.add(wrong, np.add(right, held)) == pytest.approx(100)
-    rows = {
-        row.alpha: row
-        for alpha in (0.1, 0.3)
-        for row in result.calibrators("best", alpha)
-        if row.method == "mean"
-    }
+    rows = {alpha: result.default_row("best", alpha) for alpha in (0.1, 0.3)}
     assert wrong == pytest.approx(
         [100 * result.mean_severity["best"], 100 * rows[0.3].exposure.mean, 100 * rows[0.1].exposure.mean]
     )

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from streamer.clouds.cloud import Cloud, CloudResponse
+from streamer.clouds.compared_methods import METHODS_COMPARED
+from streamer.clouds.halves import Halves
 from streamer.clouds.offline import ScoredCloud
 from streamer.errors import UsageError
 from streamer.research.experiments import score_cache
-from streamer.research.experiments.compared_methods import METHODS_COMPARED
-from streamer.research.experiments.halves import Halves
 from streamer.research.experiments.score_cache import scored_file
 from streamer.scoring.encoders.registry import DEFAULT_ENCODER, encoder_identity
 from streamer.scoring.registry import SCORER_NAMES

@@ -12,6 +12,8 @@ import pytest
 import streamer
 from streamer.calibration.calibrators.full import allowed, bag_counts, fit_full
 from streamer.clouds.cloud import Cloud
+from streamer.clouds.compared_methods import FULL, METHODS_COMPARED
+from streamer.clouds.halves import Halves, seeded_splits
 from streamer.clouds.offline import bad_groups
 from streamer.clouds.tables.answers import Reading
 from streamer.errors import UsageError
@@ -23,8 +25,6 @@ from streamer.labels.answer_forms import answer_batch
 from streamer.recalibration.run import derive
 from streamer.recalibration.sampled import SampledGroup, SampledItem
 from streamer.research.evaluation import Options, read_data_set, scored_data_sets
-from streamer.research.experiments.compared_methods import FULL, METHODS_COMPARED
-from streamer.research.experiments.halves import Halves, seeded_splits
 from streamer.scoring.blank import is_blank
 from streamer.scoring.signals.measured import Measured
 from streamer.scoring.signals.signal_list import SignalList, batch_row, choice_scores
@@ -144,20 +144,24 @@ def test_evaluate_decides_the_same_on_the_same_halves(tmp_path: Path, unit: Unit
     for seed, (labels, traffic) in enumerate(zip(halves.labels, halves.traffic, strict=True)):
         served = full.run(labels, 0.1, traffic).chances
         gate = streamer.Gate(alpha=0.1, unit=unit, signals={"doubt": (0, 1)}, models=["small"], seed=seed)
-        found = gate.held_out(path)
-        by_id = {batch.batch_id: any(batch.shipped) for batch in found.decided}
-        assert gate.fit(path).settings_.signal_list.models == ("small",)
+        whole = gate.fit(path)
+        (split,) = seeded_splits([item.cloud for item in whole._fitted_on[2]], [seed])
+        calibrated = whole._calibrated(split, 0.1)
+        assert calibrated is not None
+        assert len(calibrated.groups_) == len(labels.groups)
+        found = calibrated.decide(path)
+        by_id = {batch.batch_id: any(batch.shipped) for batch in found.batches}
+        assert gate.settings_.signal_list.models == ("small",)
         names = [data.clouds[place].batch_id for place in traffic.batch]
         assert served.astype(bool).tolist() == [by_id[name] for name in names]
         assert 0 < served.sum() < len(served)
-        assert f"All signals decide, calibrated on {len(labels.groups)} prompts" in found.basis
 
 
 def test_what_it_was_fitted_on_is_compared_with_the_others_alone() -> None:
     gate = streamer.Gate(alpha=0.1).fit(answers(80, graded=False))
     (prompts,) = gate.rule_.prompts or ()  # type: ignore[union-attr]
     counts = bag_counts(prompts.rows, prompts.bad)
-    assert sum(any(one.shipped) for one in gate.report().decided) == (counts <= allowed(0.1, 80)).sum()
+    assert gate.fit_decide(answers(80, graded=False)).ship.sum() == (counts <= allowed(0.1, 80)).sum()
     bad_and_shipped = (counts <= allowed(0.1, 79)) & prompts.bad
     assert bad_and_shipped.sum() <= allowed(0.1, 79)
     assert "budget needed" in gate.fit_decide(answers(80, graded=False))._repr_html_()
@@ -207,7 +211,7 @@ def test_the_method_follows_what_the_table_has_and_never_a_severity() -> None:
 
     assert method(table) == method(texts, encoder=encoder) == "full"
     assert method(table | {"severity": [1 - one for one in table["severity"]]}) == "full"
-    assert method(scored) == "mean", "a score of one's own is cut"
+    assert method(scored) == "full", "a score of one's own is a signal"
     assert (
         method(table, unit="response")
         == method(table, scorer="gram")

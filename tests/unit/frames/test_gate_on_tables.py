@@ -197,11 +197,10 @@ def test_a_prompt_of_two_segments_is_refused() -> None:
     table = answers(20)
     table["language"][1] = "fr"
     gate = streamer.Gate(alpha=0.2, segment_by="language")
-    for ask in (gate.fit, gate.held_out):
-        with pytest.raises(
-            UsageError, match="row 1, column language: another value than at row 0 for the same prompt 'p0'"
-        ):
-            ask(table)
+    with pytest.raises(
+        UsageError, match="row 1, column language: another value than at row 0 for the same prompt 'p0'"
+    ):
+        gate.fit(table)
     with pytest.raises(UsageError, match="another value than at row 0"):
         gate.fit(answers()).decide(table)
     table["language"] = [None, math.nan] * (len(table["score"]) // 2) + [None] * (len(table["score"]) % 2)
@@ -400,8 +399,7 @@ def test_unlabelled_answers() -> None:
     assert filled.threshold_.value == worst.threshold_.value
     kept = streamer.Gate(alpha=0.2, unit="response").fit(table.dropna(subset="severity"))
     assert kept.threshold_.value == drop.threshold_.value
-    assert drop.report().figures.unlabelled == 0
-    assert worst.report().figures.unlabelled == missing
+    assert drop.report().everything < worst.report().everything
 
 
 def test_a_column_called_label_may_mean_the_reverse() -> None:
@@ -457,7 +455,6 @@ def test_a_notebook_shows_the_demos_charts_and_keeps_its_own_style(method: str) 
         gate._repr_html_(),
         gate.report(answers(50, seed=3))._repr_html_(),
         gate.decide(table)._repr_html_(),
-        gate.held_out(table)._repr_html_(),
     ):
         reader = _Balanced()
         reader.feed(re.sub(r"<path[^>]*/>|<line[^>]*/>|<rect[^>]*/>|<circle[^>]*/>", "", page))
@@ -468,27 +465,23 @@ def test_a_notebook_shows_the_demos_charts_and_keeps_its_own_style(method: str) 
             named = [one.strip() for one in selectors.split(",") if not selectors.strip().startswith("@")]
             assert all(one.startswith(".streamer-report") for one in named)
     charts = re.findall(r"<svg.*?</svg>", gate._repr_html_())
-    assert len(charts) == (3 if method == "mean" else 2)
+    assert len(charts) == 0, "of the unit response a decision names no budget"
     decided = gate.decide(table)
     charts += (of_decisions := re.findall(r"<svg.*?</svg>", decided._repr_html_()))
     assert len(of_decisions) == 1
     held = int((~decided.ship).sum())
     assert f"Of {len(decided)} responses {len(decided) - held} ship and {held} are held." in of_decisions[0]
     assert ('class="cut"' in of_decisions[0]) == (len({*decided.thresholds}) == 1)
-    found = gate.held_out(table)
-    charts += (of_file := re.findall(r"<svg.*?</svg>", found._repr_html_()))
-    assert len(of_file) == 2
-    assert found.sentence[1:] in found._repr_html_()
     for chart in charts:
         ElementTree.fromstring(chart)
 
 
-def test_what_is_shown_of_a_given_cut() -> None:
-    found = streamer.Gate(unit="response", unlabelled="drop").held_out(answers(40), cut=Cut("open", None))
-    page = found._repr_html_()
-    assert "The threshold was given" in page
-    assert "What becomes of" in page
-    assert "What is promised" not in page
+def test_a_report_draws_every_budget_where_one_calibration_answers_for_them() -> None:
+    report = streamer.Gate(alpha=0.2).fit(answers()).report()
+    page = report._repr_html_()
+    (chart,) = re.findall(r"<svg.*?</svg>", page)
+    ElementTree.fromstring(chart)
+    assert f'Wrong answers that would have got through: <span id="count">{len(report.through)}<' in page
 
 
 def test_a_gate_that_ships_nothing_says_why() -> None:
@@ -498,7 +491,7 @@ def test_a_gate_that_ships_nothing_says_why() -> None:
     size = len(answers(200)["score"])
     bad = answers(200) | {"severity": [1.0] * size, "score": [0.5] * size}
     assert "even the answers with the highest scores" in streamer.Gate(alpha=0.1).fit(bad).report().caveat
-    assert "served none" in str(gate.report())
+    assert "none of the prompts is served" in str(gate.report())
 
 
 def test_what_is_selected_is_the_best_answer_of_each_prompt_that_ships() -> None:

@@ -15,9 +15,9 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
+from streamer.clouds.compared_methods import METHODS_COMPARED, ComparedMethod
+from streamer.clouds.halves import Halves, outcomes
 from streamer.gates.declared import Unit
-from streamer.research.experiments.compared_methods import METHODS_COMPARED, ComparedMethod
-from streamer.research.experiments.halves import Halves, outcomes
 from streamer.research.experiments.score_cache import scored_file
 from streamer_research.studies.command_arguments import (
     count_argument,

@@ -26,9 +26,9 @@ from streamer.calibration import LabelledGroup, calibrate_groups
 from streamer.calibration.calibrators.full import LEAST_GROUPS, allowed
 from streamer.clouds.cloud import Cloud
 from streamer.clouds.cloud_files import read_clouds
+from streamer.clouds.compared_methods import FULL, full_counts
 from streamer.clouds.line_record import append_lines, read_lines
 from streamer.errors import Unavailable, UsageError
-from streamer.research.experiments.compared_methods import FULL, full_counts
 from streamer.research.experiments.score_cache import SCORES_FOLDER, measured_batches, own_embeddings
 from streamer.research.experiments.stored_encoder import StoredEncoder
 from streamer.scoring.blank import is_blank

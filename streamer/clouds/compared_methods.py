@@ -6,8 +6,9 @@ Parameters that a method needs beyond the budget are fixed here, before any file
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -19,7 +20,7 @@ from streamer.calibration import (
     calibrate_soft,
     prepare_transductive,
 )
-from streamer.calibration.calibrators.full import LEAST_GROUPS, allowed, fit_full
+from streamer.calibration.calibrators.full import LEAST_GROUPS, UNREAD, alike, allowed, fit_full, unfamiliar
 from streamer.calibration.crc import keyed_losses
 from streamer.calibration.history import NO_HISTORY, History
 from streamer.calibration.loss_curve import budget_limit
@@ -208,7 +209,9 @@ def _transductive(labels: MethodLabels, alpha: float, traffic: Traffic) -> Serve
 
 
 def full_counts(rows: Rows, bad: NDArray[np.bool_], others: Rows) -> NDArray[np.int64]:
-    """Fit all signals to labelled prompts, and count for each other prompt as `streamer.calibration.calibrators.full` does.
+    """Fit all signals to labelled prompts, and count for each other prompt as a gate of method `full` does: shape (N,).
+
+    One that was not read, as too few of the labelled ones, has the count G + 1, which no budget allows.
 
     Parameters
     ----------
@@ -216,14 +219,21 @@ def full_counts(rows: Rows, bad: NDArray[np.bool_], others: Rows) -> NDArray[np.
     bad : shape (G,).
     others : shape (N, d).
     """
-    return fit_full(rows, bad).counts(others)
+    counts = fit_full(rows, bad).counts(others)
+    not_read = np.flatnonzero((others[:, UNREAD] == 1).any(axis=1))
+    known = alike(rows) if len(not_read) else Counter()
+    counts[[place for place in not_read if unfamiliar(others[place], known)]] = len(rows) + 1
+    return counts
 
 
 def _full(labels: MethodLabels, alpha: float, traffic: Traffic) -> Served:
     groups = len(labels.groups)
     k = allowed(alpha, groups)
     if labels.rows is None or traffic.rows is None or groups < LEAST_GROUPS or k < 1:
-        return served_above(labels.level("mean", alpha), traffic)
+        served = served_above(labels.level("mean", alpha), traffic)
+        if traffic.rows is None:
+            return served
+        return replace(served, chances=served.chances * ~(traffic.rows[:, UNREAD] == 1).any(axis=1))
     return Served(None, (traffic.shippable & (labels.counts(traffic.rows) <= k)).astype(np.float64))
 
 

@@ -1,4 +1,7 @@
-"""One file of clouds in seeded halves, by question: the first calibrates, the second is decided and measured."""
+"""What a rule ships of prompts that did not calibrate it: one half calibrates, the other is decided and measured, again and again.
+
+`outcomes` is the one function behind `streamer evaluate`, `streamer try` and `Gate.report`: the same seeds, halves and means.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamer.clouds.cloud import Cloud, split_clouds
+from streamer.clouds.compared_methods import MethodLabels, Run, Traffic
 from streamer.clouds.measurement import Units, units_of
 from streamer.clouds.offline import ScoredCloud, calibration_groups, decided_batch
+from streamer.clouds.spreads import Spread, spread
 from streamer.gates.declared import Unit
-from streamer.research.experiments.compared_methods import MethodLabels, Run, Traffic
 
 Floats = NDArray[np.float64]
 Row = NDArray[np.float32]
+
+SPLITS = 50
+"""Random halves that a figure is averaged over, unless somebody says otherwise."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,6 +129,7 @@ class SplitOutcomes:
 
     Attributes
     ----------
+    clouds : in the file; the first halves have floor(clouds / 2) of them.
     exposure : mean severity shipped per unit, held ones counting 0.
     ship_rate : share of units that ship.
     shipped_severity, held_severity : mean severity among what ships (selective risk) and among what is held; NaN
@@ -131,12 +139,18 @@ class SplitOutcomes:
         by groups bounds. The same number where all have equally many.
     """
 
+    clouds: int
     exposure: Floats
     ship_rate: Floats
     shipped_severity: Floats
     held_severity: Floats
     level: Floats
     exposure_by_question: Floats
+
+    def spread(self, values: Floats) -> Spread:
+        """Return mean and errors of a figure over the splits, shape (S,)."""
+        half = self.clouds // 2
+        return spread(values, test=self.clouds - half, calibration=max(1, half))
 
     @property
     def reduction(self) -> Floats:
@@ -164,7 +178,7 @@ def outcomes(run: Run, halves: Halves, alpha: float) -> SplitOutcomes:
             )
         )
     columns = np.array(rows, dtype=np.float64).reshape(len(rows), 6).T
-    return SplitOutcomes(*columns)
+    return SplitOutcomes(halves.clouds, *columns)
 
 
 def _by_question(losses: Floats, batch: NDArray[np.intp], mean: float) -> float:

@@ -1,13 +1,33 @@
 """Figures over splits, with what is known of their error. Pure."""
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamer.research.evaluation.results import Spread
-
 Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """A figure over seeded splits.
+
+    Attributes
+    ----------
+    mean : over the splits that have the figure; None where none has.
+    sd : standard deviation between these splits; None for fewer than two.
+    se : standard error of the mean over splits of *this* data set, sd / sqrt(splits).
+    error : standard error for other questions like these: sd * sqrt(1/splits + test/calibration), because splits of
+        one data set share their questions (Nadeau and Bengio 2003). Approximate.
+    splits : number of splits that have the figure.
+    """
+
+    mean: float | None
+    sd: float | None
+    se: float | None
+    error: float | None
+    splits: int
 
 
 def spread(values: Floats, *, test: int, calibration: int) -> Spread:

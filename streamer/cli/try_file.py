@@ -1,0 +1,172 @@
+"""`streamer try`: what a gate would make of a labelled file of your own, on one page."""
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from numpy.typing import ArrayLike
+
+from streamer import wiring
+from streamer.cli import options as opt
+from streamer.cli.console import note, print_json, print_table, say, warn
+from streamer.cli.gate_options import with_settings
+from streamer.clouds.unlabelled import check_unlabelled, counts, unlabelled_note
+from streamer.errors import UsageError, why
+from streamer.frames.results import Report
+from streamer.gates.settings import NO_ENCODER, PARAMETERS
+from streamer.settings.settings import Settings
+from streamer.wording.numbers import percent
+
+ASKED = (
+    "alpha",
+    "unit",
+    "method",
+    "label_floor",
+    "segment_by",
+    "segment_fallback",
+    "group_by",
+    "scorer",
+    "encoder",
+)
+"""The settings of a gate that a file can be asked about, beside the parameters of methods."""
+
+_SHOWN = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3)
+_WRONG = 5
+
+
+@partial(with_settings, only={*ASKED, *PARAMETERS})
+@opt.in_groups
+def try_(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            help="Your own answers with severities: CSV, JSON Lines or Parquet; - is standard input.",
+        ),
+    ],
+    *,
+    given: dict[str, Any],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The page; written anew.")] = Path("try.html"),
+    unlabelled: opt.UnlabelledOption = "worst",
+    seed: Annotated[
+        int,
+        typer.Option(
+            metavar="S", min=0, max=2**62, help="Seed of the first halves, as in `streamer evaluate`."
+        ),
+    ] = 0,
+    tables: opt.TableOptions,
+    json: opt.JsonOption = False,
+) -> None:
+    """Say whether a gate is worth it on your own answers: what it would serve at each budget, what would get through, what it costs.
+
+    A random half of the prompts calibrates and the other is decided, 50 times, as `streamer evaluate` does it; no label judges
+    a threshold that it found. No gate and no database are needed.
+    """
+    report = _report(file, given, tables, unlabelled, seed)
+    if json:
+        told = asdict(replace(report, _frame=None))
+        guarantee = told.pop("threshold")["guarantee"]
+        print_json(
+            {name: value for name, value in told.items() if name != "_frame"}
+            | {"worth": report.worth, "basis": report.basis, "guarantee": guarantee}
+        )
+        return
+    _print(report)
+    from streamer.frames.notebook import report_page
+
+    try:
+        out.write_text(
+            report_page(report, "standard input" if str(file) == "-" else file.name), encoding="utf-8"
+        )
+    except OSError as error:
+        raise UsageError(f"cannot write {out}: {why(error)}; name another file with --out") from error
+    say(f"The page, with a slider over all budgets: {out}")
+
+
+def _report(file: Path, given: Mapping[str, Any], tables: opt.TableOptions, choice: str, seed: int) -> Report:
+    from streamer.frames.answers import read
+    from streamer.frames.gate import Gate
+
+    settings, named, reading = wiring.load_settings(), dict(given), tables.reading()
+    unlabelled = check_unlabelled(choice)
+    with ExitStack() as until:
+        gate = Gate(
+            encoder=_Encode(settings, named.pop("encoder", None), until),
+            unlabelled=unlabelled,
+            seed=seed,
+            signals=reading.signals,
+            models=reading.models,
+            parameters={name: named.pop(name) for name in PARAMETERS if name in named},
+            **named,
+        )
+        table = read(str(file), reading, gate.kept_columns, advice=lambda text: text)
+        for said in (f"{file}: {table.recognised}", *table.notes):
+            note(said)
+        missing, answers = counts(table.clouds)
+        if missing == answers:
+            raise UsageError(
+                f"{file}: no answer has a severity, so there is nothing to judge by; say which column has them: "
+                "--column severity=NAME, or --column correct=NAME where 1 means right"
+            )
+        if said := unlabelled_note(missing, answers, unlabelled):
+            warn(said)
+        try:
+            return gate.fit(table).report()
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+
+
+def _print(report: Report) -> None:
+    say(report.worth)
+    say(report.basis)
+    shown = [
+        report.at,
+        *(one for one in report.budgets if one.alpha in _SHOWN and one.alpha != report.at.alpha),
+    ]
+    print_table(
+        ["budget", "served", "error rate among shipped", "exposure"],
+        [
+            [
+                percent(one.alpha),
+                *(_spread(spread) for spread in (one.ship_rate, one.selective, one.exposure)),
+            ]
+            for one in sorted(shown, key=lambda one: one.alpha)
+        ],
+    )
+    through = report.through
+    for one in through[:_WRONG]:
+        say(f"would have got through: {one.prompt[:80]} -> {one.answer[:120]}")
+    if len(through) > _WRONG:
+        say(f"... and {len(through) - _WRONG} more, on the page")
+
+
+def _spread(one: Any) -> str | None:
+    if one.mean is None:
+        return None
+    return percent(one.mean) + ("" if one.error is None else f" ± {100 * one.error:.1f}")
+
+
+class _Encode:
+    """The configured encoder, or the named one, loaded when the first text needs it."""
+
+    def __init__(self, settings: Settings, name: str | None, until: ExitStack) -> None:
+        self._settings, self._name, self._until = settings, name or settings.encoder.name, until
+        self._loaded: Any = None
+
+    def __call__(self, texts: list[str]) -> ArrayLike:
+        from streamer.scoring.encoders.registry import load_encoder
+
+        if self._name == NO_ENCODER:
+            raise UsageError("answers are scored by their embeddings, and encoder.name is none: set one")
+        if self._loaded is None:
+            asked = wiring.endpoint_encoder(self._settings, self._name)
+            if asked is not None:
+                self._until.callback(asked.close)
+            chosen = self._settings.encoder
+            self._loaded = asked or load_encoder(self._name, device=chosen.device, threads=chosen.threads)
+        found: ArrayLike = self._loaded.encode(texts)
+        return found
