@@ -31,7 +31,7 @@ from streamer.security.accounts import ROLES, Deed
 from streamer.signing.policies import PolicyKeys
 from streamer.store import Store
 from streamer.web.guard import Guard
-from streamer.web.look import CHARTS, COLOURS
+from streamer.web.look import CHARTS, COMMON
 from streamer.web.requests import bounded_body, caller, media_type, static_file
 from streamer.wording.numbers import percent
 
@@ -43,7 +43,7 @@ MOST_BYTES: Final = 65_536
 
 _STATIC: Final = {
     "/console.js": ("console.js", "text/javascript; charset=utf-8", ""),
-    "/console.css": ("console.css", "text/css; charset=utf-8", COLOURS + CHARTS),
+    "/console.css": ("console.css", "text/css; charset=utf-8", COMMON + CHARTS),
     "/icon.svg": ("icon.svg", "image/svg+xml", ""),
 }
 """By path: the file, its type, and what is put before it."""

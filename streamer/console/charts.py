@@ -1,4 +1,4 @@
-"""The console's pictures: thresholds and risk over time, and one interval against its budget."""
+"""The console's pictures: the risk over time, and one interval against its budget."""
 
 import math
 from collections.abc import Sequence
@@ -7,18 +7,9 @@ from datetime import UTC, datetime, timedelta
 from html import escape
 
 from streamer.calibration.specification import Risk
-from streamer.calibration.threshold import THRESHOLD_STATES
-from streamer.gates.policy import Policy
 from streamer.risk.states import RiskInterval
 from streamer.web.plot import Plot, ceiling, percent_ticks
-from streamer.wording.numbers import percent, when
-from streamer.wording.policies import threshold_text
-
-MOST_VERSIONS = 60
-"""So many policies, the newest, are in the picture."""
-
-_TOP = 1.2
-"""Where a closed gate is drawn: above every score."""
+from streamer.wording.numbers import percent
 
 _STEPS = [
     timedelta(**{unit: number})
@@ -29,49 +20,13 @@ _STEPS = [
     for number in numbers
 ]  # fmt: skip
 
-assert set(THRESHOLD_STATES) == {"closed", "cut", "open", "full"}
-
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What the budget period had come to at some moment: served of its prompts, and the promised risk."""
+    """What the promised risk of the budget period had come to at some moment."""
 
     at: datetime
-    share_served: float
     risk: RiskInterval
-
-
-def thresholds_chart(policies: Sequence[Policy], *, now: datetime) -> str:
-    """Draw the thresholds of a gate over time, a dot for each policy; `policies` in their order, at least one."""
-    shown = policies[-MOST_VERSIONS:]
-    start = shown[0].valid_from.timestamp()
-    end = max(now.timestamp(), shown[-1].valid_from.timestamp(), start + 60)
-    newest = shown[-1]
-    plot = Plot(
-        "The threshold over time",
-        f"{len(shown)} policies since {when(shown[0].valid_from)}. Version {newest.version} is in force since "
-        f"{when(newest.valid_from)}: {threshold_text(newest)}.",
-        _dates(start, end),
-        0.0,
-        _TOP,
-        left=start,
-        right=end,
-        height=300,
-    )
-    plot.frame(
-        [*((share / 4, f"{share / 4:g}") for share in range(5)), (_TOP, "closed")], _moments(start, end)
-    )
-    starts = [one.valid_from.timestamp() for one in shown]
-    plot.steps(starts, [_level(one) for one in shown], "ship")
-    for at, one in zip(starts, shown, strict=True):
-        plot.dot(at, _level(one), "ship")
-    last = 0.0
-    for at, one in zip(starts, shown, strict=True):
-        x = plot.x(at)
-        if x - last > 34 or one is newest:  # numbers that would overlap are left out; the table has them all
-            plot.text(x + 3, plot.y(_level(one)) - 9, str(one.version), css="note strong")
-            last = x
-    return plot.svg()
 
 
 def course_chart(course: Sequence[Moment], *, budget: float, risk: Risk) -> str:
@@ -141,60 +96,14 @@ def interval_bar(interval: RiskInterval, budget: float) -> str:
     ]
     if interval.estimate is not None:
         parts.append(f'<circle class="dot here" cx="{x(interval.estimate):.1f}" cy="34" r="5"/>')
-    return _small_svg("interval", width, height, words, parts)
-
-
-def sparkline(course: Sequence[Moment], *, budget: float, risk: Risk) -> str:
-    """Draw in little what `course_chart` draws: the estimate between its bounds, and the budget across; at least two moments."""
-    width, height = 400, 56
-    start, end = course[0].at.timestamp(), course[-1].at.timestamp()
-    newest = course[-1].risk
-    high = min(1.0, max(budget * 2, newest.upper * 1.6))
-
-    def x(moment: Moment) -> float:
-        return 4 + (moment.at.timestamp() - start) / max(end - start, 1.0) * (width - 12)
-
-    def y(value: float) -> float:
-        return height - 4 - min(value, high) / high * (height - 8)
-
-    def points(pairs: list[tuple[Moment, float]]) -> str:
-        return " ".join(f"{x(one):.1f},{y(value):.1f}" for one, value in pairs)
-
-    css = "selective" if risk == "selective" else "exposure"
-    edge = [(one, one.risk.upper) for one in course] + [(one, one.risk.lower) for one in reversed(course)]
-    known = [(one, one.risk.estimate) for one in course if one.risk.estimate is not None]
-    words = escape(
-        f"From {when(course[0].at)} to {when(course[-1].at)}, at the end between {percent(newest.lower)} and "
-        f"{percent(newest.upper)}, budget {percent(budget)}"
-    )
-    parts = [
-        f'<polygon class="band {css}" points="{points(edge)}"/>',
-        f'<line class="budget" x1="4" x2="{width - 4}" y1="{y(budget):.1f}" y2="{y(budget):.1f}"/>',
-    ]
-    if known:
-        last, value = known[-1]
-        parts.append(f'<polyline class="line {css}" points="{points(known)}"/>')
-        parts.append(f'<circle class="dot {css}" cx="{x(last):.1f}" cy="{y(value):.1f}" r="4"/>')
-    return _small_svg("spark", width, height, words, parts)
-
-
-def _small_svg(css: str, width: int, height: int, words: str, parts: Sequence[str]) -> str:
     return (
-        f'<svg class="{css}" viewBox="0 0 {width} {height}" role="img" aria-label="{words}" '
+        f'<svg class="interval" viewBox="0 0 {width} {height}" role="img" aria-label="{words}" '
         f'xmlns="http://www.w3.org/2000/svg"><title>{words}</title>{"".join(parts)}</svg>'
     )
 
 
 def _stands(interval: RiskInterval, budget: float) -> str:
     return "broken" if interval.lower > budget else "kept" if interval.upper < budget else "unsure"
-
-
-def _level(policy: Policy) -> float:
-    if policy.state in ("open", "full"):
-        return 0.0
-    if policy.state == "closed" or policy.threshold is None:
-        return _TOP
-    return min(max(policy.threshold, 0.0), 1.0)
 
 
 def _share_ticks(high: float) -> list[tuple[float, str]]:

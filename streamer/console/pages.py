@@ -12,8 +12,7 @@ from urllib.parse import urlencode
 from streamer.audit import receipt
 from streamer.audit.story import needed_of, story_of, threshold_of, why_of
 from streamer.audit.verification import UNREADABLE
-from streamer.calibration.specification import Risk
-from streamer.console.charts import Moment, course_chart, interval_bar, sparkline, thresholds_chart
+from streamer.console.charts import Moment, course_chart, interval_bar
 from streamer.console.what_if import Questions
 from streamer.errors import Unreadable, UsageError
 from streamer.gates.policy import SIGNED_IN, Policy
@@ -114,11 +113,9 @@ class Pages:
         """Every gate and its present state, what is in trouble first."""
         pending = self._store.labels.pending()
         lines: list[dict[str, Any]] = []
-        end = monotonic() + COURSE_SECONDS
         for one in self._store.gates.list():
             try:
-                line = self._line(one.gate, pending.get(one.gate, 0))
-                lines.append(line | {"spark": self._spark(one.gate, end - monotonic())})
+                lines.append(self._line(one.gate, pending.get(one.gate, 0)))
             except UsageError as error:  # a policy that cannot be read hides no other gate
                 lines.append({"name": one.gate, "trouble": str(error)})
         tones = ("broken", "unsure", "kept")
@@ -144,14 +141,9 @@ class Pages:
             "sample": self._sample_sentence(policy),
             "guarantee": guarantee_text(policy.guarantee).split("\n") if policy.guarantee else [],
             "segments": segment_lines(policy.rule),
-            "settings": _settings(policy),
-            "every_setting": _every_setting(policy.settings),
+            "settings": _settings(policy.settings),
             "figures": figures(report),
             "facts": facts(report, self._store.desk.in_period(name, policy.settings, now=self._clock())),
-            "thresholds": thresholds_chart(
-                [one.active.policy for one in versions if one.active is not None] or [policy],
-                now=self._clock(),
-            ),
             "versions": [
                 self._version(one, before)
                 for one, before in zip(
@@ -220,35 +212,17 @@ class Pages:
         return found
 
     def _course(self, name: str, report: RiskReport) -> dict[str, Any]:
-        if report.terms is None or (found := self._moments(name, report, COURSE_SECONDS)) is None:
-            return {"course": None}
-        moments, whole, risk = found
-        return {"course": course_chart(moments, budget=report.terms.budget, risk=risk), "whole": whole}
-
-    def _spark(self, name: str, seconds: float) -> str | None:
-        """The course in little; None while there is none, or it has not been read in these seconds."""
-        report = self._report(name)
-        if report.terms is None or (found := self._moments(name, report, seconds)) is None:
-            return None
-        moments, whole, risk = found
-        return sparkline(moments, budget=report.terms.budget, risk=risk) if whole and moments[1:] else None
-
-    def _moments(
-        self, name: str, report: RiskReport, seconds: float
-    ) -> tuple[list[Moment], bool, Risk] | None:
-        """The present period over time, whether all of it has been read, and which risk is promised."""
         service = report.service
-        if service is None or service.period is None:
-            return None
-        course, whole = self._courses.of(name, seconds)
+        if report.terms is None or service is None or service.period is None:
+            return {"course": None}
+        course, whole = self._courses.of(name, COURSE_SECONDS)
         risk = service.period.promised
         moments = [
-            Moment(at, one.share_served or 0.0, one.selective() if risk == "selective" else one.exposure())
-            for at, one in course
+            Moment(at, one.selective() if risk == "selective" else one.exposure()) for at, one in course
         ]
         # What the verdict rests on comes last: labels that came too late for it are in the course before.
-        moments.append(Moment(service.period.until, service.period.share_served, service.period.judged))
-        return moments, whole, risk
+        moments.append(Moment(service.period.until, service.period.judged))
+        return {"course": course_chart(moments, budget=report.terms.budget, risk=risk), "whole": whole}
 
     def _version(self, found: Any, before: Any) -> dict[str, Any]:
         refusal = self._keys.refusal(found)
@@ -379,6 +353,7 @@ class Pages:
                         "two_people": gate.settings.two_people,
                         "threshold": "none yet" if cut is None else cut_text(cut, candidate.rule),
                         "rows": _differences(gate.settings, candidate.settings),
+                        "beside": self._questions.candidate(candidate),
                         "counts": sum(self._store.candidates.counts(candidate.number).values()),
                     }
                 )
@@ -553,27 +528,7 @@ def _whole(name: str, text: str) -> int | None:
     return int(text)
 
 
-def _settings(policy: Policy) -> list[tuple[str, str]]:
-    settings = policy.settings
-    return [
-        ("budget", percent(settings.alpha)),
-        ("method", settings.method),
-        ("unit", settings.unit),
-        ("scorer", f"{settings.scorer}, {settings.encoder}"),
-        ("severities", settings.severity_kind),
-        (
-            "held answers",
-            settings.hold_action
-            if settings.desk_deadline_seconds is None
-            else f"{settings.hold_action}, {lasting(settings.desk_deadline_seconds)} at the desk",
-        ),
-        ("audit probability", percent(settings.audit_probability)),
-        ("recalibration", settings.recalibrate),
-        ("mode", settings.mode),
-    ]
-
-
-def _every_setting(settings: GateSettings) -> list[tuple[str, str, object]]:
+def _settings(settings: GateSettings) -> list[tuple[str, str, object]]:
     """Name, meaning and value of each setting that has an effect on this gate."""
     said = {**SETTINGS, **{one: parameter_setting(one) for one in PARAMETERS}}
     skipped = unread(settings) | {"model", "signals"}
@@ -590,7 +545,6 @@ def _every_setting(settings: GateSettings) -> list[tuple[str, str, object]]:
 
 def _differences(before: GateSettings, after: GateSettings) -> list[tuple[str, str, str]]:
     """The settings that differ: name, and what each was and is."""
-    was, now = before.named(), after.named()
 
     def said(name: str, value: object) -> str:
         if name == "alpha" and isinstance(value, float):

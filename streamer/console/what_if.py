@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from streamer.console.charts import interval_bar
 from streamer.errors import StreamerError, Unavailable, UsageError
+from streamer.gates.candidate import CandidatePolicy
 from streamer.gates.rule import Cut
 from streamer.whatif import Change, Changed, WhatIf, WhatIfAnswer
 from streamer.whatif.words import answer_rows, basis_sentence, caveats, in_force, sentence
@@ -89,8 +90,7 @@ class Questions:
             raise
         except StreamerError as error:
             return at | {"wrong": str(error), "answer": None}
-        told = self._told(gate, answer, change) | {"candidate": self._candidate(gate, asked)}
-        return at | {"wrong": None, "answer": answer} | told
+        return at | {"wrong": None, "answer": answer} | self._told(gate, answer, change)
 
     def _asking(self, gate: str, days: int) -> _Asked:
         version = self._store.policies.newest(gate).version
@@ -113,28 +113,24 @@ class Questions:
         self._asked[(gate, days)] = made = _Asked(asking, version, monotonic(), threading.Lock(), {})
         return made
 
-    def _candidate(self, gate: str, asked: _Asked) -> dict[str, Any] | None:
-        """What the gate's candidate policy made of the same past; None where it has none. Found once, however a slider moves."""
-        candidate = self._store.candidates.newest(gate)
-        if candidate is None:
-            return None
-        with asked.lock:
-            if candidate.number not in asked.beside:
-                change = Change(candidate=True)
-                try:
+    def candidate(self, candidate: CandidatePolicy) -> dict[str, Any]:
+        """What a gate's candidate policy made of the same past. Found once a minute."""
+        try:
+            asked = self._asking(candidate.gate, 30)
+            with asked.lock:
+                if candidate.number not in asked.beside:
+                    change = Change(candidate=True)
                     answer = asked.asking.ask(change)
-                except Unavailable:
-                    raise
-                except StreamerError as error:
-                    asked.beside[candidate.number] = {"wrong": str(error)}
-                else:
                     asked.beside[candidate.number] = {
-                        "wrong": None,
-                        "said": sentence(answer, change).removeprefix(f"{gate} "),
+                        "said": sentence(answer, change).removeprefix(f"{candidate.gate} "),
                         "basis": basis_sentence(answer),
                         "rows": answer_rows(answer),
                     }
-            return asked.beside[candidate.number]
+                return asked.beside[candidate.number]
+        except Unavailable:
+            raise
+        except StreamerError as error:
+            return {"rows": [], "basis": "", "wrong": f"Nothing to compare yet: {error}."}
 
     def _told(self, gate: str, answer: WhatIfAnswer, change: Change) -> dict[str, Any]:
         judged = [
