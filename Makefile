@@ -39,10 +39,10 @@ export PYTHONDONTWRITEBYTECODE :=
 # Only the Python that was asked for: uv must not fetch another one.
 export UV_PYTHON_DOWNLOADS := never
 
-.PHONY: help demo check test slow-tests faults lint bench swap wheels verifier docs site lock services clean
+.PHONY: help demo check test slow-tests faults lint bench swap compatibility wheels verifier docs site lock services clean
 
 help:  ## Show this
-	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "  PYTHON=python3.12 chooses the interpreter; ARGS=\"...\" passes arguments on."
 
@@ -90,6 +90,9 @@ run-benchmarks/%: $(INSTALLED)
 swap: $(INSTALLED)  ## Change the answers' source under many gates and count the bad answers that get out, ten minutes
 	@$(MAKE) --silent services
 	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.e2e.swap $(ARGS)
+
+compatibility: $(INSTALLED)  ## Try the newest release of each client library, and write the table of docs/clients.md, ten minutes
+	STREAMER_TEST_COMPATIBILITY=newest $(BIN)/pytest -q tests/integration/serving/test_compatibility.py $(ARGS)
 
 wheels: $(INSTALLED)  ## Install the wheel with each extra under each Python from 3.11 to 3.14 that is here
 	@$(MIRROR); $(BIN)/python -m tests.packaging.clean_environments $(ARGS)

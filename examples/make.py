@@ -15,7 +15,7 @@ from streamer.security.csv_cells import CsvTable
 from streamer_research.studies.command_arguments import default_encoder
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from streamer.clouds.cloud import Cloud
 
@@ -25,7 +25,7 @@ COLUMNS = ("gate", "batch_id", "response_id", "prompt", "response", "score", "se
 
 
 def write(folder: Path) -> None:
-    """Write the four files into `folder`."""
+    """Write the files into `folder`."""
     clouds = simulate_clouds(seed=SEED, clouds=PAST + NEW, responses=ANSWERS)
     past, new = clouds[:PAST], clouds[PAST:]
     (folder / "answers.jsonl").write_text(lines(past), "utf-8")
@@ -41,6 +41,8 @@ def write(folder: Path) -> None:
                 table.write(("quiz", cloud.batch_id, response.id, *about, SIMULATED_KIND, "simulation"))
 
     write_wide(folder / "wide.csv", past)
+    (folder / "batches.jsonl").write_text("".join(map(batch, past)), "utf-8")
+    (folder / "labels.json").write_text("[\n" + ",\n".join(labels(past)) + "\n]\n", "utf-8")
 
 
 def write_wide(path: Path, clouds: Sequence[Cloud]) -> None:
@@ -55,6 +57,20 @@ def write_wide(path: Path, clouds: Sequence[Cloud]) -> None:
                 for i, response in enumerate(cloud.responses)
             ]
             table.write((cloud.batch_id, cloud.question, *cloud.texts, *correct))
+
+
+def batch(cloud: Cloud) -> str:
+    """A request to decide, on one line."""
+    asked = {"batch_id": cloud.batch_id, "prompt": cloud.question, "responses": list(cloud.texts)}
+    return json.dumps(asked, ensure_ascii=False) + "\n"
+
+
+def labels(clouds: Sequence[Cloud]) -> Iterator[str]:
+    """The severities of the answers of such requests, whose ids are their places."""
+    for cloud in clouds:
+        for place, response in enumerate(cloud.responses):
+            label = {"batch_id": cloud.batch_id, "response_id": str(place), "severity": response.severity}
+            yield json.dumps(label | {"kind": SIMULATED_KIND, "labeller": "simulation"})
 
 
 def lines(clouds: Sequence[Cloud]) -> str:

@@ -20,6 +20,7 @@ import structlog
 
 from streamer.clouds.offline import ScoredCloud
 from streamer.scoring.encoders.encoder import Encoder
+from tests.machine import ASKED
 from tests.pinned_draws import pin_draws
 from tests.processes import RECORDER
 from tests.run_folder import made_once, memory_folder
@@ -40,7 +41,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 share_statements()
 
-POOLED = os.environ.get("STREAMER_TEST_POOLER") == "pgbouncer"
+POOLED = ASKED.get("STREAMER_TEST_POOLER") == "pgbouncer"
 """Whether every PostgreSQL is reached through PgBouncer in transaction mode, whatever the test."""
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -72,7 +73,7 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.pop(name, None)
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _interrupt)
-    if times := os.environ.pop("STREAMER_TEST_TIMES", None):
+    if times := ASKED.get("STREAMER_TEST_TIMES"):
         leads = bool(getattr(config.option, "processes", 0))
         config.pluginmanager.register(Recorder(Path(times), leads=leads), RECORDER)
 
@@ -392,21 +393,6 @@ def gsm8k_path() -> Path:
 def tot_path() -> Path:
     """100 writing tasks with 20 texts each, severity by a judge."""
     return _shared("tot_text_gpt4_20x.jsonl.gz")
-
-
-@pytest.fixture
-def encoder_loaded_once(real_encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands of the test get `real_encoder` where they would load it: each load takes a second and more."""
-    from streamer.scoring.encoders import registry
-
-    load = registry.load_encoder
-    name = real_encoder.identity.id.partition("@")[0]
-
-    def load_encoder(asked: str = name, **options: Any) -> Encoder:
-        found: Encoder = real_encoder if asked == name else load(asked, **options)
-        return found
-
-    monkeypatch.setattr(registry, "load_encoder", load_encoder)
 
 
 @pytest.fixture(scope="session")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from streamer.errors import BadMessage
@@ -21,10 +23,12 @@ from streamer.serving import bodies, requests
 from streamer.serving.chat.protocols import refuse
 from streamer.serving.chat.routes import chat_routes
 from streamer.serving.deadlines import Deadline, deadline, desk_seconds, wanted_seconds
+from streamer.serving.docs_page import page
 from streamer.serving.gate_view import gate_view
 from streamer.serving.openapi import document
 from streamer.serving.problems import Problem, refused
 from streamer.serving.releases import RETRY_AFTER, Releases, not_at_desk, told
+from streamer.web.guard import HEADERS
 
 if TYPE_CHECKING:
     from streamer.security.api_keys import May
@@ -42,6 +46,7 @@ def serving_app(
     authorize: Authorize,
     chat: ChatCounter,
     releases: Releases,
+    origins: Sequence[str] = (),
 ) -> Starlette:
     """Make the application.
 
@@ -53,6 +58,7 @@ def serving_app(
     authorize : asked about each request of a gate.
     chat : takes chat requests.
     releases : tells what becomes of held batches at the desk.
+    origins : of pages that may ask from a browser.
     """
 
     async def decide(request: Request, gate: str) -> Response:
@@ -116,6 +122,9 @@ def serving_app(
     async def describe(_request: Request) -> Response:
         return _json(document())
 
+    async def show_docs(_request: Request) -> Response:
+        return HTMLResponse(page(), headers=HEADERS)
+
     def _deadline(request: Request) -> tuple[Deadline, datetime]:
         now = clock()
         wanted = wanted_seconds(request.headers.getlist("prefer"), request.query_params.get("wait_ms"))
@@ -148,7 +157,20 @@ def serving_app(
                 most_bytes=limits.max_value_bytes,
             ),
             Route("/openapi.json", describe, methods=["GET"]),
+            Route("/docs", show_docs, methods=["GET"]),
         ],
+        # Whoever asks says so by a key, never by a cookie: then every header may be sent and read.
+        middleware=[
+            Middleware(
+                CORSMiddleware,
+                allow_origins=origins,
+                allow_methods=["GET", "POST"],
+                allow_headers=["*"],
+                expose_headers=["*"],
+            )
+        ]
+        if origins
+        else [],
         exception_handlers={
             Problem: _problem,
             BadMessage: _refused,
@@ -164,22 +186,22 @@ def _json(content: bytes, headers: dict[str, str] | None = None) -> Response:
 
 async def _problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, Problem)
-    return refuse(request.url.path, error)
+    return refuse(request, error)
 
 
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, BadMessage)
-    return refuse(request.url.path, refused(error.code, error.detail))
+    return refuse(request, refused(error.code, error.detail))
 
 
 async def _not_there(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     code = "method_not_allowed" if error.status_code == 405 else "not_found"
     problem = Problem(error.status_code, code, f"{error.detail}; GET /openapi.json lists what there is")
-    response = refuse(request.url.path, problem)
+    response = refuse(request, problem)
     response.headers.update(error.headers or {})
     return response
 
 
 async def _failed(request: Request, _error: Exception) -> Response:
-    return refuse(request.url.path, refused("internal_error", "the service failed; hold, and see its log"))
+    return refuse(request, refused("internal_error", "the service failed; hold, and see its log"))

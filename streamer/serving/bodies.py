@@ -29,6 +29,13 @@ class _Given(msgspec.Struct):
     labelled_at: Any = UNSET
 
 
+class _Texts(msgspec.Struct):
+    """A batch whose answers are texts alone."""
+
+    responses: list[str]
+
+
+_texts = msgspec.json.Decoder(_Texts)
 _given = msgspec.json.Decoder(_Given)
 _items = msgspec.json.Decoder(list[msgspec.Raw])
 
@@ -48,10 +55,10 @@ class SeverityBody(NamedTuple):
 
 
 def batch(raw: bytes, *, gate: str, idempotency_key: str | None, limits: Limits) -> BatchBody:
-    """Read a batch. Raises `BadMessage` with a code of `streamer.events.codes`."""
+    """Read a batch; answers that are texts get their places for ids, from 0. Raises `BadMessage` with a code of `codes`."""
     given = {"schema": responses.SCHEMA, "gate": gate, "batch_id": idempotency_key or str(uuid.uuid4())}
     same = {"gate": gate} | ({} if idempotency_key is None else {"batch_id": idempotency_key})
-    value = _completed(raw, given, same)
+    value = _completed(_with_ids(raw), given, same)
     return BatchBody(responses.decode_responses(value, limits), value)
 
 
@@ -74,6 +81,16 @@ def severities(raw: bytes, *, gate: str, limits: Limits, now: datetime) -> list[
         except BadMessage as bad:
             raise BadMessage(bad.code, f"label {place}: {bad.detail}") from None
     return read
+
+
+def _with_ids(raw: bytes) -> bytes:
+    try:
+        texts = _texts.decode(raw).responses
+        whole = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return raw  # answers with ids, or something that the decoder refuses
+    whole["responses"] = [{"id": str(place), "text": text} for place, text in enumerate(texts)]
+    return msgspec.json.encode(whole)
 
 
 def _severity(raw: bytes, gate: str, limits: Limits, now: datetime) -> SeverityBody:

@@ -40,6 +40,13 @@ def document() -> bytes:
     for name, optional in _MAY_BE_LEFT_OUT.items():
         required = [member for member in schemas[name]["required"] if member not in optional]
         schemas[name] = schemas[name] | {"required": required}
+    answers = schemas["ResponsesV1"]["properties"]
+    texts = {
+        "type": "array",
+        "items": {"type": "string"},
+        "description": "Texts alone; their ids are their places, from 0.",
+    }
+    answers["responses"] = {"anyOf": [answers["responses"], texts]}
     written = resources.files("streamer.serving").joinpath("schemas.json").read_bytes()
     schemas |= msgspec.json.decode(written)
     gate = _parameter("gate", "path", "The gate's name.", {"type": "string"})

@@ -478,6 +478,11 @@ class EndpointSettings(_Group):
     max_connections_per_address: _PositiveInt | None = Field(
         None, description="Likewise of one address. Unset: seven eighths of all."
     )
+    cors_origins: tuple[Annotated[str, Field(pattern=r"^https?://[^/*\s]+$")], ...] = Field(
+        (),
+        description="Origins of pages that may ask from a browser (CORS), as a JSON array of `https://HOST`; a key that a page has "
+        "is no secret.",
+    )
 
 
 class OidcSettings(_Group):

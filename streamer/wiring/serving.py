@@ -304,7 +304,14 @@ def _application(
     )
     releases = Releases(shared.store.desk, executor=shared.threads["read"], most=asked.max_waiting)
     app = serving_app(
-        log, limits=bounds, longest=wait, clock=now, authorize=authorize, chat=chat, releases=releases
+        log,
+        limits=bounds,
+        longest=wait,
+        clock=now,
+        authorize=authorize,
+        chat=chat,
+        releases=releases,
+        origins=asked.cors_origins,
     )
     return app, chat, releases
 

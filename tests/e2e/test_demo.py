@@ -43,11 +43,10 @@ SAME_AS_OFFLINE = (
 
 
 def demo(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("STREAMER_")}
     done = subprocess.run(
         [sys.executable, "-m", "streamer", "demo", *arguments],
         cwd=folder,
-        env=environment,
+        env=os.environ,
         capture_output=True,
         text=True,
         timeout=480,  # against hanging: other tests take the processor

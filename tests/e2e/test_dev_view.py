@@ -25,8 +25,12 @@ _ENTER, _LEAVE = "\x1b[?1049h", "\x1b[?1049l"
     reason="no curl: install your system's package curl",
 )
 def test_it_shows_what_happens_and_gives_the_terminal_back(tmp_path: Path) -> None:
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("STREAMER_")}
-    environment |= {"STREAMER_ENCODER_NAME": "none", "TERM": "xterm", "COLUMNS": "100", "LINES": "30"}
+    environment = os.environ | {
+        "STREAMER_ENCODER_NAME": "none",
+        "TERM": "xterm",
+        "COLUMNS": "100",
+        "LINES": "30",
+    }
     worker, recalibrator = free_port(), free_port()
     here, there = pty.openpty()
     process = subprocess.Popen(

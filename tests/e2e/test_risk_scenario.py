@@ -86,10 +86,9 @@ class World:
 
     def streamer(self, *arguments: str) -> list[Any]:
         """Run a command as a person would, with `--json`, and return the lines that it printed."""
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("STREAMER_")}
         done = FORKS.run(
             [*arguments, "--json"],
-            environment=environment | self.environment,
+            environment=os.environ | self.environment,
             folder=self.directory,
             seconds=240,
         )

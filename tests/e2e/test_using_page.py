@@ -78,7 +78,7 @@ class Terminal:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.environment = {k: v for k, v in os.environ.items() if not k.startswith("STREAMER_")}
+        self.environment = dict(os.environ)
 
     def start(self, words: Sequence[str], **options: Any) -> subprocess.Popen[str]:
         assert words[0] == "streamer"

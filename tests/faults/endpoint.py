@@ -105,8 +105,7 @@ class Site:
 
     def environment(self) -> dict[str, str]:
         """The whole environment of a command with the site's settings."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("STREAMER_")}
-        return kept | self._own_settings()
+        return os.environ | self._own_settings()
 
     def _own_settings(self) -> dict[str, str]:
         return {

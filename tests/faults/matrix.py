@@ -1,11 +1,11 @@
 """The table of what the fault cases found: printed at the end of a long run; ``docs/reliability.md`` sums it up."""
 
-import os
 from dataclasses import dataclass
 
 from tests.faults.oracle import Findings
+from tests.machine import ASKED
 
-LONG = os.environ.get("STREAMER_TEST_FAULTS") == "long"
+LONG = ASKED.get("STREAMER_TEST_FAULTS") == "long"
 """Whether this is `make faults`: every case in full. Otherwise each runs in a short, seeded form."""
 
 

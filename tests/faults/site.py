@@ -83,7 +83,7 @@ class Site:
 
     def whole_environment(self) -> dict[str, str]:
         """The environment of a process with the site's settings."""
-        return _own_environment() | self.environment
+        return os.environ | self.environment
 
     def decided(self) -> int:
         """How many batches have a decision."""
@@ -263,7 +263,3 @@ def publish(site: Site, first: int, count: int) -> None:
     with wiring.publisher(site.settings) as publisher:
         for key, value in events(first, count):
             publisher.send(topic, value, key=key)
-
-
-def _own_environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith("STREAMER_")}

@@ -13,7 +13,7 @@ from streamer_verify.command import complete_lines
 from streamer_verify.logs import read_note
 from tests.faults.matrix import LONG
 from tests.faults.oracle import read_all
-from tests.faults.site import Site, _own_environment, publish, wait_until
+from tests.faults.site import Site, publish, wait_until
 from tests.services.service_forks import FORKS
 
 KILLS = 5 if LONG else 1
@@ -79,8 +79,6 @@ def test_a_killed_worker_leaves_nothing_that_does_not_fit(site: Site) -> None:
 
 def _json(site: Site, *arguments: str) -> Any:
     """What a command prints though it found something."""
-    done = FORKS.run(
-        arguments, environment=_own_environment() | site.environment, folder=site.directory, seconds=240
-    )
+    done = FORKS.run(arguments, environment=site.whole_environment(), folder=site.directory, seconds=240)
     assert done.returncode == 3, done.stderr
     return json.loads(done.stdout)

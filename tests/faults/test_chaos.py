@@ -7,7 +7,6 @@ dead-letter topic that is deleted; policies that change, and a gate that is clos
 ``STREAMER_TEST_CHAOS_SECONDS`` makes it longer, ``STREAMER_TEST_CHAOS_SEED`` chooses other moments.
 """
 
-import os
 import random
 import signal
 import time
@@ -24,11 +23,12 @@ from tests.faults.recalibrators import leaders
 from tests.faults.site import GATE, Site, put_in_force, wait_until
 from tests.faults.traffic import Traffic
 from tests.faults.worker_process import WorkerProcess
+from tests.machine import ASKED
 from tests.services.kafka import KafkaBroker
 from tests.services.postgres import PostgresServer
 
-SECONDS = float(os.environ.get("STREAMER_TEST_CHAOS_SECONDS", "120" if LONG else "10"))
-SEED = int(os.environ.get("STREAMER_TEST_CHAOS_SEED", "1"))
+SECONDS = float(ASKED.get("STREAMER_TEST_CHAOS_SECONDS", "120" if LONG else "10"))
+SEED = int(ASKED.get("STREAMER_TEST_CHAOS_SEED", "1"))
 
 SLOW = """
 CREATE OR REPLACE FUNCTION public.slow() RETURNS trigger LANGUAGE plpgsql AS $$

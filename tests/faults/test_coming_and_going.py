@@ -5,7 +5,6 @@ and the outbox are asserted always.
 """
 
 import math
-import os
 import random
 import time
 
@@ -18,8 +17,9 @@ from tests.faults.matrix import LONG, Matrix
 from tests.faults.site import GATE, Site, wait_until
 from tests.faults.traffic import Traffic
 from tests.faults.worker_process import WorkerProcess
+from tests.machine import ASKED
 
-SOAK_MINUTES = float(os.environ.get("STREAMER_TEST_SOAK_MINUTES", "0"))
+SOAK_MINUTES = float(ASKED.get("STREAMER_TEST_SOAK_MINUTES", "0"))
 SECONDS = SOAK_MINUTES * 60 or (60 if LONG else 8)
 EVERY = 20.0 if SOAK_MINUTES else 5.0 if LONG else 2.0
 RATE = 40 if SOAK_MINUTES else 120

@@ -1,4 +1,4 @@
-"""Cases 27 and 28: `streamer serve` killed, frozen, without its database or its broker, while callers ask and ask again."""
+"""Cases 27 and 28: `streamer serve` killed, frozen, without its database, its broker or its model, while callers ask in every form."""
 
 import json
 import random
@@ -15,12 +15,15 @@ from streamer.events.actions import decode_action
 from streamer.failpoints import POINTS, RUN_POINTS
 from streamer.settings.settings import load_settings
 from streamer.stream.exits import WorkerExit
-from tests.faults.callers import REFUSED, Callers, Told, agree, ask_all_again
+from tests.faults.callers import REFUSED, Callers, Told, agree, ask_all_again, ask_patiently
 from tests.faults.endpoint import Endpoint, Site
+from tests.faults.forms import FORMS
 from tests.faults.matrix import Matrix
 from tests.faults.oracle import Findings, read_all
 from tests.faults.site import wait_until
+from tests.integration.serving.model_server import Model
 from tests.services.kafka import KafkaBroker
+from tests.services.openai_server import ChatReply
 from tests.services.ports import free_port
 from tests.services.postgres import PostgresServer
 from tests.services.service_forks import FORKS
@@ -32,10 +35,17 @@ WAITS = (0.02, 0.3, 2.0)
 
 
 @pytest.fixture
-def requests_site(migrated_postgres_url: str, tmp_path: Path) -> Iterator[Site]:
-    """Instances over the shared PostgreSQL."""
+def model() -> Iterator[Model]:
+    with Model() as started:
+        yield started
+
+
+@pytest.fixture
+def requests_site(migrated_postgres_url: str, tmp_path: Path, model: Model) -> Iterator[Site]:
+    """Instances over the shared PostgreSQL, which answer in every form."""
     site = Site(migrated_postgres_url, tmp_path)
     site.gate()
+    model.answer_forms(site)
     yield site
     site.close()
 
@@ -46,6 +56,9 @@ def conclude(
     """Assert what must hold of all that was told, of the record and of the actions topic, and count it."""
     told = agree(site, callers.said, unsure=unsure)
     ask_all_again(last, callers, most=300)  # what was told to hold in place of a decision may be decided now
+    for form in FORMS:
+        answer = ask_patiently(last, f"{form}-last-4")
+        assert answer.get("streamer", answer)["action"] == "ship", form
     verified = _verify(site)
     assert verified["counts"]["decisions"] == len(site.recorded())
     kinds = dict(
@@ -76,7 +89,7 @@ def _verify(site: Site) -> Any:
     )
     report = json.loads(done.stdout)
     said = [fault["detail"].partition(":")[0] for fault in report["faults"]]
-    assert said == ["its inputs cannot be calibrated"], (said, done.stderr)
+    assert set(said) == {"its inputs cannot be calibrated"}, (said, done.stderr)
     return report
 
 
@@ -115,7 +128,14 @@ def test_killed_at_every_step_and_at_random_moments(
     rng.shuffle(plan)
     slowest = 0.0
     with Callers(
-        [f"http://127.0.0.1:{port}"], seed=1, plain=4, ours=2, waits=WAITS, patience=10, pause=0.02
+        [f"http://127.0.0.1:{port}"],
+        seed=1,
+        plain=4,
+        ours=2,
+        waits=WAITS,
+        patience=10,
+        pause=0.02,
+        forms=FORMS,
     ) as callers:
         for step in plan:
             passing = 1 if step == "after_lease" else rng.randint(1, 20)
@@ -153,7 +173,7 @@ def test_frozen_beside_a_second_instance(requests_site: Site, matrix: Matrix, st
     frozen = site.serve(STREAMER_FAILPOINTS=f"{step}=sleep:1@20")
     other = site.serve()
     with Callers(
-        [frozen.base, other.base], seed=2, plain=4, ours=2, waits=WAITS, patience=2.5, pause=0.02
+        [frozen.base, other.base], seed=2, plain=4, ours=2, waits=WAITS, patience=2.5, pause=0.02, forms=FORMS
     ) as callers:
         frozen.wait_for_log("failpoint.reached")
         frozen.process.send_signal(signal.SIGSTOP)
@@ -188,6 +208,7 @@ def test_frozen_and_replaced_in_its_slot(requests_site: Site, matrix: Matrix, st
         waits=WAITS,
         patience=2.5,
         pause=0.02,
+        forms=FORMS,
     ) as callers:
         frozen.wait_for_log("failpoint.reached")
         frozen.process.send_signal(signal.SIGSTOP)
@@ -208,16 +229,19 @@ def test_frozen_and_replaced_in_its_slot(requests_site: Site, matrix: Matrix, st
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize(("how", "away"), [("immediate", 0), ("immediate", 12), ("fast", 12)])
 def test_its_database_away(
-    own_postgres_server: PostgresServer, tmp_path: Path, matrix: Matrix, how: str, away: int
+    own_postgres_server: PostgresServer, tmp_path: Path, model: Model, matrix: Matrix, how: str, away: int
 ) -> None:
     rounds = 3
     url = own_postgres_server.create_migrated_database()
     site = Site(url, tmp_path)
     site.gate()
+    model.answer_forms(site)
     slowest = 0.0
     try:
         endpoint = site.serve()
-        with Callers([endpoint.base], seed=4, plain=4, ours=2, waits=WAITS, patience=30) as callers:
+        with Callers(
+            [endpoint.base], seed=4, plain=4, ours=2, waits=WAITS, patience=30, forms=FORMS
+        ) as callers:
             for _ in range(rounds):
                 _answered(callers, 100)
                 before = len(callers.said)
@@ -264,7 +288,9 @@ def test_its_broker_away(
     site = requests_site
     site.with_kafka(own_kafka_broker, "own.")
     endpoint = site.serve(kafka=True)
-    with Callers([endpoint.base], seed=5, plain=4, ours=2, waits=WAITS, patience=30, pause=0.02) as callers:
+    with Callers(
+        [endpoint.base], seed=5, plain=4, ours=2, waits=WAITS, patience=30, pause=0.02, forms=FORMS
+    ) as callers:
         _answered(callers, 50)
         own_kafka_broker.kill()
         time.sleep(away)
@@ -275,3 +301,31 @@ def test_its_broker_away(
     assert (told.refused, told.nothing) == (0, 0)
     assert endpoint.terminate() == 0
     matrix.add(f"28 by HTTP: broker killed and away for {away} s", found, seconds=seconds)
+
+
+@pytest.mark.timeout(400)
+def test_its_model_away(requests_site: Site, model: Model, matrix: Matrix) -> None:
+    """What it does not answer whole is held, on record, and stays held once it answers again."""
+    site = requests_site
+    endpoint, answers = site.serve(), model.reply
+    broken = (
+        ChatReply(hang_up=True),
+        ChatReply(status=500),
+        ChatReply(raw=b'{"choices": [{"mess'),
+        ChatReply("", after=1),
+    )
+    with Callers([endpoint.base], seed=6, plain=6, waits=WAITS, patience=30, forms=FORMS[1:]) as callers:
+        _answered(callers, 50)
+        model.reply = lambda request: broken[request.number % len(broken)]
+        wait_until(lambda: _failed(site) >= 50, "answers fail")
+        model.reply = answers
+        seconds = _answered(callers, 50)
+    found, told = conclude(site, callers, endpoint)
+    assert (told.refused, told.nothing) == (0, 0)
+    assert endpoint.terminate() == 0
+    matrix.add("28 by HTTP: its model breaks off, fails and hangs", found, seconds=seconds)
+
+
+def _failed(site: Site) -> int:
+    ((count,),) = site.rows("SELECT count(*) FROM decisions WHERE reason = 'too_few_responses'")
+    return int(count)

@@ -6,8 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from tests.faults.matrix import Matrix
 from tests.faults.oracle import Findings
 from tests.integration.audit.alone import verify_bundle
 from tests.integration.audit.history import export, settings_for
+from tests.services.loopback import Asked, Loopback
 
 MOST_GROWTH = 64 * 2**20
 MIB = b" " * 2**20
@@ -95,52 +95,11 @@ BODIES: dict[str, Callable[[], tuple[dict[str, str], bytes]]] = {
 """Of these, what is not of a reader's form is refused at once."""
 
 
-class _Hostile(BaseHTTPRequestHandler):
-    """Sends 3,000 MB in pieces for ``endless``, else the body of `BODIES` that the server's `way` names."""
-
-    protocol_version = "HTTP/1.1"
-
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers.get("content-length", 0)))
-        with suppress(OSError):
-            getattr(self, f"_{self.server.way}".replace(" ", "_"), self._body)()  # type: ignore[attr-defined]
-
-    do_GET = do_POST  # noqa: N815 - the base class names it so
-
-    def _body(self) -> None:
-        way, bodies = self.server.way, self.server.bodies  # type: ignore[attr-defined]
-        headers, body = bodies[way]
-        self.send_response(500 if way == "error" else 200)
-        for name, value in {"Content-Type": "application/json", **headers}.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def _endless(self) -> None:
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Transfer-Encoding", "chunked")
-        self.end_headers()
-        for _ in range(3_000):
-            self.wfile.write(b"100000\r\n" + MIB + b"\r\n")
-
-    def _cookies(self) -> None:
-        self.send_response(429)
-        self.send_header("Set-Cookie", f"{threading.get_ident()}={'x' * 60_000}")
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class names it so
-        """Say nothing on standard error."""
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 128
+class Hostile(Loopback):
+    """Sends 3,000 MB in pieces for ``endless``, else the body of `BODIES` that its `way` names."""
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Hostile)
+        super().__init__()
         self.bodies = {name: make() for name, make in BODIES.items()} | {
             "good": ({}, good(4)),
             "one": ({}, good()),
@@ -149,36 +108,36 @@ class _Server(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}/v1"
+        return f"{self.address}/v1"
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of clients that hang up."""
+    def respond(self, asked: Asked, body: bytes) -> None:
+        with suppress(OSError):
+            getattr(self, f"_{self.way}", self._body)(asked)
+
+    def _body(self, asked: Asked) -> None:
+        headers, body = self.bodies[self.way]
+        asked.answer(body, 500 if self.way == "error" else 200, **headers)
+
+    def _endless(self, asked: Asked) -> None:
+        asked.begin(200, content_type="application/json", transfer_encoding="chunked")
+        for _ in range(3_000):
+            asked.wfile.write(b"100000\r\n" + MIB + b"\r\n")
+
+    def _cookies(self, asked: Asked) -> None:
+        asked.answer(b"", 429, set_cookie=f"{threading.get_ident()}={'x' * 60_000}")
 
 
 @pytest.fixture(scope="module")
-def hostile() -> Iterator[_Server]:
-    with serving() as server:
+def hostile() -> Iterator[Hostile]:
+    with Hostile() as server:
         yield server
-
-
-@contextmanager
-def serving() -> Iterator[_Server]:
-    server = _Server()
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 WAYS = ("endless", *BODIES, "cookies")
 
 
 def test_no_reply_of_an_upstream_fills_the_service(
-    tmp_path: Path, migrated_sqlite_url: str, hostile: _Server, matrix: Matrix
+    tmp_path: Path, migrated_sqlite_url: str, hostile: Hostile, matrix: Matrix
 ) -> None:
     with closing(Site(migrated_sqlite_url, tmp_path)) as site:
         for gate in ("bot", "one-by-one"):
@@ -275,7 +234,7 @@ for line in sys.stdin:
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_no_reply_fills_who_reads_it(hostile: _Server, name: str) -> None:
+def test_no_reply_fills_who_reads_it(hostile: Hostile, name: str) -> None:
     code = MEASURED.replace("READER", READERS[name])
     with subprocess.Popen(
         [sys.executable, "-c", code, hostile.url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

@@ -38,7 +38,7 @@ from tests.faults.test_chaos import SECONDS, SEED, SHIPPED_LATE, Crew
 from tests.faults.test_desk_killed import somebody
 from tests.faults.test_endpoint import WAITS, unsure_commits
 from tests.faults.test_failover import fail_over
-from tests.faults.test_hostile_upstream import WAYS, serving
+from tests.faults.test_hostile_upstream import WAYS, Hostile
 from tests.faults.traffic import Traffic
 from tests.integration.audit.alone import in_javascript, need_node
 from tests.integration.serving.test_front_door import HALF, LIMITED, idle, many_files
@@ -157,7 +157,7 @@ def test_everything_at_random_at_every_door(
         doors.engine = sa.create_engine(f"{url}&target_session_attrs=read-write", poolclass=sa.NullPool)
         doors.gate()
         doors.gate("chat", scorer="choice", encoder="any@12345678", segment_by="upstream")
-        hostile = stack.enter_context(serving())
+        hostile = stack.enter_context(Hostile())
         upstream = {"base_url": hostile.url, "model": "m", "answers": 4, "tries": 1}
         crew = Crew(site, rng)
         people = {name: somebody(url, name, SEED) for name in ("ana", "ben")}

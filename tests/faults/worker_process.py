@@ -33,8 +33,7 @@ class WorkerProcess:
         forks: ServiceForks = FORKS,
     ) -> None:
         self._log = log
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("STREAMER_")}
-        environment |= {"STREAMER_HTTP_PORT": "0"} | settings
+        environment = os.environ | {"STREAMER_HTTP_PORT": "0"} | settings
         words = [service, *arguments, "--json"]
         self.process: subprocess.Popen[bytes] | ForkedService
         with log.open("ab") as stderr:

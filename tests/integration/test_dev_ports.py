@@ -70,11 +70,10 @@ def run_dev(folder: Path, *words: str) -> tuple[dict[str, str], str]:
 
 
 def started(folder: Path, *words: str) -> subprocess.Popen[str]:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("STREAMER_")}
     return subprocess.Popen(
         [sys.executable, "-m", "streamer", "dev", "--no-view", "--json", *words],
         cwd=folder,
-        env=environment | {"STREAMER_ENCODER_NAME": "none", "COLUMNS": "400"},
+        env=os.environ | {"STREAMER_ENCODER_NAME": "none", "COLUMNS": "400"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

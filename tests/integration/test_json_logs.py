@@ -18,8 +18,7 @@ PLAIN = {"STREAMER_ENCODER_NAME": "none", "STREAMER_HTTP_PORT": "0"}
 
 
 def environment(directory: Path, **settings: str) -> dict[str, str]:
-    own = {name: value for name, value in os.environ.items() if not name.startswith("STREAMER_")}
-    return own | PLAIN | {"STREAMER_DATABASE_URL": f"sqlite:///{directory / 'db'}"} | settings
+    return os.environ | PLAIN | {"STREAMER_DATABASE_URL": f"sqlite:///{directory / 'db'}"} | settings
 
 
 def objects(output: str) -> list[dict[str, Any]]:

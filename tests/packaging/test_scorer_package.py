@@ -54,7 +54,7 @@ class Place:
     def __init__(self, folder: Path) -> None:
         self.folder, self.installed = folder, folder / "installed"
         self.environment = {
-            **{name: value for name, value in os.environ.items() if not name.startswith("STREAMER_")},
+            **os.environ,
             "PYTHONPATH": os.pathsep.join((str(self.installed), str(ROOT))),
             "STREAMER_DATABASE_URL": f"sqlite:///{folder / 'record.db'}",
             "STREAMER_ENCODER_NAME": "none",

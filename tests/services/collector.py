@@ -1,18 +1,15 @@
 """An OpenTelemetry collector on loopback: it takes OTLP over HTTP, in protobuf, and keeps what came."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
 from typing import Any
 
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from tests.faults.site import wait_until
+from tests.services.loopback import Asked, Loopback
 
 SOON = {
     "OTEL_BSP_SCHEDULE_DELAY": "50",
@@ -42,7 +39,7 @@ class Told:
         return self.attributes[attribute]
 
 
-class Collector:
+class Collector(Loopback):
     """Serves on a free loopback port. A context manager.
 
     Parameters
@@ -56,33 +53,27 @@ class Collector:
     """
 
     def __init__(self, *, silent: bool = False) -> None:
+        super().__init__()
         self.spans: list[Told] = []
         self.events: list[Told] = []
         self.raw = b""
         self.silent = silent
         self.asked = 0
-        self.stopping = threading.Event()
         self._lock = threading.Lock()
-        self._server = _Server(("127.0.0.1", 0), _Handler)
-        self._server.owner = self
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
 
     @property
     def environment(self) -> dict[str, str]:
         """What makes a service export to it, at once."""
-        return {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{self._server.server_address[1]}"} | SOON
+        return {"OTEL_EXPORTER_OTLP_ENDPOINT": self.address} | SOON
 
-    def __enter__(self) -> Collector:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.stopping.set()
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+    def respond(self, asked: Asked, body: bytes) -> None:
+        self.asked += 1
+        if self.silent:
+            self.stopping.wait()
+            asked.close_connection = True
+            return
+        self.take(asked.path, body)
+        asked.answer(b"", content_type="application/x-protobuf")
 
     def of_trace(self, trace: str, *names: str, when: Callable[[], bool] = lambda: True) -> dict[str, Told]:
         """The spans of a trace by name, once all of these have come; of spans with one name any."""
@@ -144,29 +135,3 @@ def _value(value: Any) -> Any:
     kind = value.WhichOneof("value")
     found = getattr(value, kind)
     return [_value(one) for one in found.values] if kind == "array_value" else found
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    owner: Collector
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: _Server
-    protocol_version = "HTTP/1.1"
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["content-length"]))
-        self.server.owner.asked += 1
-        if self.server.owner.silent:
-            self.server.owner.stopping.wait()
-            self.close_connection = True
-            return
-        self.server.owner.take(self.path, body)
-        self.send_response(200)
-        self.send_header("content-type", "application/x-protobuf")
-        self.send_header("content-length", "0")
-        self.end_headers()
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class has this name
-        """Nobody reads it."""

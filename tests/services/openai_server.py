@@ -1,20 +1,17 @@
 """An endpoint on loopback that speaks OpenAI's protocol and answers as a test has told it to."""
 
-from __future__ import annotations
-
 import base64
 import json
 import math
 import struct
-import sys
 import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
 from typing import Any
+
+from tests.services.loopback import Asked, Loopback
 
 
 @dataclass(frozen=True)
@@ -151,7 +148,7 @@ def embeddings(
     return ChatReply(raw=json.dumps(reply).encode())
 
 
-class OpenAIServer:
+class OpenAIServer(Loopback):
     """Serves OpenAI's protocol on a free loopback port. A context manager.
 
     Parameters
@@ -165,91 +162,49 @@ class OpenAIServer:
     """
 
     def __init__(self, answer: Callable[[ChatRequest], ChatReply]) -> None:
+        super().__init__()
         self.requests: list[ChatRequest] = []
         self.most_in_flight = 0
         self._answer = answer
         self._in_flight = 0
         self._lock = threading.Lock()
-        self._stopping = threading.Event()
-        self._server = _Server(("127.0.0.1", 0), _Handler)
-        self._server.owner = self
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
 
     @property
     def url(self) -> str:
         """The base URL to give to a client."""
-        return f"http://127.0.0.1:{self._server.server_address[1]}/v1"
+        return f"{self.address}/v1"
 
-    def __enter__(self) -> OpenAIServer:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._stopping.set()
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-    def respond(self, handler: _Handler) -> None:
+    def respond(self, asked: Asked, body: bytes) -> None:
         """Answer one request."""
-        length = int(handler.headers["content-length"])
-        body = json.loads(handler.rfile.read(length))
+        sent = json.loads(body)
         with self._lock:
-            headers = {name.lower(): value for name, value in handler.headers.items()}
-            request = ChatRequest(len(self.requests), handler.path, headers, body)
+            headers = {name.lower(): value for name, value in asked.headers.items()}
+            request = ChatRequest(len(self.requests), asked.path, headers, sent)
             self.requests.append(request)
             self._in_flight += 1
             self.most_in_flight = max(self.most_in_flight, self._in_flight)
         try:
             reply = self._answer(request)
-            self._stopping.wait(reply.after)
+            self.stopping.wait(reply.after)
             if reply.hang_up:
-                handler.close_connection = True
+                asked.close_connection = True
                 return
-            self._send(handler, reply, body["model"])
+            self._send(asked, reply, sent["model"])
         except (BrokenPipeError, ConnectionResetError):
-            handler.close_connection = True  # the client has given up, as some tests want it to
+            asked.close_connection = True  # the client has given up, as some tests want it to
         finally:
             with self._lock:
                 self._in_flight -= 1
 
-    def _send(self, handler: _Handler, reply: ChatReply, model: str) -> None:
+    def _send(self, asked: Asked, reply: ChatReply, model: str) -> None:
         body = reply.body(model)
-        handler.send_response(reply.status)
-        for name, value in {"content-type": "application/json", **reply.headers}.items():
-            handler.send_header(name, value)
-        handler.send_header("content-length", str(len(body)))
-        handler.end_headers()
+        asked.begin(reply.status, len(body), **{"content-type": "application/json"} | reply.headers)
         if reply.drip == 0:
-            handler.wfile.write(body)
+            asked.wfile.write(body)
             return
         for byte in body:
-            handler.wfile.write(bytes([byte]))
-            handler.wfile.flush()
-            if self._stopping.is_set():
+            asked.wfile.write(bytes([byte]))
+            asked.wfile.flush()
+            if self.stopping.is_set():
                 return
             time.sleep(reply.drip)
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 128
-    owner: OpenAIServer
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of clients that hang up, as those do that are told to stop."""
-        if not isinstance(sys.exc_info()[1], ConnectionError):
-            super().handle_error(request, client_address)
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server: _Server
-
-    def do_POST(self) -> None:
-        self.server.owner.respond(self)
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class names it so
-        """Say nothing on standard error."""

@@ -1,13 +1,8 @@
 """A witness by https://c2sp.org/tlog-witness on this machine, which keeps to the letter of it; it knows one log."""
 
-from __future__ import annotations
-
 import base64
-import threading
 import time
 from collections.abc import Sequence
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from types import TracebackType
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -16,6 +11,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from streamer.signing.merkle import node_hash
 from streamer.signing.notes import COSIGNATURE, VerifierKey
 from streamer_verify.logs import Note, read_note
+from tests.services.loopback import Asked, Loopback
 
 
 def consistent(old: int, older: bytes, new: int, newer: bytes, proof: Sequence[bytes]) -> bool:
@@ -44,7 +40,7 @@ def consistent(old: int, older: bytes, new: int, newer: bytes, proof: Sequence[b
     return fr == older and sr == newer and sn == 0
 
 
-class StrictWitness:
+class StrictWitness(Loopback):
     """Cosigns checkpoints of one log while it is used as a context.
 
     Attributes
@@ -56,6 +52,7 @@ class StrictWitness:
     """
 
     def __init__(self, log: VerifierKey | None = None, *, name: str = "witness.example/w1") -> None:
+        super().__init__()
         self._private = Ed25519PrivateKey.generate()
         public = self._private.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
         self.key = VerifierKey(name, COSIGNATURE, public)
@@ -64,32 +61,17 @@ class StrictWitness:
         self.answers: list[int] = []
         self.broken: tuple[int, bytes] | None = None
         self._all_known: dict[str, Note] = {}
-        witness = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                asked = self.rfile.read(int(self.headers["Content-Length"]))
-                status, content = (404, b"") if self.path != "/add-checkpoint" else witness.answer(asked)
-                witness.answers.append(status)
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(content)))
-                if status == 409:
-                    self.send_header("Content-Type", "text/x.tlog.size")
-                self.end_headers()
-                self.wfile.write(content)
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self._server = HTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
-        )
+    def respond(self, asked: Asked, body: bytes) -> None:
+        status, content = (404, b"") if asked.path != "/add-checkpoint" else self.answer(body)
+        self.answers.append(status)
+        asked.answer(content, status, **{"content_type": "text/x.tlog.size"} if status == 409 else {})
+        asked.close_connection = True
 
     @property
     def address(self) -> str:
         """As `audit.witnesses` has it."""
-        return f"{self.key} http://127.0.0.1:{self._server.server_port}"
+        return f"{self.key} {super().address}"
 
     @property
     def _known(self) -> Note | None:
@@ -140,14 +122,3 @@ class StrictWitness:
         )
         self._all_known[checkpoint.origin], self.newest = checkpoint, note + self.key.line(signature)
         return 200, self.key.line(signature)
-
-    def __enter__(self) -> StrictWitness:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()

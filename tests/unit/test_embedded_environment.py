@@ -1,8 +1,5 @@
 """What the worker of `streamer dev` and of the demo gets of the settings that checkpoints are made with."""
 
-import json
-import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +7,6 @@ import pytest
 
 from streamer.audit.signing import generate_keys
 from streamer.dev.embedded import EmbeddedStep
-from streamer.settings.dev_session import DevSession, find_dev_session, write_dev_session
 from streamer.settings.settings import Settings, load_settings
 
 
@@ -82,21 +78,3 @@ def test_the_endpoint_gets_the_upstreams_and_where_their_keys_are(
     (tmp_path / "streamer.toml").unlink()
     monkeypatch.setenv("STREAMER_UPSTREAMS", environment["STREAMER_UPSTREAMS"])
     assert load_settings().upstreams == settings.upstreams != {}
-
-
-def test_a_note_from_before_there_was_a_recalibrator_is_still_read(tmp_path: Path) -> None:
-    note = tmp_path / "dev.json"
-    session = DevSession(
-        bootstrap_servers="b",
-        log_id="l",
-        database_url="d",
-        metrics_url="m",
-        pid=os.getpid(),
-        recalibrator_url="r",
-    )
-    write_dev_session(session, note)
-    assert find_dev_session(note) == session
-    content = json.loads(note.read_text())
-    del content["recalibrator_url"]
-    note.write_text(json.dumps(content))
-    assert find_dev_session(note) == replace(session, recalibrator_url=None)

@@ -29,9 +29,6 @@ AUDIT_PAGE = Path(__file__).parents[2] / "docs" / "audit.md"
 
 @pytest.fixture(autouse=True)
 def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in list(os.environ):
-        if name.startswith("STREAMER_"):
-            monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
 
 

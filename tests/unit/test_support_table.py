@@ -80,8 +80,3 @@ def test_every_row_is_told_and_the_rest_is_for_no_gate() -> None:
         with pytest.raises(ValueError, match="method must be one of"):
             GateSettings(encoder="e@1", method=method)
     assert set(SHAPES) == {"indicator", "smooth", "ramp", "quantile", "rank"}
-
-
-def test_ranks_are_for_the_unit_response_alone() -> None:
-    assert not accepted(shape="rank", unit="best")
-    assert not accepted(shape="rank", unit="batch")

@@ -27,7 +27,7 @@ ALPHA = 0.1
 GROUPS = 29  # B = .1 * 30 - 1 = 2 is a whole number: with single losses of 1 the bound is met exactly
 ALPHA_OF_CONTROLS = 0.107  # alpha G is just above 3: where a whole loss too many gets in without the +1
 FRESH = 60
-REPEATS = 3000
+REPEATS = 2000
 Z = float(stats.norm.isf(1e-6))
 NAMES = tuple(f"r{i}" for i in range(12))
 WORLDS = ("continuous", "ties", "correlated", "copies", "unequal")

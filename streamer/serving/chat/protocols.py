@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
+from starlette.requests import Request
 from starlette.responses import Response
 
 from streamer.serving.chat import anthropic_messages, openai_chat, openai_responses
@@ -49,14 +50,16 @@ _NOT_HERE: Final = {
 }
 
 
-def respond(path: str, answer: Answer, request: ChatRequest) -> Response:
+def respond(asked: Request, answer: Answer, request: ChatRequest) -> Response:
     """Return an answer in the form of its address, whole or streamed as was asked; a hold may be an error."""
-    protocol, headers = PROTOCOLS[path], answer.headers
+    protocol, headers = PROTOCOLS[asked.url.path], answer.headers
     if answer.hold_status is not None:
         # A client that asks again on its own would pay for other answers.
         headers = headers | {"x-should-retry": "false"}
         told, status = answer.told, answer.hold_status
-        return _error(path, status, told["reason"], answer.text, told, kind="held", headers=headers)
+        return _error(
+            anthropics(asked), status, told["reason"], answer.text, told, kind="held", headers=headers
+        )
     if not request.stream:
         body = msgspec.json.encode(protocol.whole(answer, request))
         return Response(body, headers=headers, media_type="application/json")
@@ -69,8 +72,14 @@ def respond(path: str, answer: Answer, request: ChatRequest) -> Response:
     return Response(events + protocol.end, headers=headers, media_type="text/event-stream")
 
 
-def refuse(path: str, problem: Problem) -> Response:
+def anthropics(request: Request) -> bool:
+    """Whether a request is of Anthropic's protocol, and not of OpenAI's."""
+    return request.url.path.startswith("/v1/messages") or "anthropic-version" in request.headers
+
+
+def refuse(request: Request, problem: Problem) -> Response:
     """Return a problem in the form of its address: of a protocol under /v1, but for the gates, else problem+json."""
+    path = request.url.path
     if not path.startswith("/v1/") or path.startswith("/v1/gates"):
         return problem.response()
     headers = {} if problem.retry is None else {"retry-after": str(math.ceil(problem.retry))}
@@ -80,7 +89,7 @@ def refuse(path: str, problem: Problem) -> Response:
         headers["x-should-retry"] = "false"  # clients take it for a lock, and the first decision stands
     advice = next((text for start, text in _NOT_HERE.items() if path.startswith(start)), None)
     return _error(
-        path,
+        anthropics(request),
         problem.status,
         problem.code,
         advice if advice is not None and problem.code == "not_found" else problem.detail,
@@ -91,7 +100,7 @@ def refuse(path: str, problem: Problem) -> Response:
 
 
 def _error(
-    path: str,
+    anthropics: bool,
     status: int,
     code: str,
     message: str,
@@ -101,7 +110,6 @@ def _error(
     param: str | None = None,
     headers: dict[str, str],
 ) -> Response:
-    anthropics = path.startswith("/v1/messages")
     if kind is None:
         server = "api_error" if anthropics else "server_error"
         kind = (_ANTHROPIC_TYPES if anthropics else _TYPES).get(

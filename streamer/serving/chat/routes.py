@@ -13,6 +13,7 @@ from starlette.routing import Route
 
 from streamer.events import codes
 from streamer.events.actions import decode_action
+from streamer.events.cloudevents import rfc3339
 from streamer.gates.batch_key import BatchKey
 from streamer.journal import RecordedBatch
 from streamer.serving import requests
@@ -52,8 +53,8 @@ def chat_routes(
         desk_seconds(
             request.headers.getlist("prefer")
         )  # what cannot be read is refused before anything is spent
-        path = request.url.path
-        asked = read(await requests.body(request, most_bytes, until), PROTOCOLS[path].as_chat)
+        as_chat = PROTOCOLS[request.url.path].as_chat
+        asked = read(await requests.body(request, most_bytes, until), as_chat)
         _admitted(await authorize(request, asked.gate, "decide"))
         done = await counter.complete(
             asked,
@@ -63,7 +64,9 @@ def chat_routes(
             timestamp_ms=int(now.timestamp() * 1000),
         )
         state = await _at_desk(done.batch, desk_seconds(request.headers.getlist("prefer")))
-        found = respond(path, answer(done, counter.samplers[asked.gate].upstream, asked, desk=state), asked)
+        found = respond(
+            request, answer(done, counter.samplers[asked.gate].upstream, asked, desk=state), asked
+        )
         found.headers.update(requests.applied(request, until))
         return found
 
@@ -78,7 +81,9 @@ def chat_routes(
     async def models(request: Request) -> Response:
         _admitted(authorize.enter(request))
         found = [await _model(request, gate) for gate in sorted(counter.samplers)]
-        listed = {"object": "list", "data": [one for one in found if one is not None]}
+        shown = [one for one in found if one is not None]
+        first, last = (shown[0]["id"], shown[-1]["id"]) if shown else (None, None)
+        listed = {"object": "list", "data": shown, "has_more": False, "first_id": first, "last_id": last}
         return Response(msgspec.json.encode(listed), media_type="application/json")
 
     async def model(request: Request) -> Response:
@@ -102,6 +107,9 @@ def chat_routes(
         return {
             "id": f"{MODEL_PREFIX}{gate}",
             "object": "model",
+            "type": "model",  # these three are Anthropic's
+            "display_name": gate,
+            "created_at": rfc3339(policy.valid_from),
             "created": int(policy.valid_from.timestamp()),
             "owned_by": counter.samplers[gate].upstream.id,
         }

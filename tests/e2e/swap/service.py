@@ -261,10 +261,9 @@ class Service:
             process.close()
 
     def _streamer(self, *arguments: str) -> str:
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("STREAMER_")}
         done = FORKS.run(
             arguments,
-            environment=environment | self._environment | {"COLUMNS": "1000"},
+            environment=os.environ | self._environment | {"COLUMNS": "1000"},
             folder=self._directory,
             seconds=120,
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import stat
 import subprocess
 import sys
@@ -42,8 +41,6 @@ from tests.migrated import migrated
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working directory with the history, whose keys are configured."""
 
-    for name in [name for name in os.environ if name.startswith("STREAMER_")]:
-        monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
     written_history(tmp_path)
     monkeypatch.setenv("STREAMER_DATABASE_URL", "sqlite:///record.db")

@@ -3,7 +3,6 @@
 import base64
 import copy
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +22,6 @@ from tests.migrated import migrated
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working directory with a record in which publishers brought embeddings."""
-    for name in [name for name in os.environ if name.startswith("STREAMER_")]:
-        monkeypatch.delenv(name)
     monkeypatch.setenv("STREAMER_ENCODER_NAME", "none")
     monkeypatch.setenv("STREAMER_DATABASE_URL", "sqlite:///record.db")
     monkeypatch.setenv("COLUMNS", "500")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import zipfile
 from collections.abc import Callable
 
@@ -30,6 +29,7 @@ from tests.integration.audit.attacker import (
 )
 from tests.integration.audit.conftest import Record
 from tests.integration.audit.history import KEYS, PRIVATE
+from tests.machine import ASKED
 
 B25 = "(SELECT id FROM batches WHERE gate = 'best' AND batch_id = 'batch-25')"
 B26 = "(SELECT id FROM batches WHERE gate = 'best' AND batch_id = 'batch-26')"
@@ -111,7 +111,7 @@ CHANGES = [
 EVERYWHERE = [("sqlite", *change) for change in CHANGES] + [
     pytest.param("postgresql", *change, marks=pytest.mark.postgres)
     # The checks are the same code for both: without the long form a sample shows that PostgreSQL's rows are too.
-    for change in (CHANGES if os.environ.get("STREAMER_TEST_FAULTS") == "long" else CHANGES[::5])
+    for change in (CHANGES if ASKED.get("STREAMER_TEST_FAULTS") == "long" else CHANGES[::5])
 ]
 
 

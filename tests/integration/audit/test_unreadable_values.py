@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -38,8 +37,6 @@ EVERYTHING = [
 @pytest.fixture
 def here(record: Record, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A directory with a copy of the history, configured."""
-    for name in [name for name in os.environ if name.startswith("STREAMER_")]:
-        monkeypatch.delenv(name)
     monkeypatch.chdir(record.directory)
     monkeypatch.setenv("STREAMER_DATABASE_URL", record.url)
     monkeypatch.setenv("STREAMER_AUDIT_CHECKPOINT_FILE", "checkpoints.jsonl")

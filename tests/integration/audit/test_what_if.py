@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
@@ -515,8 +514,6 @@ def _priced(number: int, unit: str) -> bytes:
 
 @pytest.fixture
 def here(written: tuple[Settings, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in [name for name in os.environ if name.startswith("STREAMER_")]:
-        monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
     shutil.copy(written[1] / "record.db", tmp_path)
     monkeypatch.setenv("STREAMER_DATABASE_URL", "sqlite:///record.db")

@@ -5,12 +5,9 @@ import hmac
 import json
 import re
 import shutil
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urljoin, urlsplit
@@ -31,6 +28,7 @@ from tests.integration.console.test_access import PAGES, routes_of
 from tests.integration.store.conftest import World
 from tests.integration.store.labelled_gate import GATE
 from tests.services.browser import Browser
+from tests.services.loopback import Asked, Loopback
 from tests.services.node import oidc_issuer, what_node_needs
 from tests.services.ports import free_port
 from tests.services.requirements import missing
@@ -270,14 +268,11 @@ NOW = datetime(2026, 6, 1, tzinfo=UTC)
 NOW_SECONDS = int(NOW.timestamp())
 
 
-class Cheat(ThreadingHTTPServer):
+class Cheat(Loopback):
     """An issuer that says what a test wants it to."""
 
-    daemon_threads = True
-
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Answers)
-        self.address = f"http://127.0.0.1:{self.server_port}"
+        super().__init__()
         self.metadata: dict[str, Any] = {
             "issuer": self.address,
             "authorization_endpoint": f"{self.address}/authorize",
@@ -291,52 +286,21 @@ class Cheat(ThreadingHTTPServer):
         self.status = 200
         self.asked: list[tuple[str, str]] = []
 
-    def answer(self, path: str) -> Any:
-        return {
+    def respond(self, asked: Asked, body: bytes) -> None:
+        self.asked.append((asked.path, body.decode()))
+        said = {
             "/.well-known/openid-configuration": self.metadata,
             "/keys": {"keys": [key.as_dict(private=False) for key in self.keys]},
             "/token": self.token,
             "/me": self.userinfo,
-        }[path]
-
-
-class _Answers(BaseHTTPRequestHandler):
-    server: Cheat
-
-    def do_GET(self) -> None:
-        body = self.rfile.read(int(self.headers.get("content-length", 0))).decode()
-        self.server.asked.append((self.path, body))
-        said = self.server.answer(self.path)
-        sent = said if isinstance(said, bytes) else json.dumps(said).encode()
-        self.send_response(self.server.status)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(sent)))
-        self.end_headers()
-        self.wfile.write(sent)
-
-    def do_POST(self) -> None:
-        self.do_GET()
-
-    def log_message(self, *_: Any) -> None:
-        pass
+        }[asked.path]
+        asked.answer(said, self.status)
 
 
 @pytest.fixture
 def cheat() -> Iterator[Cheat]:
-    with _served(Cheat()) as made:
+    with Cheat() as made:
         yield made
-
-
-@contextmanager
-def _served(made: Cheat) -> Iterator[Cheat]:
-    thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    try:
-        yield made
-    finally:
-        made.shutdown()
-        thread.join()
-        made.server_close()
 
 
 def issuer(cheat: Cheat, redirect: str = "http://127.0.0.1:1/oidc/callback", **registration: Any) -> Issuer:

@@ -261,8 +261,6 @@ def test_the_users_can_do_their_work_and_no_more(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    for name in [name for name in os.environ if name.startswith("STREAMER_")]:
-        monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
     url = database.url_of("streamer")
     assert "//postgres@" in url

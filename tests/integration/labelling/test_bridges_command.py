@@ -7,11 +7,9 @@ import re
 import shlex
 import shutil
 import subprocess
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -22,6 +20,7 @@ from streamer.labels.bridges.registry import bridges
 from streamer.store.db.schema import responses
 from tests.checkout import ROOT
 from tests.integration.store.conftest import World
+from tests.services.loopback import Asked, Loopback
 from tests.unit.labelling.test_bridges import annotation, score
 
 GATE = "support-bot"
@@ -54,16 +53,29 @@ def answered(tool: str, tasks: list[dict[str, Any]]) -> object:
     return {"data": [*scores, score("0" * 32)], "meta": {"limit": 100}}
 
 
-class Langfuse(BaseHTTPRequestHandler):
+class Langfuse(Loopback):
     """Takes what the commands of docs/own-data.md send, and has every answer of a queue scored."""
 
-    traces: ClassVar[dict[str, object]] = {}
-    items: ClassVar[list[str]] = []
+    def __init__(self) -> None:
+        super().__init__()
+        self.traces: dict[str, object] = {}
+        self.items: list[str] = []
 
-    def do_POST(self) -> None:
-        sent = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        assert self.headers["authorization"] == f"Basic {base64.b64encode(b'public:secret').decode()}"
-        if self.path == "/api/public/otel/v1/traces":
+    def respond(self, asked: Asked, body: bytes) -> None:
+        if asked.command == "POST":
+            self.take(asked, json.loads(body))
+            asked.answer({})
+        elif asked.path.startswith("/api/public/annotation-queues/queue-1/items?"):
+            asked.answer(
+                {"data": [{"objectId": one, "objectType": "TRACE"} for one in self.items], "meta": {}}
+            )
+        else:
+            assert asked.path == "/api/public/v3/scores?name=severity&fields=subject,annotation&limit=100"
+            asked.answer({"data": [score(one, "half") for one in self.items], "meta": {"limit": 100}})
+
+    def take(self, asked: Asked, sent: Any) -> None:
+        assert asked.headers["authorization"] == f"Basic {base64.b64encode(b'public:secret').decode()}"
+        if asked.path == "/api/public/otel/v1/traces":
             ((span,),) = [
                 [one for part in spans["scopeSpans"] for one in part["spans"]]
                 for spans in sent["resourceSpans"]
@@ -71,28 +83,8 @@ class Langfuse(BaseHTTPRequestHandler):
             # As there: the same ids are the same trace.
             assert self.traces.setdefault(span["traceId"], sent) == sent
         else:
-            assert self.path == "/api/public/annotation-queues/queue-1/items"
+            assert asked.path == "/api/public/annotation-queues/queue-1/items"
             self.items.append(sent["objectId"])
-        self._answer({})
-
-    def do_GET(self) -> None:
-        if self.path.startswith("/api/public/annotation-queues/queue-1/items?"):
-            self._answer(
-                {"data": [{"objectId": one, "objectType": "TRACE"} for one in self.items], "meta": {}}
-            )
-            return
-        assert self.path == "/api/public/v3/scores?name=severity&fields=subject,annotation&limit=100"
-        self._answer({"data": [score(one, "half") for one in self.items], "meta": {"limit": 100}})
-
-    def _answer(self, value: object) -> None:
-        body = json.dumps(value).encode()
-        self.send_response(200)
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: Any) -> None:
-        pass
 
 
 @pytest.mark.skipif(
@@ -106,21 +98,12 @@ def test_the_pages_commands_fill_a_queue_of_langfuse_once(
     send, fetch = re.findall(r"^```bash\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     (fetch, *commands) = fetch.splitlines()
     assert main(["label", "queue", "--gate", GATE, "--format", "langfuse", "--out", "tasks.json"]) == 0
-    Langfuse.traces.clear()
-    Langfuse.items.clear()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Langfuse)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    given = {"HOST": f"http://127.0.0.1:{server.server_port}", "KEYS": "public:secret", "QUEUE": "queue-1"}
-    try:
+    with Langfuse() as langfuse:
+        given = {"HOST": langfuse.address, "KEYS": "public:secret", "QUEUE": "queue-1"}
         for block in (send, send, fetch):
             subprocess.run(["bash", "-e", "-c", block], env=os.environ | given, timeout=240, check=True)
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-    assert sorted(Langfuse.items) == sorted(Langfuse.traces)
-    assert len(Langfuse.items) == 4
+    assert sorted(langfuse.items) == sorted(langfuse.traces)
+    assert len(langfuse.items) == 4
     for command in commands:
         assert main(shlex.split(command)[1:]) == 0
     assert "imported 4 labels from scores.json" in capsys.readouterr().out

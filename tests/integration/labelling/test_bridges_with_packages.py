@@ -12,6 +12,7 @@ import sys
 import pytest
 
 from streamer.labels.bridges.label_studio import INTERFACE
+from tests.machine import ASKED
 from tests.unit.labelling.test_bridges import TASKS, annotation, labels, score, written
 
 PACKAGES = {
@@ -86,7 +87,7 @@ for task in given["tasks"]:
 
 def python_with(package: str) -> str:
     """The Python that has a package; the test is skipped where there is none."""
-    if named := os.environ.get(PYTHON):
+    if named := ASKED.get(PYTHON):
         return named
     if importlib.util.find_spec(package) is None:
         pytest.skip(

@@ -2,7 +2,6 @@
 
 import importlib.util
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -33,9 +32,6 @@ IN_FLIGHT = 2 * 2
 
 @pytest.fixture(autouse=True)
 def empty_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in list(os.environ):
-        if name.startswith("STREAMER_"):
-            monkeypatch.delenv(name)
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv("STREAMER_DATABASE_URL", f"sqlite:///{tmp_path}/audit.db")
     monkeypatch.chdir(tmp_path)

@@ -23,13 +23,12 @@ class Process:
     """`streamer review` as people start it."""
 
     def __init__(self, world: World, port: int, *options: str) -> None:
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("STREAMER_")}
         self.process = subprocess.Popen(
             [
                 *(sys.executable, "-m", "streamer", "review", "--json", "--no-open"),
                 *("--port", str(port), *options),
             ],
-            env={**environment, "STREAMER_DATABASE_URL": world.url},
+            env={**os.environ, "STREAMER_DATABASE_URL": world.url},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -3,7 +3,6 @@
 import importlib.util
 import io
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -38,9 +37,6 @@ def _needs_httpx() -> None:
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with three prompts and a key in a file, and no setting of this machine."""
-    for name in list(os.environ):
-        if name.startswith("STREAMER_"):
-            monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "key").write_text(f"{KEY}\n")
     monkeypatch.setenv("STREAMER_SAMPLING_API_KEY_FILE", "key")

@@ -1,7 +1,6 @@
 """docs/sampling.md and docs/using.md, done as they say: each command planned, the Python block run."""
 
 import json
-import os
 import re
 import shlex
 from pathlib import Path
@@ -30,9 +29,6 @@ def commands() -> list[str]:
 
 @pytest.fixture(autouse=True)
 def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(os.environ):
-        if name.startswith("STREAMER_"):
-            monkeypatch.delenv(name)
     monkeypatch.setenv("STREAMER_SAMPLING_BASE_URL", "https://api.openai.com/v1")
     monkeypatch.setenv("STREAMER_SAMPLING_MODEL", "gpt-4o-mini")
     monkeypatch.chdir(tmp_path)

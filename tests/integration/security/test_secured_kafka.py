@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
@@ -45,8 +44,6 @@ def act(
 
     def run(user: str, *words: str, way: str = "scram", status: int = 0, **changes: str) -> str:
         with monkeypatch.context() as patch:
-            for name in [name for name in os.environ if name.startswith("STREAMER_")]:
-                patch.delenv(name)
             for name, value in (secured_kafka.environment(user, way) | changes).items():
                 patch.setenv(name, value)
             found = main(words)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Container, Mapping
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ from streamer.calibration.threshold import Threshold
 from streamer.errors import UsageError
 from streamer.settings.settings import load_settings
 from streamer.wiring import upstream_id
+from tests.faults import forms
 from tests.faults.endpoint import GATE, Endpoint, Site
 from tests.faults.site import record_threshold
 from tests.services.openai_server import ChatReply, ChatRequest, OpenAIServer, embeddings
@@ -64,6 +66,28 @@ def differing(request: ChatRequest) -> ChatReply:
     return ChatReply(first, further=others)
 
 
+def in_the_form_asked_for(request: ChatRequest) -> ChatReply:
+    """Answers that agree, but to questions whose numbers are multiples of three; a call where one is offered and the number is odd."""
+    asked = json.dumps(request.body["messages"])
+    number = int(re.findall(r"uestion (\d+)", asked)[-1])
+    tools = [] if '"tool_call_id"' in asked else request.body.get("tools", [])
+    messages: list[dict[str, Any]] = []
+    for one in range(request.body.get("n", 1)):
+        text = f"The {forms.SHOWN} is here." if number % 3 else f"The {forms.SHOWN}? {request.number}.{one}"
+        as_json = json.dumps({"said": text})
+        if tools and number % 2:
+            function = {"name": tools[0]["function"]["name"], "arguments": as_json}
+            call = {"id": "c", "type": "function", "function": function}
+            messages.append({"content": None, "tool_calls": [call]})
+        else:
+            content = as_json if "response_format" in request.body or "a JSON object" in asked else text
+            messages.append(
+                {"content": f"[[ ## said ## ]]\n{text}" if "[[ ##" in asked and content == text else content}
+            )
+    choices = [{"message": one, "finish_reason": "stop"} for one in messages]
+    return ChatReply(raw=json.dumps({"id": str(request.number), "choices": choices}).encode())
+
+
 class Model(OpenAIServer):
     """Answers `reply`, and embeds: texts that differ are nearly orthogonal."""
 
@@ -92,6 +116,25 @@ class Model(OpenAIServer):
         **settings: Any,
     ) -> Endpoint:
         """An endpoint whose gate `bot` has this upstream, or where each of these gates has, with settings of its own."""
+        own = self.environment(site, gates=gates, unpinned=unpinned, **settings)
+        return site.serve(*arguments, ready=ready, STREAMER_FAILPOINTS=failpoints, **own)
+
+    def answer_forms(self, site: Site) -> None:
+        """Have all that `site` serves from now on answer in every form of `tests.faults.forms`."""
+        self.reply = in_the_form_asked_for
+        for gate in forms.GATES:
+            site.gate(gate, scorer="gram", encoder=ENCODER)
+        site.settings |= self.environment(site, gates=forms.GATES, timeout_seconds=5)
+
+    def environment(
+        self,
+        site: Site,
+        *,
+        gates: Mapping[str, Mapping[str, Any]] | None = None,
+        unpinned: Container[str] = (),
+        **settings: Any,
+    ) -> dict[str, str]:
+        """The environment of such an endpoint, whose gates are pinned to it."""
         upstream = {
             "base_url": self.url,
             "model": "small",
@@ -103,15 +146,12 @@ class Model(OpenAIServer):
         } | settings
         upstreams = {gate: {**upstream, **own} for gate, own in (gates or {"bot": {}}).items()}
         pin(site, upstreams, but=unpinned)
-        return site.serve(
-            *arguments,
-            ready=ready,
-            STREAMER_UPSTREAMS=json.dumps(upstreams),
-            STREAMER_ENCODER_NAME="openai:small",
-            STREAMER_ENCODER_BASE_URL=self.url,
-            STREAMER_FAILPOINTS=failpoints,
-            MODEL_KEY=KEY,
-        )
+        return {
+            "STREAMER_UPSTREAMS": json.dumps(upstreams),
+            "STREAMER_ENCODER_NAME": "openai:small",
+            "STREAMER_ENCODER_BASE_URL": self.url,
+            "MODEL_KEY": KEY,
+        }
 
 
 def pin(site: Site, upstreams: Mapping[str, Any], *, but: Container[str] = ()) -> None:

@@ -685,26 +685,6 @@ def test_a_stop_that_cannot_wait_says_hold(sqlite_site: Site, model: Model) -> N
     sqlite_site.check()
 
 
-@pytest.mark.parametrize("point", ["after_score", "before_commit", "after_commit"])
-def test_killed_between_the_answers_and_the_caller(sqlite_site: Site, model: Model, point: str) -> None:
-    site = sqlite_site
-    endpoint = model.serve(site, failpoints=f"{point}=kill")
-    once = {"idempotency-key": "b-1"}
-    with pytest.raises(openai.APIConnectionError), client(endpoint, max_retries=0) as made:
-        made.chat.completions.create(model=MODEL, messages=PROMPT, extra_headers=once)
-    endpoint.wait_until_killed()
-    committed = set(site.recorded()) == {"b-1"}
-    assert committed == (point == "after_commit")
-    model.reply = differing
-    endpoint = model.serve(site)
-    told = post(endpoint, headers=once).json()["streamer"]
-    # What was committed stands; what was not is sampled anew.
-    assert told["action"] == ("ship" if committed else "abstain")
-    assert len(model.asked) == (1 if committed else 2)
-    assert post(endpoint, headers=once).json()["streamer"] == told
-    site.check()
-
-
 def test_what_was_erased_is_not_answered_again(plain: Plain) -> None:
     site, model, endpoint = plain
     once = {"idempotency-key": "erased"}

@@ -164,6 +164,16 @@ def test_what_is_nested_too_deeply_is_refused_and_dead_lettered(site: Site, leve
     site.check()
 
 
+def test_answers_may_be_texts_alone_and_have_their_places_for_ids(sqlite_site: Site) -> None:
+    endpoint = sqlite_site.serve()
+    asked = {"batch_id": "b-1", "prompt": "Where?", "responses": ["In the depot.", "In the depot."]}
+    told = endpoint.ask(asked)
+    assert [one["id"] for one in action(told)["responses"]] == ["0", "1"]
+    with_ids = [{"id": str(place), "text": text} for place, text in enumerate(asked["responses"])]
+    assert endpoint.ask(asked | {"responses": with_ids}).content == told.content
+    held(endpoint.ask(asked | {"responses": ["In the depot.", 1]}), 422, "invalid_field")
+
+
 def test_a_body_of_two_lengths_is_refused(sqlite_site: Site) -> None:
     endpoint = sqlite_site.serve()
     body = json.dumps(batch("b")).encode()

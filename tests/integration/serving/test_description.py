@@ -5,10 +5,13 @@ from typing import Any
 
 import httpx
 import jsonschema
+import pytest
 from referencing import Registry, Resource
 from referencing.jsonschema import DRAFT202012
 
+from streamer.errors import UsageError
 from streamer.gates.batch_key import BatchKey
+from streamer.settings.settings import load_settings
 from streamer.store.desk.release_desk import Release
 from tests.faults.endpoint import GATE, Endpoint, Site, batch, held
 from tests.faults.site import wait_until
@@ -92,6 +95,35 @@ def obey(site: Site, endpoint: Endpoint) -> None:
     assert {operation for operation, status in answered if status == 200} == {
         one["operationId"] for one in operations
     }
+
+
+def test_a_page_shows_every_operation_and_loads_nothing(sqlite_site: Site) -> None:
+    client = sqlite_site.serve().client
+    answer, document = client.get("/docs"), client.get("/openapi.json").json()
+    assert answer.headers["content-security-policy"].startswith("default-src 'none'")
+    for path, methods in document["paths"].items():
+        for method in methods:
+            assert f"<code>{method.upper()} {path}</code>" in answer.text
+    links = set(re.findall(r'href="([^"]+)"', answer.text))
+    assert links - {"openapi.json"} <= {f"#{name}" for name in document["components"]["schemas"]}
+    assert "src=" not in answer.text
+
+
+def test_pages_of_the_origins_that_are_set_may_ask_and_no_others(sqlite_site: Site) -> None:
+    shop, path = "https://shop.example", f"/v1/gates/{GATE}/decisions"
+    asks = {"access-control-request-method": "POST", "access-control-request-headers": "authorization,x-any"}
+    closed = sqlite_site.serve().client
+    assert "access-control-allow-origin" not in closed.get("/openapi.json", headers={"origin": shop}).headers
+    opened = sqlite_site.serve(STREAMER_ENDPOINT_CORS_ORIGINS=f'["{shop}"]').client
+    for origin, allowed in ((shop, shop), ("https://other.example", None)):
+        before = opened.options(path, headers={"origin": origin} | asks)
+        answer = opened.post(path, json=batch(f"b-{origin}"), headers={"origin": origin})
+        for one in (before, answer):
+            assert one.headers.get("access-control-allow-origin") == allowed
+            assert "access-control-allow-credentials" not in one.headers
+        assert before.is_success == (allowed is not None)
+    with pytest.raises(UsageError, match="cors_origins"):
+        load_settings(endpoint={"cors_origins": ["*"]})
 
 
 def test_a_gate_shows_its_policy_its_promise_and_the_verdict(sqlite_site: Site) -> None:

@@ -1,55 +1,41 @@
-"""`POST /v1/messages` as the package `anthropic` sees it, in an environment of its own, and as it is on the wire."""
+"""`POST /v1/messages` as it is on the wire; what the package `anthropic` makes of it: `tests.integration.serving.test_compatibility`."""
 
 import json
-import subprocess
 from typing import Any
 
 import pytest
 
-from tests.faults.endpoint import PATIENCE
 from tests.integration.serving.model_server import AGREED, Plain, agreeing, differing
 from tests.integration.serving.test_chat import HELD
 from tests.integration.serving.test_forms import ARGUMENTS, CALLS, CANONICAL, cycling
-from tests.services.integrations import python_environment
 
 PROMPT: list[Any] = [{"role": "user", "content": "Where is my parcel?"}]
 TOOL = {"name": "look", "description": "Looks it up.", "input_schema": {"type": "object"}}
-
-CLIENT = """
-import json, sys
-import anthropic
-given = json.load(sys.stdin)
-with anthropic.Anthropic(base_url=given["url"], api_key="none", max_retries=0) as client:
-    try:
-        if given["stream"]:
-            with client.messages.stream(**given["options"]) as stream:
-                said = "".join(stream.text_stream)
-                message = stream.get_final_message()
-            assert said == "".join(one.text for one in message.content if one.type == "text")
-        else:
-            message = client.messages.create(**given["options"])
-        print(json.dumps(message.model_dump(mode="json")))
-    except anthropic.APIStatusError as error:
-        print(json.dumps({"kind": type(error).__name__, "error": error.body}))
-"""
+VERSION = {"anthropic-version": "2023-06-01"}
 
 
-def ask(plain: Plain, *, stream: bool = False, **options: Any) -> Any:
-    """What the package makes of the answer."""
+def ask(plain: Plain, **options: Any) -> Any:
+    """The message, or the error's status and type, and the whole of it."""
     whole = {"model": "bot", "max_tokens": 100, "messages": PROMPT} | options
-    done = subprocess.run(
-        [str(python_environment() / "python"), "-c", CLIENT],
-        input=json.dumps({"url": plain.endpoint.base, "stream": stream, "options": whole}),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
-
-
-pytestmark = [pytest.mark.slow, pytest.mark.registry]
+    answer = plain.endpoint.client.post("/v1/messages", json=whole, headers=VERSION)
+    if not options.get("stream"):
+        return answer.json()
+    events = [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: ")]
+    assert [f"event: {one['type']}" for one in events] == [
+        line for line in answer.text.splitlines() if line.startswith("event: ")
+    ]
+    message = events[0]["message"]
+    for event in events:
+        match event["type"]:
+            case "content_block_start":
+                message["content"].append(event["content_block"])
+            case "content_block_delta":
+                said = "".join(event["delta"].get(one, "") for one in ("text", "partial_json"))
+                block = message["content"][event["index"]]
+                block |= {"text": said} if block["type"] == "text" else {"input": json.loads(said)}
+            case "message_delta":
+                message |= event["delta"] | {"usage": event["usage"]}
+    return message
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -85,17 +71,23 @@ def test_the_package_gets_what_ships_what_is_held_and_calls(plain: Plain, stream
     assert told == {"role": "tool", "content": "In the depot.", "tool_call_id": asked["tool_calls"][0]["id"]}
 
 
-def test_errors_are_in_its_own_form(plain: Plain) -> None:
+def test_errors_and_models_are_in_its_own_form(plain: Plain) -> None:
     found = ask(plain, model="nobody")
-    assert (found["kind"], found["error"]["error"]["type"]) == ("NotFoundError", "not_found_error")
-    assert "GET /v1/models" in found["error"]["error"]["message"]
+    assert (found["type"], found["error"]["type"]) == ("error", "not_found_error")
+    assert "GET /v1/models" in found["error"]["message"]
     found = ask(plain, model="status", tools=[{"type": "web_search_20250305", "name": "web_search"}])
-    assert (found["kind"], found["error"]["error"]["type"]) == ("BadRequestError", "invalid_request_error")
+    assert found["error"]["type"] == "invalid_request_error"
     image = {"type": "image", "source": {"type": "url", "url": "http://127.0.0.1/"}}
     found = ask(plain, messages=[{"role": "user", "content": [image]}])
-    assert "a block of type image" in found["error"]["error"]["message"]
-    counted = plain.endpoint.client.post("/v1/messages/count_tokens", json={})
+    assert "a block of type image" in found["error"]["message"]
+    client = plain.endpoint.client
+    counted = client.post("/v1/messages/count_tokens", json={})
     assert (counted.status_code, counted.json()["error"]["type"]) == (404, "not_found_error")
     plain.model.reply = differing
-    held = ask(plain, model="status")
-    assert (held["kind"], held["error"]["error"]["message"]) == ("ServiceUnavailableError", "Ask a person.")
+    assert ask(plain, model="status")["error"]["message"] == "Ask a person."
+    shown = client.get("/v1/models/bot", headers=VERSION).json()
+    assert (shown["type"], shown["id"], shown["display_name"]) == ("model", "gate/bot", "bot")
+    listed = client.get("/v1/models", headers=VERSION).json()
+    assert (shown in listed["data"], listed["has_more"]) == (True, False)
+    assert (listed["first_id"], listed["last_id"]) == (listed["data"][0]["id"], listed["data"][-1]["id"])
+    assert client.get("/v1/models/nobody", headers=VERSION).json()["type"] == "error"

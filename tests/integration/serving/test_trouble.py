@@ -10,7 +10,9 @@ import pytest
 
 from tests.faults.callers import Callers, agree, ask_all_again, heard
 from tests.faults.endpoint import PATIENCE, Site, action, batch, held
+from tests.faults.forms import FORMS
 from tests.faults.site import wait_until
+from tests.integration.serving.model_server import Model
 from tests.services.postgres import PostgresServer
 
 # Leases are the first transaction of a process.
@@ -26,12 +28,14 @@ POINTS = [
 
 @pytest.mark.parametrize("point", POINTS)
 def test_killed_at_each_step_with_requests_in_flight(site: Site, point: str) -> None:
-    endpoint = site.serve(STREAMER_FAILPOINTS=f"{point}=kill@6")
-    with Callers([endpoint.base]) as callers:
-        endpoint.wait_until_killed()
-    agree(site, callers.said)
-    ask_all_again(site.serve(), callers, most=200)
-    agree(site, callers.said)
+    with Model() as model:
+        model.answer_forms(site)
+        endpoint = site.serve(STREAMER_FAILPOINTS=f"{point}=kill@15")
+        with Callers([endpoint.base], forms=FORMS) as callers:
+            endpoint.wait_until_killed()
+        agree(site, callers.said)
+        ask_all_again(site.serve(), callers, most=40)
+        agree(site, callers.said)
 
 
 def test_killed_at_any_moment(site: Site) -> None:

@@ -114,13 +114,6 @@ def test_repeats_inside_one_commit_are_outcomes_too(world: World) -> None:
     assert kinds == [["decision", "duplicate", "decision"], ["conflict", "decision"]]
 
 
-def test_attempts_of_one_batch_are_different_keys(world: World) -> None:
-    lease = world.lease()
-    assert world.commit(world.slice(lease, world.decision(0, "b"), world.decision(1, "b", attempt=2))) == [
-        ["decision", "decision"]
-    ]
-
-
 def test_a_commit_whose_answer_was_lost_can_be_repeated(world: World) -> None:
     zero, one = world.lease(0), world.lease(1)
     slices = [

@@ -107,31 +107,3 @@ def test_what_served_a_batch_is_kept_and_sealed(world: World) -> None:
         (0.1 + 1 / 3,),
     ]
     assert world.store.evidence.log_faults() == []
-
-
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "UPDATE decisions SET segment = 'en' WHERE batch = 2",
-        "UPDATE decisions SET segment = NULL WHERE batch = 2",
-        "UPDATE decisions SET cut_threshold = 0.25 WHERE batch = 2",
-        "UPDATE decisions SET cut_state = 'open', cut_threshold = NULL WHERE batch = 2",
-        "UPDATE decisions SET segment = 'en' WHERE batch = 1",
-        "UPDATE responses SET uniform = 0.5 WHERE batch = 3 AND position = 1",
-        "UPDATE responses SET uniform = NULL WHERE batch = 3",
-        "UPDATE responses SET uniform = 0.5 WHERE batch = 1",
-    ],
-)
-def test_a_change_of_what_served_a_batch_is_named(world: World, statement: str) -> None:
-    randomised = world.decision(2, "c")
-    world.commit(
-        world.slice(
-            world.lease(),
-            world.decision(0, "a"),
-            world.decision(1, "b", cut=Cut("cut", 0.5), segment="de"),
-            replace(randomised, responses=tuple(replace(r, uniform=0.25) for r in randomised.responses)),
-        )
-    )
-    world.tamper(statement)
-    (fault,) = world.store.evidence.log_faults()
-    assert "decision is not what was recorded" in fault

@@ -41,9 +41,6 @@ GATE_KEYS = {
 
 @pytest.fixture(autouse=True)
 def empty_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in list(os.environ):
-        if name.startswith("STREAMER_"):
-            monkeypatch.delenv(name)
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.chdir(tmp_path)
 

@@ -46,9 +46,6 @@ def on_the_broker(
     migrated_sqlite_file: Path,
     request: pytest.FixtureRequest,
 ) -> None:
-    for name in list(os.environ):
-        if name.startswith("STREAMER_"):
-            monkeypatch.delenv(name)
     bootstrap, log_id = broker
     monkeypatch.setenv("STREAMER_KAFKA_BOOTSTRAP_SERVERS", bootstrap)
     monkeypatch.setenv("STREAMER_KAFKA_LOG_ID", log_id)

@@ -100,10 +100,6 @@ def test_several_files_are_named_apart(clouds, tmp_path, capsys):
         (["--pipeline", "a,,B"], "--pipeline has an empty name"),
         (["--pipeline", "a,B,A"], "--pipeline names 'A' twice"),
         (["--cut", "1"], "the cut must be in [0, 1), not 1"),
-        (["--splits", "0"], "at least once"),
-        (["--folds", "1"], "at least 2 folds"),
-        (["--max-rank", "0"], "largest rank"),
-        (["--replicates", "0"], "at least 1 replicate"),
         (["--min-per-class", "1"], "at least 2 responses"),
     ],
 )

@@ -1,7 +1,6 @@
 """`streamer key` as its users meet it."""
 
 import json
-import os
 import shutil
 from pathlib import Path
 
@@ -26,9 +25,6 @@ def with_gates(tmp_path_factory: pytest.TempPathFactory, migrated_sqlite_file: P
 
 @pytest.fixture(autouse=True)
 def database(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, with_gates: Path) -> None:
-    for name in list(os.environ):
-        if name.startswith("STREAMER_"):
-            monkeypatch.delenv(name)
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.chdir(tmp_path)
     Path(".streamer").mkdir()

@@ -1,0 +1,385 @@
+"""What each library sends by default, tried at gates: `python libraries.py URL NAME...` prints a line of JSON for each name.
+
+It has the release, and what came of each kind of request at each gate until one took it: of a question whose answers agree, and of one
+whose answers differ. It runs where the library is installed, and imports nothing of the product.
+"""
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable
+from importlib.metadata import version
+from typing import Any
+
+GATES = ("text", "json", "tools")
+KEY = "none"
+OBJECT = {"type": "object", "properties": {"said": {"type": "string"}}}
+TOOL = {"type": "function", "function": {"name": "look", "parameters": OBJECT}}
+Asks = dict[str, Callable[[str, str], Any]]
+"""By kind of request: how it is made of a gate and a prompt."""
+
+
+def look(said: str) -> str:
+    """Looks it up."""
+    return "In the depot."
+
+
+def said() -> Any:
+    """What is asked for where a library takes a class of pydantic."""
+    from pydantic import BaseModel
+
+    class Said(BaseModel):
+        said: str
+
+    return Said
+
+
+def openai_chat(url: str) -> Asks:
+    from openai import OpenAI
+
+    made: Any = OpenAI(base_url=url, api_key=KEY, max_retries=0)
+
+    def create(gate: str, prompt: str, **options: Any) -> Any:
+        messages = [{"role": "user", "content": prompt}]
+        return made.chat.completions.create(model=gate, messages=messages, temperature=0.1, **options)
+
+    def parsed(gate: str, prompt: str) -> Any:
+        messages = [{"role": "user", "content": prompt}]
+        answer = made.chat.completions.parse(model=gate, messages=messages, response_format=said())
+        return answer.choices[0].message.parsed
+
+    return {
+        "text": lambda *of: create(*of).choices[0].message.content,
+        "stream": lambda *of: "".join(one.choices[0].delta.content or "" for one in create(*of, stream=True)),
+        "schema": parsed,
+        "tool": lambda *of: json.loads(
+            create(*of, tools=[TOOL]).choices[0].message.tool_calls[0].function.arguments
+        ),
+    }
+
+
+def openai_responses(url: str) -> Asks:
+    from openai import OpenAI
+
+    made: Any = OpenAI(base_url=url, api_key=KEY, max_retries=0)
+    tool = {"type": "function", "name": "look", "parameters": OBJECT}
+
+    def create(gate: str, prompt: str, **options: Any) -> Any:
+        return made.responses.create(model=gate, input=prompt, **options)
+
+    def stream(gate: str, prompt: str) -> str:
+        events = create(gate, prompt, stream=True)
+        return "".join(one.delta for one in events if one.type == "response.output_text.delta")
+
+    return {
+        "text": lambda *of: create(*of).output_text,
+        "stream": stream,
+        "schema": lambda gate, prompt: (
+            made.responses.parse(model=gate, input=prompt, text_format=said()).output_parsed
+        ),
+        "tool": lambda *of: json.loads(create(*of, tools=[tool]).output[0].arguments),
+    }
+
+
+def anthropic(url: str) -> Asks:
+    from anthropic import Anthropic
+
+    made: Any = Anthropic(base_url=url.removesuffix("/v1"), api_key=KEY, max_retries=0)
+    tool = {"name": "look", "input_schema": OBJECT}
+
+    def asked(gate: str, prompt: str, **options: Any) -> dict[str, Any]:
+        messages = [{"role": "user", "content": prompt}]
+        return {"model": gate, "max_tokens": 99, "messages": messages} | options
+
+    def text(message: Any) -> str:
+        return "".join(one.text for one in message.content if one.type == "text")
+
+    def stream(gate: str, prompt: str) -> str:
+        with made.messages.stream(**asked(gate, prompt)) as events:
+            return "".join(events.text_stream)
+
+    def call(gate: str, prompt: str) -> Any:
+        with made.messages.stream(**asked(gate, prompt, tools=[tool])) as events:
+            return events.get_final_message().content[0].input
+
+    return {
+        "text": lambda *of: text(made.messages.create(**asked(*of))),
+        "stream": stream,
+        "schema": lambda *of: made.messages.parse(**asked(*of, output_format=said())).parsed_output,
+        "tool": call,
+    }
+
+
+def langchain(url: str, *, responses: bool = False) -> Asks:
+    from langchain_openai import ChatOpenAI
+
+    def model(gate: str) -> Any:
+        return ChatOpenAI(
+            model=gate, base_url=url, api_key=KEY, max_retries=0, temperature=0.1, use_responses_api=responses
+        )
+
+    return {
+        "text": lambda gate, prompt: model(gate).invoke(prompt).text,
+        "stream": lambda gate, prompt: "".join(one.text for one in model(gate).stream(prompt)),
+        "schema": lambda gate, prompt: model(gate).with_structured_output(said()).invoke(prompt),
+        "tool": lambda gate, prompt: model(gate).bind_tools([look]).invoke(prompt).tool_calls[0]["args"],
+    }
+
+
+def agents(url: str, *, responses: bool = False) -> Asks:
+    from agents import (
+        Agent,
+        OpenAIChatCompletionsModel,
+        OpenAIResponsesModel,
+        Runner,
+        function_tool,
+        set_tracing_disabled,
+    )
+    from openai import AsyncOpenAI
+
+    set_tracing_disabled(True)
+    kind: Any = OpenAIResponsesModel if responses else OpenAIChatCompletionsModel
+
+    def agent(gate: str, **options: Any) -> Any:
+        client = AsyncOpenAI(base_url=url, api_key=KEY, max_retries=0)
+        return Agent(name="a", model=kind(gate, openai_client=client), **options)
+
+    async def final(gate: str, prompt: str, **options: Any) -> Any:
+        return (await Runner.run(agent(gate, **options), prompt)).final_output
+
+    async def stream(gate: str, prompt: str) -> Any:
+        run = Runner.run_streamed(agent(gate), prompt)
+        async for _ in run.stream_events():
+            pass
+        return run.final_output
+
+    return {
+        "text": lambda *of: asyncio.run(final(*of)),
+        "stream": lambda *of: asyncio.run(stream(*of)),
+        "schema": lambda *of: asyncio.run(final(*of, output_type=said())),
+        "tool": called(lambda tool, *of: asyncio.run(final(*of, tools=[function_tool(tool)]))),
+    }
+
+
+def called(run: Callable[..., Any]) -> Callable[[str, str], Any]:
+    """What a tool is called with while `run` lets a library call it."""
+
+    def ask(gate: str, prompt: str) -> Any:
+        seen = []
+
+        def look(said: str) -> str:
+            """Looks it up."""
+            seen.append({"said": said})
+            return "In the depot."
+
+        run(look, gate, prompt)
+        return seen[0]
+
+    return ask
+
+
+def litellm(url: str) -> Asks:
+    from litellm import completion
+
+    def create(gate: str, prompt: str, **options: Any) -> Any:
+        messages = [{"role": "user", "content": prompt}]
+        return completion(
+            model=f"openai/{gate}", messages=messages, base_url=url, api_key=KEY, max_retries=0, **options
+        )
+
+    return {
+        "text": lambda *of: create(*of).choices[0].message.content,
+        "stream": lambda *of: "".join(one.choices[0].delta.content or "" for one in create(*of, stream=True)),
+        "schema": lambda *of: json.loads(
+            create(*of, response_format=said()).choices[0].message.content or "null"
+        ),
+        "tool": lambda *of: json.loads(
+            create(*of, tools=[TOOL]).choices[0].message.tool_calls[0].function.arguments
+        ),
+    }
+
+
+def haystack(url: str) -> Asks:
+    from haystack.components.generators.chat import OpenAIChatGenerator
+    from haystack.dataclasses import ChatMessage
+    from haystack.tools import create_tool_from_function
+    from haystack.utils import Secret
+
+    def reply(gate: str, prompt: str, **options: Any) -> Any:
+        made = OpenAIChatGenerator(
+            api_key=Secret.from_token(KEY), model=gate, api_base_url=url, max_retries=0, **options
+        )
+        return made.run([ChatMessage.from_user(prompt)])["replies"][0]
+
+    def stream(gate: str, prompt: str) -> str:
+        parts: list[str] = []
+        reply(gate, prompt, streaming_callback=lambda one: parts.append(one.content))
+        return "".join(parts)
+
+    return {
+        "text": lambda *of: reply(*of).text,
+        "stream": stream,
+        "schema": lambda *of: json.loads(reply(*of, generation_kwargs={"response_format": said()}).text),
+        "tool": lambda *of: reply(*of, tools=[create_tool_from_function(look)]).tool_calls[0].arguments,
+    }
+
+
+def semantic_kernel(url: str) -> Asks:
+    from openai import AsyncOpenAI
+    from semantic_kernel import Kernel
+    from semantic_kernel.connectors.ai import FunctionChoiceBehavior
+    from semantic_kernel.connectors.ai.open_ai import OpenAIChatCompletion, OpenAIChatPromptExecutionSettings
+    from semantic_kernel.contents import ChatHistory
+    from semantic_kernel.functions import kernel_function
+
+    def asked(gate: str, prompt: str) -> tuple[Any, ChatHistory]:
+        history = ChatHistory()
+        history.add_user_message(prompt)
+        client = AsyncOpenAI(base_url=url, api_key=KEY, max_retries=0)
+        return OpenAIChatCompletion(ai_model_id=gate, async_client=client), history
+
+    async def text(gate: str, prompt: str, kernel: Any = None, **options: Any) -> str:
+        service, history = asked(gate, prompt)
+        settings = OpenAIChatPromptExecutionSettings(**options)
+        return str((await service.get_chat_message_contents(history, settings, kernel=kernel))[0].content)
+
+    async def stream(gate: str, prompt: str) -> str:
+        service, history = asked(gate, prompt)
+        parts = service.get_streaming_chat_message_contents(history, OpenAIChatPromptExecutionSettings())
+        return "".join([str(part) async for several in parts for part in several])
+
+    async def tool(tool: Any, gate: str, prompt: str) -> str:
+        kernel = Kernel()
+        kernel.add_function("p", kernel_function(tool, name="look"))
+        return await text(gate, prompt, kernel, function_choice_behavior=FunctionChoiceBehavior.Auto())
+
+    return {
+        "text": lambda *of: asyncio.run(text(*of)),
+        "stream": lambda *of: asyncio.run(stream(*of)),
+        "schema": lambda *of: json.loads(asyncio.run(text(*of, response_format=said()))),
+        "tool": called(lambda *of: asyncio.run(tool(*of))),
+    }
+
+
+def dspy(url: str) -> Asks:
+    import dspy
+
+    def predict(gate: str, prompt: str, adapter: Any = None) -> str:
+        lm = dspy.LM(f"openai/{gate}", api_base=url, api_key=KEY, cache=False, num_retries=0)
+        with dspy.context(lm=lm, adapter=adapter):
+            return str(dspy.Predict("question -> said")(question=prompt).said)
+
+    return {"text": predict, "schema": lambda *of: {"said": predict(*of, dspy.JSONAdapter())}}
+
+
+def pydantic_ai(url: str, *, responses: bool = False) -> Asks:
+    from openai import AsyncOpenAI
+    from pydantic_ai import Agent
+    from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
+    from pydantic_ai.providers.openai import OpenAIProvider
+
+    def agent(gate: str, **options: Any) -> Any:
+        client = AsyncOpenAI(base_url=url, api_key=KEY, max_retries=0)
+        kind: Any = OpenAIResponsesModel if responses else OpenAIChatModel
+        return Agent(kind(gate, provider=OpenAIProvider(openai_client=client)), **options)
+
+    async def stream(gate: str, prompt: str) -> str:
+        async with agent(gate).run_stream(prompt) as run:
+            return str(await run.get_output())
+
+    return {
+        "text": lambda gate, prompt: agent(gate).run_sync(prompt).output,
+        "stream": lambda *of: asyncio.run(stream(*of)),
+        "schema": lambda gate, prompt: agent(gate, output_type=said()).run_sync(prompt).output,
+        "tool": called(lambda tool, gate, prompt: agent(gate, tools=[tool]).run_sync(prompt)),
+    }
+
+
+def llama_index(url: str) -> Asks:
+    from llama_index.core.llms import ChatMessage
+    from llama_index.core.tools import FunctionTool
+    from llama_index.llms.openai_like import OpenAILike
+
+    def model(gate: str) -> Any:
+        return OpenAILike(
+            model=gate,
+            api_base=url,
+            api_key=KEY,
+            max_retries=0,
+            is_chat_model=True,
+            is_function_calling_model=True,
+        )
+
+    def tool(gate: str, prompt: str) -> Any:
+        answer = model(gate).chat_with_tools([FunctionTool.from_defaults(look)], user_msg=prompt)
+        return model(gate).get_tool_calls_from_response(answer)[0].tool_kwargs
+
+    return {
+        "text": lambda gate, prompt: model(gate).complete(prompt).text,
+        "stream": lambda gate, prompt: "".join(
+            one.delta or "" for one in model(gate).stream_complete(prompt)
+        ),
+        "schema": lambda gate, prompt: (
+            model(gate).as_structured_llm(said()).chat([ChatMessage(content=prompt)]).raw
+        ),
+        "tool": tool,
+    }
+
+
+def instructor(url: str) -> Asks:
+    from instructor import from_openai
+    from openai import OpenAI
+
+    def schema(gate: str, prompt: str) -> Any:
+        made: Any = from_openai(OpenAI(base_url=url, api_key=KEY, max_retries=0))
+        messages = [{"role": "user", "content": prompt}]
+        return made.chat.completions.create(
+            model=gate, messages=messages, response_model=said(), max_retries=0
+        )
+
+    return {"schema": schema}
+
+
+LIBRARIES: dict[str, tuple[str, Callable[[str], Asks]]] = {
+    "openai": ("openai", openai_chat),
+    "openai, Responses": ("openai", openai_responses),
+    "anthropic": ("anthropic", anthropic),
+    "LangChain": ("langchain-openai", langchain),
+    "LangChain, Responses": ("langchain-openai", lambda url: langchain(url, responses=True)),
+    "Agents SDK": ("openai-agents", lambda url: agents(url, responses=True)),
+    "Agents SDK, chat": ("openai-agents", agents),
+    "LiteLLM": ("litellm", litellm),
+    "Haystack": ("haystack-ai", haystack),
+    "Semantic Kernel": ("semantic-kernel", semantic_kernel),
+    "DSPy": ("dspy", dspy),
+    "pydantic-ai": ("pydantic-ai-slim", lambda url: pydantic_ai(url, responses=True)),
+    "pydantic-ai, chat": ("pydantic-ai-slim", pydantic_ai),
+    "LlamaIndex": ("llama-index-llms-openai-like", llama_index),
+    "instructor": ("instructor", instructor),
+}
+"""By name: the package, and what makes the requests."""
+
+
+def tried(ask: Callable[[str, str], Any], gate: str, prompt: str) -> Any:
+    """What came, or the error's name and its text."""
+    try:
+        found = ask(gate, prompt)
+    except Exception as error:
+        return {"error": type(error).__name__, "says": str(error)}
+    return {"came": found.model_dump() if hasattr(found, "model_dump") else found}
+
+
+if __name__ == "__main__":
+    url, *names = sys.argv[1:]
+    for name in names:
+        package, make = LIBRARIES[name]
+        kinds: dict[str, Any] = {}
+        for kind, ask in make(url).items():
+            # A question's number says what the model answers: one that agrees ships, one that differs is held.
+            for gate in GATES:
+                kinds.setdefault(kind, {})[gate] = came = [
+                    tried(ask, gate, f"Question {one}") for one in (1, 3)
+                ]
+                if "came" in came[0]:
+                    break
+        print(json.dumps({"name": name, "version": version(package), "kinds": kinds}), flush=True)

@@ -1,0 +1,7 @@
+"""What this machine's environment says to the tests: their own variables. Of its settings of Streamer they see none."""
+
+import os
+from typing import Final
+
+ASKED: Final = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("STREAMER_")}
+"""Like ``STREAMER_TEST_FAULTS``; tests, and what they start, inherit no such variable."""
