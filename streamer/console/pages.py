@@ -16,7 +16,7 @@ from streamer.console.charts import Moment, course_chart, interval_bar
 from streamer.console.what_if import Questions
 from streamer.errors import Unreadable, UsageError
 from streamer.gates.policy import SIGNED_IN, Policy
-from streamer.gates.setting_changes import unread
+from streamer.gates.setting_changes import differences, unread
 from streamer.gates.settings import HELD_WORDS, PARAMETERS, SETTINGS, GateSettings, parameter_setting
 from streamer.recalibration.comparison import Reading, direction
 from streamer.recalibration.in_sample import InSample, in_sample
@@ -554,13 +554,9 @@ def _differences(before: GateSettings, after: GateSettings) -> list[tuple[str, s
         return "none" if value is None else str(value)
 
     return [
-        (
-            "budget" if name == "alpha" else name.replace("_", " "),
-            said(name, was[name]),
-            said(name, now[name]),
-        )
-        for name in was
-        if was[name] != now[name] and name not in ("model", "signals")
+        ("budget" if name == "alpha" else name.replace("_", " "), said(name, was), said(name, now))
+        for name, (was, now) in differences(before, after).items()
+        if name not in ("model", "signals")
     ]
 
 

@@ -97,7 +97,7 @@ def test_a_person_looks_decides_labels_and_leaves_by_keyboard_alone(people: Site
     root.follows(GATE)
     root.until(lambda: root.heading().startswith(GATE))
     assert "What scores above the threshold ships." in root.main()
-    assert len(root.driver.find_elements(By.CSS_SELECTOR, "figure svg")) == 2
+    assert len(root.driver.find_elements(By.CSS_SELECTOR, "figure svg")) == 1
     root.follows("Look at it")
     root.until(lambda: root.heading() == "Proposals")
     assert "It would ship more: it is looser." in root.main()
