@@ -158,24 +158,11 @@ def console_app(
         Route("/you", page("look", "you.html", lambda _query: {})),
         Route("/label", site.label, methods=["GET"]),
         Mount("/label", _LabellersOnly(review, site)),
-        Route("/desk/release", act("release", site.release, at_desk=True), methods=["POST"]),
-        Route("/desk/reject", act("release", site.reject_at_desk, at_desk=True), methods=["POST"]),
-        Route("/proposals/approve", act("approve", site.approve), methods=["POST"]),
-        Route("/proposals/reject", act("approve", site.reject), methods=["POST"]),
-        Route("/gates/close", act("approve", site.close), methods=["POST"]),
-        Route("/gates/rollback", act("approve", site.rollback), methods=["POST"]),
-        Route("/gates/mode", act("approve", site.mode), methods=["POST"]),
-        Route("/gates/recalibrate", act("approve", site.recalibrate), methods=["POST"]),
-        Route("/gates/budget", act("approve", site.propose_budget), methods=["POST"]),
-        Route("/candidates/approve", act("approve", site.adopt), methods=["POST"]),
-        Route("/candidates/reject", act("approve", site.stop_candidate), methods=["POST"]),
-        Route("/alerts/acknowledge", act("approve", site.acknowledge), methods=["POST"]),
-        Route("/alerts/assign", act("approve", site.assign), methods=["POST"]),
-        Route("/people/add", act("administer", site.add_person), methods=["POST"]),
-        Route("/people/roles", act("administer", site.change_roles), methods=["POST"]),
-        Route("/people/password", act("administer", site.set_password), methods=["POST"]),
-        Route("/people/close", act("administer", site.close_account), methods=["POST"]),
-        Route("/you/password", act("look", site.own_password), methods=["POST"]),
+        *(
+            Route(path, act(deed, work, at_desk=deed == "release"), methods=["POST"])
+            for deed, works in site.acts().items()
+            for path, work in works.items()
+        ),
         *site.issuers_routes(),
     ]
     app = Starlette(
@@ -424,6 +411,37 @@ class _Site:
         # Lax, so that a link in a message leads to its page; forms have the session's key beside it.
         answer.set_cookie(self._cookie, cookie, path="/", httponly=True, samesite="lax", secure=self._secure)
         return answer
+
+    def acts(self) -> dict[Deed, dict[str, Act]]:
+        """What forms do, by the deed that it takes and by address."""
+        return {
+            "release": {
+                "/desk/release": self.release,
+                "/desk/reject": self.reject_at_desk,
+            },
+            "approve": {
+                "/proposals/approve": self.approve,
+                "/proposals/reject": self.reject,
+                "/gates/close": self.close,
+                "/gates/rollback": self.rollback,
+                "/gates/mode": self.mode,
+                "/gates/recalibrate": self.recalibrate,
+                "/gates/budget": self.propose_budget,
+                "/candidates/approve": self.adopt,
+                "/candidates/reject": self.stop_candidate,
+                "/alerts/acknowledge": self.acknowledge,
+                "/alerts/assign": self.assign,
+            },
+            "administer": {
+                "/people/add": self.add_person,
+                "/people/roles": self.change_roles,
+                "/people/password": self.set_password,
+                "/people/close": self.close_account,
+            },
+            "look": {
+                "/you/password": self.own_password,
+            },
+        }
 
     # -- what forms do --------------------------------------------------------------------------------------
 

@@ -50,7 +50,7 @@ def course_chart(course: Sequence[Moment], *, budget: float, risk: Risk) -> str:
         right=max(at[-1], at[0] + 60),
         height=300,
     )
-    plot.frame(_share_ticks(plot.high), _moments(plot.left, plot.right))
+    plot.frame(percent_ticks(plot.high), _moments(plot.left, plot.right))
     css = "selective" if risk == "selective" else "exposure"
     plot.band(at, [one.risk.lower for one in course], [one.risk.upper for one in course], css)
     known = [
@@ -60,12 +60,6 @@ def course_chart(course: Sequence[Moment], *, budget: float, risk: Risk) -> str:
         plot.curve([x for x, _ in known], [y for _, y in known], css)
         plot.dot(*known[-1], css)
     plot.level(budget, f"budget {percent(budget)}")
-    start = at[0]
-    for i, one in enumerate(course):
-        # From the moment before to this one; what is alike is one piece.
-        if i + 1 == len(course) or _stands(course[i + 1].risk, budget) != _stands(one.risk, budget):
-            plot.stripe(start, at[i], _stands(one.risk, budget))
-            start = at[i]
     return plot.svg()
 
 
@@ -104,14 +98,6 @@ def interval_bar(interval: RiskInterval, budget: float) -> str:
 
 def _stands(interval: RiskInterval, budget: float) -> str:
     return "broken" if interval.lower > budget else "kept" if interval.upper < budget else "unsure"
-
-
-def _share_ticks(high: float) -> list[tuple[float, str]]:
-    if high > 0.1:
-        return percent_ticks(high)
-    step = 10 ** math.floor(math.log10(high))
-    step *= next(factor for factor in (0.2, 0.5, 1.0, 2.0, 5.0) if high / (step * factor) <= 6)
-    return [(i * step, percent(i * step)) for i in range(int(high / step + 1e-9) + 1)]
 
 
 def _moments(start: float, end: float) -> list[tuple[float, str]]:

@@ -1,6 +1,5 @@
 """What each page shows, read from the store: plain values for the templates. Calls block."""
 
-import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -324,8 +323,7 @@ class Pages:
             found = self._store.alerts.incident(query.get("alert", ""))
         except UsageError as error:
             raise NotThere(str(error)) from None
-        texts = {one.alert.alert_id: _details(one.alert.details) for one in found.alerts}
-        return {"incident": found, "story": story_of_incident(self._store, found), "details": texts}
+        return {"incident": found, "story": story_of_incident(self._store, found)}
 
     def proposals(self, _query: Mapping[str, str]) -> dict[str, Any]:
         """What is proposed, beside what is in force."""
@@ -549,8 +547,6 @@ def _differences(before: GateSettings, after: GateSettings) -> list[tuple[str, s
     def said(name: str, value: object) -> str:
         if name == "alpha" and isinstance(value, float):
             return percent(value)
-        if name.endswith("_seconds") and isinstance(value, int | float):
-            return lasting(value)
         return "none" if value is None else str(value)
 
     return [
@@ -654,10 +650,3 @@ def _decided(found: Mapping[str, Any], facts: dict[str, Any], answers: Sequence[
         f"The best score, {max(scores):.3g}, is {'above' if above else 'not above'} the threshold {threshold:.3g} of policy "
         f"{policy['version']}"
     )
-
-
-def _details(details: Mapping[str, Any] | None) -> list[tuple[str, str]]:
-    return [
-        (name, value if isinstance(value, str) else json.dumps(value))
-        for name, value in (details or {}).items()
-    ]
