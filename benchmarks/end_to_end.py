@@ -638,6 +638,9 @@ def main() -> int:
             encoders["sentence-transformers"] = sentence_transformers_anchor()
         for encode in encoders.values():
             timed(encode, ["one", "two"])
+    # Whoever ends it by a signal leaves no broker and no database behind.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
     broker, database = KafkaBroker(), PostgresServer()
     try:
         broker.start()

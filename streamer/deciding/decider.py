@@ -9,6 +9,7 @@ from datetime import datetime
 from itertools import repeat
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 import structlog
 from numpy.typing import NDArray
@@ -99,6 +100,23 @@ class _Pending:
     not_read: tuple[Rule | None, ...] = ()
     batch: AnswerBatch | None = None
     beside: CandidateDecision | None = None
+
+
+class _Named(msgspec.Struct):
+    """An event as far as it names its gate; reading no more of it takes a tenth of the time."""
+
+    gate: str
+
+
+_named = msgspec.json.Decoder(_Named)
+
+
+def _gate_of(record: Record) -> str | None:
+    """The gate of an event in the plain form; others wait for their turn."""
+    try:
+        return _named.decode(record.value or b"").gate
+    except msgspec.MsgspecError:
+        return None
 
 
 def _keep_scores(p: _Pending, before: BatchDecision) -> None:
@@ -220,6 +238,25 @@ class BatchDecider:
                     outcomes[place] = replace(decision, candidate=made)
         self._tracing.decided(outcomes)
         return outcomes
+
+    def encodes(self, encoder: str) -> bool:
+        """Whether a gate compares answers by this encoder, as far as is known here."""
+        return encoder in self._book.encoders()
+
+    def texts_of(self, record: Record, encoder: str) -> frozenset[str]:
+        """What deciding a record will ask this encoder for, by what is known now; nothing of what is decided already.
+
+        Safe beside `outcomes`. Blocks (database) and raises what it raises.
+        """
+        gate = _gate_of(record)
+        active = None if gate is None else self._book.get(gate)
+        if active is not None and active.policy.settings.encoder == encoder:
+            item = self._decode(record)
+            if isinstance(item, ResponsesV1):
+                p = self._admit(record, item, active)
+                if p.embeddings == "encoder" and p.held is None and not self._known([p.key]):
+                    return frozenset(_parts(p))
+        return frozenset()
 
     def _decode(self, record: Record) -> ResponsesV1 | LabelRevision | DeadLetter:
         missing = truncation(record)

@@ -43,12 +43,21 @@ class PolicyBook:
         self._on_change = on_change
         self._on_rejected = on_rejected
         self._active: dict[str, ActivePolicy] = {}
+        self._encoders: frozenset[str] | None = None
         self._lock = threading.Lock()
 
     def get(self, gate: str) -> ActivePolicy | None:
         """Return the gate's newest policy, or None for a gate that is not known here."""
         with self._lock:
             return self._active.get(gate)
+
+    def encoders(self) -> frozenset[str]:
+        """Return what the gates compare answers by."""
+        with self._lock:
+            if self._encoders is None:
+                settings = [active.policy.settings for active in self._active.values()]
+                self._encoders = frozenset(one.encoder for one in settings if one.embeds)
+            return self._encoders
 
     def refresh(self, gates: Iterable[str] | None = None) -> None:
         """Read policies from SQL. Blocks; raises `Unavailable` when the database is unavailable."""
@@ -70,6 +79,7 @@ class PolicyBook:
                         )
                     continue
                 active = self._active[gate] = replace(active, rate=rate, candidate=candidate)
+                self._encoders = None
                 # Within the lock: two threads that take up two versions must be reported in order.
                 self._on_change(active)
             log.info(

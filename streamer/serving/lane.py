@@ -17,7 +17,7 @@ from streamer.stream.dead_letter_cap import DeadLetterCap, DeadLetterLimits
 from streamer.stream.fetch_budget import FetchBudget
 from streamer.stream.group_commit import GroupCommit
 from streamer.stream.health import WorkerHealth
-from streamer.stream.intake import Fetched, Intake
+from streamer.stream.intake import Fetched, Intake, Prepare
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -161,6 +161,7 @@ class Lane:
     Parameters
     ----------
     score_executor, executor : one thread each, for the decider and for the database.
+    prepare : begins with each request (see `Intake`).
     on_commit : called after each commit.
     """
 
@@ -176,9 +177,10 @@ class Lane:
         answers: PendingAnswers,
         health: ServiceHealth,
         on_commit: Callable[[], None],
+        prepare: Prepare | None = None,
     ) -> None:
         self._budget = FetchBudget(max_records=limits.max_waiting, max_bytes=limits.max_waiting_bytes)
-        self.intake: Final = Intake(self._budget)
+        self.intake: Final = Intake(self._budget, prepare)
         self._answers = answers
         self._health = health
         self._commits = GroupCommit(

@@ -8,7 +8,9 @@ is noticed. Nothing here blocks or does I/O; everything runs on the worker's eve
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
@@ -24,6 +26,10 @@ group of 8 came from two partitions, and where each costs seconds the noise of t
 """
 RECORD_OVERHEAD = 256
 """Bytes that a record costs beside its key, value and headers; a round figure for the budget."""
+
+
+Prepare = Callable[["Record"], Future[None] | None]
+"""Begins with a record, and tells when it may be decided; None: at once. Does not block, and raises nothing."""
 
 
 class Fetched(NamedTuple):
@@ -62,6 +68,16 @@ class Run:
         return self.records[-1].offset + 1
 
 
+class _Waiting(NamedTuple):
+    record: Record
+    size: int
+    prepared: Future[None] | None
+
+    @property
+    def ready(self) -> bool:
+        return self.prepared is None or self.prepared.done()
+
+
 @dataclass(slots=True)
 class _Slot:
     lease: Lease
@@ -69,8 +85,12 @@ class _Slot:
     gathered: int
     committed: int
     arrived_at: float
-    waiting: deque[tuple[Record, int]] = field(default_factory=deque)
+    waiting: deque[_Waiting] = field(default_factory=deque)
     in_commit: int = 0
+
+    @property
+    def ready(self) -> bool:
+        return bool(self.waiting) and self.waiting[0].ready
 
 
 class Intake:
@@ -79,10 +99,12 @@ class Intake:
     Parameters
     ----------
     budget : counts every record that comes and goes.
+    prepare : called with each record that is taken; it waits until what this returns is done.
     """
 
-    def __init__(self, budget: FetchBudget) -> None:
+    def __init__(self, budget: FetchBudget, prepare: Prepare | None = None) -> None:
         self._budget = budget
+        self._prepare = prepare
         self._slots: dict[Partition, _Slot] = {}
         self._waiting = asyncio.Event()
         self._changed = asyncio.Event()
@@ -115,15 +137,19 @@ class Intake:
             verdict = OfferResult.BROKEN
         else:
             verdict = OfferResult.TAKEN
-            slot.waiting.append((record, fetched.size))
+            prepared = None if self._prepare is None else self._prepare(record)
+            slot.waiting.append(_Waiting(record, fetched.size, prepared))
             slot.expected = record.offset + 1
             slot.arrived_at = now
-            self._waiting.set()
+            if prepared is None:
+                self._waiting.set()
+            else:
+                prepared.add_done_callback(self._wake_from(asyncio.get_running_loop()))
         self._budget.arrived(fetched.flow, fetched.size, kept=verdict is OfferResult.TAKEN)
         return verdict
 
     async def gather(self, *, max_records: int, max_bytes: int) -> list[Run]:
-        """Wait until something waits, then take it all, within the bounds, and every partition its share.
+        """Wait until something is ready, then take all that is, within the bounds, and every partition its share.
 
         Cancellation safe: nothing is taken before the return.
         """
@@ -135,7 +161,7 @@ class Intake:
             await self._waiting.wait()
 
     def _gather(self, max_records: int, max_bytes: int) -> list[Run]:
-        busy = [slot for slot in self._slots.values() if slot.waiting]
+        busy = [slot for slot in self._slots.values() if slot.ready]
         if not busy:
             return []
         self._turn += 1
@@ -157,8 +183,8 @@ class Intake:
     def _take(slot: _Slot, max_records: int, max_bytes: int) -> Run:
         records: list[Record] = []
         size = 0
-        while slot.waiting and len(records) < max_records:
-            record, weight = slot.waiting[0]
+        while slot.ready and len(records) < max_records:
+            record, weight, _ = slot.waiting[0]
             if records and size + weight > max_bytes:
                 break
             slot.waiting.popleft()
@@ -228,7 +254,17 @@ class Intake:
         slot = self._slots.pop(partition, None)
         if slot is not None:
             # What is being committed is released by `release`, whatever happens to it.
-            self._budget.released(len(slot.waiting), sum(size for _, size in slot.waiting))
+            self._budget.released(len(slot.waiting), sum(one.size for one in slot.waiting))
+            for one in slot.waiting:
+                if one.prepared is not None:
+                    one.prepared.cancel()
+
+    def _wake_from(self, loop: asyncio.AbstractEventLoop) -> Callable[[object], None]:
+        def wake(_: object) -> None:
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(self._waiting.set)
+
+        return wake
 
     def _wake(self) -> None:
         self._changed.set()

@@ -23,7 +23,7 @@ from streamer.stream.group_commit import GroupCommit
 from streamer.stream.handshake import shake_hands
 from streamer.stream.health import WorkerHealth
 from streamer.stream.hooks import Hooks
-from streamer.stream.intake import Intake
+from streamer.stream.intake import Intake, Prepare
 from streamer.stream.leasing import Leasing
 from streamer.stream.log_limits import limit_client_logs
 from streamer.stream.reader_limits import ReaderLimits
@@ -69,6 +69,7 @@ async def run_worker(
     journal: Journal,
     decider: Decider,
     thresholds: Thresholds | None = None,
+    prepare: Prepare | None = None,
     limits: WorkerLimits,
     health: WorkerHealth,
     failpoint: Failpoint = disarmed,
@@ -83,6 +84,7 @@ async def run_worker(
     journal : called on four threads of ours, one call at a time on each.
     decider : called on one of these threads, which calls nothing else.
     thresholds : the thresholds topic and who follows it; None follows nothing.
+    prepare : begins with each record that is read (see `Intake`).
     limits : bounds and timeouts.
     health : observes everything and says whether the worker is ready; give it the next observer.
     failpoint : called with the name of each step passed (`streamer.failpoints.POINTS`).
@@ -101,6 +103,7 @@ async def run_worker(
             journal=journal,
             decider=decider,
             thresholds=thresholds,
+            prepare=prepare,
             limits=limits,
             health=health,
             hooks=Hooks(observer=health, failpoint=failpoint, tracing=tracing),
@@ -126,6 +129,7 @@ class _Worker:
     journal: Journal
     decider: Decider
     thresholds: Thresholds | None
+    prepare: Prepare | None
     limits: WorkerLimits
     health: WorkerHealth
     hooks: Hooks
@@ -145,7 +149,7 @@ class _Worker:
             max_records=self.limits.reader.max_buffered_records,
             max_bytes=self.limits.reader.max_buffered_bytes,
         )
-        intake = Intake(budget)
+        intake = Intake(budget, self.prepare)
         engine = FaustEngine(
             self.subscription,
             log_id=self.health.log_id,

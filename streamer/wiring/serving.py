@@ -156,6 +156,7 @@ def run_serving(
             answers=answers,
             hooks=Hooks(observer=health, failpoint=from_environment(), tracing=traces),
             threads=_threads(stack),
+            stack=stack,
         )
         relay = None if broker is None else _relay(broker, shared, lambda: request_log, lambda: slots)
         judge = stack.enter_context(judge_scores(settings, metrics, traces))
@@ -205,6 +206,7 @@ class _Shared:
     answers: PendingAnswers
     hooks: Hooks
     threads: Mapping[str, Executor]
+    stack: ExitStack
 
 
 def _keys(store: Store, host: str) -> KeyRing:
@@ -238,6 +240,7 @@ def _request_log(
     sentence: Callable[[RiskReport], str],
 ) -> RequestLog:
     from streamer.deciding.decider import BatchDecider
+    from streamer.deciding.reading_ahead import reading_ahead
     from streamer.serving.lane import Lane, LaneLimits
     from streamer.serving.request_log import RequestLog
     from streamer.serving.slots import partitions_of
@@ -267,9 +270,11 @@ def _request_log(
         health=shared.health,
         on_commit=_nothing if relay is None else relay.wake,
     )
+    main = decider(encoder=shared.encoder, judge=judge, candidate_encoder=shared.candidate_encoder)
     return RequestLog(
         main=lane(
-            decider(encoder=shared.encoder, judge=judge, candidate_encoder=shared.candidate_encoder),
+            main,
+            prepare=shared.stack.enter_context(reading_ahead(main, shared.encoder)),
             score_executor=threads["score"],
             executor=threads["commit"],
         ),

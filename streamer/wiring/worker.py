@@ -39,6 +39,7 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
     """
     from streamer.deciding.announcements import Announcements
     from streamer.deciding.decider import BatchDecider
+    from streamer.deciding.reading_ahead import reading_ahead
     from streamer.failpoints import from_environment
     from streamer.stream.connection import Subscription
     from streamer.stream.ending import Ending
@@ -103,6 +104,7 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
             ),
             journal=store,
             decider=decider,
+            prepare=stack.enter_context(reading_ahead(decider, cached)),
             thresholds=Thresholds(topic=named.thresholds, on_message=announcements.hear),
             limits=_worker_limits(settings),
             health=health,

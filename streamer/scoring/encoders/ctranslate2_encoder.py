@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -66,7 +65,11 @@ class CTranslate2Encoder:
 
     Notes
     -----
-    Calls from several threads are safe and run one after another: one call already uses all threads.
+    Calls from several threads are safe; they share the threads.
+
+    Attributes
+    ----------
+    at_once : how many passes run side by side.
     """
 
     device = "cpu"
@@ -86,7 +89,7 @@ class CTranslate2Encoder:
         self._model = load_model(model, self._tokenizer, threads=threads)
         self._unit = unit
         self._strict = strict
-        self._lock = threading.Lock()
+        self.at_once = threads
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="encoder")
         self._check()
         self._tokens = self._tokens_of_a_pass(model)
@@ -101,25 +104,23 @@ class CTranslate2Encoder:
     ) -> NDArray[np.float32]:
         """Rows of shape (len(texts), dimension), unit rows by default; see `streamer.scoring.encoders.encoder.Encoder`."""
         vectors = np.empty((len(texts), self._identity.dimension), dtype=np.float32)
-        with self._lock:
-            read = tokenized(self._tokenizer, texts, vectors, strict=self._strict)
-            places, tokens = list(read), [one.ids for one in read.values()]
-            if progress is not None and len(read) < len(texts):
-                progress(len(texts) - len(read))
+        read = tokenized(self._tokenizer, texts, vectors, strict=self._strict)
+        places, tokens = list(read), [one.ids for one in read.values()]
+        if progress is not None and len(read) < len(texts):
+            progress(len(texts) - len(read))
 
-            def run(members: Sequence[int]) -> int:
-                vectors[[places[index] for index in members]] = self._forward(
-                    [tokens[index] for index in members]
-                )
-                return len(members)
+        def run(members: Sequence[int]) -> int:
+            vectors[[places[index] for index in members]] = self._forward(
+                [tokens[index] for index in members]
+            )
+            return len(members)
 
-            run_passes(self._pool, run, self._passes(tokens), progress)
+        run_passes(self._pool, run, self._passes(tokens), progress)
         return vectors
 
     def close(self) -> None:
-        """End the worker threads; later calls of `encode` fail. Waits for the running one."""
-        with self._lock:
-            self._pool.shutdown()
+        """End the worker threads; later calls of `encode` fail. Waits for what runs."""
+        self._pool.shutdown()
 
     def _passes(self, tokens: Sequence[Sequence[int]]) -> list[list[int]]:
         """Every index of `tokens` once, with others of its length; the largest passes first, so that threads end together."""

@@ -78,6 +78,7 @@ class CachedEncoder:
         self._encoder = encoder
         self._capacity = capacity_texts
         self._rows: OrderedDict[_Digest, NDArray[np.float32]] = OrderedDict()
+        self._unasked: set[_Digest] = set()
         self._lock = threading.Lock()
         self.encoded_texts = 0
         self.cache_hits = 0
@@ -92,9 +93,30 @@ class CachedEncoder:
         """Of the encoder within."""
         return self._encoder.identity
 
+    @property
+    def capacity(self) -> int:
+        """How many texts it remembers at most."""
+        return self._capacity
+
+    @property
+    def at_once(self) -> int:
+        """How many calls the encoder within runs side by side on this machine's processors; 0: it asks elsewhere."""
+        return getattr(self._encoder, "at_once", 0)
+
     def __len__(self) -> int:
         """How many texts are remembered, at most `capacity_texts`."""
         return len(self._rows)
+
+    def remember(self, texts: Sequence[str]) -> None:
+        """Embed texts that `embed` will be asked for; only then do they count as asked for. Raises what `embed` does."""
+        wanted = {_digest(text): text for text in texts}
+        with self._lock:
+            missing = {digest: text for digest, text in wanted.items() if digest not in self._rows}
+        if missing:
+            rows = dict(zip(missing, self._encoder.encode(list(missing.values())), strict=True))
+            self._remember(list(missing), rows, 0)
+            with self._lock:
+                self._unasked |= missing.keys() & self._rows.keys()
 
     def embed(
         self, batches: Sequence[Sequence[str]], *, progress: Callable[[int], None] | None = None
@@ -124,11 +146,12 @@ class CachedEncoder:
             for digests, batch in zip(asked, batches, strict=True)
             for digest, text in zip(digests, batch, strict=True)
         }
-        rows = self._recall(texts)
+        rows, unasked = self._recall(texts)
         missing = [digest for digest in texts if digest not in rows]
-        hits = sum(map(len, asked)) - len(missing)
-        if progress is not None and hits:
-            progress(hits)
+        there = sum(map(len, asked)) - len(missing)
+        hits = there - unasked
+        if progress is not None and there:
+            progress(there)
         if missing:
             try:
                 vectors = self._encode([texts[digest] for digest in missing], progress)
@@ -147,15 +170,18 @@ class CachedEncoder:
             else self._encoder.encode(texts, progress=progress)
         )
 
-    def _recall(self, texts: dict[_Digest, str]) -> dict[_Digest, NDArray[np.float32]]:
+    def _recall(self, texts: dict[_Digest, str]) -> tuple[dict[_Digest, NDArray[np.float32]], int]:
+        """What is remembered, and how many of it were counted when they were made."""
         with self._lock:
+            unasked = self._unasked & texts.keys()
+            self._unasked -= unasked
             rows = {}
             for digest in texts:
                 row = self._rows.get(digest)
                 if row is not None:
                     self._rows.move_to_end(digest)
                     rows[digest] = row
-            return rows
+            return rows, len(unasked)
 
     def _remember(self, digests: list[_Digest], rows: dict[_Digest, NDArray[np.float32]], hits: int) -> None:
         with self._lock:
@@ -166,7 +192,7 @@ class CachedEncoder:
                 self._rows[digest] = rows[digest].copy()
                 self._rows.move_to_end(digest)
             while len(self._rows) > self._capacity:
-                self._rows.popitem(last=False)
+                self._unasked.discard(self._rows.popitem(last=False)[0])
 
     def _stack(self, rows: list[NDArray[np.float32]]) -> NDArray[np.float32]:
         if not rows:

@@ -60,8 +60,10 @@ class SentenceTransformerEncoder:
 
     Notes
     -----
-    Calls from several threads are safe and run one after another: one call already uses the whole device.
+    Calls from several threads are safe and run one after another (`at_once`): one call already uses the whole device.
     """
+
+    at_once = 1
 
     def __init__(
         self,

@@ -1,4 +1,6 @@
 import asyncio
+from concurrent.futures import Future
+from threading import Thread
 
 import pytest
 from hypothesis import given
@@ -196,3 +198,33 @@ def test_a_recorded_gap_moves_the_partition(offset: int) -> None:
     intake, _ = an_intake(Lease(ONE, 1, 2))
     intake.move_past(ONE, offset)
     assert intake.expected() == intake.committed() == {ONE: offset}
+
+
+def test_a_record_waits_until_it_is_prepared_and_only_its_own_partition_waits_with_it() -> None:
+    begun: dict[tuple[int, int], Future[None]] = {}
+
+    def prepare(one: Record) -> Future[None] | None:
+        if one.value == b"v" and one.offset == 2:
+            return None
+        return begun.setdefault((one.partition.number, one.offset), Future())
+
+    async def scenario() -> None:
+        intake = Intake(FetchBudget(max_records=100, max_bytes=10**9), prepare)
+        intake.install([Lease(ONE, 1, 0), Lease(TWO, 1, 0)], now=0.0)
+        for partition in (ONE, TWO):
+            for offset in range(3):
+                intake.offer(fetched(offset, partition=partition), now=1.0)
+        begun[0, 1].set_result(None)
+        begun[1, 0].set_result(None)
+        (run,) = await intake.gather(max_records=100, max_bytes=10**9)
+        assert (run.lease.partition, [one.offset for one in run.records]) == (TWO, [0])
+        waiting = asyncio.create_task(intake.gather(max_records=100, max_bytes=10**9))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        Thread(target=begun[0, 0].set_result, args=(None,)).start()
+        (run,) = await waiting
+        assert (run.lease.partition, [one.offset for one in run.records]) == (ONE, [0, 1, 2])
+        intake.revoke()
+        assert begun[1, 1].cancelled(), "what is dropped need not be prepared"
+
+    asyncio.run(scenario())
