@@ -106,7 +106,7 @@ def test_a_person_does_everything_by_keyboard(
     root.follows("Acknowledged ones too")
     root.sees_page("Alerts")
     root.follows("a worker refuses policy 2")
-    root.until(lambda: "Acknowledged by administrator" in root.said())
+    root.until(lambda: "acknowledged by administrator" in root.said())
     root.fits("acknowledged alerts")
 
     # A decision is looked for and read.
