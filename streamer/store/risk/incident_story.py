@@ -130,8 +130,7 @@ def _steps(store: Store, incident: Incident, policies: Sequence[Policy]) -> list
         if older is not None:
             steps.append(
                 Step(
-                    f"If the cause is mended, go back to policy {older.version} ({threshold_text(older)}), which was calibrated before "
-                    "the change.",
+                    f"If the cause is mended, go back to policy {older.version} ({threshold_text(older)}).",
                     f'streamer threshold rollback {gate} --to {older.version} --reason "..."',
                     "rollback",
                     older.version,
