@@ -19,6 +19,7 @@ from streamer.wording.policies import cut_text, who
 HELD = {
     "no_threshold": "the gate had not been calibrated",
     "closed": "the gate was closed",
+    "early_warning": "an early warning held the gate until people had looked",
     "bad_burst": "a prompt of its burst has a bad label",
     "too_few_responses": "there were too few responses to compare",
     "empty_text": "an answer was blank",

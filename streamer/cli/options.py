@@ -18,7 +18,7 @@ from streamer.clouds.tables.marks import ANNOTATORS, Annotators, Marks, parse_sc
 from streamer.clouds.unlabelled import UNLABELLED
 from streamer.errors import UsageError
 from streamer.gates import free_text
-from streamer.gates.policy import MONITOR, RECALIBRATOR, SIGNED_IN
+from streamer.gates.policy import PROGRAM, SIGNED_IN
 from streamer.scoring.signals.signal_list import SignalList
 
 JsonOption = Annotated[
@@ -242,7 +242,7 @@ def who(by: str | None, option: str = "--by") -> str:
         name = by or getpass.getuser()
     except (KeyError, OSError, ImportError):
         raise UsageError(f"your login name is unknown; say who you are with {option}") from None
-    if name in (RECALIBRATOR, MONITOR):
+    if name in PROGRAM:
         raise UsageError(f"the program itself acts as {name!r}; say who you are with {option}")
     if name.startswith(SIGNED_IN):
         raise UsageError(

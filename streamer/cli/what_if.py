@@ -22,7 +22,7 @@ from streamer.gates.settings import PARAMETERS
 from streamer.whatif import Changed, WhatIfAnswer
 from streamer.whatif.answers import Change
 from streamer.whatif.asking import SETTINGS
-from streamer.whatif.words import answer_rows, basis_sentence, caveats, in_force, sentence
+from streamer.whatif.words import answer_rows, basis_sentence, caveats, columns, sentence
 from streamer.wording.numbers import counted, when
 from streamer.wording.policies import guarantee_text
 from streamer.wording.verdicts import interval_text
@@ -150,7 +150,7 @@ def show_answer(answer: "WhatIfAnswer", change: Change, *, most: int, explain: b
     """Print an answer for people, with at most `most` of the answers that would have been decided otherwise."""
     say(sentence(answer, change))
     say(basis_sentence(answer))
-    print_table(["of the same prompts", in_force(answer), "what if"], answer_rows(answer))
+    print_table(["of the same prompts", *columns(answer)], answer_rows(answer))
     for what, found in (
         ("would have got through", answer.more),
         ("would have been held instead", answer.less),
@@ -229,6 +229,7 @@ def answer_json(answer: "WhatIfAnswer", change: Change) -> dict[str, Any]:
         "promised": answer.promised,
         "delta": answer.delta,
         "in_force": asdict(answer.recorded),
+        "present": None if answer.present is None else asdict(answer.present),
         "what_if": asdict(answer.asked),
         "got_through": asdict(answer.more),
         "held_instead": asdict(answer.less),

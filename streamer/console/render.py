@@ -9,9 +9,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from streamer.console.desk import left
-from streamer.gates.policy import MONITOR, RECALIBRATOR, SIGNED_IN
+from streamer.gates.policy import PROGRAM, SIGNED_IN
 from streamer.security.visible import visible
 from streamer.wording.numbers import percent, when
+from streamer.wording.policies import who as said_by
 from streamer.wording.verdicts import interval_text, lasting
 
 MOST_CHARACTERS: Final = 4_000
@@ -84,8 +85,8 @@ def who(name: str) -> Markup:
         return Markup('<bdi>{}</bdi> <span class="badge" title="at the console">signed in</span>').format(
             visible(name.removeprefix(SIGNED_IN))
         )
-    if name in (RECALIBRATOR, MONITOR):
-        return Markup("{}").format("the recalibrator" if name == RECALIBRATOR else "an alarm")
+    if name in PROGRAM:
+        return Markup("{}").format(said_by(name))
     return Markup(
         '<bdi>{}</bdi> <span class="claim" title="it was given to a command, which cannot check it">name not verified</span>'
     ).format(visible(name))

@@ -13,7 +13,7 @@ from streamer.errors import StreamerError, Unavailable, UsageError
 from streamer.gates.candidate import CandidatePolicy
 from streamer.gates.rule import Cut
 from streamer.whatif import Change, Changed, WhatIf, WhatIfAnswer
-from streamer.whatif.words import answer_rows, basis_sentence, caveats, in_force, sentence
+from streamer.whatif.words import answer_rows, basis_sentence, caveats, columns, sentence
 from streamer.wording.verdicts import interval_text
 
 if TYPE_CHECKING:
@@ -125,6 +125,7 @@ class Questions:
                         "said": sentence(answer, change).removeprefix(f"{candidate.gate} "),
                         "basis": basis_sentence(answer),
                         "rows": answer_rows(answer),
+                        "columns": columns(answer),
                     }
                 return asked.beside[candidate.number]
         except Unavailable:
@@ -135,13 +136,14 @@ class Questions:
     def _told(self, gate: str, answer: WhatIfAnswer, change: Change) -> dict[str, Any]:
         judged = [
             (one.selective if answer.promised == "selective" else one.exposure)
-            for one in (answer.recorded, answer.asked)
+            for one in (answer.recorded, answer.present, answer.asked)
+            if one is not None
         ]
         return {
             "said": sentence(answer, change).removeprefix(f"{gate} "),
             "basis": basis_sentence(answer),
             "rows": answer_rows(answer),
-            "column": in_force(answer),
+            "columns": columns(answer),
             "bars": [interval_bar(one, answer.budget) for one in judged],
             "caveats": caveats(answer),
             "changes": [

@@ -17,6 +17,7 @@ from streamer.events.actions import (
     Reason,
     ResponseActionV1,
     action_id,
+    call_seal,
 )
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.policy import Policy
@@ -24,6 +25,7 @@ from streamer.gates.policy_gate import Needed, Ruling
 from streamer.gates.rule import Cut
 from streamer.gates.settings import GateSettings
 from streamer.journal import EmbeddingSource, Record, ScoredResponse
+from streamer.scoring.judged import call_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,7 @@ def action_event(
     *,
     record: Record,
     key: BatchKey,
+    content: bytes,
     policy: Policy,
     judged: Judged,
     responses: tuple[ScoredResponse, ...],
@@ -74,6 +77,7 @@ def action_event(
     settings = policy.settings
     form = settings.form
     until = settings.at_desk_until(judged.outcome, decided_at)
+    called = [form.ships(r.text) for r in responses if r.id == judged.selected and form.ships is call_text]
     return ActionsV1(
         schema=SCHEMA,
         action_id=action_id(key),
@@ -120,5 +124,6 @@ def action_event(
             topic=record.partition.topic, partition=record.partition.number, offset=record.offset
         ),
         decided_at=decided_at,
+        execute=call_seal(content, called[0]) if called else msgspec.UNSET,
         desk_until=msgspec.UNSET if until is None else until,
     )

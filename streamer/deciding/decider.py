@@ -465,6 +465,7 @@ class BatchDecider:
         event = action_event(
             record=p.record,
             key=p.key,
+            content=p.content_hash,
             policy=policy,
             judged=judged,
             responses=responses,
@@ -546,7 +547,8 @@ class BatchDecider:
         elif ruling.bad_burst:
             reason = "bad_burst"
         else:
-            reason = "closed" if ruling.cut.state == "closed" else "not_read" if ruling.unread else "scored"
+            closed = "early_warning" if policy.held_early else "closed"
+            reason = closed if ruling.cut.state == "closed" else "not_read" if ruling.unread else "scored"
         outcome: BatchAction
         if all(shipped) or ruling.gate.selected is not None:
             outcome = "ship"

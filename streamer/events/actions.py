@@ -1,5 +1,6 @@
 """The topic `actions`, out: what was decided about one batch. One event per batch, the key is the input's key."""
 
+import hashlib
 import math
 import uuid
 from collections.abc import Mapping
@@ -14,13 +15,13 @@ from streamer.events.codec import Event, Reader
 from streamer.events.identifiers import GateName, Identifier
 from streamer.events.limits import DEFAULT_LIMITS, Limits
 from streamer.events.outgoing import event_id, event_message
-from streamer.events.responses import Attempt
+from streamer.events.responses import Attempt, ResponsesV1, content_hash
 from streamer.events.topic import Topic, batch_text, bound_text
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.declared import Unit
 from streamer.gates.settings import HELD_WORDS
 from streamer.journal import EmbeddingSource, Headers, OutboxMessage
-from streamer.scoring.judged import WHOLE
+from streamer.scoring.judged import WHOLE, call_text
 from streamer.scoring.reading import Rule
 
 SCHEMA: Final = "streamer.actions.v1"
@@ -34,6 +35,7 @@ Reason = Literal[
     "scored",
     "no_threshold",
     "closed",
+    "early_warning",
     "bad_burst",
     "too_few_responses",
     "empty_text",
@@ -197,6 +199,17 @@ class ActionsV1(Event, frozen=True, gc=False, kw_only=True):
     audit: ActionAuditV1
     source: ActionSourceV1
     decided_at: Annotated[datetime, Meta(tz=True)]
+    execute: (
+        Annotated[
+            str,
+            Meta(
+                description="Of a call that ships: the SHA-256 of the batch's content hash (32 bytes) and the call's canonical form, in "
+                "hexadecimal. Whoever has the batch executes what has it, and nothing else. Absent where no call ships.",
+                extra_json_schema={"pattern": "^[0-9a-f]{64}$"},
+            ),
+        ]
+        | msgspec.UnsetType
+    ) = msgspec.UNSET
     desk_until: (
         Annotated[
             datetime,
@@ -234,6 +247,32 @@ def action_id(key: BatchKey) -> str:
     [gate, batch_id, attempt].
     """
     return event_id(ACTION_NAMESPACE, key.gate, key.batch_id, key.attempt)
+
+
+def call_seal(content: bytes, call: str) -> str:
+    """Return what `execute` says of a call in canonical form; `content` : the content hash of its batch.
+
+    The hash covers prompt and answers with the call, so that nobody tests guesses of the call alone against it once texts are erased.
+    """
+    return hashlib.sha256(content + call.encode()).hexdigest()
+
+
+def call_to_execute(batch: ResponsesV1, action: ActionsV1) -> str:
+    """Return the canonical form of the call, or of the calls, that an action lets whoever has the batch execute, as JSON.
+
+    Raises
+    ------
+    ValueError
+        Where it lets nobody execute anything: it holds, is not enforced, is about another batch, or the call is not what was scored.
+    """
+    if action_id(batch.key) != action.action_id:
+        raise ValueError("the action is about another batch")
+    if not (action.enforced and action.action == "ship" and action.execute):
+        raise ValueError("the action lets no call be executed")
+    call = next((call_text(one.text) for one in batch.responses if one.id == action.selected), "")
+    if call_seal(content_hash(batch), call) != action.execute:
+        raise ValueError("the call is not the one that was scored")
+    return call
 
 
 def decode_action(value: bytes | None, limits: Limits = DEFAULT_LIMITS) -> ActionsV1:

@@ -3,7 +3,7 @@
 import hashlib
 import math
 import struct
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal, Protocol
 
@@ -23,6 +23,7 @@ from streamer.events.limits import DEFAULT_LIMITS, Limits
 from streamer.events.structured_mode import data_of
 from streamer.events.topic import Topic, batch_text
 from streamer.gates.batch_key import BatchKey
+from streamer.scoring.judged import call_text
 from streamer.scoring.signals.declared import FIELDS, MOST_DECLARED, SIGNAL_NAME
 from streamer.signing.canonical_json import canonical_json
 
@@ -96,6 +97,22 @@ _MIN_NORM, _MAX_NORM = 1e-18, 1e18  # between these a norm and its square are no
 SignalName = Annotated[str, Meta(pattern=rf"^{SIGNAL_NAME}$(?!\n)")]
 
 
+_TEXT_OR_CALLS: Final = {"anyOf": [{"required": ["text"]}, {"required": ["calls"]}]}
+
+
+class CallV1(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A call of a tool."""
+
+    name: Annotated[str, Meta(min_length=1, description="The tool's.")]
+    arguments: Annotated[
+        msgspec.Raw,
+        Meta(
+            description="An object, or its JSON in a string as in OpenAI's protocol.",
+            extra_json_schema={"type": ["object", "string"]},
+        ),
+    ]
+
+
 class ResponseV1(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """One of the responses."""
 
@@ -107,7 +124,18 @@ class ResponseV1(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defau
             "zero-width characters), is allowed and never ships.",
             extra_json_schema={"maxLength": DEFAULT_LIMITS.max_text_bytes, "pattern": _NO_NUL},
         ),
-    ]
+    ] = msgspec.field(default_factory=str)  # without a default that is left out when it is written
+    calls: (
+        Annotated[
+            tuple[CallV1, ...],
+            Meta(
+                min_length=1,
+                description="In place of a text, the tools that the response calls. Its text is then their canonical form, which the judged "
+                "part `call` reads.",
+            ),
+        ]
+        | None
+    ) = None
     embedding: Embedding | None = None
     score: (
         Annotated[
@@ -154,7 +182,7 @@ class ResponsesV1(Event, frozen=True, gc=False, kw_only=True):
     batch_id: Annotated[Identifier, Meta(description="Names the prompt's batch within the gate.")]
     prompt: Annotated[str, Meta(description="What was asked.", extra_json_schema={"pattern": _NO_NUL})]
     responses: Annotated[
-        tuple[ResponseV1, ...],
+        tuple[Annotated[ResponseV1, Meta(extra_json_schema=_TEXT_OR_CALLS)], ...],
         Meta(
             description="2 to 256 responses. A batch of fewer is read, and held (`too_few_responses`).",
             extra_json_schema={
@@ -243,6 +271,8 @@ def decode_responses(value: bytes | None, limits: Limits = DEFAULT_LIMITS) -> Re
     ):
         if key in event.metadata:
             raise BadMessage(codes.INVALID_FIELD, f"metadata has the key {key}, which is reserved: {field}")
+    if any(response.calls or not response.text for response in event.responses):
+        event = msgspec.structs.replace(event, responses=tuple(_with_texts(event.responses, value or b"")))
     strings = _check_responses(event.responses, limits)
     assert value is not None  # the reader has refused it
     _check_keys(event, value, strings, limits)
@@ -378,6 +408,24 @@ def _doubles(embedding: tuple[float, ...] | bytes) -> bytes:
     if isinstance(embedding, bytes):
         return np.frombuffer(embedding, "<f4").astype("<f8").tobytes()
     return struct.pack(f"<{len(embedding)}d", *embedding)
+
+
+def _with_texts(responses: Sequence[ResponseV1], value: bytes) -> Iterator[ResponseV1]:
+    """Give responses that came as calls their texts. Raises `BadMessage` for those that came as neither, or as both."""
+    some_without = value.count(b'"text"') < sum(one.calls is None for one in responses)
+    for place, one in enumerate(responses):
+        if one.calls is None:
+            if some_without and not one.text:
+                raise BadMessage(codes.INVALID_FIELD, f"$.responses[{place}] has neither `text` nor `calls`")
+            yield one
+            continue
+        if one.text or any(bytes(call.arguments)[:1] not in (b"{", b'"') for call in one.calls):
+            wrong = (
+                "`text` and `calls`" if one.text else "`calls` whose arguments are neither object nor string"
+            )
+            raise BadMessage(codes.INVALID_FIELD, f"$.responses[{place}] has {wrong}")
+        text = msgspec.json.encode(one.calls).decode()
+        yield msgspec.structs.replace(one, text=call_text(text) or text, calls=None)
 
 
 def _check_responses(responses: tuple[ResponseV1, ...], limits: Limits) -> int:

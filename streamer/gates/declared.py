@@ -38,6 +38,7 @@ SegmentFallback = Literal["closed", "pooled"]
 Embeddings = Literal["refuse", "accept"]
 Recalibrate = Literal["manual", "propose", "auto"]
 OnAlarm = Literal["report", "close"]
+Early = Literal["none", "judge", "drift", "signals"]
 Pending = Literal["age", "worst", "labelled-only"]
 
 LEAST_ALPHA = 1e-9
@@ -403,6 +404,12 @@ class Declared:
     on_missing: OnAlarm = setting(
         "report",
         "When so many labels stay missing that the budget may be broken by them: close the gate, or only report it.",
+        WATCH,
+    )
+    early: Early = setting(
+        "none",
+        "What holds the gate early, until people's labels of the newest answers clear it: more marks of wrong by the judge_kind, a "
+        "drift alarm, or with the method full more answers that use over half of the budget (signals).",
         WATCH,
     )
     monitor_delta: float = setting(0.1, "Chance that the risk interval is ever wrong.", WATCH, "D", **_CHANCE)

@@ -16,6 +16,11 @@ RECALIBRATOR = "recalibrator"
 MONITOR = "monitor"
 """Who makes the policies that an alarm closes a gate with: no person may act under this name."""
 
+WARNING = "early-warning"
+"""Who makes the policies that hold a gate for an early warning, and let it go again."""
+
+PROGRAM = (RECALIBRATOR, MONITOR, WARNING)
+"""Names that no person may act under."""
 
 SIGNED_IN = "account:"
 """Begins the name of a person who had signed in at the console. Commands refuse such names: what they record is a claim."""
@@ -82,6 +87,23 @@ class Policy:
     def ships_nothing(self) -> bool:
         """Whether it is closed for every batch there may be: no segment has a cut of its own that ships either."""
         return ships_nothing(self.state, self.rule)
+
+    @property
+    def held_early(self) -> bool:
+        """Whether an early warning holds the gate."""
+        return self.created_by == WARNING and self.calibration_run is None and self.ships_nothing
+
+    def with_cut_of(self, older: Policy) -> Policy:
+        """The settings of this one, and what an older one cut by and promised."""
+        return replace(
+            self,
+            state=older.state,
+            threshold=older.threshold,
+            rule=older.rule,
+            calibrated=older.calibrated,
+            calibration_run=older.calibration_run,
+            guarantee=older.guarantee,
+        )
 
     def as_closed(self) -> Policy:
         """What is left of it where nothing may ship any more: the settings, and neither a cut nor a promise."""

@@ -414,6 +414,10 @@ def _contradictions(settings: GateSettings) -> Iterator[tuple[str, str]]:
             "judge_kind",
             f"another kind of label than the gate's own, {settings.severity_kind}: it predicts that one",
         )
+    if settings.early == "judge" and settings.judge_kind is None:
+        yield "early", "another than judge without a judge_kind: nobody marks what ships"
+    if settings.early == "signals" and not settings.calibrator.of_signals:
+        yield "early", f"another than signals with the method {settings.method}, which reads none"
     if settings.external_encoder and not _EXTERNAL_ENCODER.fullmatch(settings.encoder):
         yield "encoder", "external: and a name of 1 to 190 visible ASCII characters"
     if settings.external_encoder and settings.embeddings != "accept":

@@ -286,6 +286,7 @@ class Recalibrator:
             name, settings, missing = one.gate.gate, one.gate.settings, one.missing_key
             if missing is None or (
                 settings.recalibrate != "auto"
+                and settings.early == "none"
                 and "close" not in (settings.on_alarm, settings.on_selective_alarm, settings.on_missing)
             ):
                 continue

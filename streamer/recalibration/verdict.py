@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Literal
 
-from streamer.gates.policy import MONITOR, Policy
+from streamer.gates.policy import MONITOR, WARNING, Policy
 from streamer.gates.setting_changes import calibrated_for_another
 from streamer.gates.settings import GateSettings
 from streamer.recalibration.comparison import Direction, Reading
@@ -24,9 +24,9 @@ MOST_EVIDENCE = 0.1
 """Evidence of the risk alarm from which on nothing is loosened by itself: it begins near one half, falls as good
 labels come, and raises the alarm at 1/delta."""
 
-Closer = Literal["person", "alarm", "calibration", "nobody"]
-"""Who closed a gate that ships nothing: a person by `threshold close` or a rollback, the alarm, a calibration whose
-labels allow nothing, or nobody: it was never calibrated for its settings."""
+Closer = Literal["person", "alarm", "warning", "calibration", "nobody"]
+"""Who closed a gate that ships nothing: a person by `threshold close` or a rollback, the alarm, an early warning, a calibration
+whose labels allow nothing, or nobody: it was never calibrated for its settings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,12 +173,12 @@ def closing(policies: Sequence[Policy]) -> Closing | None:
         by_itself = i > 0 and policy.gate_revision == policies[i - 1].gate_revision
         run = policy.calibration_run
         if by_itself and (run is None or any(older.calibration_run == run for older in policies[:i])):
-            closers.add(policy.created_by == MONITOR)
+            closers.add(policy.created_by if policy.created_by in (MONITOR, WARNING) else "")
     by: Closer
-    if False in closers:
+    if "" in closers:
         by = "person"
     elif closers:
-        by = "alarm"
+        by = "alarm" if MONITOR in closers else "warning"
     else:
         by = "calibration" if newest.calibrated else "nobody"
     return Closing(by=by, served=served, alarms=sum(one.created_by == MONITOR for one in policies))
@@ -289,6 +289,8 @@ def _against_loosening(
     """Say everything that stands against a looser threshold acting by itself."""
     if closed is not None and closed.by == "person":
         return ["a person closed the gate: only a person opens it"]
+    if closed is not None and closed.by == "warning":
+        return ["an early warning holds the gate: labels of its newest answers let it go, or a person does"]
     if worst_label.direction != "looser":
         return ["it would not with every response at the highest severity that anybody ever gave it"]
     against = []

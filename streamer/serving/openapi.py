@@ -81,7 +81,8 @@ def document() -> bytes:
         f"{of}/decisions": {
             "post": _operation(
                 "decide",
-                "Decide a batch. The answer is on record; a repeat gets the same.",
+                "Decide a batch. The answer is on record; a repeat gets the same. Where JSON or calls are held, the member `disputed` says "
+                "in which fields the others differ from the best one: by JSON Pointer the share of them that say the same.",
                 [gate, key, prefers, waits[1]],
                 _ref("ActionsV1"),
                 tuple(_REFUSALS),

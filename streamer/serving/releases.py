@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import msgspec
 
 from streamer.errors import Unavailable
-from streamer.events.actions import decode_action
+from streamer.events.actions import ActionsV1, decode_action
 from streamer.events.codec import encode
 from streamer.gates.batch_key import BatchKey
+from streamer.scoring.judged import form
 from streamer.serving.problems import RETRY_SECONDS, Problem, unavailable
 
 if TYPE_CHECKING:
@@ -30,6 +31,30 @@ LONGEST_SECONDS: Final = 300.0
 """What one request may wait for the desk; whoever wants to wait longer asks again."""
 
 _READ_SECONDS: Final = 5.0
+
+
+def disputed(action: ActionsV1, texts: Mapping[str, str | None]) -> dict[str, float]:
+    """Return the fields in which other answers differ from the best one of a held batch, from its texts by id; see `Form.disputed`.
+
+    No action has them: keys of JSON may be words of an answer, and actions stay when texts are erased.
+    """
+    judged, scores = form(action.scorer.judged), [one.score for one in action.responses]
+    if action.action == "ship" or not judged.structured or not scores or None in scores:
+        return {}
+    parts = judged.parts([texts.get(one.id) or "" for one in action.responses])
+    return judged.disputed(parts, max(range(len(parts)), key=lambda place: scores[place] or 0.0))
+
+
+def with_disputed(action: bytes, texts: Mapping[str, str | None]) -> bytes:
+    """Add the member `disputed` to an action that is a JSON object, where there is one; the rest stays as it is on record."""
+    if not (b'"judged":"json' in action or b'"judged":"call' in action):
+        return action
+    fields = disputed(decode_action(action), texts)
+    return (
+        action.rstrip().removesuffix(b"}") + b',"disputed":' + msgspec.json.encode(fields) + b"}"
+        if fields
+        else action
+    )
 
 
 class State(Protocol):

@@ -39,10 +39,13 @@ EXPECTED_STATUSES = (200, 429, 500, 503)
 RUN_OUTCOMES = ("applied", "proposed", "unchanged", "failed")
 """The outcome of a calibration run of the recalibrator."""
 
-ALARMS: tuple[Literal["risk", "selective", "missing", "draws", "drift_scores", "drift_cloud"], ...] = (
+ALARMS: tuple[
+    Literal["risk", "selective", "missing", "early", "draws", "drift_scores", "drift_cloud"], ...
+] = (
     "risk",
     "selective",
     "missing",
+    "early",
     "draws",
     "drift_scores",
     "drift_cloud",
@@ -281,7 +284,7 @@ CATALOGUE: tuple[MetricDefinition, ...] = (
     _gauge("open_exposure_risk_upper_ratio", "gate over", "recalibrator",
         "Its upper bound, which holds at all times."),
     _gauge("alarm_raised", "gate alarm", "recalibrator",
-        "1 while an alarm (risk, selective, missing, draws, drift_scores, drift_cloud) is raised, 0 while it is not."),
+        "1 while an alarm (risk, selective, missing, early, draws, drift_scores, drift_cloud) is raised, 0 while it is not."),
     _gauge("alarm_evidence_ratio", "gate alarm", "recalibrator",
         "The present evidence over what raises the alarm; 1 or more has raised it."),
     _gauge("alarm_raised_timestamp_seconds", "gate alarm", "recalibrator",

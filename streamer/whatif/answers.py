@@ -128,6 +128,8 @@ class WhatIfAnswer:
     left_out : prompts of the period that are not counted, by reason.
     versions : the oldest and the newest policy among those that decided the judged.
     recorded, asked : the figures of the record, and of what was asked about.
+    present : of the gate's own budget, found as `asked` is and on the same prompts, where another budget was asked about; a smaller
+        budget never serves more than it, as it may serve more than `recorded`, of which part was decided while the gate was closed.
     more, less : what would have got through, and what would have been held instead.
     differences : decisions of the record that their own policies do not come to again, and with a candidate what it decided and
         does not come to again; there should be none.
@@ -151,6 +153,7 @@ class WhatIfAnswer:
     versions: tuple[int, int]
     recorded: Figures
     asked: Figures
+    present: Figures | None
     more: Changed
     less: Changed
     differences: tuple[Difference, ...]

@@ -144,6 +144,14 @@ class WhatIf:
         else:
             ships = replay(kept, settings, reading, salt=self._gate.audit_salt)
         counted, asked = kept.where(judged), ships[np.repeat(judged, kept.sizes)]
+        at_present, present = None, self._gate.settings
+        if change.cut is None and change.settings.get("alpha", present.alpha) != present.alpha:
+            own = replace(settings, alpha=present.alpha)
+            run = None if by_record else self._run(own, basis.before or self._now, beside=False)
+            if by_record:
+                at_present = within_budget(kept, own)
+            elif run is not None:
+                at_present = replay(kept, own, Reading.of_run(run), salt=self._gate.audit_salt)
         differences = self.differences()
         if change.candidate:
             differences += self._not_as_beside(kept, ships)
@@ -172,6 +180,15 @@ class WhatIf:
             versions=(int(counted.versions.min()), int(counted.versions.max())),
             recorded=figures(counted, counted.shipped, unit=unit, alpha=budget, delta=chance),
             asked=figures(counted, asked, unit=unit, alpha=budget, delta=chance),
+            present=None
+            if at_present is None
+            else figures(
+                counted,
+                at_present[np.repeat(judged, kept.sizes)],
+                unit=unit,
+                alpha=budget_of(present),
+                delta=chance,
+            ),
             more=changed(asked & ~counted.shipped),
             less=changed(counted.shipped & ~asked),
             differences=differences,

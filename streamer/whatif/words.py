@@ -3,6 +3,7 @@
 from streamer.recalibration.age_cut import span
 from streamer.risk.states import RiskInterval
 from streamer.whatif import Change, WhatIfAnswer
+from streamer.whatif.answers import budget_of
 from streamer.wording.numbers import SERVED, counted, percent, when
 from streamer.wording.policies import cut_text
 from streamer.wording.verdicts import interval_text
@@ -16,8 +17,17 @@ def sentence(answer: WhatIfAnswer, change: Change) -> str:
     return (
         f"{answer.gate.gate} {_asked(answer, change)}: {percent(share)} of {SERVED[unit]} served in place of "
         f"{percent(shared)}; error rate among shipped answers {_interval(asked.selective)} (it was "
-        f"{_estimate(was.selective)}), exposure {_interval(asked.exposure)} (it was {_estimate(was.exposure)})."
+        f"{_estimate(was.selective)}), exposure {_interval(asked.exposure)} (it was {_estimate(was.exposure)}){_own(answer)}."
     )
+
+
+def _own(answer: WhatIfAnswer) -> str:
+    """What the gate's own budget would have served, found the same way."""
+    if answer.present is None:
+        return ""
+    unit, own = answer.settings.unit, answer.present
+    share = percent(own.shipped if unit == "response" else own.served)
+    return f"; its own budget of {percent(budget_of(answer.gate.settings))} with today's labels: {share} of {SERVED[unit]} served"
 
 
 def _asked(answer: WhatIfAnswer, change: Change) -> str:
@@ -101,9 +111,15 @@ def in_force(answer: WhatIfAnswer) -> str:
     return f"policy {first}, in force" if first == last else f"policies {first} to {last}, in force"
 
 
+def columns(answer: WhatIfAnswer) -> list[str]:
+    """Name the columns of `answer_rows` behind the first."""
+    own = [] if answer.present is None else [f"at its own budget, {percent(budget_of(answer.gate.settings))}"]
+    return [in_force(answer), *own, "what if"]
+
+
 def answer_rows(answer: WhatIfAnswer) -> list[tuple[str, ...]]:
-    """Put what is in force and what was asked about side by side: what, the one, the other."""
-    both = (answer.recorded, answer.asked)
+    """Put side by side what was in force, the gate's own budget with today's labels, and what was asked about."""
+    both = [one for one in (answer.recorded, answer.present, answer.asked) if one is not None]
     rows: list[tuple[str, ...]] = [
         ("prompts", *(str(one.prompts) for one in both)),
         ("share of prompts served", *(percent(one.served) for one in both)),

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from streamer.calibration.calibrators.full import chance_above
 from streamer.calibration.registry import every
-from streamer.gates.policy import MONITOR, RECALIBRATOR, SIGNED_IN, GateRevision, Policy
+from streamer.gates.policy import MONITOR, RECALIBRATOR, SIGNED_IN, WARNING, GateRevision, Policy
 from streamer.gates.rule import INDICATOR, BatchCut, Chance, Cut, Full, Quantile, Rank, Rule, Segments
 from streamer.gates.setting_changes import calibrated_for_another
 from streamer.gates.settings import GateSettings
@@ -38,7 +38,9 @@ def who(name: str) -> str:
     """Say who did something, and how that is known: a name that a command was given is a claim, ``ana (name not verified)``."""
     if name.startswith(SIGNED_IN):
         return f"{name.removeprefix(SIGNED_IN)} (signed in)"
-    return {RECALIBRATOR: "the recalibrator", MONITOR: "an alarm"}.get(name, f"{name} (name not verified)")
+    return {RECALIBRATOR: "the recalibrator", MONITOR: "an alarm", WARNING: "an early warning"}.get(
+        name, f"{name} (name not verified)"
+    )
 
 
 def own_cuts(rule: Rule) -> bool:

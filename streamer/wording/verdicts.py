@@ -18,6 +18,7 @@ ALARMS = {
     "risk": "risk",
     "selective": "selective risk",
     "missing": "missing labels",
+    "early": "early warning",
     "draws": "audit draws",
     "drift_scores": "drift of scores",
     "drift_cloud": "drift of embeddings",

@@ -1,15 +1,21 @@
 """Gates of every promise, and one that another package scores, on Kafka and PostgreSQL, from publishing to verifying."""
 
+import json
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from streamer import wiring
+from streamer.events.actions import call_to_execute, decode_action
+from streamer.events.responses import decode_responses
+from streamer.gates.batch_key import BatchKey
 from streamer.scoring.encoders.encoder import Encoder
+from streamer.store.log.resolve_outcomes import stored_decisions
 from streamer_verify.bundle import Bundle
 from streamer_verify.command import verify_bundle
 from streamer_verify.scores import check_scores
@@ -159,4 +165,52 @@ def test_a_scorer_of_another_package_scores_in_service(site: Site, tmp_path: Pat
     taken_up(site, worker, gate)
     publish(site, gate, worded, range(60, 72))
     assert site.store.reports.decided_and_shipped(gate)[1] == 8, "what has words in common ships"
+    verified(site)
+
+
+def called(number: int) -> bytes:
+    """What a fine batch calls is the same, in other words; some say it as a text."""
+    sums = ("12.50", "7", "8e2") if is_lost(number) else ("12.50", "12.5", "125e-1")
+    call = '{"name": "pay", "arguments": %s}'
+    written = (
+        f'"calls": [{call % f"""{{"sum": {sums[0]}}}"""}]',
+        f'"calls": [{call % json.dumps(f"""{{"sum": {sums[1]}}}""")}]',
+        f'"text": {json.dumps("<think>?</think>" + call % f"""{{"sum": {sums[2]}}}""")}',
+    )
+    responses = ", ".join(f'{{"id": "r{i}", {one}}}' for i, one in enumerate(written))
+    return a_batch("calls", number, ()).replace(b'"responses": []', f'"responses": [{responses}]'.encode())
+
+
+def test_of_calls_that_alone_is_executed_which_was_scored(site: Site) -> None:
+    site.command(
+        *("gate", "create", "calls", "--judged", "call", "--method", "mean", "--alpha", "0.2", "--mode", "enforce"),
+        *("--audit-probability", "1", "--recalibrate", "propose"),
+    )  # fmt: skip
+    worker = site.start_worker()
+    publish(site, "calls", called, range(60))
+    publish_labels(site, "calls", is_lost, range(60), 3)
+    site.command("recalibrate", "calls", "--by", "ana")
+    taken_up(site, worker, "calls")
+    publish(site, "calls", called, range(60, 66))
+    decided = {
+        BatchKey("calls", f"batch-{number}", 1): decode_responses(called(number)) for number in range(60, 66)
+    }
+    with site.store._database.reading() as connection:
+        found = {
+            key: decode_action(one.value) for key, (_, one) in stored_decisions(connection, decided).items()
+        }
+    for number, (key, batch) in enumerate(decided.items(), 60):
+        action = found[key]
+        assert (action.action == "ship") == (not is_lost(number))
+        if is_lost(number):
+            with pytest.raises(ValueError, match="lets no call"):
+                call_to_execute(batch, action)
+            continue
+        assert call_to_execute(batch, action) == '{"arguments":{"sum":12.5},"name":"pay"}'
+        with pytest.raises(ValueError, match="another batch"):
+            call_to_execute(decode_responses(called(number + 1)), action)
+        with pytest.raises(ValueError, match="lets no call"):
+            call_to_execute(batch, msgspec.structs.replace(action, enforced=False))
+        with pytest.raises(ValueError, match="not the one that was scored"):
+            call_to_execute(decode_responses(called(number).replace(b"12.50", b"12.51")), action)
     verified(site)

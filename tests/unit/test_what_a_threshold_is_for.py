@@ -17,7 +17,7 @@ OTHER: dict[str, Any] = {
     "audit_probability": 0.5, "audit_draws": 3, "label_deadline_seconds": 5.0, "decision_deadline_seconds": 9.0,
     "keep_texts": False, "recalibrate": "auto", "recalibrate_every_seconds": None, "recalibrate_after_groups": 7,
     "max_lambda_step": 0.2, "max_ship_rate_step": 0.2, "least_groups": 7, "on_alarm": "report", "monitor_delta": 0.2,
-    "on_selective_alarm": "close", "on_missing": "close", "alarm_false_every": None,
+    "on_selective_alarm": "close", "on_missing": "close", "early": "drift", "alarm_false_every": None,
     "alarm_delta": 0.2, "alarm_tolerance": 0.3, "monitor_deadline_seconds": 5.0, "budget_period_days": 7.0,
     "drift_delta": 0.2, "judge_kind": "lexical", "embeddings": "accept", "dimension": 9,
     "labellers": ("ann",), "signed_labels": True, "pending": "worst", "window": 300,
@@ -26,7 +26,7 @@ OTHER: dict[str, Any] = {
 NEVER = {
     "hold_action", "mode", "audit_probability", "audit_draws", "label_deadline_seconds", "decision_deadline_seconds",
     "keep_texts", "recalibrate", "recalibrate_every_seconds", "recalibrate_after_groups", "max_lambda_step",
-    "max_ship_rate_step", "least_groups", "on_alarm", "on_selective_alarm", "on_missing", "alarm_false_every", "monitor_delta", "alarm_delta", "alarm_tolerance",
+    "max_ship_rate_step", "least_groups", "on_alarm", "on_selective_alarm", "on_missing", "early", "alarm_false_every", "monitor_delta", "alarm_delta", "alarm_tolerance",
     "monitor_deadline_seconds", "budget_period_days", "drift_delta", "judge_kind", "embeddings", "dimension",
     "pending", "window", "audit_boost", "audit_boost_most", "two_people",
 }  # fmt: skip

@@ -19,7 +19,7 @@ export const LATER_SETTINGS = {
   "model": null, "signals": null, "judged": "whole@1", "embeddings": "refuse", "dimension": null, "upstream": null,
   "labellers": null, "signed_labels": false, "parameters": null, "group_by": null, "desk_deadline_seconds": null,
   "audit_boost": null, "audit_boost_most": 400, "pending": "age", "window": null, "two_people": false,
-  "on_selective_alarm": "report", "on_missing": "report", "alarm_false_every": null
+  "on_selective_alarm": "report", "on_missing": "report", "early": "none", "alarm_false_every": null
 };
 
 /** Those that are written as floats. */

@@ -31,6 +31,7 @@ from streamer_verify.control import Control
 from streamer_verify.signatures import ed25519_verify
 from streamer_verify.values import (
     PLAIN,
+    WARNING,
     base64_as_hex,
     canonical_json,
     from_base64,
@@ -341,7 +342,7 @@ class Decisions(Control):
         shipped: list[bool] | None
         if any(score is None for score in scores) or not scores:
             shipped, reason = [False] * len(scores), ""
-            if facts["reason"] in ("scored", "closed", "bad_burst"):
+            if facts["reason"] in ("scored", "closed", "early_warning", "bad_burst"):
                 self.fault("action", place, f"its reason is {facts['reason']!r}, and it has no scores")
             if facts["reason"] == "not_read" and "not_read" not in facts:
                 self.fault("action", place, "it was held as not read, and names no answer")
@@ -376,7 +377,8 @@ class Decisions(Control):
             if not policy["calibrated"]:
                 reason = "no_threshold"
             elif cut[0] == "closed":
-                reason = "closed"
+                held_early = policy["created_by"] == WARNING and policy["calibration_run"] is None
+                reason = "early_warning" if held_early else "closed"
             elif bad_burst:
                 shipped, reason = [False] * len(scores), "bad_burst"
             elif 1 in unread(facts.get("signals")) and (

@@ -15,9 +15,9 @@ shadow|enforce, audit_probability share, audit_draws count, audit_boost number?,
 label_deadline_seconds seconds, pending age|worst|labelled-only, window count?, decision_deadline_seconds
 seconds?, keep_texts bool, two_people bool, recalibrate manual|propose|auto, recalibrate_every_seconds
 seconds?, recalibrate_after_groups count?, max_lambda_step share, max_ship_rate_step share, least_groups
-count, on_alarm report|close, on_selective_alarm report|close, on_missing report|close, monitor_delta inner,
-alarm_delta inner, alarm_false_every count?, alarm_tolerance number, monitor_deadline_seconds seconds,
-budget_period_days above, drift_delta inner, judge_kind text?
+count, on_alarm report|close, on_selective_alarm report|close, on_missing report|close, early
+none|judge|drift|signals, monitor_delta inner, alarm_delta inner, alarm_false_every count?, alarm_tolerance
+number, monitor_deadline_seconds seconds, budget_period_days above, drift_delta inner, judge_kind text?
 """
 """What each looks like in a row of `gate_revisions`, in the words of `forms`."""
 
@@ -42,8 +42,8 @@ SIGNED_IF_OTHER: dict[str, Any] = {
     "model": None, "signals": None, "judged": "whole@1", "embeddings": "refuse", "dimension": None,
     "upstream": None, "labellers": None, "signed_labels": False, "parameters": None, "group_by": None,
     "desk_deadline_seconds": None, "audit_boost": None, "audit_boost_most": 400, "pending": "age", "window":
-    None, "two_people": False, "on_selective_alarm": "report", "on_missing": "report", "alarm_false_every":
-    None,
+    None, "two_people": False, "on_selective_alarm": "report", "on_missing": "report", "early": "none",
+    "alarm_false_every": None,
 }
 """Those that it covers where they have another value."""
 

@@ -21,7 +21,7 @@ CONTROL = ("control", "", 0)
 
 HTTP_LOG = "http"
 
-RECALIBRATOR, MONITOR, SIGNED_IN = "recalibrator", "monitor", "account:"
+RECALIBRATOR, MONITOR, WARNING, SIGNED_IN = "recalibrator", "monitor", "early-warning", "account:"
 """Who makes what the service makes by itself, an alarm's closings, and how the names of people begin who have signed in."""
 
 DEEPEST = 200

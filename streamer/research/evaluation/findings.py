@@ -176,9 +176,7 @@ def findings(evaluation: Evaluation) -> list[str]:
         text
         for text in (
             _budgets(evaluation),
-            *(_reductions(result) for result in evaluation.data_sets),
             _judges(evaluation),
-            *(_tracking(evaluation, result) for result in evaluation.data_sets),
             *(_scores(evaluation, result) for result in evaluation.data_sets),
         )
         if text
@@ -209,43 +207,6 @@ def _budgets(evaluation: Evaluation) -> str:
     )
 
 
-def _reductions(result: DataSetResult) -> str:
-    unit = "response" if "response" in result.mean_severity else "best"
-    every = [row for row in result.modes(unit) if row.mode == MODES[2]]
-    rows = [row for row in every if row.reduction.mean is not None]
-    if not rows:
-        if any(row.ship_rate.mean for row in every):
-            return f"{result.name}: Gram-CRC holds no wrong answer at any of these budgets, so there is no reduction to report."
-        return f"{result.name}: Gram-CRC ships nothing at any of these budgets, so there is no reduction to report."
-    first, last = rows[0], rows[-1]
-    sentence = f"{result.name}, Gram-CRC by {unit}: severity {_changed(first)} at α = {first.alpha:g}"
-    shares = percent(first.ship_rate.mean)
-    if last is not first:
-        sentence += f" and {_changed(last)} at α = {last.alpha:g}"
-        shares += f" and {percent(last.ship_rate.mean)}"
-    return (
-        f"{sentence} from held to shipped, with {shares} shipped: a reduction says nothing of how much ships. "
-        f"{_skill(result, unit)}"
-    ).strip()
-
-
-def _changed(row: GateRow) -> str:
-    mean, error = row.reduction.mean or 0.0, row.reduction.error
-    around = "" if error is None else f" ± {100 * error:.0f}"
-    return f"{'falls' if mean >= 0 else 'rises'} by {100 * abs(mean):.0f}{around} %"
-
-
-def _skill(result: DataSetResult, unit: str) -> str:
-    """Say so where the Gram energy is no better than chance, or points the wrong way."""
-    auroc = next(row.auroc for row in result.ranking if row.unit == unit and row.scorer == GRAM)
-    if auroc.value is None or auroc.low is None or auroc.high is None or auroc.low > 0.5:
-        return ""
-    between = f"AUROC {auroc.value:.2f}, 95 % {auroc.low:.2f} to {auroc.high:.2f}"
-    if auroc.high < 0.5:
-        return f"Here the Gram energy points the wrong way ({between}): agreeing answers are the worse ones."
-    return f"Here the Gram energy is indistinguishable from chance ({between}): a gate on it holds at random."
-
-
 def _judges(evaluation: Evaluation) -> str:
     with_judge = [result.name for result in evaluation.data_sets if JUDGE in result.scorers]
     if not with_judge:
@@ -273,19 +234,6 @@ def _judges(evaluation: Evaluation) -> str:
     return (
         f"A fixed threshold on the judge's score promises nothing: on {name}, unit {row.unit}, Q ≥ {1 - row.alpha:g} lets "
         f"{percent(row.exposure.mean, 1)} through beside a budget of {budget(row.alpha)}."
-    )
-
-
-def _tracking(evaluation: Evaluation, result: DataSetResult) -> str:
-    alpha = headline_alpha(evaluation.options.alphas)
-    rows = {row.method: row for row in result.stability if row.alpha == alpha}
-    sds = {name: row.level.sd for name, row in rows.items() if row.level.sd is not None}
-    if len(sds) < len(rows) or not rows or not sds["mean"]:
-        return ""
-    ratios = ", ".join(f"{name} {sds[name] / sds['mean']:.2f}" for name in ("crc", "bb", "rbwa"))
-    return (
-        f"{result.name}: at α = {alpha:g} the threshold of the method mean varies by {sds['mean']:.4f} from split to split; "
-        f"that of the others, as a multiple of it: {ratios}."
     )
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, assert_never
 
-from streamer.risk.rounds.state import AlarmKind, LabelAlarmKind, WatchedAlarm
-from streamer.risk.states import DrawAlarm, LabelAlarm, RiskAlarm, SelectiveAlarm
+from streamer.risk.rounds.state import DRIFTS, AlarmKind, LabelAlarmKind, WatchedAlarm
+from streamer.risk.states import DrawAlarm, EarlyWarning, LabelAlarm, RiskAlarm, SelectiveAlarm
 
 if TYPE_CHECKING:
     from streamer.gates.settings import GateSettings
@@ -54,6 +54,35 @@ def label_alarm(
     )
 
 
+def early_warning(
+    settings: GateSettings, *, number: int, after: int, after_policy: int, run: int | None
+) -> WatchedAlarm:
+    """Open the n-th early warning of a gate, on decisions after `after` of policies after `after_policy`.
+
+    `run` is the calibration that says how bad what ships may be for the warning to be taken back.
+    """
+    delta = chance_of(settings.alarm_delta, number)
+    return WatchedAlarm(
+        kind="early",
+        number=number,
+        about=early_about(settings),
+        after=after,
+        after_policy=after_policy,
+        run=run,
+        state=EarlyWarning.open(delta=delta, false_every=settings.alarm_false_every),
+    )
+
+
+def early_about(settings: GateSettings) -> str:
+    """What an early warning reads: of another one there is another stable phase."""
+    return f"{settings.early}, {settings.judge_kind}, {_about(settings)}"
+
+
+def warns(settings: GateSettings, alarm: WatchedAlarm) -> bool:
+    """Whether an alarm, once it is raised, is what holds the gate early."""
+    return alarm.kind in DRIFTS if settings.early == "drift" else alarm.kind == "early"
+
+
 def draw_alarm(delta: float, *, number: int, after: int) -> WatchedAlarm:
     """Open the n-th draw alarm of a gate, on decisions after `after`."""
     return WatchedAlarm(
@@ -91,6 +120,12 @@ def selective_limit(settings: GateSettings, calibrated: CalibratedSample) -> flo
         return None
     limit = max(theta, min(_BAD_ENOUGH * _budget(settings) / calibrated.ship_share, calibrated.mean_severity))
     return limit if limit < 1 else None
+
+
+def severity_limit(settings: GateSettings, calibrated: CalibratedSample | None) -> float:
+    """Return the mean severity of what ships that takes an early warning back."""
+    limit = None if calibrated is None else selective_limit(settings, calibrated)
+    return _budget(settings) + _tolerance(settings, "risk") if limit is None else limit
 
 
 def _budget(settings: GateSettings) -> float:

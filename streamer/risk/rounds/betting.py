@@ -13,13 +13,28 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from streamer.risk.rounds.alarms import RISK_RAISED, TERMS_CHANGED, goes_on, label_alarm, selective_limit
+from streamer.risk.rounds.alarms import (
+    RISK_RAISED,
+    TERMS_CHANGED,
+    early_about,
+    early_warning,
+    goes_on,
+    label_alarm,
+    selective_limit,
+)
 from streamer.risk.rounds.columns import Undrawn, pieces
 from streamer.risk.rounds.horizon import time_of
 from streamer.risk.rounds.logged import LoggedDecision
-from streamer.risk.rounds.state import LABEL_ALARMS, AlarmKind, GateWatch, LabelAlarmKind, WatchedAlarm
+from streamer.risk.rounds.state import (
+    BETTING,
+    LABEL_ALARMS,
+    AlarmKind,
+    GateWatch,
+    LabelAlarmKind,
+    WatchedAlarm,
+)
 from streamer.risk.rounds.tally import TallyReader
-from streamer.risk.states import Draw, LabelAlarm, RiskAlarm
+from streamer.risk.states import Draw, EarlyWarning, LabelAlarm, RiskAlarm
 
 if TYPE_CHECKING:
     from streamer.risk.rounds.store import CalibratedSample
@@ -57,6 +72,9 @@ class LabelAlarmReader:
         self._draws: dict[LabelAlarmKind, list[Draw]] = {kind: [] for kind in LABEL_ALARMS}
         self._tally = TallyReader(watch.tally, watch.marks)
         self._known: dict[int, float] = {}
+        self._early = watch.alarm("early")
+        self._seen: list[Draw] = []
+        self._marks: dict[int, float] = {}
         self._past: list[WatchedAlarm] = []
         self._limits: dict[int, float | None] = {}
         self._fits: set[tuple[AlarmKind, int, int]] = set()
@@ -73,6 +91,8 @@ class LabelAlarmReader:
         for decision in decisions:
             if decision.loss is not None:
                 self._known[decision.number] = decision.loss
+            if (mark := decision.early_mark) is not None:
+                self._marks[decision.number] = mark
 
     def read(self, decisions: Sequence[LoggedDecision]) -> None:
         """Read these decisions, the next in order, with what labels say of those that were drawn."""
@@ -81,16 +101,20 @@ class LabelAlarmReader:
             if isinstance(piece, Undrawn):
                 self._pass(piece)
             elif piece.watched and piece.can_ship:
+                self._mark(piece)
                 for kind in LABEL_ALARMS:
                     self._bet(kind, piece)
         for kind in LABEL_ALARMS:
             self._flush(kind)
+        self._flush_early()
         if decisions:
             self._watch = replace(self._watch, bet=decisions[-1].number)
 
     def result(self) -> tuple[GateWatch, list[WatchedAlarm]]:
         """Return where the gate stands now, and alarms that ended on the way."""
-        others = tuple(one for one in self._watch.alarms if one.kind not in LABEL_ALARMS)
+        others = tuple(one for one in self._watch.alarms if one.kind not in BETTING)
+        if self._early is not None:
+            others = (self._early, *others)
         tally = self._tally.result(self._known, self._now - self._deadline)
         return replace(self._watch, alarms=(*self._alarms.values(), *others), tally=tally), self._past
 
@@ -120,6 +144,43 @@ class LabelAlarmReader:
             first = run.after(0 if alarm is None else alarm.after)
             if first is not None:
                 self._bet(kind, first)
+
+    def _mark(self, decision: LoggedDecision) -> None:
+        """Give an answer that shipped, drawn or not, to the early warning."""
+        early, settings = self._early, decision.settings
+        if settings.early not in ("judge", "signals"):
+            return
+        if early is not None and (
+            decision.number <= early.after or decision.policy_version <= early.after_policy
+        ):
+            return
+        about = early_about(settings)
+        if early is None or early.about != about:
+            self._flush_early()
+            if early is not None:
+                self._past.append(replace(early, ended=early.ended or TERMS_CHANGED))
+            self._early = early_warning(
+                settings,
+                number=1 if early is None else early.number + 1,
+                after=decision.number - 1,
+                after_policy=decision.policy_version - 1,
+                run=decision.run,
+            )
+        if decision.shipped:
+            moment = time_of(decision.number, decision.decided_at, self._watch.marks).timestamp()
+            self._seen.append(Draw(decision.number, 0.5, 1.0, decision.early_mark, moment))
+
+    def _flush_early(self) -> None:
+        early, marks, self._seen = self._early, self._seen, []
+        if early is None or early.ended is not None:
+            return
+        assert isinstance(early.state, EarlyWarning)
+        overdue = (self._now - self._deadline).timestamp()
+        after = early.state.observe(marks, known=self._marks, overdue=overdue)
+        raised = after.raised_at is not None and early.raised_by is None
+        self._early = replace(early, state=after)
+        if raised:
+            self._early = replace(self._early, raised_by=after.bets.raised_by, raised_at=self._now)
 
     def _bet(self, kind: LabelAlarmKind, decision: LoggedDecision) -> None:
         alarm = self._alarms.get(kind)
@@ -201,4 +262,6 @@ class LabelAlarmReader:
 
 def _tail(alarm: WatchedAlarm) -> Sequence[Draw]:
     state = alarm.state
+    if isinstance(state, EarlyWarning):
+        return (*state.waiting, *state.bets.tail)
     return state.bets.tail if isinstance(state, LabelAlarm) else ()

@@ -59,6 +59,7 @@ class LoggedColumns(NamedTuple):
     score: Sequence[float | None] = ()
     drawn: Sequence[int] = ()
     needed: Sequence[int] = ()
+    needed_budget: Sequence[float | None] = ()
 
 
 class LoggedDecisions(Sequence[LoggedDecision]):
@@ -120,6 +121,7 @@ class LoggedDecisions(Sequence[LoggedDecision]):
             cloud=None if cloud is None else tuple(msgspec.json.decode(cloud)),
             drawn=of.drawn[place],
             needed=of.needed[place],
+            needed_budget=of.needed_budget[place] if of.needed_budget else None,
         )
 
     def with_known(self, decisions: Iterable[LoggedDecision]) -> LoggedDecisions:
@@ -179,11 +181,13 @@ class LoggedDecisions(Sequence[LoggedDecision]):
 
     @cached_property
     def _judged(self) -> Flags:
-        return self._of_policy(lambda facts: facts.settings.judge_kind is not None)
+        return self._of_policy(
+            lambda facts: facts.settings.judge_kind is not None or facts.settings.early == "signals"
+        )
 
     @cached_property
     def _plain(self) -> Flags:
-        """Not drawn, though it could have been, and no judge is waited for."""
+        """Not drawn, though it could have been, and neither a judge nor an early warning reads it."""
         watched = self._of_policy(lambda facts: facts.settings.audit_probability > 0)
         could = (self.probability > 0) & (self.probability < 1)
         return self.scored & ~self.sampled & could & watched & ~self._judged

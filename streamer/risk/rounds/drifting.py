@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from streamer.gates.keyed_hash import keyed_bits
 from streamer.risk.rounds.alarms import ACKNOWLEDGED, draw_alarm
-from streamer.risk.rounds.state import LABEL_ALARMS, AlarmKind, GateWatch, WatchedAlarm
+from streamer.risk.rounds.state import BETTING, AlarmKind, GateWatch, WatchedAlarm
 from streamer.risk.states import AuditedDecisions, DrawAlarm, DriftAlarm
 from streamer.risk.states.drift import FEWEST_REFERENCES
 from streamer.scoring.cloud import STATISTICS
@@ -58,7 +58,7 @@ class DriftReader:
         self._salt = salt
         self._reference = reference
         self._alarms: dict[tuple[AlarmKind, str], WatchedAlarm] = {
-            (one.kind, one.statistic): one for one in watch.alarms if one.kind not in LABEL_ALARMS
+            (one.kind, one.statistic): one for one in watch.alarms if one.kind not in BETTING
         }
         self._run, self._policy = watch.drift_run, watch.drift_policy
         self._places: list[Places] = []
@@ -83,7 +83,7 @@ class DriftReader:
 
     def result(self) -> tuple[GateWatch, list[WatchedAlarm]]:
         """Return where the gate stands now, and alarms that ended on the way."""
-        labels = tuple(one for one in self._watch.alarms if one.kind in LABEL_ALARMS)
+        labels = tuple(one for one in self._watch.alarms if one.kind in BETTING)
         watch = replace(
             self._watch,
             drift_run=self._run,

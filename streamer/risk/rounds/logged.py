@@ -39,6 +39,7 @@ class LoggedDecision:
     labelled_at : when the last of the needed severities was there; None while one is missing, or none is needed.
     predicted : mean over all its responses of what a judge says of those that shipped, held ones counting 0; None
         while the judge has not seen them all.
+    needed_budget : the smallest budget with which it would have shipped; None where its policy does not say.
     """
 
     number: int
@@ -59,6 +60,15 @@ class LoggedDecision:
     severities: tuple[float, ...] = ()
     labelled_at: datetime | None = None
     predicted: float | None = None
+    needed_budget: float | None = None
+
+    @property
+    def early_mark(self) -> float | None:
+        """What an early warning reads of it, 0 or 1, where it shipped something; None while that is not known."""
+        if self.settings.early == "judge":
+            return None if self.predicted is None else float(2 * self.predicted >= self.shipped)
+        budget = self.settings.alpha / self.settings.max_attempts
+        return None if self.needed_budget is None else float(2 * self.needed_budget > budget)
 
     @property
     def watched(self) -> bool:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import structlog
 
 from streamer.events.alerts import AlertsV1
+from streamer.risk.rounds.alarms import severity_limit, warns
 from streamer.risk.rounds.audit_rates import next_rate
 from streamer.risk.rounds.betting import LabelAlarmReader
 from streamer.risk.rounds.columns import LoggedDecisions
@@ -24,9 +25,10 @@ from streamer.risk.rounds.report import Drawing
 from streamer.risk.rounds.resetting import reset
 from streamer.risk.rounds.serving import serve
 from streamer.risk.rounds.state import LABEL_ALARMS, GateWatch, WatchedAlarm, WatchedSequence
-from streamer.risk.rounds.store import CalibratedSample, Standing, WatchStore, Written
+from streamer.risk.rounds.store import CalibratedSample, Release, Standing, WatchStore, Written
 from streamer.risk.rounds.verdict import LEAST_LAG
-from streamer.risk.rounds.words import alert_of, closed_alert, closing_reason
+from streamer.risk.rounds.words import alert_of, closed_alert, closing_reason, holding_reason, reason_name
+from streamer.risk.states.early import URGENT, cleared
 
 if TYPE_CHECKING:
     from streamer.gates.policy import Policy
@@ -94,14 +96,16 @@ class PageKeeper:
         watch, ended, raised = _with_alert_ids(watch, ended, now, policy)
         closing = closing_alarms(watch, policy)
         reason = closing_reason(watch, closing[0]) if closing else None
+        holding = [] if closing else holding_alarms(watch, policy)
+        release = self._release(watch, standing)
 
         def make_alerts(closed: int | None, refused: str | None) -> list[AlertsV1]:
             anyway = policy.version if policy.ships_nothing else closed
             events = [
                 alert_of(
                     watch, alarm, at=now, policy_version=policy.version,
-                    closed=closed if alarm in closing else None,
-                    refused=refused if alarm in closing else None, closed_anyway=anyway,
+                    closed=closed if alarm in (*closing, *holding) else None,
+                    refused=refused if alarm in (*closing, *holding) else None, closed_anyway=anyway,
                 )
                 for alarm in raised
             ]  # fmt: skip
@@ -114,13 +118,21 @@ class PageKeeper:
 
         present, extra = (standing.rate, standing.extra) if rate is None else (rate, rate.extra)
         drawn = Drawing.of(present, extra, policy.settings, now)
-        if reason is None and rate is None and not _worth_writing(before, watch, now):
+        if (
+            reason is None
+            and rate is None
+            and not holding
+            and release is None
+            and not _worth_writing(before, watch, now)
+        ):
             return PageResult(watch, more, settled, overdue_at, drawn)
         written = Written(
             watch=watch,
             ended=ended,
             close=reason,
-            closing=frozenset(kind for kind in LABEL_ALARMS for one in closing if one.kind == kind),
+            closing=frozenset(one.kind for one in (*closing, *holding)),
+            hold=holding_reason(holding[0]) if holding else None,
+            release=release,
             make_alerts=make_alerts,
             rate=rate,
         )
@@ -202,6 +214,24 @@ class PageKeeper:
         page = self._store.decided(gate, after=after, until=until, limit=size)
         return self._store.labelled(gate, page, until=labels)
 
+    def _release(self, watch: GateWatch, standing: Standing) -> Release | None:
+        """Say what lets a gate go that an early warning holds: people's labels, or who has acknowledged it; None: nothing yet."""
+        policy, settings = standing.policy, standing.policy.settings
+        held = [one for one in watch.alarms if one.closed_policy == policy.version]
+        if not policy.held_early or not held:
+            return None
+        if held[0].alert_id in standing.acknowledged:
+            return Release(policy.version, f"{reason_name(held[0])}: a person has acknowledged it", None)
+        sample = None if held[0].run is None else self._calibrated(held[0].run)
+        limit = severity_limit(settings, sample)
+        found = self._store.urgent(watch.gate, settings.severity_kind, URGENT)
+        if not cleared(found, limit):
+            return None
+        said = f"labels of the newest {len(found)} answers that shipped clear it: a mean severity of at most {limit:.3g}"
+        # A drift alarm stands until it is acknowledged: begun anew it would see the same drift.
+        answered = held[0].alert_id if held[0].kind == "early" else None
+        return Release(policy.version, f"{reason_name(held[0])}: {said}", answered)
+
     def _calibrated(self, run: int) -> CalibratedSample | None:
         if run not in self._runs:
             if len(self._runs) >= _MOST_RUNS:
@@ -229,6 +259,20 @@ def closing_alarms(watch: GateWatch, policy: Policy) -> list[WatchedAlarm]:
         and alarm.raised_by is not None
         and alarm.ended is None
         and alarm.closed_policy is None
+    ]
+
+
+def holding_alarms(watch: GateWatch, policy: Policy) -> list[WatchedAlarm]:
+    """Return the raised alarms that are to hold the gate early and have not."""
+    settings = policy.settings
+    return [
+        one
+        for one in watch.alarms
+        if settings.early != "none"
+        and warns(settings, one)
+        and one.raised_by is not None
+        and one.ended is None
+        and one.closed_policy is None
     ]
 
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from streamer.gates.audit_rate import AuditRate, day_of
-from streamer.risk.states import BudgetBurn, LabelAlarm, RiskAlarm, RiskInterval, budget_burn
+from streamer.risk.states import BudgetBurn, EarlyWarning, LabelAlarm, RiskAlarm, RiskInterval, budget_burn
 
 if TYPE_CHECKING:
     from streamer.gates.settings import GateSettings
@@ -18,7 +18,15 @@ if TYPE_CHECKING:
 
 Verdict = Literal["kept", "broken", "not known yet"]
 
-WORST_FIRST: tuple[AlarmKind, ...] = ("risk", "selective", "missing", "draws", "drift_scores", "drift_cloud")
+WORST_FIRST: tuple[AlarmKind, ...] = (
+    "risk",
+    "selective",
+    "missing",
+    "early",
+    "draws",
+    "drift_scores",
+    "drift_cloud",
+)
 """Kinds of alarms by what they mean for who is woken."""
 
 
@@ -291,6 +299,8 @@ def _alarm(one: WatchedAlarm) -> AlarmReport:
         alert_id=one.alert_id,
         closed_policy=one.closed_policy,
     )
+    if isinstance(state, EarlyWarning):
+        return replace(report, chance=state.chance)
     if not isinstance(state, LabelAlarm):
         return report
     pending = state.bets.pending

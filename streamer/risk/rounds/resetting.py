@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from streamer.risk.rounds.alarms import ACKNOWLEDGED, draw_alarm, label_alarm
+from streamer.risk.rounds.alarms import ACKNOWLEDGED, draw_alarm, early_warning, label_alarm
 from streamer.risk.rounds.state import GateWatch, WatchedAlarm
 
 if TYPE_CHECKING:
@@ -50,6 +50,14 @@ def _next(alarm: WatchedAlarm, standing: Standing) -> tuple[WatchedAlarm, str] |
     if alarm.kind == "draws" or alarm.kind == "drift_scores" or alarm.kind == "drift_cloud":
         return None
     kind, number = alarm.kind, alarm.number + 1
+    if kind == "early":
+        if kind not in standing.reopened or alarm.closed_policy is None:
+            return None  # also where a person has acknowledged it: `page` lets the gate go first
+        after_policy = alarm.closed_policy
+        following = early_warning(
+            policy.settings, number=number, after=alarm.after, after_policy=after_policy, run=alarm.run
+        )
+        return following, REOPENED
     if seen is not None:
         following = label_alarm(
             kind, policy.settings, number=number, after=seen, after_policy=alarm.after_policy

@@ -6,7 +6,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal, get_args
 
-from streamer.risk.states import DrawAlarm, DriftAlarm, ExposureSequence, RiskAlarm, SelectiveAlarm
+from streamer.risk.states import (
+    DrawAlarm,
+    DriftAlarm,
+    EarlyWarning,
+    ExposureSequence,
+    RiskAlarm,
+    SelectiveAlarm,
+)
 
 if TYPE_CHECKING:
     from streamer.risk.rounds.horizon import Watermark
@@ -15,11 +22,15 @@ if TYPE_CHECKING:
     from streamer.risk.rounds.tally import Tally
 
 LabelAlarmKind = Literal["risk", "selective", "missing"]
-AlarmKind = LabelAlarmKind | Literal["draws", "drift_scores", "drift_cloud"]
-AlarmState = RiskAlarm | SelectiveAlarm | DrawAlarm | DriftAlarm
+AlarmKind = LabelAlarmKind | Literal["early", "draws", "drift_scores", "drift_cloud"]
+AlarmState = RiskAlarm | SelectiveAlarm | EarlyWarning | DrawAlarm | DriftAlarm
 
 LABEL_ALARMS: tuple[LabelAlarmKind, ...] = get_args(LabelAlarmKind)
 """Alarms on audit labels; each may close the gate, if its setting says so."""
+
+DRIFTS: tuple[AlarmKind, ...] = ("drift_scores", "drift_cloud")
+BETTING: tuple[AlarmKind, ...] = (*LABEL_ALARMS, "early")
+"""Alarms that read decisions with what labels and judges say of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from streamer.risk.rounds.horizon import Probe, Watermark
     from streamer.risk.rounds.logged import LoggedDecision
     from streamer.risk.rounds.report import OpenAlert
-    from streamer.risk.rounds.state import GateWatch, LabelAlarmKind, WatchedAlarm, WatchedSequence
+    from streamer.risk.rounds.state import AlarmKind, GateWatch, WatchedAlarm, WatchedSequence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class Standing:
     rate: AuditRate | None = None
     extra: int = 0
     alerts: tuple[OpenAlert, ...] = ()
-    reopened: frozenset[LabelAlarmKind] = frozenset()
+    reopened: frozenset[AlarmKind] = frozenset()
 
 
 class CalibratedSample(NamedTuple):
@@ -75,6 +75,14 @@ class News(NamedTuple):
     acknowledged: frozenset[str]
 
 
+class Release(NamedTuple):
+    """What ends an early hold by the policy `held`: the reason, and the alert that is answered by it, if nobody has."""
+
+    held: int
+    reason: str
+    alert_id: str | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
     """What one round of a gate writes, all or nothing.
@@ -86,15 +94,19 @@ class Written:
     close : why the gate is to be closed; None: it is not.
     rate : the audit rate from now on; None: as it is.
     closing : the alarms that close it.
+    hold : why the gate is to be held early; None: it is not.
+    release : what lets it go; None: nothing does.
     make_alerts : makes the alerts, given which policy closed the gate (None: none did) and why it could not be closed.
     """
 
     watch: GateWatch
     ended: Sequence[WatchedSequence | WatchedAlarm]
     close: str | None
-    closing: frozenset[LabelAlarmKind]
+    closing: frozenset[AlarmKind]
     make_alerts: Callable[[int | None, str | None], Sequence[AlertsV1]]
     rate: AuditRate | None = None
+    hold: str | None = None
+    release: Release | None = None
 
 
 class WatchStore(Protocol):
@@ -124,6 +136,10 @@ class WatchStore(Protocol):
         self, gate: str, numbers: Sequence[int], *, after: int, until: int
     ) -> Sequence[LoggedDecision]:
         """Of these decisions those that labels with numbers above `after` and up to `until` are of, as `labelled` gives them."""
+        ...
+
+    def urgent(self, gate: str, kind: str, count: int) -> Sequence[float | None]:
+        """What labels of a kind, whoever asked for them, say of the newest `count` answers that shipped; None: nothing."""
         ...
 
     def calibrated(self, run: int) -> CalibratedSample | None:

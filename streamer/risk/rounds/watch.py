@@ -21,7 +21,7 @@ import structlog
 
 from streamer.errors import Unavailable
 from streamer.risk.rounds.horizon import Watermark, marked, pruned, settled_number
-from streamer.risk.rounds.page import PageKeeper, PageResult, closing_alarms
+from streamer.risk.rounds.page import PageKeeper, PageResult, closing_alarms, holding_alarms
 from streamer.risk.rounds.report import RiskReport, report_of
 from streamer.risk.rounds.store import Standing, WatchStore
 from streamer.risk.rounds.verdict import with_verdict
@@ -190,7 +190,9 @@ class RiskWatch:
         page = self._paging.page(standing, self._marks, now, size)
         report = self._show(page, standing, now)
         # An alarm that could not close its gate tries again in each round.
-        if self._is_all(page) and not closing_alarms(page.watch, standing.policy):
+        if self._is_all(page) and not (
+            closing_alarms(page.watch, standing.policy) or holding_alarms(page.watch, standing.policy)
+        ):
             alerts = frozenset(
                 one.alert_id
                 for one in page.watch.alarms

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from streamer.events.alerts import AlertsV1, Detail, alert
-from streamer.risk.states import LabelAlarm, RiskAlarm, RiskInterval
+from streamer.risk.states import EarlyWarning, LabelAlarm, RiskAlarm, RiskInterval
 
 if TYPE_CHECKING:
     from streamer.risk.rounds.state import GateWatch, WatchedAlarm
@@ -17,13 +17,42 @@ _STATISTICS = {
 }
 
 
-_NAMES = {"risk": "risk alarm", "selective": "selective-risk alarm", "missing": "alarm on missing labels"}
+_NAMES = {
+    "risk": "risk alarm",
+    "selective": "selective-risk alarm",
+    "missing": "alarm on missing labels",
+    "early": "early warning",
+    "drift_scores": "drift alarm",
+    "drift_cloud": "drift alarm",
+}
 _SETTINGS = {"risk": "on_alarm", "selective": "on_selective_alarm", "missing": "on_missing"}
 
 
 def closing_reason(watch: GateWatch, alarm: WatchedAlarm) -> str:
     """Say why the gate is closed, for the policy's record."""
     return f"{_NAMES[alarm.kind]} {alarm.number}: {_finding(alarm)}{_interval(_exposure(watch))}"
+
+
+def reason_name(alarm: WatchedAlarm) -> str:
+    """Name an alarm in the reason of a policy: ``early warning 2``."""
+    return f"{_NAMES[alarm.kind]} {alarm.number}"
+
+
+def holding_reason(alarm: WatchedAlarm) -> str:
+    """Say why the gate is held early, for the policy's record."""
+    return (
+        f"{reason_name(alarm)}: {_warning(alarm)}; held until people's labels of the newest answers clear it"
+    )
+
+
+def _warning(alarm: WatchedAlarm) -> str:
+    state = alarm.state
+    if not isinstance(state, EarlyWarning):
+        return f"what comes has drifted since calibration run {alarm.run}"
+    return (
+        f"marks of what ships ({alarm.about.partition(',')[0]}) passed the rate of the stable phase, {state.limit:.3g}, within"
+        f" {state.bets.seen} answers; that is false with a chance of at most {state.chance:.3g}"
+    )
 
 
 def alert_of(
@@ -67,6 +96,9 @@ def alert_of(
             }
         done = _done(watch.gate, alarm, closed, refused, closed_anyway)
         message = f"{watch.gate}: {_finding(alarm)}{_interval(exposure)} {done}"
+    elif alarm.kind == "early":
+        details["closed_by_policy"] = closed
+        message = f"{watch.gate}: {_warning(alarm)}. It says nothing of the budget. {_held(watch.gate, closed, refused)}"
     elif alarm.kind == "draws":
         message = (
             f"{watch.gate}: the audit sample is not drawn at the rate that is logged (alarm {alarm.number}, after"
@@ -106,6 +138,19 @@ def closed_alert(gate: str, alarm: WatchedAlarm, *, closed: int, at: datetime, r
         raised_at=at,
         details={"closed_by_policy": closed, "alarm": alarm.number},
         policy_version=closed,
+    )
+
+
+def _held(gate: str, closed: int | None, refused: str | None) -> str:
+    if refused is not None:
+        return (
+            f"The gate could NOT be held: {refused.removesuffix('.')}. Close it yourself: `{_close(gate)}`."
+        )
+    if closed is None:
+        return "The gate goes on shipping."
+    return (
+        f"The gate is held (policy {closed}) until people's labels of the newest answers that shipped clear it: label"
+        f" them first, `streamer label queue --gate {gate}`."
     )
 
 

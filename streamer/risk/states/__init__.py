@@ -8,6 +8,7 @@ from streamer.risk.states.decisions import AuditedDecision, AuditedDecisions, No
 from streamer.risk.states.drawn_bets import Draw, DrawnBets
 from streamer.risk.states.draws import DrawAlarm
 from streamer.risk.states.drift import DriftAlarm
+from streamer.risk.states.early import EarlyWarning
 from streamer.risk.states.exposure import ExposurePlan, ExposureSequence, IntervalPath
 from streamer.risk.states.interval import BudgetBurn, RiskInterval, budget_burn
 from streamer.risk.states.open_time import OpenTime
@@ -21,6 +22,7 @@ __all__ = [
     "DrawAlarm",
     "DrawnBets",
     "DriftAlarm",
+    "EarlyWarning",
     "ExposurePlan",
     "ExposureSequence",
     "IntervalPath",

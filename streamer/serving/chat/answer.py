@@ -17,6 +17,7 @@ from streamer.scoring.judged import call_text, form
 from streamer.serving.chat.calls import Call, calls_of
 from streamer.serving.chat.request import MODEL_PREFIX, ChatProblem, ChatRequest
 from streamer.serving.chat.sampler import CALLED
+from streamer.serving.releases import disputed
 
 if TYPE_CHECKING:
     from streamer.serving.chat.counter import Completed
@@ -97,6 +98,8 @@ def answer(done: Completed, upstream: Upstream, request: ChatRequest, *, desk: S
     }
     if done.earlier:
         told["handed_on_by"] = [_rung(one) for one in done.earlier]
+    if fields := disputed(action, batch.texts):
+        told["disputed"] = fields
     if desk is not None:
         told["desk"] = _desk(action, desk)
     headers = {

@@ -24,7 +24,7 @@ from streamer.store.db.schema import (
 from streamer.store.db.schema.joins import JUDGED, same
 from streamer.store.db.schema.types import UtcDateTime
 from streamer.store.labels.revisions import unlabelled
-from streamer.store.risk.audit_rates import raised_gates
+from streamer.store.risk.audit_rates import held_early, raised_gates
 
 if TYPE_CHECKING:
     from streamer.review.items import Reviewer
@@ -69,7 +69,11 @@ def beside(query: sa.Select[Any], claim: sa.Subquery, offer: sa.Subquery) -> sa.
 
 
 def candidates(
-    labels: sa.FromClause, reviewer: Reviewer, gates: Sequence[str], now: datetime
+    labels: sa.FromClause,
+    reviewer: Reviewer,
+    gates: Sequence[str],
+    now: datetime,
+    held: Sequence[str] = (),
 ) -> sa.Select[Any]:
     """Select what this page may have, in the order in which it is to get it: what it has, then gates in doubt, then others."""
     claim, offer = claim_of_others(reviewer, now), offer_to(reviewer)
@@ -81,6 +85,7 @@ def candidates(
                 *SHOWN,
                 gate_revisions.c.severity_kind.label("kind"),
                 offer.c.skipped_at.label("skipped_at"),
+                held=held,
             ),
             claim,
             offer,
@@ -112,7 +117,7 @@ def take(
     if not _claim(connection, row.batch, row.position, reviewer, until=until, now=now):
         return False
     # Asked once it is ours: its former holder may have labelled it, and given it up, a moment ago.
-    waits = unlabelled(labels, sa.literal(1)).where(
+    waits = unlabelled(labels, sa.literal(1), held=held_early(connection)).where(
         responses.c.batch == row.batch, responses.c.position == row.position
     )
     if connection.execute(waits).first() is not None:

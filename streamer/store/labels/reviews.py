@@ -31,6 +31,7 @@ from streamer.store.labels.review_offers import (
     store_severity,
 )
 from streamer.store.labels.revisions import unlabelled
+from streamer.store.risk.audit_rates import held_early
 
 _ROUNDS = 20
 
@@ -49,7 +50,9 @@ class Reviews:
         for _ in range(_ROUNDS):
             with self._database.reading() as connection:
                 labels = self._read.table(connection)
-                found = connection.execute(candidates(labels, reviewer, gates, now)).all()
+                found = connection.execute(
+                    candidates(labels, reviewer, gates, now, held_early(connection))
+                ).all()
             if not found:
                 return None
             item = self._database.writing(
@@ -193,6 +196,7 @@ class Reviews:
                     count(shown, claim.c.batch.is_not(None)).label("held"),
                     count(shown, offer.c.skipped_at.is_not(None)).label("skipped"),
                     count(~shown).label("textless"),
+                    held=held_early(connection),
                 ),
                 claim,
                 offer,

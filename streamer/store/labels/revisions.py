@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from streamer.errors import Unavailable, UsageError
 from streamer.gates.batch_key import BatchKey
 from streamer.journal import LabelRevision
+from streamer.risk.states.early import URGENT
 from streamer.signing.labels import NO_LABEL_KEYS, LabelKeys
 from streamer.store.audit import control
 from streamer.store.db.schema import (
@@ -31,7 +32,7 @@ from streamer.store.db.schema.decisions import EXTRA_DRAW, SAMPLED
 from streamer.store.db.schema.joins import BATCH, JUDGED, RESPONSE, key_of, same
 from streamer.store.db.schema.types import of_row
 from streamer.store.log.resolve_outcomes import StoredLabel, add_labels, known_gates
-from streamer.store.risk.audit_rates import raised_gates
+from streamer.store.risk.audit_rates import held_early, newest_shipped, raised_gates
 
 if TYPE_CHECKING:
     from streamer.store.db.engine import Database
@@ -277,6 +278,7 @@ class Labels:
                 responses.c.position,
                 JUDGED,
                 rank.label("rank"),
+                held=held_early(connection),
             )
             query = query.where(*conditions).order_by(*place).limit(limit)
             found = connection.execute(query).mappings().all()
@@ -324,9 +326,12 @@ class Labels:
         """How many drawn responses wait for a severity, by gate; every gate is there."""
         with self._database.reading(snapshot=True) as connection:
             labels = self._read.table(connection)
-            waiting = unlabelled(labels, decisions.c.gate, sa.func.count().label("waiting")).group_by(
-                decisions.c.gate
-            )
+            waiting = unlabelled(
+                labels,
+                decisions.c.gate,
+                sa.func.count().label("waiting"),
+                held=held_early(connection),
+            ).group_by(decisions.c.gate)
             names = connection.execute(sa.select(gate_revisions.c.gate).distinct()).scalars()
             counts = dict.fromkeys(sorted(names), 0)
             return counts | {row.gate: row.waiting for row in connection.execute(waiting)}
@@ -375,12 +380,15 @@ def store_labels(
     return stored
 
 
-def unlabelled(labels: sa.FromClause, *columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
+def unlabelled(
+    labels: sa.FromClause, *columns: sa.ColumnElement[Any], held: Sequence[str] = ()
+) -> sa.Select[Any]:
     """Select from the drawn responses that wait for a severity of their gate's present kind: none in `labels` is theirs.
 
     Calibration reads first attempts that the gate's own audit drew, and the risk in service what shipped: an answer that was held
     is asked for by nobody in a later attempt, or where only a raised rate drew it, for its loss is 0 whatever its severity. `decisions`, `batches`, `responses` and `gate_revisions`
-    (the newest of the gate) are joined.
+    (the newest of the gate) are joined. Of the gates `held` by an early warning all of the newest answers that shipped are asked
+    for, drawn or not.
     """
     newest = (
         sa.select(sa.func.max(gate_revisions.c.revision))
@@ -404,11 +412,18 @@ def unlabelled(labels: sa.FromClause, *columns: sa.ColumnElement[Any]) -> sa.Sel
             & (gate_revisions.c.revision == newest.correlate(decisions)),
         )
         .where(
-            SAMPLED,
-            responses.c.drawn,
+            _asked(held),
             batches.c.erased_at.is_(None),
-            ((batches.c.attempt == 1) & ~EXTRA_DRAW) | (responses.c.action == "ship"),
             gate_revisions.c.label_floor.is_(None) | (responses.c.score > gate_revisions.c.label_floor),
             ~labelled,
         )
     )
+
+
+def _asked(held: Sequence[str]) -> sa.ColumnElement[bool]:
+    ships = responses.c.action == "ship"
+    drawn = SAMPLED & responses.c.drawn & (((batches.c.attempt == 1) & ~EXTRA_DRAW) | ships)
+    if not held:  # the index of what was drawn serves then
+        return drawn
+    newest = decisions.c.batch.in_(newest_shipped(decisions.c.gate, URGENT).correlate(decisions))
+    return drawn | (decisions.c.gate.in_(held) & (batches.c.attempt == 1) & ships & newest)

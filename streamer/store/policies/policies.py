@@ -172,15 +172,7 @@ class Policies:
                 )
             return self._writer.next(
                 connection,
-                replace(
-                    present,
-                    state=older.state,
-                    threshold=older.threshold,
-                    rule=older.rule,
-                    calibrated=older.calibrated,
-                    calibration_run=older.calibration_run,
-                    guarantee=older.guarantee,
-                ),
+                present.with_cut_of(older),
                 by=by,
                 reason=reason,
                 now=moment,

@@ -233,15 +233,22 @@ class Alerts:
         moment = now or self._clock()
 
         def work(connection: sa.Connection) -> RaisedAlert:
-            found = _one(connection, alert_id)
-            if found["by"] is not None:
-                raise UsageError(f"alert {found['alert_id']} was acknowledged by {found['by']} before")
-            last = connection.execute(sa.select(sa.func.max(batches.c.id))).scalar()
-            row = {"alert": found["id"], "by": by, "reason": reason, "at": moment, "last_batch": last or 0}
-            control.insert(connection, alert_acknowledgements, row, now=moment)
-            return _raised(_one(connection, found["alert_id"]))
+            return acknowledge(connection, alert_id, by=by, reason=reason, now=moment)
 
         return self._database.writing(work)
+
+
+def acknowledge(
+    connection: sa.Connection, alert_id: str, *, by: str, reason: str, now: datetime
+) -> RaisedAlert:
+    """Record that an alert was answered, and seal that; see `Alerts.acknowledge`."""
+    found = _one(connection, alert_id)
+    if found["by"] is not None:
+        raise UsageError(f"alert {found['alert_id']} was acknowledged by {found['by']} before")
+    last = connection.execute(sa.select(sa.func.max(batches.c.id))).scalar()
+    row = {"alert": found["id"], "by": by, "reason": reason, "at": now, "last_batch": last or 0}
+    control.insert(connection, alert_acknowledgements, row, now=now)
+    return _raised(_one(connection, found["alert_id"]))
 
 
 def raise_alert(connection: sa.Connection, event: AlertsV1, *, message: AlertMessage, now: datetime) -> bool:

@@ -8,8 +8,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from streamer.gates.audit_rate import AuditRate, day_of
+from streamer.gates.policy import WARNING
 from streamer.store.audit import control
-from streamer.store.db.schema import audit_rates, decisions, responses
+from streamer.store.db.schema import audit_rates, decisions, policies, responses
 from streamer.store.db.schema.decisions import EXTRA_DRAW
 from streamer.store.db.schema.types import of_row
 
@@ -44,11 +45,38 @@ def extra_labels(connection: sa.Connection, gate: str, day: datetime) -> int:
     return connection.execute(query).scalar_one()
 
 
-def raised_gates(now: datetime) -> sa.Select[Any]:
-    """Select the gates whose audit rate is raised."""
+def raised_gates(now: datetime) -> sa.CompoundSelect[Any]:
+    """Select the gates whose audit rate is raised, or that an early warning holds."""
     newest = sa.select(sa.func.max(audit_rates.c.id)).group_by(audit_rates.c.gate)
-    return sa.select(audit_rates.c.gate).where(
+    raised = sa.select(audit_rates.c.gate).where(
         audit_rates.c.id.in_(newest), audit_rates.c.boosted, audit_rates.c.until > now
+    )
+    return sa.union(raised, _held_early())
+
+
+def held_early(connection: sa.Connection) -> list[str]:
+    """The gates that an early warning holds."""
+    return list(connection.execute(_held_early()).scalars())
+
+
+def _held_early() -> sa.Select[Any]:
+    """Select the gates that an early warning holds."""
+    newest = sa.select(policies.c.gate, sa.func.max(policies.c.version)).group_by(policies.c.gate)
+    return sa.select(policies.c.gate).where(
+        sa.tuple_(policies.c.gate, policies.c.version).in_(newest),
+        policies.c.created_by == WARNING,
+        policies.c.state == "closed",
+    )
+
+
+def newest_shipped(gate: sa.ColumnElement[str] | str, count: int) -> sa.Select[Any]:
+    """Select the newest decisions of a gate of which something shipped."""
+    one = decisions.alias()
+    return (
+        sa.select(one.c.batch)
+        .where(one.c.gate == gate, one.c.outcome.in_(("ship", "mixed")))
+        .order_by(one.c.batch.desc())
+        .limit(count)
     )
 
 

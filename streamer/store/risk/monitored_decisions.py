@@ -32,10 +32,12 @@ from streamer.store.db.schema import (
 from streamer.store.db.schema.joins import BATCH, POLICY_OF_DECISION, REVISION_OF_POLICY, same
 from streamer.store.db.schema.types import UtcDateTime
 from streamer.store.policies.policy_rows import SETTINGS, settings_of
+from streamer.store.risk.audit_rates import newest_shipped
 
 if TYPE_CHECKING:
     Ask = Callable[[sa.Select[Any]], Sequence[Sequence[Any]]]
 
+NEWEST = 2**63 - 1
 _MOST_REFERENCES = 5_000
 """More would take long to read and say little more."""
 
@@ -48,6 +50,7 @@ _LEDGER = (
     *decisions.c["sampled", "sampling_probability"],
     # As it was written: whether the numbers are needed is known later.
     sa.cast(decisions.c.cloud, sa.Text).label("cloud"),
+    decisions.c.budget_count / (decisions.c.budget_groups + 1.0),
 )
 _SHIPPED = responses.c.action == "ship"
 _COUNTS = (
@@ -231,6 +234,22 @@ def backlog(
     return Backlog(unread=count, labels=waiting, oldest=oldest)
 
 
+def urgent(
+    connection: sa.Connection, labels: sa.FromClause, gate: str, kind: str, count: int
+) -> list[float | None]:
+    """Read what labels of a kind say of what shipped of the newest `count` such decisions, whoever asked; None: nothing."""
+    numbers = list(connection.execute(newest_shipped(gate, count)).scalars())
+    query = sa.select(batches.c.batch_id, responses.c.response_id).join_from(
+        batches, responses, responses.c.batch == batches.c.id
+    )
+    shipped = connection.execute(
+        query.where(batches.c.id.in_(numbers), _SHIPPED, batches.c.attempt == 1)
+    ).all()
+    said, _ = _severities(connection, labels, gate, {kind}, sorted({one.batch_id for one in shipped}), NEWEST)
+    found = (said.get((one.batch_id, one.response_id, kind)) for one in shipped)
+    return [None if one is None else fmean(one) for one in found]
+
+
 def late_labels(
     connection: sa.Connection, labels: sa.FromClause, gate: str, *, after: int, until: int, read: int
 ) -> int:
@@ -272,7 +291,7 @@ def _logged(connection: sa.Connection, gate: str, rows: Sequence[Sequence[Any]],
     """
     if not rows:
         return LoggedDecisions()
-    numbers, batch_ids, versions, decided_at, sampled, probability, clouds = zip(*rows, strict=True)
+    numbers, batch_ids, versions, decided_at, sampled, probability, clouds, budgets = zip(*rows, strict=True)
     made_by = _policies(connection, gate, sorted(set(versions)))
     of_batch = decisions.c.batch == responses.c.batch
     counts = (
@@ -312,6 +331,7 @@ def _logged(connection: sa.Connection, gate: str, rows: Sequence[Sequence[Any]],
             score=scores,
             drawn=drawn,
             needed=[one if was else 0 for one, was in zip(needed, sampled, strict=True)],
+            needed_budget=budgets,
         ),
         made_by,
     )

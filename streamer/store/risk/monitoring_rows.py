@@ -12,7 +12,15 @@ from streamer.risk.rounds.logged import Terms
 from streamer.risk.rounds.serving import ServiceState, Stretch
 from streamer.risk.rounds.state import AlarmState, GateWatch, WatchedAlarm, WatchedSequence
 from streamer.risk.rounds.tally import Tally
-from streamer.risk.states import DrawAlarm, DriftAlarm, ExposureSequence, OpenTime, RiskAlarm, SelectiveAlarm
+from streamer.risk.states import (
+    DrawAlarm,
+    DriftAlarm,
+    EarlyWarning,
+    ExposureSequence,
+    OpenTime,
+    RiskAlarm,
+    SelectiveAlarm,
+)
 from streamer.store.db.schema import monitor_alarms, monitor_gates, monitor_sequences
 from streamer.store.db.schema.joins import same
 from streamer.store.db.schema.types import Row, of_row
@@ -22,6 +30,7 @@ _STATES: dict[str, Callable[[str], AlarmState]] = {
     "risk": RiskAlarm.from_json,
     "selective": SelectiveAlarm.from_json,
     "missing": RiskAlarm.from_json,
+    "early": EarlyWarning.from_json,
     "draws": DrawAlarm.from_json,
     "drift_scores": DriftAlarm.from_json,
     "drift_cloud": DriftAlarm.from_json,

@@ -11,13 +11,13 @@ import sqlalchemy as sa
 
 from streamer.errors import UsageError
 from streamer.gates.audit_rate import AuditRate
-from streamer.gates.policy import MONITOR
+from streamer.gates.policy import MONITOR, WARNING
 from streamer.risk.rounds.columns import LoggedDecisions
 from streamer.risk.rounds.horizon import Probe, Watermark
 from streamer.risk.rounds.logged import LoggedDecision
 from streamer.risk.rounds.report import WORST_FIRST, Drawing, OpenAlert, RiskReport, report_of
-from streamer.risk.rounds.state import LABEL_ALARMS, GateWatch, LabelAlarmKind, WatchedSequence
-from streamer.risk.rounds.store import CalibratedSample, News, Standing, Written
+from streamer.risk.rounds.state import BETTING, AlarmKind, GateWatch, WatchedSequence
+from streamer.risk.rounds.store import CalibratedSample, News, Release, Standing, Written
 from streamer.risk.rounds.verdict import with_verdict
 from streamer.store.audit import control
 from streamer.store.db import bulk_insert
@@ -25,7 +25,7 @@ from streamer.store.db.engine import Database
 from streamer.store.db.schema import alert_acknowledgements, alerts, monitor_sequences, policies
 from streamer.store.policies.policy_rows import newest_keys, read_versions
 from streamer.store.risk import audit_rates, monitored_decisions
-from streamer.store.risk.alerts import raise_alert
+from streamer.store.risk.alerts import acknowledge, raise_alert
 from streamer.store.risk.calibrated import calibrated
 from streamer.store.risk.decided import decided
 from streamer.store.risk.monitoring_rows import (
@@ -177,12 +177,21 @@ class Monitoring:
                     closed = self._close(connection, before.gate, written.close, now)
                 except UsageError as error:
                     refused = str(error)
+            elif written.hold is not None:
+                try:
+                    closed = self._hold(connection, before.gate, written.hold, now)
+                except UsageError as error:
+                    refused = str(error)
+            elif written.release is not None:
+                self._let_go(connection, before.gate, written.release, now)
             watch = written.watch
             if closed is not None:
                 watch = replace(
                     watch,
                     alarms=tuple(
-                        replace(one, closed_policy=closed) if one.kind in written.closing else one
+                        replace(one, closed_policy=closed)
+                        if one.kind in written.closing and one.raised_by is not None
+                        else one
                         for one in watch.alarms
                     ),
                 )
@@ -195,7 +204,7 @@ class Monitoring:
             return True
 
         done = self._database.writing(work)
-        if written.close is not None:
+        if written.close is not None or written.hold is not None:
             control.chain_closings(self._database)
         return done
 
@@ -205,6 +214,29 @@ class Monitoring:
         if present.state == "closed" and present.created_by == MONITOR:
             return present.version
         return self._writer.next(connection, present.as_closed(), by=MONITOR, reason=reason, now=now).version
+
+    def _hold(self, connection: sa.Connection, gate: str, reason: str, now: datetime) -> int:
+        """Hold a gate for an early warning, unless it ships nothing already; returns the policy that it is held by."""
+        present = self._writer.lock_to_close(connection, gate)
+        if present.ships_nothing:
+            return present.version
+        return self._writer.next(connection, present.as_closed(), by=WARNING, reason=reason, now=now).version
+
+    def _let_go(self, connection: sa.Connection, gate: str, release: Release, now: datetime) -> None:
+        """Put in force again what was before an early hold, if nobody has changed the gate since, and answer the alert."""
+        present = self._writer.lock_newest(connection, gate)
+        if present.version != release.held:
+            return
+        older = self._writer.trusted(connection, gate, release.held - 1)
+        opened = present.with_cut_of(older)
+        self._writer.next(connection, opened, by=WARNING, reason=release.reason, now=now)
+        if release.alert_id is not None:
+            acknowledge(connection, release.alert_id, by=WARNING, reason=release.reason, now=now)
+
+    def urgent(self, gate: str, kind: str, count: int) -> Sequence[float | None]:
+        with self._database.reading(snapshot=True) as connection:
+            labels = self._read.table(connection, gate)
+            return monitored_decisions.urgent(connection, labels, gate, kind, count)
 
 
 def _rate(connection: sa.Connection, gate: str) -> tuple[AuditRate | None, int]:
@@ -237,11 +269,11 @@ def _open_alerts(connection: sa.Connection, gate: str) -> tuple[OpenAlert, ...]:
     )
 
 
-def _reopened(connection: sa.Connection, watch: GateWatch) -> frozenset[LabelAlarmKind]:
+def _reopened(connection: sa.Connection, watch: GateWatch) -> frozenset[AlarmKind]:
     """The alarms that closed the gate with a policy after which another one ships something."""
     closed_by = {
         kind: alarm.closed_policy
-        for kind in LABEL_ALARMS
+        for kind in BETTING
         if (alarm := watch.alarm(kind)) is not None
         and alarm.ended is None
         and alarm.closed_policy is not None

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from streamer import wiring
+from streamer.gates.policy import WARNING
 from tests.integration.audit.alone import verify_bundle
-from tests.integration.audit.attacker import breaking_in, rebuild_control
+from tests.integration.audit.attacker import breaking_in, rebuild_control, rebuild_outcomes
 from tests.integration.audit.history import KEYS, Scribe, event, export, settings_for, verify
 from tests.migrated import migrated
 
@@ -47,3 +48,34 @@ def test_decisions_under_a_closing_that_is_sealed_after_them(
     export(settings, tmp_path / "changed")
     faults = verify_bundle(tmp_path / "changed", KEYS, None).faults
     assert any("was written after it" in fault["detail"] for fault in faults)
+
+
+def test_an_early_hold_is_a_reason_of_its_own_that_both_verifiers_derive(
+    migrated_postgres_url: str, tmp_path: Path
+) -> None:
+    settings = settings_for(migrated_postgres_url, tmp_path)
+    migrated(settings)
+    with wiring.open_store(settings) as store:
+        scribe = Scribe(store, settings)
+        scribe.gate("best", unit="best", alpha=0.3, pending="worst")
+        scribe.deliver(event("best", number) for number in range(20))
+        scribe.import_labels("best", range(20))
+        scribe.recalibrate("best")
+        served = store.policies.newest("best")
+        store.policies.close("best", by=WARNING, reason="early warning 1")
+        scribe.deliver(event("best", number) for number in range(20, 25))
+        store.policies.rollback("best", served.version, by=WARNING, reason="labels clear it")
+        scribe.deliver(event("best", number) for number in range(25, 30))
+        scribe.checkpoint()
+    assert verify(settings).faults == ()
+    export(settings, tmp_path / "bundle")
+    assert verify_bundle(tmp_path / "bundle", KEYS, None).faults == []
+    with breaking_in(settings.database.url) as connection:
+        changed = connection.exec_driver_sql(
+            "UPDATE decisions SET reason = 'closed' WHERE reason = 'early_warning'"
+        )
+        assert changed.rowcount == 5
+        rebuild_outcomes(connection)
+    export(settings, tmp_path / "changed")
+    faults = verify_bundle(tmp_path / "changed", KEYS, None).faults
+    assert any("should be 'early_warning'" in fault["detail"] for fault in faults)

@@ -210,6 +210,8 @@ def test_method_full_comes_out_again_and_another_budget_is_read_off_the_record(
         assert (again.more.answers, again.less.answers) == ((), ())
         for alpha in (0.05, 0.29, 0.6):
             answer = asking.ask(Change(settings={"alpha": alpha}))
+            assert answer.present is not None, "the gate's own budget stands beside, on the same prompts"
+            assert (answer.asked.served <= answer.present.served) == (alpha <= 0.3)
             k = allowed(alpha, 60)
             ships = {
                 batch
@@ -355,7 +357,7 @@ def test_further_questions_read_nothing_again(
     # Whether an alarm restarts the sample is asked again; the sample is not.
     asking.ask(Change(settings={"alpha": 0.5}))
     asking.ask(Change(settings={"alpha": 0.7, "method": "crc"}))
-    assert len(statements) <= 4
+    assert len(statements) <= 6
 
 
 def test_an_alarm_restarts_the_sample_of_what_was_decided_after_it(

@@ -21,7 +21,7 @@ from tests.made import a_policy
 from tests.services.prometheus import Prometheus
 
 GATES = ("support-bot", "search.v2")
-ALARMS = ("risk", "selective", "missing", "draws", "drift_scores", "drift_cloud")
+ALARMS = ("risk", "selective", "missing", "early", "draws", "drift_scores", "drift_cloud")
 LED = {
     "audit_probability_ratio": 0.2, "extra_labels_today": 40, "exposure_budget_ratio": 0.05, "exposure_risk_ratio": 0.03, "exposure_risk_lower_ratio": 0.02, "exposure_risk_upper_ratio": 0.045,
     "selective_risk_ratio": 0.08, "selective_risk_lower_ratio": 0.06, "selective_risk_upper_ratio": 0.11,

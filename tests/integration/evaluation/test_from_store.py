@@ -79,6 +79,11 @@ def stream(settings: Settings, file: Path, encoder: CachedEncoder, **gate: objec
     return clouds
 
 
+def cuts(result):
+    """The gates that cut one score, which the record has; all signals need the texts."""
+    return tuple(row for row in result.gates if row.method != "full")
+
+
 def from_store(settings: Settings):
     with wiring.open_store(settings) as store:
         chosen = store.gates.get("bot").settings
@@ -99,11 +104,11 @@ def test_the_record_and_the_file_have_the_same_figures_to_the_last_bit(
     assert data.digest == of_file.data_sets[0].digest, "the same questions, answers and severities"
 
     one, other = of_file.data_sets[0], of_store.data_sets[0]
-    assert other.gates == one.gates
+    assert other.gates == cuts(one)
     assert other.stability == one.stability
     assert other.ranking == tuple(row for row in one.ranking if row.scorer == "gram")
     assert other.compared == tuple(row for row in one.compared if row.scorer == "gram")
-    assert other.mean_severity == one.mean_severity
+    assert other.mean_severity["response"] == one.mean_severity["response"]
     assert (other.questions, other.blank) == (QUESTIONS, one.blank)
     assert one.blank > ANSWERS
     for notes in (one.notes, other.notes):
@@ -142,7 +147,7 @@ def test_a_gate_that_keeps_hashes_only_is_evaluated_on_its_scores(
     of_file = evaluate(clouds_file, cache=tmp_path / "cache", **ASKED)
     data = from_store(settings)
     found = evaluated([data], Options(alphas=ASKED["alphas"], splits=ASKED["splits"]), cache=None)
-    assert found.data_sets[0].gates == of_file.data_sets[0].gates
+    assert found.data_sets[0].gates == cuts(of_file.data_sets[0])
     assert "right" not in json.dumps([cloud.texts for cloud in data.clouds])
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("STREAMER_DATABASE_URL", sqlite_database_url)
@@ -160,7 +165,7 @@ def test_the_unit_best_has_labels_of_best_answers_alone(
     (result,) = found.data_sets
     assert list(result.mean_severity) == ["best"]
     assert any("Unit response is left out" in note for note in result.notes)
-    exposures = [row.exposure for row in of_file.data_sets[0].gates]
+    exposures = [row.exposure for row in cuts(of_file.data_sets[0])]
     assert [row.exposure for row in result.gates] == exposures, "labels that nobody asked for play no part"
 
 

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from streamer.errors import UsageError
+from streamer.scoring.signals.signal_list import signal_list
 from tests.faults.endpoint import GATE, Site, action, batch, held
+from tests.integration.serving.model_server import ENCODER, Model
 
 
 def test_the_answer_is_the_action_as_it_is_recorded(site: Site) -> None:
@@ -248,6 +250,47 @@ def test_who_labels_what_is_not_there_or_does_not_count_is_told(sqlite_site: Sit
     given = [label(), label(batch_id="b-2"), label(response_id="c"), label(attempt=2), label(kind="judge")]
     answer = endpoint.client.post(f"/v1/gates/{GATE}/labels", json=given)
     assert (answer.status_code, answer.json()) == (200, {"recorded": 5, "unrecorded": 3, "other_kind": 1})
+    sqlite_site.check()
+
+
+def test_calls_are_decided_and_what_is_held_names_the_fields_that_differ(sqlite_site: Site) -> None:
+    for gate, judged in (("fields", "json"), ("calls", "call")):
+        sqlite_site.gate(
+            gate, judged=judged, scorer="choice", signals=signal_list([judged]).text, encoder=ENCODER
+        )
+    said = [{"total": one, "<b>": "Ann"} for one in (7, 8, 9)]
+    with Model() as model:
+        endpoint = sqlite_site.serve(
+            STREAMER_ENCODER_NAME="openai:small", STREAMER_ENCODER_BASE_URL=model.url
+        )
+        for gate, make, field in (
+            ("fields", lambda one: {"text": f"<think>?</think>{json.dumps(one)}"}, "/total"),
+            (
+                "calls",
+                lambda one: {"calls": [{"name": "pay", "arguments": json.dumps(one)}]},
+                "/arguments/total",
+            ),
+        ):
+            asked = {
+                "batch_id": "differ",
+                "prompt": "?",
+                "responses": [{"id": str(n), **make(one)} for n, one in enumerate(said)],
+            }
+            held = endpoint.client.post(f"/v1/gates/{gate}/decisions", json=asked)
+            assert (held.json()["action"], held.json()["disputed"]) == ("abstain", {field: 0.0})
+            assert endpoint.client.post(f"/v1/gates/{gate}/decisions", json=asked).content == held.content
+            on_record = endpoint.client.get(f"/v1/gates/{gate}/decisions/differ").json()
+            assert on_record == {name: one for name, one in held.json().items() if name != "disputed"}
+            same = asked | {
+                "batch_id": "same",
+                "responses": [one | {"id": str(n)} for n, one in enumerate(asked["responses"][:1] * 2)],
+            }
+            shipped = endpoint.client.post(f"/v1/gates/{gate}/decisions", json=same).json()
+            assert (shipped["action"], "disputed" in shipped, "execute" in shipped) == (
+                "ship",
+                False,
+                gate == "calls",
+            )
     sqlite_site.check()
 
 

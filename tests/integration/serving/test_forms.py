@@ -234,6 +234,15 @@ def test_a_gate_may_judge_json_and_calls_field_by_field(plain: Plain) -> None:
         assert made == (CANONICAL if gate == "fields" else ARGUMENTS)
 
 
+def test_held_json_names_the_fields_that_differ(plain: Plain) -> None:
+    _, model, endpoint = plain
+    said = [{"total": one, "<b>": "Ann"} for one in (7, 8, 9)]
+    model.reply = cycling(*map(json.dumps, said))
+    told = post(endpoint, model="fields", response_format={"type": "json_object"}).json()["streamer"]
+    assert told["action"] != "ship"
+    assert [*told["disputed"]] == ["/total"]
+
+
 def test_a_repeat_with_other_tools_is_another_request(plain: Plain) -> None:
     _, model, endpoint = plain
     model.reply = cycling(AGREED)

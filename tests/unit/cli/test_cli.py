@@ -35,7 +35,7 @@ GATE_KEYS = {
     "recalibrate_every_seconds",
     "recalibrate_after_groups", "max_lambda_step", "max_ship_rate_step", "least_groups", "on_alarm", "monitor_delta",
     "alarm_delta", "alarm_tolerance", "monitor_deadline_seconds", "budget_period_days", "drift_delta", "judge_kind",
-    "labellers", "signed_labels", "two_people", "parameters", "pending", "window", "on_selective_alarm", "on_missing", "alarm_false_every",
+    "labellers", "signed_labels", "two_people", "parameters", "pending", "window", "on_selective_alarm", "on_missing", "early", "alarm_false_every",
 }  # fmt: skip
 
 

@@ -401,23 +401,6 @@ def test_a_budget_that_is_broken_alike_in_every_split_is_told_of(tmp_path):
     assert {row[-1] for row in over_budget_table(broken).rows} == {"the same in every split"}
 
 
-def test_what_is_said_of_reductions_is_what_shipped(done, tmp_path):
-    one = evaluate(write(tmp_path / "c.jsonl", rows(12)), alphas=[0.3], splits=2, cache=None)
-    two = done[0]
-    for found in (one, two):
-        (said,) = [text for text in findings(found) if "a reduction says nothing of how much ships" in text]
-        shares = re.search(r" with (.*) shipped: ", said)[1]
-        assert shares.count("%") == len(found.options.alphas), said
-    fine = rows(24)
-    for row in fine:
-        for response in row["responses"]:
-            response["label"] = 0.0
-    found = evaluate(write(tmp_path / "fine.jsonl", fine), alphas=[0.3], splits=2, cache=None)
-    assert found.data_sets[0].default_row("best", 0.3).ship_rate.mean == 1.0
-    assert not any("ships nothing at any" in text for text in findings(found))
-    assert any("no wrong answer" in text for text in findings(found))
-
-
 def test_all_scorers_are_those_of_installed_packages_too(monkeypatch):
     monkeypatch.setattr(run, "entry_points", lambda: {"theirs": None})
     every = check_options(Options(scorers=("all",)))

@@ -44,7 +44,8 @@ def test_every_stored_example_is_read_and_written_again(path: Path) -> None:
     assert read(written) == event
     stored = json.loads(path.read_bytes())
     for name, member in json.loads(written).items():
-        if name in stored and name not in {"created_at", "labelled_at"}:
+        in_canonical_form = name == "responses" and path.stem == "calls"
+        if name in stored and name not in {"created_at", "labelled_at"} and not in_canonical_form:
             assert member == stored[name], name
 
 
@@ -100,6 +101,7 @@ BREAKS: list[tuple[str, dict[str, Any]]] = [
     ("responses/v1", {"batch_id": "a\nb"}),
     ("responses/v1", {"prompt": "\x00"}),
     ("responses/v1", {"responses": [{"id": "a", "text": "t"}]}),
+    ("responses/v1", {"responses": [{"id": "a", "text": "t"}, {"id": "b"}]}),
     ("responses/v1", {"responses": [{"id": str(i), "text": "t"} for i in range(257)]}),
     ("responses/v1", {"responses": [{"id": "a", "text": "t"}, {"id": "b" * 201, "text": "t"}]}),
     ("responses/v1", {"responses": [{"id": "a", "text": "t"}, {"id": "b", "text": "t" * 65537}]}),

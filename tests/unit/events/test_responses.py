@@ -25,6 +25,7 @@ from streamer.events.responses import (
     recorded_models,
     recorded_numbers,
 )
+from streamer.scoring.judged import form
 
 
 def event(**changes: Any) -> dict[str, Any]:
@@ -46,6 +47,12 @@ def raw(**changes: str) -> bytes:
     """An event with fields spliced in as JSON text."""
     text = json.dumps(event())[:-1]
     return (text + "".join(f', "{name}": {member}' for name, member in changes.items()) + "}").encode()
+
+
+def called(calls: str) -> bytes:
+    """An event of two responses, one of which is these calls."""
+    made = f'"responses": [{{"id": "a", "calls": [{calls}]}}, {{"id": "b", "text": ""}}]'
+    return encoded(responses=0).replace(b'"responses": 0', made.encode())
 
 
 def responses(count: int = 2, **fields: Any) -> list[dict[str, Any]]:
@@ -118,6 +125,27 @@ BAD: list[tuple[str, bytes | None, str]] = [
         codes.TOO_DEEPLY_NESTED,
     ),
     ("one level too many elsewhere", raw(x="[" * 64 + "]" * 64), codes.TOO_DEEPLY_NESTED),
+    (
+        "neither text nor calls",
+        encoded(responses=[{"id": "a", "text": "4"}, {"id": "b"}]),
+        codes.INVALID_FIELD,
+    ),
+    (
+        "text and calls",
+        encoded(responses=responses(calls=[{"name": "pay", "arguments": {}}])),
+        codes.INVALID_FIELD,
+    ),
+    ("no calls", encoded(responses=[{"id": "a", "calls": []}]), codes.INVALID_FIELD),
+    (
+        "arguments that are a number",
+        encoded(responses=[{"id": "a", "calls": [{"name": "pay", "arguments": 1}]}]),
+        codes.INVALID_FIELD,
+    ),
+    (
+        "a repeated argument",
+        called('{"name": "pay", "arguments": {"a": 1, "a": 2}}'),
+        codes.DUPLICATE_KEYS,
+    ),
     ("a repeated key", raw(prompt='"another"'), codes.DUPLICATE_KEYS),
     ("a repeated default", raw(attempt='1, "attempt": 1'), codes.DUPLICATE_KEYS),
     ("a repeated null", raw(references='null, "references" : null'), codes.DUPLICATE_KEYS),
@@ -443,6 +471,25 @@ def test_a_repeated_key_is_always_found(data: st.DataObject) -> None:
     colon = data.draw(st.sampled_from([":", ": ", " :"]))
     value = json.dumps(sent, separators=(",", colon)).replace("\\u0001", repeated)
     assert refusal(value.encode()).code == codes.DUPLICATE_KEYS
+
+
+PAY = '{"name": "pay", "arguments": %s}'
+
+
+@pytest.mark.parametrize(
+    ("calls", "text"),
+    [
+        (PAY % '{"sum": 12.50}', '{"arguments":{"sum":12.5},"name":"pay"}'),
+        (PAY % r'"{\"sum\": 12345678901234567890.10}"', '{"arguments":{"sum":12345678901234567890.1},"name":"pay"}'),
+        (PAY % "{}" + ", " + PAY % '""', '[{"arguments":{},"name":"pay"},{"arguments":{},"name":"pay"}]'),
+        (PAY % '"{"', '[{"name":"pay","arguments":"{"}]'),
+    ],
+)  # fmt: skip
+def test_calls_are_read_in_canonical_form(calls: str, text: str) -> None:
+    found = decode_responses(called(calls))
+    assert [one.text for one in found.responses] == [text, ""]
+    assert decode_responses(encode_responses(found)) == found
+    assert form("call").part(text) == (text if '"{"' not in text else ""), "what is no call ships nothing"
 
 
 def test_models_are_part_of_the_content_and_of_the_recorded_metadata() -> None:

@@ -16,7 +16,7 @@ from streamer.risk.rounds.logged import LoggedDecision
 from streamer.risk.rounds.reading import IntervalReader
 from streamer.risk.rounds.report import AlarmReport, OpenAlert, RiskReport, report_of
 from streamer.risk.rounds.serving import MOST_DELAYS, ServiceState, serve
-from streamer.risk.rounds.state import LABEL_ALARMS, GateWatch
+from streamer.risk.rounds.state import BETTING, GateWatch
 from streamer.risk.rounds.verdict import Backlog, OpenFigures, with_verdict
 from streamer.risk.states import AuditedDecision, AuditedDecisions, ExposurePlan, OpenTime
 from streamer.wording.verdicts import ALARMS, interval_text, sentence, shown_verdict
@@ -366,7 +366,7 @@ def test_an_alarm_leads_until_somebody_acknowledges_it(in_force: Policy) -> None
 
 
 def test_every_alarm_has_a_name_in_the_sentence() -> None:
-    assert set(ALARMS) == {*LABEL_ALARMS, "draws", "drift_scores", "drift_cloud"}
+    assert set(ALARMS) == {*BETTING, "draws", "drift_scores", "drift_cloud"}
 
 
 def test_open_time_is_the_exposure_of_what_shipped() -> None:
