@@ -645,21 +645,21 @@ def test_a_nul_is_no_text_that_postgresql_has(migrated_postgres_url: str) -> Non
         world.close()
 
 
-def test_the_candidate_policy_stands_beside_what_is_asked(people: Site) -> None:
+def test_the_candidate_policy_stands_beside_what_is_in_force(people: Site) -> None:
     client, store = people.client("viewer"), people.store
-    heading = "The candidate policy, decided beside"
-    assert heading not in client.get(f"/gate/{GATE}/what-if").body
+    heading = "other settings"
+    assert heading not in client.get("/proposals").body
     settings = store.gates.get(GATE).settings
     store.candidates.start(GATE, replace(settings, alpha=0.3), by="ana", reason="bolder")
-    page = client.get(f"/gate/{GATE}/what-if").body
+    page = client.get("/proposals").body
     assert heading in page
     assert "Under its candidate policy: " in page.replace("\xa0", " ")
     store.candidates.start(GATE, replace(settings, scorer="choice"), by="ana", reason="another score")
-    page = client.get(f"/gate/{GATE}/what-if").body
+    page = client.get("/proposals").body
     assert heading in page
     assert "no candidate with this scorer was beside them" in page.replace("\xa0", " ")
     store.candidates.stop(GATE, by="ana", reason="tried")
-    assert heading not in client.get(f"/gate/{GATE}/what-if").body
+    assert heading not in client.get("/proposals").body
 
 
 def test_a_policy_that_cannot_be_read_hides_no_other_gate(people: Site, peopled_world: World) -> None:
