@@ -327,7 +327,9 @@ def test_an_evaluation_by_command_and_from_python(
     names: dict[str, Any] = {}
     exec(compile(python, "using.md", "exec"), names)
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 2 * len(SCORER_NAMES) * 2, "units, scores, budgets"
+    assert len(lines) == (2 * len(SCORER_NAMES) + 1) * 2, (
+        "units and scores, all signals for the unit best, budgets"
+    )
     assert names["found"].data_sets[0].questions == 24
 
 
