@@ -31,7 +31,7 @@ from streamer_verify.forms import formed
 from streamer_verify.logs import Log
 from streamer_verify.run_again import check_runs
 from streamer_verify.runs import Runs
-from streamer_verify.values import place_of, strict_json
+from streamer_verify.values import place_of, row_name, strict_json
 from streamer_verify.verifier import Verifier
 
 _decode = msgspec.json.Decoder().decode
@@ -214,11 +214,11 @@ def verify_record(
         before, heads = _heads(snapshot, since)
         verifier.log_of_heads(heads, head["record_id"], seen=seen, before=before)
         after = _not_again(since, verifier)
-        runs, alarms = Runs(trusted.labels, signing.verify), Alarms()
+        runs, alarms = Runs(verifier, trusted.labels), Alarms()
         control = _calibrated_again(
             formed("control", snapshot.control(), verifier.fault), verifier, lookups, rules, after.get((), 0)
         )
-        verifier.control(head, alarms.control(runs.control(control, head["record_id"])))
+        verifier.control(head, alarms.control(runs.control(control)))
         verifier.policy_signatures(trusted.policies)
         watched = _watched(
             formed("outcomes", snapshot.outcomes(after), verifier.fault), verifier, rules, rescorer, progress
@@ -233,8 +233,8 @@ def verify_record(
         verifier.unchained(snapshot.unchained())
         verifier.heads(head)
         if not after:  # else the decisions and labels before the checkpoint were not read
-            check_runs(runs, snapshot.control("calibration_runs"), verifier, inputs_alone=True)
-            alarms.check(runs, verifier)
+            check_runs(runs, snapshot.control("calibration_runs"), inputs_alone=True)
+            alarms.check(runs)
         if (newest := verifier.reached()) is not None and not verifier.faults:
             size, root, edge, edges = newest
             logs = [
@@ -316,7 +316,7 @@ def _calibrated_again(
         candidates = [dict(zip(columns, values, strict=True)) for values in line["candidates"]]
         if line["index"] < after:
             continue
-        place = f"control, leaf {line['index']}, calibration_runs id {row['id']}"
+        place = f"control, leaf {line['index']}, {row_name(line['kind'], row)}"
         try:
             gate = next((one for one in revisions(row["gate"]) if one.revision == row["gate_revision"]), None)
         except UsageError:

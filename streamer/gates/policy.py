@@ -93,18 +93,6 @@ class Policy:
         """Whether an early warning holds the gate."""
         return self.created_by == WARNING and self.calibration_run is None and self.ships_nothing
 
-    def with_cut_of(self, older: Policy) -> Policy:
-        """The settings of this one, and what an older one cut by and promised."""
-        return replace(
-            self,
-            state=older.state,
-            threshold=older.threshold,
-            rule=older.rule,
-            calibrated=older.calibrated,
-            calibration_run=older.calibration_run,
-            guarantee=older.guarantee,
-        )
-
     def as_closed(self) -> Policy:
         """What is left of it where nothing may ship any more: the settings, and neither a cut nor a promise."""
         return replace(

@@ -34,17 +34,14 @@ def page() -> str:
 
 def _operation(method: str, path: str, operation: dict[str, Any]) -> str:
     takes = operation.get("requestBody", {}).get("content", {})
+    gives = operation["responses"]["200"]["content"]
     rows = "".join(
         f"<li><code>{one['name']}</code> ({one['in']}): {escape(one['description'])}</li>"
         for one in operation["parameters"]
     )
-    answers = "".join(
-        f"<li>{status}: {escape(one['description'])} {_schemas(one['content'])}</li>"
-        for status, one in operation["responses"].items()
-    )
     return (
-        f"<h2><code>{method.upper()} {escape(path)}</code></h2><p>{escape(operation['summary'])} {_schemas(takes)}</p>"
-        f"<ul>{rows}</ul><details><summary>Answers</summary><ul>{answers}</ul></details>"
+        f"<h2><code>{method.upper()} {escape(path)}</code></h2><p>{escape(operation['summary'])}</p>"
+        f"<p>{_schemas(takes)} → {_schemas(gives)}</p><ul>{rows}</ul>"
     )
 
 

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 from streamer_verify.runs import Runs
 from streamer_verify.values import CLOCKS_APART, parsed, place_of
-from streamer_verify.verifier import Verifier
 from streamer_verify.waits import Served
 
 _STRENGTHS = (0.8, 0.45, 0.22, 0.1, 0.045)
@@ -153,24 +152,24 @@ class Alarms:
                     )
                 )
 
-    def check(self, runs: Runs, verifier: Verifier) -> None:
+    def check(self, runs: Runs) -> None:
         """Replay every gate's alarms; what does not fit is a fault of the verifier."""
         for gate in sorted(self.begins.keys() | self.alerts.keys() | self.rates.keys()):
-            _Replay(self, runs, verifier, gate).check()
+            _Replay(self, runs, gate).check()
 
 
 class _Replay:
     """The alarms of one gate."""
 
-    def __init__(self, read: Alarms, runs: Runs, verifier: Verifier, gate: str) -> None:
-        self._runs, self._verifier, self._gate = runs, verifier, gate
+    def __init__(self, read: Alarms, runs: Runs, gate: str) -> None:
+        self._runs, self._verifier, self._gate = runs, runs.verifier, gate
         self._draws = sorted(read.draws.get(gate, ()))
         self._moments = sorted(one.decided_at for one in self._draws)
         self._numbers = [one.number for one in self._draws]
         self._begins, self._rates, self._seen = read.begins.get(gate, {}), read.rates.get(gate, ()), read.seen
         self._unmatched = dict(read.alerts.get(gate, {}))
         self._until = _later(read.newest, -_GRACE)
-        revisions = runs.revisions(gate)
+        revisions = [row for (name, _), row in self._verifier.rows("gate_revisions").items() if name == gate]
         named = {one["labellers"] for one in revisions}
         # Whose labels monitoring read, and whether their signatures were good then, only settings that never change say.
         self._certain = len(named) == 1 and not any(one["signed_labels"] for one in revisions)
@@ -231,7 +230,8 @@ class _Replay:
 
     def _terms(self, policy: int) -> _Terms | None:
         """What an alarm on decisions of a policy is about; None where it bets on none of them."""
-        row, settings = self._runs.policy(self._gate, policy), self._runs.served(self._gate, policy)
+        row = self._verifier.row("policies", self._gate, policy)
+        settings = self._verifier.settings(self._gate, policy)
         if (
             row is None
             or settings is None

@@ -39,7 +39,7 @@ class Checkpoints:
         verify_signature: Callable[[bytes, bytes, bytes], bool] = ed25519_verify,
     ) -> None:
         self._keys = list(keys)
-        self._verify_signature = verify_signature
+        self.signed = verify_signature
         self.faults: list[dict[str, str]] = []
         self.notes: dict[str, str] = {}
         self.counts: Counter[str] = Counter()
@@ -105,7 +105,7 @@ class Checkpoints:
             younger = until is not None and not "" < said.get("made_at", "") <= until
             place = f"checkpoint {note.size} ({origin})"
             good = [
-                self._verify_signature(key, note.text, signature)
+                self.signed(key, note.text, signature)
                 for name, named, signature in note.signatures
                 for key in self._keys
                 if (name, named) == (note.origin, key_hash(note.origin, key))
@@ -135,7 +135,7 @@ class Checkpoints:
             if key is None or named != key_hash(name, key, WITNESS):
                 continue
             said = b"cosignature/v1\ntime %d\n%b" % (int.from_bytes(value[:8]), note.text)
-            if self._verify_signature(key, said, value[8:]):
+            if self.signed(key, said, value[8:]):
                 self._cosigners.setdefault((note.size, note.root.hex()), []).append(name)
             else:
                 self.fault("signature", place, f"the cosignature of {name} is not good for what it says")

@@ -53,11 +53,9 @@ def verify_bundle(
         )
     verifier.checkpoints(bundle.lines("checkpoints.jsonl"), origin="the bundle", complete=True)
     verifier.log_of_heads(bundle.lines("heads.jsonl"), bundle.manifest["head"]["record_id"])
-    head, runs, alarms = bundle.manifest["head"], Runs(label_keys, verify_signature), Alarms()
-    control, outcomes = (
-        alarms.control(runs.control(bundle.values("control.jsonl", verifier.fault), head["record_id"])),
-        alarms.outcomes(runs.outcomes(bundle.values("outcomes.jsonl", verifier.fault))),
-    )
+    head, runs, alarms = bundle.manifest["head"], Runs(verifier, label_keys), Alarms()
+    control = alarms.control(runs.control(bundle.values("control.jsonl", verifier.fault)))
+    outcomes = alarms.outcomes(runs.outcomes(bundle.values("outcomes.jsonl", verifier.fault)))
     if figures is not None:
         figures.heads(bundle.lines("heads.jsonl"), bundle.lines("checkpoints.jsonl"))
         control, outcomes = figures.control(control), figures.outcomes(outcomes)
@@ -66,9 +64,9 @@ def verify_bundle(
     verifier.outcomes(outcomes)
     verifier.unchained(bundle.values("unchained.jsonl", verifier.fault))
     verifier.heads(head)
-    check_runs(runs, bundle.values("control.jsonl"), verifier)
-    alarms.check(runs, verifier)
-    runs.check_budgets(bundle.values("outcomes.jsonl"), verifier)
+    check_runs(runs, bundle.values("control.jsonl"))
+    alarms.check(runs)
+    runs.check_budgets(bundle.values("outcomes.jsonl"))
     return verifier
 
 

@@ -51,7 +51,7 @@ class Control(Checkpoints):
     ) -> None:
         super().__init__(keys, verify_signature)
         self._canonical = canonical
-        self._record_id = ""
+        self.record_id = ""
         self._rows: dict[str, dict[tuple[Any, ...], dict[str, Any]]] = {}
         self._salts: dict[str, bytes] = {}
         self._models: dict[str, str] = {}
@@ -73,7 +73,7 @@ class Control(Checkpoints):
 
     def control(self, head: dict[str, Any], lines: Iterable[dict[str, Any]]) -> None:
         """Verify the control log and keep what decisions are checked against."""
-        self._record_id = head["record_id"]
+        self.record_id = head["record_id"]
         self._link_receipts(head)
         log = Log()
         self._mark((), log, "control")
@@ -111,14 +111,14 @@ class Control(Checkpoints):
 
     def _restored(self) -> None:
         """Say what was given up where backups were restored; a checkpoint that contradicts the record otherwise is a fault."""
-        base = f"streamer/{self._record_id}"
+        base = f"streamer/{self.record_id}"
         known, given = {base}, []
-        for (number,), row in self._rows.get("restorations", {}).items():
+        for (number,), row in self.rows("restorations").items():
             leaf = self._control_leaf["restorations", (number,)]
             said = {name: value for name, value in row.items() if name != "signature"}
-            signed = b"streamer.restoration.v1\x00" + canonical_json({**said, "record": self._record_id})
+            signed = b"streamer.restoration.v1\x00" + canonical_json({**said, "record": self.record_id})
             signature = base64.b64decode(row["signature"])
-            if self._keys and not any(self._verify_signature(key, signed, signature) for key in self._keys):
+            if self._keys and not any(self.signed(key, signed, signature) for key in self._keys):
                 self.fault(
                     "signature", f"control, leaf {leaf}, restorations id {number}",
                     "its signature is not good for what it says, or of a key that is not trusted",
@@ -145,7 +145,7 @@ class Control(Checkpoints):
         """
         known = {sha256(key): key for key in keys}
         trusted: set[str] = set()
-        policies = sorted(self._rows.get("policies", {}).items())
+        policies = sorted(self.rows("policies").items())
         if not known:
             if any(row["signature"] is not None for _, row in policies):
                 self.notes["policy keys"] = "signatures of policies: no public key of theirs was given"
@@ -164,14 +164,14 @@ class Control(Checkpoints):
                 else:
                     self.counts["policies before the first that is signed with a trusted key"] += 1
                 continue
-            settings = self._rows.get("gate_revisions", {}).get((gate, row["gate_revision"]))
-            named = self._rows.get("gates", {}).get((gate,))
+            settings = self.row("gate_revisions", gate, row["gate_revision"])
+            named = self.row("gates", gate)
             if (
                 settings is not None
                 and named is not None
-                and self._verify_signature(
+                and self.signed(
                     key,
-                    policy_statement(row, settings, named, self._record_id),
+                    policy_statement(row, settings, named, self.record_id),
                     base64.b64decode(row["signature"]),
                 )
             ):
@@ -230,7 +230,7 @@ class Control(Checkpoints):
                     self.fault("calibration", place, f"its {part} are not those that were recorded")
             self._keep_run(row, line, place)
         elif kind == "policies":
-            run = self._rows.get("calibration_runs", {}).get((row["calibration_run"],))
+            run = self.row("calibration_runs", row["calibration_run"])
             if row["calibration_run"] is None:
                 if row["state"] != "closed":
                     self.fault("policy", place, "it ships, and no calibration run found it")
@@ -242,9 +242,9 @@ class Control(Checkpoints):
     def _policy_of_run(self, row: dict[str, Any], run: dict[str, Any], place: str) -> None:
         """Compare a policy with its run: what that found, and what for."""
         name = f"run {run['id']}"
-        settings = self._rows.get("gate_revisions", {})
-        for_now = settings.get((row["gate"], row["gate_revision"]))
-        for_run = settings.get((run["gate"], run["gate_revision"]))
+        for_now, for_run = (
+            self.row("gate_revisions", one["gate"], one["gate_revision"]) for one in (row, run)
+        )
         if run["gate"] != row["gate"]:
             self.fault("policy", place, f"{name} is of the gate {run['gate']}")
         elif (row["state"], row["threshold"]) != (run["state"], run["threshold"]):
@@ -275,7 +275,7 @@ class Control(Checkpoints):
             for part in ("inputs", "candidates")
         )
         groups = {(one["batch_id"], one["attempt"]) for one in inputs}
-        settings = self._rows.get("gate_revisions", {}).get((row["gate"], row["gate_revision"]))
+        settings = self.row("gate_revisions", row["gate"], row["gate_revision"])
         # what scores at or below a label floor is never asked for, and not missing
         floor = None if settings is None else settings.get("label_floor")
         missing = sum(one["severity"] is None and (floor is None or one["score"] > floor) for one in inputs)
@@ -323,10 +323,18 @@ class Control(Checkpoints):
         elif model is not None:
             self.fault("policy", place, f"it has a model, and its scorer is {scorer}")
 
+    def rows(self, kind: str) -> dict[tuple[Any, ...], dict[str, Any]]:
+        """Return the rows of a table that were read, by their keys."""
+        return self._rows.get(kind, {})
+
+    def row(self, kind: str, *key: Any) -> dict[str, Any] | None:
+        """Return a row that was read."""
+        return self.rows(kind).get(key)
+
     def settings(self, gate: str, policy: int) -> dict[str, Any] | None:
         """Return the row of a policy's revision, from those that were read."""
-        row = self._rows.get("policies", {}).get((gate, policy), {})
-        return self._rows.get("gate_revisions", {}).get((gate, row.get("gate_revision")))
+        row = self.row("policies", gate, policy)
+        return None if row is None else self.row("gate_revisions", gate, row["gate_revision"])
 
     def model(self, scorer: str) -> str | None:
         """Return what is frozen of another package's scorer as JSON, from the revisions that were read."""

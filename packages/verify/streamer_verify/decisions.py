@@ -221,11 +221,11 @@ class Decisions(Control):
             self.fault("action", place, "this batch was decided before")
         self._decided.add(batch)
         gate, policy_version = facts["batch"][0], facts["policy"]
-        policy = self._rows.get("policies", {}).get((gate, policy_version))
+        policy = self.row("policies", gate, policy_version)
         if policy is None:
             self.fault("policy", place, f"its policy {policy_version} is in no log")
             return
-        settings = self._rows.get("gate_revisions", {}).get((gate, policy["gate_revision"]))
+        settings = self.row("gate_revisions", gate, policy["gate_revision"])
         if settings is None:
             self.fault("policy", place, f"the gate's revision {policy['gate_revision']} is in no log")
             return
@@ -487,7 +487,7 @@ class Decisions(Control):
         """Return the probability that a decision was drawn with that names an audit rate."""
         facts, settings = decision.facts, decision.settings
         (gate, _, attempt), number = facts["batch"], facts["audit_rate"]
-        rate, boost = self._rows.get("audit_rates", {}).get((number,)), settings.get("audit_boost") or 1.0
+        rate, boost = self.row("audit_rates", number), settings.get("audit_boost") or 1.0
         base: float = settings["audit_probability"]
         wrong = None
         if rate is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 from streamer_verify.bundle import Bundle
 from streamer_verify.figures import Figures
 from streamer_verify.signatures import ed25519_verify
-from streamer_verify.values import canonical_json, sha256, strict_json
+from streamer_verify.values import canonical_json, same_json, sha256, strict_json
 from streamer_verify.verifier import Verifier
 
 REPORT = "streamer.report.v1"
@@ -20,19 +19,6 @@ SIGNATURE = "report.dsse.json"
 """The signature over the files of a report, beside them: an in-toto statement in a DSSE envelope."""
 
 IN_TOTO = "application/vnd.in-toto+json"
-
-
-def same_figure(a: Any, b: Any) -> bool:
-    """Report whether two values say the same; numbers that are no whole ones to a billionth."""
-    if isinstance(a, bool) or isinstance(b, bool):
-        return a is b
-    if isinstance(a, float) or isinstance(b, float):
-        return isinstance(a, int | float) and isinstance(b, int | float) and math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12)  # fmt: skip
-    if isinstance(a, dict) and isinstance(b, dict):
-        return a.keys() == b.keys() and all(same_figure(a[name], b[name]) for name in a)
-    if isinstance(a, list) and isinstance(b, list):
-        return len(a) == len(b) and all(map(same_figure, a, b))
-    return type(a) is type(b) and bool(a == b)
 
 
 def verified_with(keys: Sequence[bytes], outside: Sequence[bytes] | None) -> dict[str, Any]:
@@ -71,7 +57,7 @@ def compare_report(
                 continue
             if part not in said[name] or part not in one:
                 yield name, f"its {part} is missing or unknown"
-            elif not same_figure(said[name][part], one[part]):
+            elif not same_json(said[name][part], one[part], 1e-9):
                 shown = canonical_json(one[part]).decode()
                 yield (
                     name,

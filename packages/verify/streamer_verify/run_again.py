@@ -15,7 +15,6 @@ from streamer_verify.calibrators import METHODS, as_cut, calibrate
 from streamer_verify.runs import Decided, Label, Runs
 from streamer_verify.samples import Group, Sample, mean
 from streamer_verify.values import CONTROL, PLAIN, parsed, row_name, same_json, seconds_between, sha256
-from streamer_verify.verifier import Verifier
 from streamer_verify.waits import of_same_revisions
 
 _MOST_DELAYS, _LEAST_DELAYS = 1000, 20
@@ -28,9 +27,9 @@ _NEAR = 1e-9
 class RunAgain:
     """One run, derived again from what it says that it has read."""
 
-    def __init__(self, runs: Runs, row: dict[str, Any], line: dict[str, Any], verifier: Verifier) -> None:
+    def __init__(self, runs: Runs, row: dict[str, Any], line: dict[str, Any]) -> None:
         self.place = f"control, leaf {line['index']}, {row_name('calibration_runs', row)}"
-        self._runs, self._row, self._line, self._verifier = runs, row, line, verifier
+        self._runs, self._row, self._line, self._verifier = runs, row, line, runs.verifier
         self._settings: dict[str, Any] = {}
         self._inputs: list[dict[str, Any]] = []
         self._heads = {tuple(head[:3]): head[3] for head in parsed(row["heads"])}
@@ -38,7 +37,8 @@ class RunAgain:
     def check(self, *, inputs_alone: bool = False) -> None:
         """Name everything that does not follow."""
         row = self._row
-        settings, gate = self._runs.settings(row["gate"], row["gate_revision"]), self._runs.gate(row["gate"])
+        settings = self._verifier.row("gate_revisions", row["gate"], row["gate_revision"])
+        gate = self._verifier.row("gates", row["gate"])
         if settings is None or gate is None:
             self._fault("its gate or revision is not on record")
             return
@@ -91,7 +91,7 @@ class RunAgain:
         score, drawn = found.responses[one["response_id"]]
         if not drawn or found.extra_draw:
             yield "it has read what its gate's own audit did not draw"
-        served = self._runs.served(batch[0], found.policy)
+        served = self._verifier.settings(batch[0], found.policy)
         base = found.probability
         if found.raised:
             base = one["probability"] if served is None else served["audit_probability"]
@@ -386,19 +386,19 @@ class RunAgain:
         return True
 
 
-def check_runs(
-    runs: Runs, lines: Iterable[dict[str, Any]], verifier: Verifier, *, inputs_alone: bool = False
-) -> None:
+def check_runs(runs: Runs, lines: Iterable[dict[str, Any]], *, inputs_alone: bool = False) -> None:
     """Derive every run of the control log again; what does not fit is a fault of the verifier."""
     for line in lines:
         row = line.get("row")
         if line["kind"] != "calibration_runs" or row is None:
             continue
-        run = RunAgain(runs, row, line, verifier)
+        run = RunAgain(runs, row, line)
         try:
             run.check(inputs_alone=inputs_alone)
         except (ValueError, ArithmeticError) as error:
-            verifier.fault("calibration", run.place, f"nothing can be calibrated with its numbers: {error}")
+            runs.verifier.fault(
+                "calibration", run.place, f"nothing can be calibrated with its numbers: {error}"
+            )
 
 
 def severities(labels: Sequence[Label], basis: str | None) -> list[float | None]:

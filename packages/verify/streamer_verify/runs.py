@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 from streamer_verify.actions import unread
 from streamer_verify.all_signals import MOST_FITS, ByScore, BySignals, Fit, cuts_at_budget, wrong_budget
-from streamer_verify.signatures import OF_LABEL, ed25519_verify, label_statement
+from streamer_verify.signatures import OF_LABEL, label_statement
 from streamer_verify.values import MONITOR, PLAIN, parsed, place_of, sha256
 from streamer_verify.verifier import Verifier
 from streamer_verify.waits import of_same_revisions
@@ -68,22 +68,12 @@ class Runs:
     ----------
     label_keys : whose labels which key signs, by its id; None: which labels a gate that demands signatures has read is not
         checked.
-    verify_signature : of a key, a text and a signature.
     """
 
-    def __init__(
-        self,
-        label_keys: Mapping[str, tuple[str, bytes]] | None = None,
-        verify_signature: Callable[[bytes, bytes, bytes], bool] = ed25519_verify,
-    ) -> None:
-        self.label_keys = label_keys
-        self._verify_signature = verify_signature
-        self._record_id = ""
+    def __init__(self, verifier: Verifier, label_keys: Mapping[str, tuple[str, bytes]] | None = None) -> None:
+        self.label_keys, self.verifier = label_keys, verifier
         self._signatures: dict[int, list[tuple[int, dict[str, Any]]]] = {}
         self._of_files: set[int] = set()
-        self._gates: dict[str, dict[str, Any]] = {}
-        self._revisions: dict[tuple[str, int], dict[str, Any]] = {}
-        self._policies: dict[tuple[str, int], dict[str, Any]] = {}
         self._carried: dict[tuple[Any, ...], float] = {}
         self._rows: dict[tuple[Any, ...], bytes] = {}
         self._read: set[tuple[str, str, int]] = set()
@@ -99,21 +89,15 @@ class Runs:
 
     # reading along
 
-    def control(self, lines: Iterable[dict[str, Any]], record_id: str) -> Iterator[dict[str, Any]]:
+    def control(self, lines: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         """Pass the control log on and read it."""
-        self._record_id = record_id
         for line in lines:
             yield line
             if line["row"] is not None:
                 self._of_control(line, line["kind"], line["row"])
 
     def _of_control(self, line: dict[str, Any], kind: str, row: dict[str, Any]) -> None:
-        if kind == "gates":
-            self._gates[row["name"]] = row
-        elif kind == "gate_revisions":
-            self._revisions[row["gate"], row["revision"]] = row
-        elif kind == "policies":
-            self._policies[row["gate"], row["version"]] = row
+        if kind == "policies":
             if row["state"] != "closed":
                 self._calibrated.add(row["gate"])
             if row["created_by"] == MONITOR and row["state"] == "closed":
@@ -186,20 +170,21 @@ class Runs:
         """Remember what policies of a run compare batches with."""
         self._compares[run] = by
 
-    def check_budgets(self, lines: Iterable[dict[str, Any]], verifier: Verifier) -> None:
+    def check_budgets(self, lines: Iterable[dict[str, Any]]) -> None:
         """Derive again which budget each decision needed; after `check_runs`, from the partitions' logs."""
         for line in lines:
             facts = line.get("facts")
             if line["kind"] != "decision" or facts is None:
                 continue
             needed, said = self._needed(facts), facts.get("budget")
-            verifier.counts["budgets derived again"] += needed is not None
+            self.verifier.counts["budgets derived again"] += needed is not None
             if said != needed:
-                verifier.fault("action", place_of(line), wrong_budget(said, needed))
+                self.verifier.fault("action", place_of(line), wrong_budget(said, needed))
 
     def _needed(self, facts: dict[str, Any]) -> list[Any] | None:
         gate = facts["batch"][0]
-        policy, settings = self._policies.get((gate, facts["policy"])), self.served(gate, facts["policy"])
+        policy = self.verifier.row("policies", gate, facts["policy"])
+        settings = self.verifier.settings(gate, facts["policy"])
         if policy is None or settings is None or not facts["responses"] or facts["responses"][0][1] is None:
             return None
         by = self._compares.get(policy["calibration_run"])
@@ -213,27 +198,6 @@ class Runs:
         if by is None or not cuts_at_budget(policy, settings) or 1 in unread(facts.get("signals")):
             return None
         return by.needed(facts, settings, parsed(policy.get("rule")) or PLAIN)
-
-    def settings(self, gate: str, revision: int) -> dict[str, Any] | None:
-        """Return the row of a gate's revision."""
-        return self._revisions.get((gate, revision))
-
-    def revisions(self, gate: str) -> list[dict[str, Any]]:
-        """Return the rows of all revisions of a gate."""
-        return [row for (name, _), row in self._revisions.items() if name == gate]
-
-    def policy(self, gate: str, version: int) -> dict[str, Any] | None:
-        """Return the row of a policy."""
-        return self._policies.get((gate, version))
-
-    def gate(self, name: str) -> dict[str, Any] | None:
-        """Return the row of a gate."""
-        return self._gates.get(name)
-
-    def served(self, gate: str, policy: int) -> dict[str, Any] | None:
-        """Return the settings of a policy."""
-        row = self._policies.get((gate, policy))
-        return None if row is None else self._revisions.get((gate, row["gate_revision"]))
 
     def decided(self, batch: tuple[str, str, int]) -> Decided | None:
         """Return what is on record of a batch."""
@@ -276,7 +240,7 @@ class Runs:
             and (one.scorer == settings["scorer"] or (settings["scorer"], *one.batch) in self._carried_to)
             and of_same_revisions(
                 settings if self.carried_row(settings, one.batch) is None else {**settings, "signals": None},
-                self.served(gate, one.policy),
+                self.verifier.settings(gate, one.policy),
             )
         ]
         return read, [one for one in there if read and one.decided_at < read[0].decided_at]
@@ -297,7 +261,7 @@ class Runs:
             return False
         try:
             signature = base64.b64decode(by["signature"], validate=True)
-            return self._verify_signature(key, label_statement(label, self._record_id), signature)
+            return self.verifier.signed(key, label_statement(label, self.verifier.record_id), signature)
         except (KeyError, TypeError, ValueError):
             return False
 

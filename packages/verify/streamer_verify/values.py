@@ -144,11 +144,12 @@ def parsed(value: Any) -> Any:
 
 
 def same_json(one: Any, other: Any, near: float = 0.0) -> bool:
-    """Whether two values are the same JSON, 1 and 1.0 taken for one, and numbers that `near` parts of them apart."""
+    """Whether two values are the same JSON, 1 and 1.0 taken for one, and numbers, but whole ones, that `near` parts of them apart."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, int | float) and isinstance(other, int | float):
-        return one == other or abs(one - other) <= near * max(1.0, abs(one))
+        apart = abs(one - other)
+        return one == other or (isinstance(apart, float) and apart <= near * max(1.0, abs(one)))
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(same_json(*pair, near) for pair in zip(one, other, strict=True))
     if isinstance(one, dict) and isinstance(other, dict):

@@ -114,6 +114,9 @@ def alert_of(
             f" falsely so with a chance of at most {state.bets.delta:.3g}). It says nothing about harm: label some of what"
             " comes now, and recalibrate if the world has changed."
         )
+        if closed is not None or refused is not None:
+            details["closed_by_policy"] = closed
+            message += f" {_held(watch.gate, closed, refused)}"
     else:
         raise ValueError(f"an alert says nothing of alarms of the kind {alarm.kind!r}")
     cause = f"alarm {alarm.number}" + (f" {alarm.statistic}" if alarm.statistic else "")

@@ -14,7 +14,6 @@ from streamer.errors import UsageError
 from streamer.gates.audit_rate import AuditRate
 from streamer.gates.candidate import CandidatePolicy
 from streamer.gates.policy import Policy
-from streamer.gates.setting_changes import calibrated_for_another
 from streamer.journal import ActivePolicy, OutboxMessage
 from streamer.signing.policies import PolicyVersion
 from streamer.store.audit import control
@@ -160,19 +159,10 @@ class Policies:
 
         def work(connection: sa.Connection) -> Policy:
             present = self._writer.lock_newest(connection, gate)
-            older = self._writer.trusted(connection, gate, version)
-            changed = calibrated_for_another(older.settings, present.settings)
-            if changed:
-                raise UsageError(
-                    f"policy {version} of {gate} was calibrated for different settings ({', '.join(changed)}); recalibrate instead"
-                )
-            if older.bursts is not None and older.bursts.secret is None:
-                raise UsageError(
-                    f"the key of the bursts of policy {version} of {gate} was erased, so that it would know none; recalibrate instead"
-                )
+            restored = self._writer.restored(connection, present, version)
             return self._writer.next(
                 connection,
-                present.with_cut_of(older),
+                restored,
                 by=by,
                 reason=reason,
                 now=moment,

@@ -15,6 +15,7 @@ import sqlalchemy as sa
 
 from streamer.errors import UsageError
 from streamer.gates.policy import Policy
+from streamer.gates.setting_changes import calibrated_for_another
 from streamer.journal import OutboxMessage
 from streamer.signing.policies import (
     NO_KEYS,
@@ -83,6 +84,31 @@ class PolicyWriter:
     def trusted(self, connection: sa.Connection, gate: str, version: int) -> Policy:
         """Read one version. Raises `UsageError` when it does not exist or is not trusted."""
         return self._good(one_version(connection, gate, version))
+
+    def restored(self, connection: sa.Connection, present: Policy, version: int) -> Policy:
+        """The newest policy of a gate with the threshold of an older version.
+
+        Raises `UsageError` when that does not exist, is not trusted, or was calibrated for other settings.
+        """
+        gate, older = present.gate, self.trusted(connection, present.gate, version)
+        changed = calibrated_for_another(older.settings, present.settings)
+        if changed:
+            raise UsageError(
+                f"policy {version} of {gate} was calibrated for different settings ({', '.join(changed)}); recalibrate instead"
+            )
+        if older.bursts is not None and older.bursts.secret is None:
+            raise UsageError(
+                f"the key of the bursts of policy {version} of {gate} was erased, so that it would know none; recalibrate instead"
+            )
+        return replace(
+            present,
+            state=older.state,
+            threshold=older.threshold,
+            rule=older.rule,
+            calibrated=older.calibrated,
+            calibration_run=older.calibration_run,
+            guarantee=older.guarantee,
+        )
 
     def to_sign(self, connection: sa.Connection, gate: str, version: int) -> Policy:
         """Read one version that somebody has looked at and vouches for, whoever signed it, if anybody did.

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
+import structlog
 
 from streamer.errors import UsageError
 from streamer.gates.audit_rate import AuditRate
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from streamer.store.policies.policy_writer import PolicyWriter
     from streamer.store.risk.alerts import AlertMessage
 
+
+log = structlog.get_logger(__name__)
 
 _MOST_ALERTS = 20
 
@@ -183,7 +186,10 @@ class Monitoring:
                 except UsageError as error:
                     refused = str(error)
             elif written.release is not None:
-                self._let_go(connection, before.gate, written.release, now)
+                try:
+                    self._let_go(connection, before.gate, written.release, now)
+                except UsageError as error:
+                    log.warning("watching.gate_not_released", gate=before.gate, reason=str(error))
             watch = written.watch
             if closed is not None:
                 watch = replace(
@@ -227,8 +233,7 @@ class Monitoring:
         present = self._writer.lock_newest(connection, gate)
         if present.version != release.held:
             return
-        older = self._writer.trusted(connection, gate, release.held - 1)
-        opened = present.with_cut_of(older)
+        opened = self._writer.restored(connection, present, release.held - 1)
         self._writer.next(connection, opened, by=WARNING, reason=release.reason, now=now)
         if release.alert_id is not None:
             acknowledge(connection, release.alert_id, by=WARNING, reason=release.reason, now=now)

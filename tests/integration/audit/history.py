@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import sqlalchemy as sa
 
 from streamer import wiring
 from streamer.audit import signing
@@ -91,6 +92,21 @@ class Scribe:
 
     def import_labels(self, gate: str, numbers: Iterable[int], *, labeller: str = "ana") -> None:
         self.store.labels.add([label(gate, number, labeller=labeller) for number in numbers])
+
+    def drawn_labels(
+        self, gate: str, numbers: Iterable[int], severity: Callable[[int, int], float] = lambda _n, _i: 0.0
+    ) -> list[bytes]:
+        """Label events of what the audit drew of first attempts; `severity` of a batch's number and an answer's."""
+        wanted = {f"batch-{number}": number for number in numbers}
+        query = sa.text(
+            "SELECT b.batch_id, r.position FROM responses r JOIN batches b ON b.id = r.batch"
+            " WHERE b.gate = :gate AND b.attempt = 1 AND r.drawn ORDER BY b.id, r.position"
+        )
+        with self.store._database.reading() as connection:
+            drawn = [(wanted.get(one), i) for one, i in connection.execute(query, {"gate": gate})]
+        return [
+            label_event(gate, n, response=f"r{i}", severity=severity(n, i)) for n, i in drawn if n is not None
+        ]
 
     def recalibrate(self, gate: str) -> None:
         wiring.recalibrate(self.settings, gate, by="ana", reason="labels came")

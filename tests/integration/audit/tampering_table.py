@@ -11,7 +11,7 @@ import pickle
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -39,10 +39,10 @@ from streamer.signing.restorations import Restoration, origin_of
 from streamer.store import Store, prune
 from streamer.store.audit import control
 from streamer.store.calibration.calibration_runs import Calibrations
-from streamer.store.db.schema import data_gaps, judgements
+from streamer.store.db.schema import data_gaps, dead_letters, judgements, outcomes
 from streamer.store.db.schema.types import no_evidence
 from streamer.store.desk.release_desk import Reject, Release, text_mac
-from streamer.store.log.leaves import judgement_mac
+from streamer.store.log.leaves import dead_letter_mac, judgement_mac
 from streamer.store.risk import audit_rates
 from tests.integration.audit.attacker import (
     breaking_in,
@@ -206,13 +206,8 @@ def _write_site(directory: Path) -> tuple[Topics, list[bytes]]:
             erasable[name] = wiring.now()
         for name, first in (("old", 0), ("window", 20)):
             scribe.send(*(event("best", n) for n in range(first, first + 8)), b"rubbish of " + name.encode())
-            labels = [
-                label_event("best", n, response=f"r{i}", severity=float(n in BAD))
-                for n in range(max(0, first - 12), first + 8)
-                if not 17 < n < 20
-                for i in range(4)
-            ]
-            scribe.send(*labels, topic="labels")
+            numbers = (n for n in range(max(0, first - 12), first + 8) if not 17 < n < 20)
+            scribe.send(*scribe.drawn_labels("best", numbers, lambda n, _: float(n in BAD)), topic="labels")
             scribe.import_labels("best", range(first, first + 2), labeller="eve")
             scribe.recalibrate("best")
             scribe.send(*(event("best", n) for n in range(first + 8, first + 14)))
@@ -262,6 +257,27 @@ class Target:
                 return int(row["batch"])
         raise AssertionError(f"there is no {outcome} in {self.region}")
 
+    def decided(self, assignment: str, table: str = "decisions", where: str = "") -> int:
+        """Change rows of a decision, and return its batch."""
+        batch = self.decision()
+        self.run(f"UPDATE {table} SET {assignment} WHERE batch = :b {where}", b=batch)
+        return batch
+
+    def refused(self, assignment: str) -> None:
+        """Change the message that was refused."""
+        name = b"rubbish of " + self.region.encode()
+        self.run(f"UPDATE dead_letters SET {assignment} WHERE value = :v", v=name)
+
+    @property
+    def labelled(self) -> str:
+        """A batch whose labels no run has read."""
+        return f"batch-{9 if self.region == 'old' else 29}"
+
+    def label(self, assignment: str, number: int = 9) -> None:
+        """Change labels of the topic."""
+        statement = f"UPDATE label_revisions SET {assignment} WHERE source = 'topic' AND batch_id = :n"
+        self.run(statement, n=f"batch-{number if self.region == 'old' else number + 20}")
+
     def control(self, kind: str, which: int = 0, where: str = "1 = 1") -> int:
         """The index of the leaf of a control row of the region."""
         edge = self.one(
@@ -297,12 +313,8 @@ class Target:
         new = {}
         for row in self.run("SELECT response_id, score FROM responses WHERE batch = :b", b=batch):
             new[row["response_id"]] = round(change(row["score"]), 6)
-            self.run(
-                "UPDATE responses SET score = :s WHERE batch = :b AND response_id = :r",
-                s=new[row["response_id"]],
-                b=batch,
-                r=row["response_id"],
-            )
+            change_it = "UPDATE responses SET score = :s WHERE batch = :b AND response_id = :r"
+            self.run(change_it, s=new[row["response_id"]], b=batch, r=row["response_id"])
         if event:
             self.event(batch, lambda e: [one.update(score=new[one["id"]]) for one in e["responses"]])
             self.budget(batch)
@@ -321,18 +333,12 @@ class Target:
             " WHERE d.batch = :b GROUP BY i.batch",
             b=batch,
         )
-        count = (
-            1 + math.fsum(one["severity"] for one in prompts if one["score"] >= best["score"])
-            if prompts
-            else None
-        )
-        groups = len(prompts) if prompts else None
-        self.run(
-            "UPDATE decisions SET budget_count = :c, budget_groups = :g WHERE batch = :b",
-            c=count,
-            g=groups,
-            b=batch,
-        )
+        count = groups = None
+        if prompts:
+            count = 1 + math.fsum(one["severity"] for one in prompts if one["score"] >= best["score"])
+            groups = len(prompts)
+        change_it = "UPDATE decisions SET budget_count = :c, budget_groups = :g WHERE batch = :b"
+        self.run(change_it, c=count, g=groups, b=batch)
 
         def change(said: dict[str, Any]) -> None:
             for one in said["responses"]:
@@ -341,14 +347,6 @@ class Target:
                     one["budget_needed"] = count / (groups + 1)
 
         self.event(batch, change)
-
-
-def lower_a_score(at: Target) -> None:
-    at.scores(at.decision("abstain"), lambda score: score * 0.5, event=False)
-
-
-def lower_a_score_with_event(at: Target) -> None:
-    at.scores(at.decision("abstain"), lambda score: score * 0.5)
 
 
 def decide_again(at: Target) -> None:
@@ -397,14 +395,14 @@ def hold_to_ship(at: Target) -> None:
 
 
 def another_moment(at: Target, *, event: bool) -> None:
-    batch = at.decision()
-    at.run(
-        "UPDATE decisions SET decided_at = datetime(decided_at, '-1 hour') || '.000000' WHERE batch = :b",
-        b=batch,
-    )
+    batch = at.decided("decided_at = datetime(decided_at, '-1 hour') || '.000000'")
     if event:
         moment = at.one("SELECT decided_at AS t FROM decisions WHERE batch = :b", b=batch)["t"]
         at.event(batch, lambda said: said.update(decided_at=moment.replace(" ", "T") + "Z"))
+
+
+SAW_LESS = """control_size = (SELECT max(o.control_size) FROM outcomes o WHERE o.topic = outcomes.topic
+ AND o.partition = outcomes.partition AND o.leaf_index < outcomes.leaf_index)"""
 
 
 def older_policy(at: Target, *, hide: bool = False) -> None:
@@ -425,30 +423,20 @@ def older_policy(at: Target, *, hide: bool = False) -> None:
     )
     at.budget(batch)
     if hide:
-        at.run(
-            "UPDATE outcomes SET control_size = (SELECT max(o.control_size) FROM outcomes o WHERE o.topic = outcomes.topic"
-            " AND o.partition = outcomes.partition AND o.leaf_index < outcomes.leaf_index) WHERE batch = :b AND kind = 'decision'",
-            b=batch,
-        )
+        at.run(f"UPDATE outcomes SET {SAW_LESS} WHERE batch = :b AND kind = 'decision'", b=batch)
 
 
 def another_text(at: Target, *, same_hash: bool = False) -> None:
-    batch = at.decision()
-    at.run("UPDATE responses SET text = 'something else' WHERE batch = :b AND position = 0", b=batch)
+    batch = at.decided("text = 'something else'", "responses", "AND position = 0")
     if not same_hash:
         at.run("UPDATE batches SET content_hash = randomblob(32) WHERE id = :b", b=batch)
     reseal(at.connection, batch)
 
 
-def another_prompt(at: Target) -> None:
+def of_batch(at: Target, assignment: str) -> None:
+    """What came with a batch, sealed anew."""
     batch = at.decision()
-    at.run("UPDATE batches SET prompt = 'something else' WHERE id = :b", b=batch)
-    reseal(at.connection, batch)
-
-
-def other_metadata(at: Target) -> None:
-    batch = at.decision()
-    at.run("UPDATE batches SET metadata = '{}' WHERE id = :b", b=batch)
+    at.run(f"UPDATE batches SET {assignment} WHERE id = :b", b=batch)
     reseal(at.connection, batch)
 
 
@@ -475,34 +463,27 @@ def hide_a_decision_in_a_gap(at: Target) -> None:
 
 
 def cut_the_end_off(at: Target) -> None:
-    first = 14 if at.region == "old" else 34
+    number = 14 if at.region == "old" else 34
     rows = at.run(
         "SELECT o.batch, o.\"offset\" FROM outcomes o JOIN batches b ON b.id = o.batch WHERE b.gate = 'best'"
         " AND CAST(substr(b.batch_id, 7) AS INTEGER) >= :n",
-        n=first,
+        n=number,
     )
     for row in rows:
         _forget(at, row["batch"])
-    at.run(
-        "DELETE FROM outcomes WHERE topic = 'streamer.responses' AND partition = 0 AND \"offset\" >= :o",
-        o=min(row["offset"] for row in rows),
-    )
-    at.run(
-        "UPDATE progress SET next_offset = :o WHERE topic = 'streamer.responses' AND partition = 0",
-        o=min(row["offset"] for row in rows),
-    )
+    first, here = min(row["offset"] for row in rows), "topic = 'streamer.responses' AND partition = 0"
+    at.run(f'DELETE FROM outcomes WHERE {here} AND "offset" >= :o', o=first)
+    at.run(f"UPDATE progress SET next_offset = :o WHERE {here}", o=first)
 
 
 def hide_a_draw(at: Target) -> None:
-    batch = at.decision()
-    at.run("UPDATE decisions SET sampled = 0 WHERE batch = :b", b=batch)
+    batch = at.decided("sampled = 0")
     at.run("UPDATE responses SET drawn = 0 WHERE batch = :b", b=batch)
     at.event(batch, lambda said: said["audit"].update(sampled=False, label=[]))
 
 
 def another_draw(at: Target) -> None:
-    batch = at.decision()
-    at.run("UPDATE responses SET drawn = 1 - drawn WHERE batch = :b AND position < 2", b=batch)
+    batch = at.decided("drawn = 1 - drawn", "responses", "AND position < 2")
     drawn = [
         row["response_id"]
         for row in at.run("SELECT response_id FROM responses WHERE batch = :b AND drawn", b=batch)
@@ -510,36 +491,12 @@ def another_draw(at: Target) -> None:
     at.event(batch, lambda said: said["audit"].update(label=drawn))
 
 
-def another_probability(at: Target) -> None:
-    batch = at.decision()
-    at.run("UPDATE decisions SET sampling_probability = 0.9 WHERE batch = :b", b=batch)
-    at.event(batch, lambda said: said["audit"].update(probability=0.9))
-
-
-def a_publishers_embeddings(at: Target) -> None:
-    batch = at.decision()
-    at.run("UPDATE decisions SET embedding_source = 'encoder' WHERE batch = :b", b=batch)
-    at.event(batch, lambda said: said["scorer"].update(embedding_source="encoder"))
-
-
-def shadow_mode(at: Target) -> None:
-    batch = at.decision()
-    at.run("UPDATE decisions SET mode = 'shadow' WHERE batch = :b", b=batch)
-    at.event(batch, lambda said: said.update(enforced=False))
-
-
-def another_energy(at: Target) -> None:
-    at.run("UPDATE responses SET raw_energy = 0.123 WHERE batch = :b", b=at.decision())
-
-
-def another_header(at: Target) -> None:
-    at.run("UPDATE decisions SET action_headers = '[]' WHERE batch = :b", b=at.decision())
+def in_its_event(at: Target, assignment: str, change: Callable[[dict[str, Any]], None]) -> None:
+    """A column of a decision, in its event as well."""
+    at.event(at.decided(assignment), change)
 
 
 def refused_bytes(at: Target) -> None:
-    from streamer.store.db.schema import dead_letters
-    from streamer.store.log.leaves import dead_letter_mac
-
     name = b"rubbish of " + at.region.encode()
     table = dead_letters.c
     row = at.connection.execute(sa.select(dead_letters).where(table.value == name)).mappings().one()
@@ -551,84 +508,32 @@ def refused_bytes(at: Target) -> None:
     )
 
 
-def replayed_by(at: Target) -> None:
-    at.run(
-        "UPDATE dead_letters SET replayed_by = 'ann' WHERE value = :v", v=b"rubbish of " + at.region.encode()
-    )
-
-
-def why_refused(at: Target) -> None:
-    at.run(
-        "UPDATE dead_letters SET code = 'not_utf8' WHERE value = :v", v=b"rubbish of " + at.region.encode()
-    )
-
-
-def when_recorded(at: Target) -> None:
-    at.run(
-        "UPDATE outcomes SET recorded_at = datetime(recorded_at, '-1 day') || '.000000' WHERE batch = :b",
-        b=at.decision(),
-    )
-
-
-def _label(at: Target) -> str:
-    return f"batch-{9 if at.region == 'old' else 29}"
-
-
-def a_severity(at: Target) -> None:
-    at.run("UPDATE label_revisions SET severity = 1 WHERE source = 'topic' AND batch_id = :n", n=_label(at))
-
-
-def a_labeller(at: Target) -> None:
-    at.run(
-        "UPDATE label_revisions SET labeller = 'ann' WHERE source = 'topic' AND batch_id = :n", n=_label(at)
-    )
-
-
-def _of_label(at: Target, assignment: str) -> None:
-    at.run(f"UPDATE label_revisions SET {assignment} WHERE source = 'topic' AND batch_id = :n", n=_label(at))
-
-
 def when_a_label_came(at: Target) -> None:
     """At the label and at its link: what counts is the earlier of when it was given and when it came."""
-    _of_label(at, "received_at = datetime(received_at, '-1 second') || '.000000'")
-    _of_label(at, "effective_at = min(labelled_at, received_at)")
+    at.label("received_at = datetime(received_at, '-1 second') || '.000000'")
+    at.label("effective_at = min(labelled_at, received_at)")
     at.run(
         "UPDATE outcomes SET recorded_at = (SELECT received_at FROM label_revisions l WHERE l.id = outcomes.label)"
         " WHERE label IN (SELECT id FROM label_revisions WHERE source = 'topic' AND batch_id = :n)",
-        n=_label(at),
+        n=at.labelled,
     )
 
 
-def another_signature(at: Target) -> None:
-    at.run("UPDATE label_signatures SET signature = 'other' WHERE signature = :s", s=f"of {at.region}")
-
-
-def signature_of_another(at: Target) -> None:
-    at.run("UPDATE label_signatures SET label = label - 1 WHERE signature = :s", s=f"of {at.region}")
+def a_signature(at: Target, assignment: str) -> None:
+    at.run(f"UPDATE label_signatures SET {assignment} WHERE signature = :s", s=f"of {at.region}")
 
 
 def seen_by_a_label(at: Target) -> None:
     at.run(
-        "UPDATE outcomes SET control_size = (SELECT max(o.control_size) FROM outcomes o WHERE o.topic = outcomes.topic"
-        " AND o.partition = outcomes.partition AND o.leaf_index < outcomes.leaf_index) WHERE label IN"
+        f"UPDATE outcomes SET {SAW_LESS} WHERE label IN"
         " (SELECT id FROM label_revisions WHERE source = 'topic' AND batch_id = :n)",
-        n=_label(at),
-    )
-
-
-def _a_label_read(at: Target, statement: str) -> None:
-    """Labels of the newest batch that a run has read the labels of."""
-    at.run(
-        f"{statement} WHERE source = 'topic' AND batch_id = :n", n=f"batch-{7 if at.region == 'old' else 27}"
+        n=at.labelled,
     )
 
 
 def refuse_a_label(at: Target) -> None:
     """The label goes, and its event, whose bytes are those on the topic, is said to be one that could not be stored."""
-    from streamer.store.db.schema import dead_letters, outcomes
-    from streamer.store.log.leaves import dead_letter_mac
-
-    label = at.one("SELECT id FROM label_revisions WHERE source = 'topic' AND batch_id = :n", n=_label(at))
+    label = at.one("SELECT id FROM label_revisions WHERE source = 'topic' AND batch_id = :n", n=at.labelled)
     mine = outcomes.c.label == label["id"]
     for one in at.connection.execute(sa.select(outcomes).where(mine)).mappings().all():
         place = {name: one[name] for name in ("log_id", "topic", "partition", "offset")}
@@ -638,15 +543,9 @@ def refuse_a_label(at: Target) -> None:
             if record.offset == one["offset"]
         )
         letter = place | {
-            "timestamp_ms": 0,
-            "code": "internal_error",
-            "detail": "a fault",
-            "key": record.key,
-            "value": record.value,
-            "headers": (),
-            "salt": bytes(32),
-            "recorded_at": one["recorded_at"],
-        }
+            "timestamp_ms": 0, "code": "internal_error", "detail": "a fault", "key": record.key, "value": record.value,
+            "headers": (), "salt": bytes(32), "recorded_at": one["recorded_at"],
+        }  # fmt: skip
         letter["content_mac"] = dead_letter_mac(letter)
         made = at.connection.execute(sa.insert(dead_letters).values(letter)).inserted_primary_key
         assert made is not None
@@ -658,46 +557,34 @@ def refuse_a_label(at: Target) -> None:
     at.run("DELETE FROM label_revisions WHERE id = :i", i=label["id"])
 
 
-def where_refused(at: Target) -> None:
-    at.run(
-        'UPDATE dead_letters SET "offset" = 1000000 WHERE value = :v', v=b"rubbish of " + at.region.encode()
-    )
-
-
 def said_to_be_erased(at: Target) -> None:
     at.run("UPDATE batches SET erased_at = datetime('now') || '.000000' WHERE id = :b", b=at.decision("ship"))
 
 
 def remove_a_label(at: Target) -> None:
-    row = at.one("SELECT id FROM label_revisions WHERE source = 'topic' AND batch_id = :n", n=_label(at))
+    row = at.one("SELECT id FROM label_revisions WHERE source = 'topic' AND batch_id = :n", n=at.labelled)
     at.run("DELETE FROM outcomes WHERE label = :i", i=row["id"])
     at.run("DELETE FROM label_revisions WHERE id = :i", i=row["id"])
 
 
-def _change_control(kind: str, assignment: str, where: str = "1 = 1") -> Callable[[Target], None]:
-    """Change a row that the control log seals."""
+def _to_control(statement: str, kind: str, where: str) -> Callable[[Target], None]:
+    """A statement about a row that the control log seals."""
 
     def change(at: Target) -> None:
         table = next(one for one in control.SEALED_TABLES if one.name == kind)
         names = [column.name for column in table.primary_key.columns]
         key = dict(zip(names, at.subject(at.control(kind, where=where)), strict=True))
-        condition = " AND ".join(f'"{name}" = :{name}' for name in names)
-        at.run(f"UPDATE {kind} SET {assignment} WHERE {condition}", **key)
+        at.run(f"{statement} WHERE " + " AND ".join(f'"{name}" = :{name}' for name in names), **key)
 
     return change
+
+
+def _change_control(kind: str, assignment: str, where: str = "1 = 1") -> Callable[[Target], None]:
+    return _to_control(f"UPDATE {kind} SET {assignment}", kind, where)
 
 
 def _remove_control(kind: str, where: str = "1 = 1") -> Callable[[Target], None]:
-    """Remove a row that the control log seals, and its link."""
-
-    def change(at: Target) -> None:
-        table = next(one for one in control.SEALED_TABLES if one.name == kind)
-        names = [column.name for column in table.primary_key.columns]
-        key = dict(zip(names, at.subject(at.control(kind, where=where)), strict=True))
-        condition = " AND ".join(f'"{name}" = :{name}' for name in names)
-        at.run(f"DELETE FROM {kind} WHERE {condition}", **key)
-
-    return change
+    return _to_control(f"DELETE FROM {kind}", kind, where)
 
 
 def _desk_outcome(at: Target, where: str) -> str:
@@ -829,9 +716,9 @@ def remove_a_checkpoint(at: Target) -> None:
     at.run("DELETE FROM heads WHERE leaf_index = (SELECT max(leaf_index) FROM heads)")
 
 
-EDITS: Final[dict[str, Callable[[Target], None]]] = {
-    "a held answer's score": lower_a_score,
-    "a held answer's score, in its event as well": lower_a_score_with_event,
+EDITS: Final[dict[str, Callable[[Target], Any]]] = {
+    "a held answer's score": lambda at: at.scores(at.decision("abstain"), lambda score: score * 0.5, event=False),
+    "a held answer's score, in its event as well": lambda at: at.scores(at.decision("abstain"), lambda score: score * 0.5),
     "a ship becomes a hold: scores, action, event": ship_to_hold,
     "a hold becomes a ship: scores, action, event": hold_to_ship,
     "when it was decided": lambda at: another_moment(at, event=False),
@@ -840,40 +727,43 @@ EDITS: Final[dict[str, Callable[[Target], None]]] = {
     "an older policy, and a control log that was not further then": lambda at: older_policy(at, hide=True),
     "an answer's text and the content hash": another_text,
     "an answer's text under the same content hash": lambda at: another_text(at, same_hash=True),
-    "the prompt under the same content hash": another_prompt,
-    "metadata": other_metadata,
+    "the prompt under the same content hash": lambda at: of_batch(at, "prompt = 'something else'"),
+    "metadata": lambda at: of_batch(at, "metadata = '{}'"),
     "a decision put into the log once more": decide_again,
     "a decision removed, with its offset": remove_a_decision,
     "a decision removed, and its offset said to be lost": hide_a_decision_in_a_gap,
     "the last decisions cut off, and progress set back": cut_the_end_off,
     "a drawn batch said not to be drawn": hide_a_draw,
     "another answer said to be drawn": another_draw,
-    "the probability of the draw": another_probability,
-    "who made the embeddings": a_publishers_embeddings,
-    "shadow mode": shadow_mode,
-    "a raw energy": another_energy,
-    "headers of the published action": another_header,
+    "the probability of the draw": lambda at: in_its_event(
+        at, "sampling_probability = 0.9", lambda said: said["audit"].update(probability=0.9)
+    ),
+    "who made the embeddings": lambda at: in_its_event(
+        at, "embedding_source = 'encoder'", lambda said: said["scorer"].update(embedding_source="encoder")
+    ),
+    "shadow mode": lambda at: in_its_event(at, "mode = 'shadow'", lambda said: said.update(enforced=False)),
+    "a raw energy": lambda at: at.decided("raw_energy = 0.123", "responses"),
+    "headers of the published action": lambda at: at.decided("action_headers = '[]'"),
     "the bytes of a refused message": refused_bytes,
-    "why a message was refused": why_refused,
-    "where a refused message came from, at the message alone": where_refused,
-    "when a leaf was recorded, a day back": when_recorded,
-    "the severity of a label of the topic": a_severity,
-    "who gave a label of the topic": a_labeller,
-    "when a label of the topic was given": lambda at: _of_label(
-        at,
+    "why a message was refused": lambda at: at.refused("code = 'not_utf8'"),
+    "where a refused message came from, at the message alone": lambda at: at.refused('"offset" = 1000000'),
+    "when a leaf was recorded, a day back": lambda at: at.decided("recorded_at = datetime(recorded_at, '-1 day') || '.000000'", "outcomes"),
+    "the severity of a label of the topic": lambda at: at.label("severity = 1"),
+    "who gave a label of the topic": lambda at: at.label("labeller = 'ann'"),
+    "when a label of the topic was given": lambda at: at.label(
         "labelled_at = datetime(labelled_at, '-1 hour') || '.000000',"
         " effective_at = datetime(labelled_at, '-1 hour') || '.000000'",
     ),
-    "when a label of the topic came": lambda at: _of_label(
-        at, "received_at = datetime(received_at, '+1 hour') || '.000000'"
+    "when a label of the topic came": lambda at: at.label(
+        "received_at = datetime(received_at, '+1 hour') || '.000000'"
     ),
     "when a label of the topic came, and its leaf": when_a_label_came,
-    "the raw severity of a label of the topic": lambda at: _of_label(at, "raw_severity = 3"),
-    "a remark beside a label of the topic": lambda at: _of_label(at, "remark = 'all is well'"),
-    "the signature of a label of the topic": another_signature,
-    "which label of the topic a signature is of": signature_of_another,
+    "the raw severity of a label of the topic": lambda at: at.label("raw_severity = 3"),
+    "a remark beside a label of the topic": lambda at: at.label("remark = 'all is well'"),
+    "the signature of a label of the topic": lambda at: a_signature(at, "signature = 'other'"),
+    "which label of the topic a signature is of": lambda at: a_signature(at, "label = label - 1"),
     "how much of the control log the leaf of a label saw": seen_by_a_label,
-    "who gave a label that a run has read": lambda at: _a_label_read(at, "UPDATE label_revisions SET labeller = 'ann'"),
+    "who gave a label that a run has read": lambda at: at.label("labeller = 'ann'", 7),
     "a label of the topic said to have been refused": refuse_a_label,
     "a label of the topic removed": remove_a_label,
     "the severity of a label of a file, not drawn": _change_control(
@@ -905,7 +795,7 @@ EDITS: Final[dict[str, Callable[[Target], None]]] = {
     "the alarm's state in its alert": _change_control("alerts", "details = '{}'"),
     "who made a policy": _change_control("policies", "created_by = 'ann'"),
     "who sent a refused message again": _change_control("dead_letter_replays", "by = 'ann'"),
-    "who sent it again, at the message alone": replayed_by,
+    "who sent it again, at the message alone": lambda at: at.refused("replayed_by = 'ann'"),
     "a score that a candidate brought along": _change_control("carried_scores", "score = 0.9"),
     "a row of signals that a candidate brought along": _change_control("carried_signals", "signals = x'00'"),
     "who set a candidate policy": _change_control("candidate_policies", "\"by\" = 'ann'"),
@@ -1167,13 +1057,13 @@ def sign_again(copy: Site) -> None:
         ).run()
 
 
-def row_of(
+def who_names(
     site: Site,
     name: str,
     directory: Path,
     also: Callable[[Site, str, Store], None] = lambda site, way, store: None,
 ) -> str:
-    """Attack a record in every way; returns the row of the table, which tells the window, if `verify` names it in the other ways.
+    """Attack a record in every way; returns who names it in the window, if `verify` does in the other ways, else all cells.
 
     `also` gets each attacked copy, with the way.
 
@@ -1199,15 +1089,15 @@ def row_of(
     with wiring.open_store(copy.settings) as store:
         attack(copy, name, "in the window")
         see(copy, "in the window", store)
-    window = cells.pop("in the window")
-    return f"| {name} | {window} |" if set(cells.values()) == {"verify"} else f"| {name} | {cells} |"
+    in_the_window = cells.pop("in the window")
+    return in_the_window if set(cells.values()) == {"verify"} else str(cells)
 
 
-def addition_row_of(site: Site, name: str, directory: Path) -> str:
-    """Add something to a record; returns the row of the table."""
+def who_names_addition(site: Site, name: str, directory: Path) -> str:
+    """Add something to a record; returns who names it."""
     copy = site.copy(directory)
     ADDITIONS[name](copy)
-    return f"| {name} | {copy.named_by()} |"
+    return copy.named_by()
 
 
 # -- with the key that signs checkpoints --------------------------------------------------------------------------------
@@ -1270,67 +1160,60 @@ def _head_now(
     return head | {"size": log.size, "root": log.root().hex()}
 
 
-def stolen_row_of(site: Site, name: str, directory: Path) -> str:
-    """Change what a checkpoint covers and make all checkpoints anew with the stolen key; returns the row of the table."""
+def who_names_stolen(site: Site, name: str, directory: Path) -> str:
+    """Change what a checkpoint covers, make all checkpoints anew with the stolen key; returns who names it without a witness."""
     copy = site.copy(directory)
     witness = (directory / "checkpoints.jsonl").read_bytes().splitlines()
     attack(copy, name, "resealed")
     with breaking_in(copy.settings.database.url) as connection:
         made = resign(connection)
     (directory / "checkpoints.jsonl").write_bytes(b"".join(one + b"\n" for one in made))
-    own = copy.named_by()
-    elsewhere = "named" if verify(copy.settings, outside=witness).faults else "nobody"
-    return f"| {name} | {own} | {elsewhere} |"
+    assert verify(copy.settings, outside=witness).faults, "a witness's checkpoint names everything"
+    return copy.named_by()
 
 
-STOLEN_HEADER: Final = (
-    "| what somebody changes | without a witness | with a witness's checkpoint |\n|---|---|---|\n"
-)
-
-UNSEALED_HEADER: Final = "| table or column | why it is no evidence |\n|---|---|\n"
-
-
-def unsealed_rows() -> list[str]:
-    """What nothing seals, by name."""
+def unsealed() -> dict[str, str]:
+    """Why nothing seals some tables and columns, by their names."""
     named: dict[str, list[str]] = {}
     for name, why in no_evidence().items():
         named.setdefault(why, []).append(f"`{name}`")
-    return [f"| {', '.join(names)} | {why} |" for why, names in named.items()]
+    return {", ".join(names): why for why, names in named.items()}
 
 
-HEADER: Final = "| what somebody changes | in the window |\n|---|---|\n"
+TABLES: Final[dict[str, tuple[Iterable[str], Callable[[Site, str, Path], str]]]] = {
+    "tampering": (EDITS, who_names),
+    "additions": (ADDITIONS, who_names_addition),
+    "stolen": (STOLEN, who_names_stolen),
+}
+"""The attacks of each list of the page, and what finds who names them."""
+
+
+def on_the_page(name: str) -> dict[str, str]:
+    """Who names each attack, by a list of the page."""
+    text = PAGE.read_text("utf-8").split(f"<!-- {name}: ", 1)[1].split(f"<!-- end of {name} -->", 1)[0]
+    lists = [" ".join(one.split()).split("**: ") for one in text.split("\n- **")[1:]]
+    return {one: who for who, names in lists for one in names.split("; ")}
 
 
 def main() -> None:
-    """Write the table into the page."""
+    """Write the lists into the page."""
     with tempfile.TemporaryDirectory() as folder:
         site = make_site(Path(folder))
-        rows = []
-        for name in EDITS:
-            with tempfile.TemporaryDirectory() as own:
-                rows.append(row_of(site, name, Path(own)))
-                sys.stdout.write(rows[-1] + "\n")
-        for name in ADDITIONS:
-            with tempfile.TemporaryDirectory() as own:
-                rows.append(addition_row_of(site, name, Path(own)))
-                sys.stdout.write(rows[-1] + "\n")
-        stolen = []
-        for name in STOLEN:
-            with tempfile.TemporaryDirectory() as own:
-                stolen.append(stolen_row_of(site, name, Path(own)))
-                sys.stdout.write(stolen[-1] + "\n")
-    _put("tampering", HEADER, rows)
-    _put("stolen", STOLEN_HEADER, stolen)
-    _put("unsealed", UNSEALED_HEADER, unsealed_rows())
+        for table, (attacks, find) in TABLES.items():
+            found: dict[str, list[str]] = {}
+            for name in attacks:
+                with tempfile.TemporaryDirectory() as own:
+                    found.setdefault(find(site, name, Path(own)), []).append(name)
+                sys.stdout.write(f"{name}\n")
+            _put(table, "\n".join(f"- **{who}**: {'; '.join(names)}" for who, names in found.items()))
+    _put("unsealed", "\n".join(f"- {names}: {why}" for names, why in unsealed().items()))
 
 
-def _put(name: str, header: str, rows: list[str]) -> None:
-    """Write a table into the page, between its marks."""
-    text = PAGE.read_text("utf-8")
-    before, rest = text.split(f"<!-- {name}: ", 1)
-    after = rest.split(f"<!-- end of {name} -->", 1)[1]
-    made = f"<!-- {name}: `python -m tests.integration.audit.tampering_table` -->\n{header}" + "\n".join(rows)
-    PAGE.write_text(f"{before}{made}\n<!-- end of {name} -->{after}", "utf-8")
+def _put(name: str, made: str) -> None:
+    """Write a list into the page, between its marks."""
+    before, rest = PAGE.read_text("utf-8").split(f"<!-- {name}: ", 1)
+    first, after = rest.split("\n", 1)[0], rest.split(f"<!-- end of {name} -->", 1)[1]
+    PAGE.write_text(f"{before}<!-- {name}: {first}\n{made}\n<!-- end of {name} -->{after}", "utf-8")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -29,7 +31,7 @@ from streamer_verify.bundle import Bundle
 from streamer_verify.command import verify_bundle as by_one_file
 from tests.integration.audit.alone import verify_bundle
 from tests.integration.audit.attacker import breaking_in, rebuild_control, rebuild_outcomes
-from tests.integration.audit.history import KEYS, Scribe, event, export, label_event, settings_for, verify
+from tests.integration.audit.history import KEYS, Scribe, event, export, settings_for, verify
 from tests.migrated import migrated
 from tests.run_folder import made_once
 from tests.unit.deciding.test_decider import HashingEncoder
@@ -82,7 +84,7 @@ def words(gate: str, number: int) -> bytes:
     return json.dumps(content).encode()
 
 
-def severity(number: int) -> float:
+def severity(number: int, _answer: int) -> float:
     """Half of the labels lie between 0 and 1: a draw of the gate's says what they count as."""
     return float(np.random.default_rng(number + 1000).integers(0, 3) / 2) * (number % 7 > 2)
 
@@ -110,20 +112,24 @@ def write(folder: Path) -> None:
             )  # fmt: skip
             count = 20 if name in FEW else BEFORE
             scribe.deliver(words(name, n) for n in range(count))
-            scribe.deliver(
-                (label_event(name, n, response=f"r{i}", severity=severity(n)) for n in range(count - 2) for i in range(4)),
-                topic="labels",
-            )  # fmt: skip
+            scribe.deliver(scribe.drawn_labels(name, range(count - 2), severity), topic="labels")
             scribe.recalibrate(name)
             scribe.deliver(words(name, n) for n in range(count, count + AFTER))
         scribe.checkpoint()
 
 
-def found(settings: Settings, folder: Path) -> tuple[list[str], list[str]]:
-    """What `audit verify` and what the one file finds; the one in JavaScript has to find what the one file does."""
+def places(settings: Settings, folder: Path) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """What `audit verify` and what the one file finds, and where; the one in JavaScript has to find what the one file does."""
     export(settings, folder / "bundle")
     report, alone = verify(settings, outside=[]), verify_bundle(folder / "bundle", KEYS, [])
-    return [one.detail for one in report.faults], [one["detail"] for one in alone.faults]
+    return [(one.place, one.detail) for one in report.faults], [
+        (one["place"], one["detail"]) for one in alone.faults
+    ]
+
+
+def found(settings: Settings, folder: Path) -> tuple[list[str], ...]:
+    """The same without places."""
+    return tuple([detail for _, detail in some] for some in places(settings, folder))
 
 
 def test_a_record_of_every_kind_of_budget_fits(settings: Settings, tmp_path: Path) -> None:
@@ -287,15 +293,12 @@ def test_where_the_newest_prompts_are_worse_both_fits_are_derived_again(
         scribe.gate("worse", unit="best", alpha=0.2, **given | segments)
         for first, end, share in ((0, 120, 0.1), (120, 200, 0.6)):
             scribe.deliver(event("worse", n) for n in range(first, end))
-            wrong = {n: float(np.random.default_rng(n).uniform() < share) for n in range(first, end)}
-            scribe.deliver(
-                (
-                    label_event("worse", n, response=f"r{i}", severity=wrong[n])
-                    for n in wrong
-                    for i in range(4)
-                ),
-                topic="labels",
+            labels = scribe.drawn_labels(
+                "worse",
+                range(first, end),
+                lambda n, _, share=share: float(np.random.default_rng(n).uniform() < share),
             )
+            scribe.deliver(labels, topic="labels")
             scribe.recalibrate("worse")
         scribe.deliver(event("worse", n) for n in range(200, 220))
         rule = store.policies.newest("worse").rule
@@ -303,7 +306,7 @@ def test_where_the_newest_prompts_are_worse_both_fits_are_derived_again(
     assert len(rule.fits) == 2
     assert found(settings, tmp_path) == ([], [])
     with breaking_in(settings.database.url) as connection:
-        set_rule(connection, f'"groups":{rule.fits[1].groups}', f'"groups":{rule.fits[1].groups - 1}')
+        of_rule(f'"groups":{rule.fits[1].groups}', f'"groups":{rule.fits[1].groups - 1}')(connection, "worse")
         rebuild_control(connection)
         rebuild_outcomes(connection)
     for details in found(settings, tmp_path / "changed"):
@@ -363,111 +366,115 @@ def changed_row(connection: sa.Connection, where: str) -> None:
     )
 
 
-READ = "WHERE gate = 'all' AND batch IN (SELECT batch FROM calibration_inputs WHERE severity = 1)"
-DECIDED = "WHERE gate = 'all' AND policy_version = 2"
-OF_RUN = "(SELECT id FROM calibration_runs WHERE gate = 'all')"
 NEEDED = "the budget that it needed is"
+ONE = "WHERE batch = (SELECT max(batch) FROM decisions WHERE gate = '{gate}' AND policy_version = 2 AND budget_count > 1)"
+READ = "WHERE gate = '{gate}' AND batch IN (SELECT batch FROM calibration_inputs WHERE severity = 1)"
+OF_RUN = "run IN (SELECT id FROM calibration_runs WHERE gate = '{gate}')"
 
 
-def set_rule(connection: sa.Connection, old: str, new: str) -> None:
-    """Change the rule of a run and of its policy."""
-    for table in ("policies", "calibration_candidates"):
-        done = connection.exec_driver_sql(
-            f"UPDATE {table} SET rule = replace(rule, ?, ?) WHERE rule LIKE ?", (old, new, f"%{old}%")
-        )
-        assert done.rowcount
+def of_rule(old: str, new: str) -> Callable[[sa.Connection, str], None]:
+    """Change the rule of a run and of its policy, by a regular expression."""
+
+    def change(connection: sa.Connection, gate: str) -> None:
+        for table, of in (("policies", "calibration_run"), ("calibration_candidates", "run")):
+            where = f"FROM {table} WHERE rule LIKE '%\"fits\"%' AND {of} IN (SELECT id FROM calibration_runs WHERE gate = ?)"
+            rule, *_ = connection.exec_driver_sql(
+                f"SELECT rule {where} ORDER BY {of} DESC", (gate,)
+            ).scalars()
+            changed = re.sub(old, new, rule, count=1)
+            assert changed != rule
+            connection.exec_driver_sql(f"UPDATE {table} SET rule = ? WHERE rule = ?", (changed, rule))
+
+    return change
 
 
-def change_hash(connection: sa.Connection) -> None:
-    """Change the hash of prompts in the rule of a run and of its policy."""
-    for table in ("policies", "calibration_candidates"):
-        at = 'instr(rule, \'"rows":"\')'
-        done = connection.exec_driver_sql(
-            f"UPDATE {table} SET rule = substr(rule, 1, {at} + 7) || '00000000' || substr(rule, {at} + 16) WHERE {at} > 0"
-        )
-        assert done.rowcount
+def of_row(where: str) -> Callable[[sa.Connection, str], None]:
+    return lambda connection, gate: changed_row(connection, where.format(gate=gate))
 
 
-ATTACKS: dict[str, tuple[Any, str]] = {
-    # What somebody does, every log being computed anew, and what is said of it.
-    "a row of what was decided": (lambda c: changed_row(c, DECIDED), NEEDED),
-    "a row of a labelled prompt": (lambda c: changed_row(c, READ), "another rule"),
-    "a count": ("UPDATE decisions SET budget_count = budget_count + 1 " + DECIDED, NEEDED),
-    "a number of prompts": ("UPDATE decisions SET budget_groups = budget_groups + 1 " + DECIDED, NEEDED),
-    "no count": ("UPDATE decisions SET budget_count = NULL, budget_groups = NULL " + DECIDED, NEEDED),
-    "no row": ("UPDATE decisions SET signals = NULL " + DECIDED, NEEDED),
-    "a count by one score": (
-        "UPDATE decisions SET budget_count = budget_count + 0.25 WHERE gate = 'mean' AND budget_count > 1",
-        NEEDED,
-    ),
-    "a count within a segment": (
-        "UPDATE decisions SET budget_count = budget_count + 1 WHERE gate = 'by-kind' AND budget_count > 1",
-        NEEDED,
-    ),
-    "a mark": ("UPDATE calibration_inputs SET bad = NOT bad WHERE severity = 1 AND run IN " + OF_RUN, "by its severity 1"),
-    "a mark that was drawn": (
-        "UPDATE calibration_inputs SET bad = NOT bad WHERE severity = 0.5 AND run IN " + OF_RUN,
-        "by its severity 0.5",
-    ),
-    "a severity": (
-        "UPDATE calibration_inputs SET severity = 0, bad = (1 = 0) WHERE severity = 1 AND run IN " + OF_RUN,
-        "another rule",
-    ),
-    "k": (lambda c: set_rule(c, '"allowed":12', '"allowed":14'), "another rule"),
-    "the hash of prompts": (change_hash, "another rule"),
-    "the weight of the penalty": (lambda c: set_rule(c, '"ridge":100.0', '"ridge":30.0'), "another rule"),
-    "another batch of a burst": (
-        "UPDATE calibration_inputs SET spare = NOT spare WHERE burst IN (SELECT burst FROM calibration_inputs GROUP BY run, burst "
-        "HAVING count(DISTINCT batch) = 2)",
-        "burst",
-    ),
-    "a hold for a burst": (
-        "UPDATE decisions SET reason = 'scored' WHERE reason = 'bad_burst' AND gate = 'bursts'",
-        "should be 'bad_burst'",
-    ),
-    "a burst that was held": ("UPDATE decisions SET burst = NULL WHERE reason = 'bad_burst'", "its burst in run"),
-    "the burst of another": (
-        "UPDATE decisions SET burst = (SELECT max(burst) FROM decisions WHERE gate = 'few' AND reason = 'scored') "
-        "WHERE gate = 'few' AND reason = 'bad_burst'",
-        "not that of its question",
-    ),
-    "a burst without a bad label": (
-        "UPDATE decisions SET reason = 'bad_burst', outcome = 'abstain', selected = NULL WHERE gate = 'above' AND policy_version = 2",
-        "should be 'scored'",
-    ),
-    "a burst that a run has read": (
-        "UPDATE calibration_inputs SET burst = printf('%064d', batch) WHERE NOT spare AND burst IN (SELECT burst FROM "
-        "calibration_inputs GROUP BY run, burst HAVING count(DISTINCT batch) = 1)",
-        "its burst in run",
-    ),
-    "a batch of a run by burst": (
-        "DELETE FROM calibration_inputs WHERE batch IN (SELECT max(i.batch) FROM calibration_inputs i JOIN batches b ON b.id = i.batch "
-        "WHERE b.gate IN ('bursts', 'kinds') GROUP BY b.gate)",
-        "it did not read the drawn batch",
-    ),
-    "a batch of a burst that counts alone": (
-        "UPDATE calibration_inputs SET burst = NULL, spare = 0 WHERE spare",
-        "another rule",
-    ),
-    "a prompt that is left out": (
-        "DELETE FROM calibration_inputs WHERE batch = (SELECT min(batch) FROM calibration_inputs WHERE run IN "
-        + OF_RUN + ")",
-        "another number of groups",
-    ),
+TOGETHER: dict[str, dict[str, tuple[Any, str]]] = {
+    # What somebody does to different gates at once, every log being computed anew, and what is said of each.
+    "what decisions needed": {
+        "all": (of_row(ONE), NEEDED),
+        "kinds": (f"UPDATE decisions SET budget_count = budget_count + 1 {ONE}", NEEDED),
+        "pooled": (f"UPDATE decisions SET budget_groups = budget_groups + 1 {ONE}", NEEDED),
+        "above": (f"UPDATE decisions SET budget_count = NULL, budget_groups = NULL {ONE}", NEEDED),
+        "bursts": (f"UPDATE decisions SET signals = NULL {ONE}", NEEDED),
+        "mean": (f"UPDATE decisions SET budget_count = budget_count + 0.25 {ONE}", NEEDED),
+        "by-kind": (f"UPDATE decisions SET budget_count = budget_count + 1 {ONE}", NEEDED),
+    },
+    "what runs have read and found": {
+        "all": (of_row(READ), "another rule"),
+        "above": (f"UPDATE calibration_inputs SET bad = NOT bad WHERE severity = 1 AND {OF_RUN}", "by its severity 1"),
+        "pooled": (f"UPDATE calibration_inputs SET bad = NOT bad WHERE severity = 0.5 AND {OF_RUN}", "by its severity 0.5"),
+        "bursts": (f"UPDATE calibration_inputs SET severity = 0, bad = (1 = 0) WHERE severity = 1 AND {OF_RUN}", "another rule"),
+        "kinds": (of_rule(r'"ridge":100.0', '"ridge":30.0'), "another rule"),
+        "unread": (of_rule(r'"rows":"[0-9a-f]{8}', '"rows":"00000000'), "another rule"),
+        "unread-text": (of_rule(r'"allowed":1', '"allowed":11'), "another rule"),
+        "unread-never": (
+            f"DELETE FROM calibration_inputs WHERE {OF_RUN} AND batch = (SELECT min(batch) FROM calibration_inputs WHERE {OF_RUN})",
+            "another number of groups",
+        ),
+    },
+    "a hold for a burst, one said to be of another, and one without a bad label": {
+        "bursts": (
+            "UPDATE decisions SET reason = 'scored' WHERE reason = 'bad_burst' AND gate = '{gate}'",
+            "should be 'bad_burst'",
+        ),
+        "few": (
+            "UPDATE decisions SET burst = (SELECT max(burst) FROM decisions WHERE gate = '{gate}' AND reason = 'scored') "
+            "WHERE gate = '{gate}' AND reason = 'bad_burst'",
+            "not that of its question",
+        ),
+        "above": (
+            "UPDATE decisions SET reason = 'bad_burst', outcome = 'abstain', selected = NULL WHERE gate = '{gate}' AND policy_version = 2",
+            "should be 'scored'",
+        ),
+    },
+    "a batch of a run by burst, and one that was held": {
+        "bursts": (
+            "DELETE FROM calibration_inputs WHERE batch = (SELECT max(batch) FROM calibration_inputs WHERE {run})",
+            "it did not read the drawn batch",
+        ),
+        "few": ("UPDATE decisions SET burst = NULL WHERE reason = 'bad_burst' AND gate = '{gate}'", "its burst in run"),
+    },
+    "which batch of a burst counts": {
+        "bursts": (
+            "UPDATE calibration_inputs SET spare = NOT spare WHERE burst IN (SELECT burst FROM calibration_inputs WHERE {run} "
+            "GROUP BY burst HAVING count(DISTINCT batch) = 2)",
+            "burst",
+        ),
+    },
+    "a batch of a burst that counts alone": {
+        "bursts": (f"UPDATE calibration_inputs SET burst = NULL, spare = 0 WHERE spare AND {OF_RUN}", "another rule"),
+    },
+    "a burst that a run has read": {
+        "bursts": (
+            "UPDATE calibration_inputs SET burst = printf('%064d', batch) WHERE NOT spare AND burst IN (SELECT burst FROM "
+            "calibration_inputs WHERE {run} GROUP BY burst HAVING count(DISTINCT batch) = 1)",
+            "its burst in run",
+        ),
+    },
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ATTACKS)
+@pytest.mark.parametrize("name", TOGETHER)
 def test_what_was_changed_is_named_though_every_chain_was_computed_anew(
     settings: Settings, tmp_path: Path, name: str
 ) -> None:
-    attack, said = ATTACKS[name]
     with breaking_in(settings.database.url) as connection:
-        if callable(attack):
-            attack(connection)
-        else:
-            assert connection.exec_driver_sql(attack).rowcount
+        for gate, (attack, _) in TOGETHER[name].items():
+            if callable(attack):
+                attack(connection, gate)
+            else:
+                run = OF_RUN.format(gate=gate)
+                assert connection.exec_driver_sql(attack.format(gate=gate, run=run)).rowcount
         rebuild_control(connection)
         rebuild_outcomes(connection)
-    for details in found(settings, tmp_path):
-        assert any(said in one for one in details), details
+    for named in places(settings, tmp_path):
+        for gate, (_, said) in TOGETHER[name].items():
+            of_gate = (f"({gate}/", f" gate {gate} ")
+            assert any(said in detail and any(one in place for one in of_gate) for place, detail in named), (
+                gate,
+                named,
+            )

@@ -22,7 +22,7 @@ from streamer.store import prune
 from streamer.store.calibration import run_rows
 from tests.integration.audit.alone import verify_bundle
 from tests.integration.audit.attacker import breaking_in
-from tests.integration.audit.history import KEYS, Scribe, event, export, label_event, settings_for, verify
+from tests.integration.audit.history import KEYS, Scribe, event, export, settings_for, verify
 
 GATE = "bot"
 OTHER = ("--scorer", "choice")
@@ -47,14 +47,11 @@ class Site:
     def live(self, numbers: range, *, labels: bool = True) -> None:
         self.scribe.deliver(event(GATE, n) for n in numbers)
         if labels:
-            self.scribe.deliver(
-                (
-                    label_event(GATE, n, response=f"r{i}", severity=float(n % 7 > 3))
-                    for n in numbers
-                    for i in range(4)
-                ),
-                topic="labels",
-            )
+            self.label(GATE, numbers)
+
+    def label(self, gate: str, numbers: range) -> None:
+        labels = self.scribe.drawn_labels(gate, numbers, lambda n, _: float(n % 7 > 3))
+        self.scribe.deliver(labels, topic="labels")
 
     def run(self, *words: str, status: int = 0) -> str:
         found = main(
@@ -185,12 +182,7 @@ def test_all_signals_from_their_first_try_to_their_adoption(site: Site, unit: st
                 response["signals"] = {"retrieval": told[n] if n != 100 else 7.0}
                 response["text"] = response["text"].strip() or "no"  # a batch with a blank one is held
         site.scribe.deliver(json.dumps(one).encode() for one in events)
-        labels = [
-            label_event(gate, n, response=f"r{i}", severity=float(n % 7 > 3))
-            for n in numbers
-            for i in range(4)
-        ]
-        site.scribe.deliver(labels, topic="labels")
+        site.label(gate, numbers)
 
     live(range(30))
     site.scribe.recalibrate(gate)

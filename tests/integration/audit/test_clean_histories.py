@@ -22,7 +22,7 @@ from streamer_verify.values import canonical_json
 from tests.integration.audit.alone import verify_bundle
 from tests.integration.audit.attacker import breaking_in, rebuild_outcomes
 from tests.integration.audit.conftest import Record
-from tests.integration.audit.history import KEYS, Scribe, event, export, label_event, settings_for, verify
+from tests.integration.audit.history import KEYS, Scribe, event, export, settings_for, verify
 from tests.integration.audit.kept_log import KeepingScribe, KeptLog, Site
 from tests.integration.judge.test_judge_scores import SCORED_BY, Model, judge_at, scores_at
 from tests.migrated import migrated
@@ -92,11 +92,7 @@ def every_rule(tmp_path_factory: pytest.TempPathFactory) -> Site:
         scribe.checkpoint()
         for name in RULES:
             scribe.send(*(event(name, n) for n in range(16)))
-            labels = [
-                label_event(name, n, response=f"r{i}", severity=float((n + i) % 4 == 0))
-                for n in range(16)
-                for i in range(4)
-            ]
+            labels = scribe.drawn_labels(name, range(16), lambda n, i: float((n + i) % 4 == 0))
             scribe.send(*labels, topic="labels")
             scribe.recalibrate(name)
             scribe.send(*(event(name, n) for n in range(16, 28)))

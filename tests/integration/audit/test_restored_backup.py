@@ -23,7 +23,7 @@ from streamer.store.desk.release_desk import Reject, Release
 from streamer_verify.bundle import Bundle
 from streamer_verify.command import complete_lines
 from tests.integration.audit.alone import by_one_file, verify_bundle
-from tests.integration.audit.history import KEYS, PRIVATE, Scribe, event, label_event, settings_for, verify
+from tests.integration.audit.history import KEYS, PRIVATE, Scribe, event, settings_for, verify
 from tests.integration.audit.kept_log import KeepingScribe, KeptLog, Site, Topics
 from tests.recorded import ledgers_of
 from tests.services.postgres import PostgresServer
@@ -103,14 +103,7 @@ class Life:
                 scribe.gate("desk", hold_action="escalate", desk_deadline_seconds=86_400.0)
                 scribe.checkpoint()
             scribe.send(*(event("best", n) for n in range(first, first + 8)), b"rubbish")
-            scribe.send(
-                *(
-                    label_event("best", n, response=f"r{i}")
-                    for n in range(first, first + 8)
-                    for i in range(4)
-                ),
-                topic="labels",
-            )
+            scribe.send(*scribe.drawn_labels("best", range(first, first + 8)), topic="labels")
             scribe.recalibrate("best")
             scribe.send(*(event("desk", n) for n in range(first, first + 2)))
             self.at_the_desk(scribe, first)

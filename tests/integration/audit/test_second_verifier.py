@@ -26,7 +26,6 @@ from tests.integration.audit.history import (
     event,
     export,
     label,
-    label_event,
     settings_for,
     verify,
     written_history,
@@ -332,11 +331,7 @@ def test_policies_are_signed_from_the_first_signature_on(tmp_path: Path) -> None
             if name == "segments":
                 store.policies.sign(name, 1, by="ana", reason="first key")
             scribe.deliver(event(name, n) for n in range(12))
-            labels = [
-                label_event(name, n, response=f"r{i}", severity=0.25 * (n % 3))
-                for n in range(12)
-                for i in range(4)
-            ]
+            labels = scribe.drawn_labels(name, range(12), lambda n, _: 0.25 * (n % 3))
             scribe.deliver(labels, topic="labels")
             scribe.recalibrate(name)
             scribe.deliver(event(name, n) for n in range(12, 16))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -20,14 +19,13 @@ from tests.integration.audit.tampering_table import (
     ADDITIONS,
     EDITS,
     PAGE,
-    STOLEN,
+    TABLES,
     WAYS,
-    addition_row_of,
     attack,
     make_site,
-    row_of,
-    stolen_row_of,
-    unsealed_rows,
+    on_the_page,
+    unsealed,
+    who_names,
 )
 
 
@@ -37,15 +35,11 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
     return make_site(tmp_path_factory.mktemp("record"))
 
 
-def rows_of_the_page(table: str = "tampering") -> list[str]:
-    text = PAGE.read_text("utf-8").split(f"<!-- {table}: ", 1)[1].split(f"<!-- end of {table} -->", 1)[0]
-    return text.splitlines()[3:]
-
-
 def test_the_page_has_every_attack_and_no_other() -> None:
-    assert [row.split(" | ")[0][2:] for row in rows_of_the_page()] == [*EDITS, *ADDITIONS]
-    assert [row.split(" | ")[0][2:] for row in rows_of_the_page("stolen")] == [*STOLEN]
-    assert rows_of_the_page("unsealed") == unsealed_rows()
+    for table, (attacks, _) in TABLES.items():
+        assert sorted(on_the_page(table)) == sorted(attacks)
+    text = " ".join(PAGE.read_text("utf-8").split())
+    assert all(f" - {names}: {why} " in text for names, why in unsealed().items())
     assert len(EDITS) * len(WAYS) + len(ADDITIONS) >= 80
 
 
@@ -61,11 +55,9 @@ def test_an_honest_record_is_in_order_whoever_asks(site: Site, tmp_path: Path) -
     assert compared.faults == []
     assert compared.counts["receipts compared with the log"] == len(site.receipts)
     assert compared.counts["outcomes at the desk compared with the log"] == at_the_desk
-    export(site.settings, tmp_path / "bundle")
-    outside = complete_lines((site.directory / "checkpoints.jsonl").read_bytes())
-    alone = verify_bundle(tmp_path / "bundle", KEYS, outside, site.receipts)
-    assert alone.faults == []
-    assert alone.counts["events with a receipt"] == len(site.receipts) - at_the_desk
+    exported = site.copy(tmp_path).alone(site.receipts)
+    assert exported.faults == []
+    assert exported.counts["events with a receipt"] == len(site.receipts) - at_the_desk
 
 
 @pytest.mark.parametrize("name", EDITS)
@@ -75,21 +67,18 @@ def test_who_names_what_was_changed(site: Site, name: str, tmp_path: Path) -> No
 
     def by_both(copy: Site, way: str, store: Store) -> None:
         if way == chosen:
-            export(copy.settings, copy.directory / "bundle", store=store)
-            outside = complete_lines((copy.directory / "checkpoints.jsonl").read_bytes())
-            verify_bundle(copy.directory / "bundle", KEYS, outside, site.receipts)
+            copy.alone(site.receipts, store)
 
-    assert row_of(site, name, tmp_path, by_both) in rows_of_the_page()
+    assert who_names(site, name, tmp_path, by_both) == on_the_page("tampering")[name]
 
 
-@pytest.mark.parametrize("name", ADDITIONS)
-def test_who_names_what_was_added(site: Site, name: str, tmp_path: Path) -> None:
-    assert addition_row_of(site, name, tmp_path) in rows_of_the_page()
-
-
-@pytest.mark.parametrize("name", STOLEN)
-def test_who_names_it_when_the_key_was_stolen(site: Site, name: str, tmp_path: Path) -> None:
-    assert stolen_row_of(site, name, tmp_path) in rows_of_the_page("stolen")
+@pytest.mark.parametrize(
+    ("table", "name"), [(one, name) for one in ("additions", "stolen") for name in TABLES[one][0]]
+)
+def test_who_names_what_was_added_or_changed_with_a_stolen_key(
+    site: Site, table: str, name: str, tmp_path: Path
+) -> None:
+    assert TABLES[table][1](site, name, tmp_path) == on_the_page(table)[name]
 
 
 def test_a_batch_that_was_decided_twice_is_named_as_such(site: Site, tmp_path: Path) -> None:
@@ -97,20 +86,15 @@ def test_a_batch_that_was_decided_twice_is_named_as_such(site: Site, tmp_path: P
     attack(copy, "a decision put into the log once more", "in the window")
     said = "this batch was decided before"
     assert said in [fault.detail for fault in verify(copy.settings).faults]
-    export(copy.settings, tmp_path / "bundle")
-    outside = complete_lines((tmp_path / "checkpoints.jsonl").read_bytes())
-    assert said in [fault["detail"] for fault in verify_bundle(tmp_path / "bundle", KEYS, outside).faults]
+    assert said in [fault["detail"] for fault in copy.alone().faults]
 
 
 @pytest.mark.parametrize("name", ["a hold becomes a ship: scores, action, event", "who closed a gate"])
 def test_one_receipt_names_it_with_one_file_too(site: Site, name: str, tmp_path: Path) -> None:
     copy = site.copy(tmp_path)
     attack(copy, name, "in the window")
-    export(copy.settings, tmp_path / "bundle")
-    outside = complete_lines((tmp_path / "checkpoints.jsonl").read_bytes())
-    assert verify_bundle(tmp_path / "bundle", KEYS, outside).faults == []
-    alone = verify_bundle(tmp_path / "bundle", KEYS, outside, site.receipts[-1:])
-    assert [fault["check"] for fault in alone.faults][:1] == ["receipt"]
+    assert copy.alone().faults == []
+    assert [fault["check"] for fault in copy.alone(site.receipts[-1:]).faults][:1] == ["receipt"]
 
 
 def test_a_bundle_that_is_dated_back_is_held_against_the_checkpoints_all_the_same(
@@ -160,9 +144,9 @@ def test_a_receipt_of_a_partition_younger_than_the_bundle_is_no_fault_of_it(
 ) -> None:
     export(site.settings, tmp_path / "bundle")
     later = json.dumps(["log-1", "streamer.responses", 99, 1, "0" * 64, "0" * 64]).encode()
-    alone = verify_bundle(tmp_path / "bundle", KEYS, None, [*site.receipts, later])
-    assert alone.faults == []
-    assert "they are younger, or the end was cut off" in alone.notes["younger receipts"]
+    exported = verify_bundle(tmp_path / "bundle", KEYS, None, [*site.receipts, later])
+    assert exported.faults == []
+    assert "they are younger, or the end was cut off" in exported.notes["younger receipts"]
 
 
 def test_a_file_of_receipts_may_end_in_the_middle_of_a_line(tmp_path: Path) -> None:
@@ -187,8 +171,7 @@ def test_a_receipt_of_what_was_cut_off_names_it(site: Site, tmp_path: Path) -> N
     attack(copy, "the last decisions cut off, and progress set back", "in the window")
     report = verify(copy.settings, receipts=(site.receipts[-1:], "what was kept"))
     assert any("the tail was cut off" in fault.detail for fault in report.faults)
-    shutil.rmtree(tmp_path / "bundle", ignore_errors=True)
     export(copy.settings, tmp_path / "bundle")
-    alone = verify_bundle(tmp_path / "bundle", KEYS, None, site.receipts[-1:])
-    assert alone.faults == []
-    assert "they are younger, or the end was cut off" in alone.notes["younger receipts"]
+    exported = verify_bundle(tmp_path / "bundle", KEYS, None, site.receipts[-1:])
+    assert exported.faults == []
+    assert "they are younger, or the end was cut off" in exported.notes["younger receipts"]

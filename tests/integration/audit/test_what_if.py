@@ -49,15 +49,9 @@ def _live(scribe: Scribe, names: Sequence[str]) -> None:
         scribe.deliver(event(name, n) for name in names for n in numbers)
 
     def label(numbers: range) -> None:
-        scribe.deliver(
-            (
-                label_event(name, n, response=f"r{i}", severity=float((n + i) % 4 == 0))
-                for name in names
-                for n in numbers
-                for i in range(4)
-            ),
-            topic="labels",
-        )
+        for name in names:
+            labels = scribe.drawn_labels(name, numbers, lambda n, i: float((n + i) % 4 == 0))
+            scribe.deliver(labels, topic="labels")
 
     decide(range(16))
     label(range(16))
@@ -100,9 +94,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Settings, Path]:
         scribe.deliver(event("plain", n) for n in range(50, 60))
         scribe.gate("waiting", unit="best", mode="shadow")
         scribe.deliver(event("waiting", n) for n in range(20))
-        scribe.deliver(
-            (label_event("waiting", n, response=f"r{i}") for n in range(10) for i in range(4)), topic="labels"
-        )
+        scribe.deliver(scribe.drawn_labels("waiting", range(10)), topic="labels")
         wiring.recalibrate(settings, "waiting", by="ana", propose=True)
     return settings, directory
 

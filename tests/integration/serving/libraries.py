@@ -34,6 +34,24 @@ def said() -> Any:
     return Said
 
 
+def of_completions(create: Callable[..., Any]) -> Asks:
+    """What is asked by a function that gives OpenAI's completions, or chunks of one."""
+
+    def text(*of: str, **options: Any) -> Any:
+        return create(*of, **options).choices[0].message.content
+
+    def stream(*of: str) -> str:
+        return "".join(one.choices[0].delta.content or "" for one in create(*of, stream=True))
+
+    def tool(*of: str) -> Any:
+        return json.loads(create(*of, tools=[TOOL]).choices[0].message.tool_calls[0].function.arguments)
+
+    def schema(*of: str) -> Any:
+        return json.loads(text(*of, response_format=said()) or "null")
+
+    return {"text": text, "stream": stream, "schema": schema, "tool": tool}
+
+
 def openai_chat(url: str) -> Asks:
     from openai import OpenAI
 
@@ -48,14 +66,7 @@ def openai_chat(url: str) -> Asks:
         answer = made.chat.completions.parse(model=gate, messages=messages, response_format=said())
         return answer.choices[0].message.parsed
 
-    return {
-        "text": lambda *of: create(*of).choices[0].message.content,
-        "stream": lambda *of: "".join(one.choices[0].delta.content or "" for one in create(*of, stream=True)),
-        "schema": parsed,
-        "tool": lambda *of: json.loads(
-            create(*of, tools=[TOOL]).choices[0].message.tool_calls[0].function.arguments
-        ),
-    }
+    return of_completions(create) | {"schema": parsed}
 
 
 def openai_responses(url: str) -> Asks:
@@ -187,16 +198,7 @@ def litellm(url: str) -> Asks:
             model=f"openai/{gate}", messages=messages, base_url=url, api_key=KEY, max_retries=0, **options
         )
 
-    return {
-        "text": lambda *of: create(*of).choices[0].message.content,
-        "stream": lambda *of: "".join(one.choices[0].delta.content or "" for one in create(*of, stream=True)),
-        "schema": lambda *of: json.loads(
-            create(*of, response_format=said()).choices[0].message.content or "null"
-        ),
-        "tool": lambda *of: json.loads(
-            create(*of, tools=[TOOL]).choices[0].message.tool_calls[0].function.arguments
-        ),
-    }
+    return of_completions(create)
 
 
 def haystack(url: str) -> Asks:

@@ -1,5 +1,6 @@
 """What the service says of itself: the document for programs, which real traffic obeys, and a gate for those who ask."""
 
+import json
 import re
 from typing import Any
 
@@ -44,7 +45,7 @@ def obey(site: Site, endpoint: Endpoint) -> None:
         jsonschema.Draft202012Validator.check_schema(schema)
     assert refs(document) <= {f"#/components/schemas/{name}" for name in schemas}
     registry = Registry().with_resource("urn:document", Resource(document, DRAFT202012))
-    assert '"default":null' not in endpoint.client.get("/openapi.json").text
+    assert '"default":' not in json.dumps(schemas, separators=(",", ":")), "generators would have it required"
     assert document["security"] == [{"key": []}, {}]
     operations = [one for path in document["paths"].values() for one in path.values()]
     assert len({one["operationId"] for one in operations}) == len(operations)
@@ -57,7 +58,7 @@ def obey(site: Site, endpoint: Endpoint) -> None:
     def obeys(path: str, answer: httpx.Response) -> None:
         operation = document["paths"][path][answer.request.method.lower()]
         responses = operation["responses"]
-        described = responses.get(str(answer.status_code)) or responses["default"]
+        described = responses.get(str(answer.status_code)) or responses[f"{answer.status_code // 100}XX"]
         content = described["content"][answer.headers["content-type"]]
         whole = {"$ref": f"urn:document{content['schema']['$ref']}"}
         jsonschema.Draft202012Validator(whole, registry=registry).validate(answer.json())

@@ -6,23 +6,22 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import httpx
-import openai
 import pytest
 
 from tests.faults.endpoint import GATE, PATIENCE, Endpoint, Site
+from tests.faults.site import wait_until
 from tests.integration.serving.model_server import AGREED, ANSWERS, ENCODER, Model, agreeing, differing
 from tests.services.integrations import EXAMPLES, ROOT, later_node, node_folder, python_environment
 from tests.services.openai_server import ChatReply, ChatRequest
 from tests.services.ports import free_port
-from tests.services.service_forks import ForkedService, ServiceForks
+from tests.services.service_forks import ServiceForks
 
 pytestmark = [pytest.mark.slow, pytest.mark.registry]
 
@@ -34,22 +33,20 @@ SCRIPTS = (
     "openai_python.py",
     "langchain_gate.py",
     "langchain_model.py",
-    "openai_agents_guardrail.py",
     "openai_agents_model.py",
     "anthropic_python.py",
     "litellm_sdk.py",
     pytest.param("openai_node.mjs", marks=pytest.mark.node),
 )
 
-SENDS_BATCHES = ("langchain_gate.py", "openai_agents_guardrail.py")
-"""Examples that sample by themselves; a gate that is pinned to an upstream is no gate for their answers."""
+SAMPLES = "langchain_gate.py"
+"""It samples by itself; a gate that is pinned to an upstream is no gate for its answers."""
 DECIDED = "decided"
 """The gate for such batches."""
 
 HEAVY = {
     "langchain_gate.py": "langchain_openai",
     "langchain_model.py": "langchain_openai",
-    "openai_agents_guardrail.py": "agents",
     "openai_agents_model.py": "agents",
     "anthropic_python.py": "anthropic",
     "litellm_sdk.py": "litellm",
@@ -66,27 +63,8 @@ sys.exit(run_server())
 
 
 def reply(request: ChatRequest) -> ChatReply:
-    """Answers that agree to one prompt, and differ to any other; word by word where a stream is wanted."""
-    whole = agreeing(request) if request.texts[-1] == SHIPS else differing(request)
-    return _streamed([whole.content, *whole.further]) if request.body.get("stream") else whole
-
-
-def _streamed(texts: list[str | None]) -> ChatReply:
-    split = [(index, (text or "").split(" ")) for index, text in enumerate(texts)]
-    deltas: list[tuple[int, dict[str, str], str | None]] = [
-        (index, {"role": "assistant", "content": (" " if place else "") + words[place]}, None)
-        for place in range(max(len(words) for _, words in split))
-        for index, words in split
-        if place < len(words)
-    ]
-    deltas += [(index, {}, "stop") for index, _ in split]
-    whole = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "small-2026"}
-    events = [
-        whole | {"choices": [{"index": index, "delta": delta, "finish_reason": reason}]}
-        for index, delta, reason in deltas
-    ]
-    body = "".join(f"data: {json.dumps(event)}\n\n" for event in events) + "data: [DONE]\n\n"
-    return ChatReply(raw=body.encode(), headers={"content-type": "text/event-stream"})
+    """Answers that agree to one prompt, and differ to any other."""
+    return agreeing(request) if request.texts[-1] == SHIPS else differing(request)
 
 
 class Service(NamedTuple):
@@ -199,9 +177,8 @@ def actions(site: Site) -> list[tuple[str, str, str]]:
 
 def test_every_example_is_run_here() -> None:
     scripts = {one if isinstance(one, str) else str(one.values[0]) for one in SCRIPTS}
-    proxies = {"litellm_guardrail.py", "litellm_guardrail.yaml", "litellm_upstream.yaml"}
     found = {path.name for path in EXAMPLES.iterdir() if path.suffix in (".py", ".mjs", ".yaml")}
-    assert found == scripts | proxies
+    assert found == scripts | {"litellm_upstream.yaml"}
 
 
 def test_the_lock_has_what_the_examples_ask_for() -> None:
@@ -217,7 +194,7 @@ def test_the_lock_has_what_the_examples_ask_for() -> None:
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_an_example_shows_what_ships_and_holds_the_rest(service: Service, script: str) -> None:
     before = len(actions(service.site))
-    gate, shadow = (DECIDED, f"{DECIDED}-shadow") if script in SENDS_BATCHES else (GATE, "shadow")
+    gate, shadow = (DECIDED, f"{DECIDED}-shadow") if script == SAMPLES else (GATE, "shadow")
     variables = environment(service, service.endpoint.base, GATE=gate)
     assert shown(script, [SHIPS, HOLDS], variables) == [AGREED, HOLD]
     looks = (
@@ -238,47 +215,12 @@ def test_an_example_holds_where_the_service_is_away(service: Service, script: st
     assert actions(service.site) == before
 
 
-@pytest.mark.parametrize("script", ["langchain_gate.py", "openai_agents_guardrail.py"])
-def test_an_example_holds_where_its_own_model_is_away(service: Service, script: str) -> None:
+def test_an_example_holds_where_its_own_model_is_away(service: Service) -> None:
     variables = environment(service, service.endpoint.base, OPENAI_BASE_URL=NOWHERE)
-    assert shown(script, [SHIPS], variables) == [HOLD]
+    assert shown(SAMPLES, [SHIPS], variables) == [HOLD]
 
 
 # -- LiteLLM's proxy
-
-
-@contextmanager
-def answering(process: subprocess.Popen[bytes] | ForkedService, log: Path, answers: str) -> Iterator[None]:
-    """A process, from when it answers this address to its end."""
-    try:
-        end = time.monotonic() + PATIENCE
-        while True:
-            assert process.poll() is None, log.read_text(errors="replace")[-3000:]
-            try:
-                httpx.get(answers, timeout=PATIENCE)
-                break
-            except httpx.TransportError:
-                assert time.monotonic() < end, log.read_text(errors="replace")[-3000:]
-                time.sleep(0.1)
-        yield
-    finally:
-        process.terminate()
-        try:
-            process.wait(60)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
-
-
-@contextmanager
-def started(command: list[str], variables: dict[str, str], log: Path, answers: str) -> Iterator[None]:
-    """A command's process, from when it answers this address."""
-    with log.open("wb") as file:
-        process = subprocess.Popen(command, env=variables, stdin=subprocess.DEVNULL, stdout=file, stderr=file)
-    with answering(process, log, answers):
-        yield
 
 
 @contextmanager
@@ -293,8 +235,22 @@ def litellm_proxy(config: str, variables: dict[str, str], folder: Path) -> Itera
         process = _forks().start(
             words, environment=variables, folder=folder, stderr=file.fileno(), module=str(program)
         )
-    with answering(process, log, f"{url}/health/liveliness"):
+    try:
+        wait_until(lambda: process.poll() is not None or answers(url), "it answers", PATIENCE)
+        assert process.poll() is None, log.read_text(errors="replace")[-3000:]
         yield url
+    finally:
+        process.terminate()
+        process.wait(60)
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+def answers(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/health/liveliness", timeout=PATIENCE).is_success
+    except httpx.TransportError:
+        return False
 
 
 def test_a_litellm_proxy_with_gates_as_upstreams(own_service: Service, tmp_path: Path) -> None:
@@ -307,50 +263,3 @@ def test_a_litellm_proxy_with_gates_as_upstreams(own_service: Service, tmp_path:
         assert actions(site) == [(GATE, SHIPS, "ship"), (GATE, HOLDS, "abstain")]
         endpoint.close()
         assert shown("openai_python.py", [SHIPS], to_proxy) == [HOLD]
-
-
-def test_a_litellm_proxy_with_a_gate_as_its_generic_guardrail(own_service: Service, tmp_path: Path) -> None:
-    site, _, endpoint = own_service
-    port = free_port()
-    guardrail = f"http://127.0.0.1:{port}"
-    command = [str(python_environment() / "python"), str(EXAMPLES / "litellm_guardrail.py"), str(port)]
-    variables = environment(own_service, endpoint.base, GUARDRAIL_URL=guardrail, GATE=DECIDED)
-
-    def texts(made: openai.OpenAI, prompt: str, **options: Any) -> set[str | None]:
-        completion = made.chat.completions.create(
-            model="guarded", messages=[{"role": "user", "content": prompt}], **options
-        )
-        return {choice.message.content for choice in completion.choices}
-
-    def streamed(made: openai.OpenAI, prompt: str) -> Iterator[str]:
-        for chunk in made.chat.completions.create(
-            model="guarded", messages=[{"role": "user", "content": prompt}], stream=True
-        ):
-            yield from (choice.delta.content or "" for choice in chunk.choices)
-
-    with litellm_proxy("litellm_guardrail.yaml", variables, tmp_path) as url:
-        options: dict[str, Any] = {"api_key": MASTER_KEY, "timeout": PATIENCE, "max_retries": 0}
-        with openai.OpenAI(base_url=f"{url}/v1", **options) as made:
-            with started(command, variables, tmp_path / "guardrail.log", guardrail):
-                assert texts(made, SHIPS) == {AGREED}
-                with pytest.raises(openai.BadRequestError, match="held: scored"):
-                    texts(made, HOLDS)
-                with pytest.raises(openai.BadRequestError, match="held: too_few_responses"):
-                    texts(made, SHIPS, n=1)
-                assert "".join(streamed(made, SHIPS)) == AGREED * ANSWERS
-                leaked: list[str] = []
-                with pytest.raises(openai.BadRequestError, match="held: scored"):
-                    leaked.extend(streamed(made, HOLDS))
-                assert leaked == []
-                assert [action for _, _, action in actions(site)] == [
-                    "ship", "abstain", "abstain", "ship", "abstain",
-                ]  # fmt: skip
-            with pytest.raises(openai.InternalServerError, match="Generic Guardrail API failed"):
-                texts(made, SHIPS)
-            endpoint.close()
-            impatient = variables | {"GATE_SECONDS": "1"}
-            with (
-                started(command, impatient, tmp_path / "impatient.log", guardrail),
-                pytest.raises(openai.BadRequestError, match="held: connection_failed"),
-            ):
-                texts(made, SHIPS)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from streamer.errors import UsageError
 from streamer.gates.policy import MONITOR, WARNING
 from streamer.gates.policy_gate import Needed
 from streamer.risk.states import EarlyWarning
@@ -85,6 +86,26 @@ def test_a_judge_that_calls_more_answers_wrong_holds_the_gate_and_people_let_it_
     assert (following.number, following.after_policy, following.raised_by) == (2, 3, None)
 
 
+def test_a_gate_that_cannot_be_let_go_is_watched_on(
+    light_traffic: Callable[..., Traffic], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    traffic = light_traffic(alpha=0.1, judge_kind="judge", early="judge", audit_probability=0.2)
+    traffic.label(held(traffic), lambda _: 0.0, everyone=True)
+    monitoring = traffic.store.monitoring
+    before = monitoring.watch(GATE).labels
+
+    def refuses(*_: Any) -> Any:
+        raise UsageError("no key to sign with is configured.")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(monitoring._writer, "restored", refuses)
+        traffic.watcher().watch(GATE, now=START + 5 * HOUR)
+        assert traffic.store.policies.newest(GATE).held_early
+        assert monitoring.watch(GATE).labels > before
+    traffic.watcher().watch(GATE, now=START + 6 * HOUR)
+    assert traffic.store.policies.newest(GATE).state == "open"
+
+
 @pytest.mark.parametrize("answer", ["nobody", "wrong", "acknowledged"])
 def test_a_held_gate_stays_so_until_labels_or_a_person_let_it_go(
     light_traffic: Callable[..., Traffic], answer: str
@@ -112,6 +133,8 @@ def test_a_drift_alarm_holds_the_gate_where_it_is_to(light_traffic: Callable[...
     policy = traffic.store.policies.newest(GATE)
     assert (policy.created_by, policy.held_early) == (WARNING, True)
     assert "what comes has drifted since calibration run 1" in policy.reason
+    (told,) = [one.alert for one in traffic.store.alerts.list() if one.alert.kind == "drift_scores"]
+    assert f"The gate is held (policy {policy.version})" in told.message
 
 
 def test_answers_that_use_over_half_of_the_budget_are_the_signal_of_all_signals(
