@@ -191,7 +191,7 @@ class LabelReader:
                 if (
                     field not in found
                     and field not in given
-                    and not (field == "severity" and "correct" in found)
+                    and not (field == "severity" and ("correct" in found or "severities" in found))
                 ):
                     raise LabelFileError(table.name, 1, field, _missing(field))
         # A key may come first in a later object.

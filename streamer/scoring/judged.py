@@ -343,7 +343,7 @@ def form(written: str) -> Form:
         return replace(known, part=_with_comma, free=("comma",))
     if not known.structured or not all(one.startswith("/") for one in free) or len(free) > MOST_LEAVES:
         raise ValueError(
-            f"judged may name fields of free text after json or call, as in 'json /notes', not {written!r}"
+            f"judged may be 'number comma', or name fields of free text as in 'json /notes' or 'call /notes', not {written!r}"
         )
     return replace(known, free=tuple(sorted(set(free))))
 

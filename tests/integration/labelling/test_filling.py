@@ -17,6 +17,7 @@ import pytest
 
 from streamer import cli
 from streamer.cli import main
+from streamer.cli.label import waiting
 from streamer.gates.batch_key import BatchKey
 from streamer.labels.kinds.judge import GIVE_UP_AFTER
 from tests.integration.store.conftest import World
@@ -123,7 +124,7 @@ def test_programs_read_what_the_gate_judges(
     wrong: tuple[str, ...],
 ) -> None:
     queue_up(world, [answer], judged=judged)
-    (task,) = cli.label.waiting(world.store, None)
+    (task,) = waiting(world.store, None)
     assert "<think>" not in task.response
     with OpenAIServer(lambda _: verdict(75.0)) as server:
         assert judge(capsys, server.url)[0] == 0

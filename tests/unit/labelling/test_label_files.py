@@ -128,6 +128,9 @@ def test_fields_have_severities_and_the_answer_the_largest_unless_it_says_anothe
     rows = ["severities," + HEADER, '"{""/total"": 1, ""/to"": 0.5}",' + f"bot,b1,a,{given},human,ann"]
     ours = {"gate": "bot", "batch_id": "b1", "response_id": "a", "kind": "human", "labeller": "ann"}
     line = json.dumps({**ours, "severities": dict(fields), "severity": float(given) if given else None})
+    if not given:
+        alone = [rows[0].replace("severity,", ""), rows[1].replace("a,,", "a,")]
+        assert read("\n".join(alone)) == read("\n".join(rows))
     assert read("\n".join(rows)) == read(line, "jsonl") == [revision(severity=severity, severities=fields)]
     event = decode_label(
         json.dumps({**json.loads(line), "schema": SCHEMA, "labelled_at": NOW.isoformat()}).encode()
