@@ -83,6 +83,7 @@ def test_answers_in_a_file(clone: Path) -> None:
     assert "80 clouds written, 400 responses labelled" in out
     assert "labelled: At a budget of 10 % the gate serves" in out
     assert (clone / "evaluation" / "report.html").is_file()
+    assert "Worth it" in (clone / "try.html").read_text("utf-8")
 
 
 def test_scores_in_a_file(clone: Path) -> None:
