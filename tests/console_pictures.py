@@ -23,6 +23,7 @@ from PIL import Image
 from streamer.clouds.cloud import Cloud
 from streamer.clouds.simulation import simulate_clouds
 from streamer.events.alerts import alert
+from streamer.gates.policy import MONITOR
 from streamer.risk.rounds.watch import RiskWatch
 from streamer.store import migrate
 from tests.integration.console.conftest import PASSWORD, Site, propose
@@ -69,6 +70,7 @@ PAGES = (
     Page("label", "/label", "#item:not([hidden]) #answer"),
     Page("people", "/people"),
     Page("you", "/you"),
+    Page("incident", f"/incident?alert={GATE}"),
 )
 DOOR = Page("login", "/login")
 
@@ -118,6 +120,21 @@ def fill(world: World) -> None:
         ("dora", ["releaser"]),
     ):
         world.store.accounts.add(name, roles=roles, password=PASSWORD, by="ana")
+
+
+def alarm(world: World) -> None:
+    """Have the risk alarm of the gate raised, and the gate closed by it."""
+    made = alert(
+        GATE,
+        "risk",
+        "alarm 1",
+        message=f"{GATE}: expected exposure risk passed 0.12 (budget 0.1, tolerance 0.2) within 61 labelled draws; that is false "
+        "with a chance of at most 0.031. The gate was closed by policy 3.",
+        raised_at=START + 2 * _DAY,
+        policy_version=2,
+    )
+    world.store.alerts.raise_(made)
+    world.store.policies.close(GATE, by=MONITOR, reason="risk alarm 1", now=START + 2 * _DAY)
 
 
 def serve(
@@ -244,6 +261,8 @@ def main(folder: Path) -> int:
                         browser.forget()
                         ana.goes("/login")
                         ana.signs_in("ana")
+                    if page.name == "incident":
+                        alarm(world)
                     save(shot(ana, page, width=DESKTOP, dark=False), folder / f"{page.name}.png")
                     phones.append(shot(ana, page, width=PHONE, dark=True, tall=PHONES_TALL))
                     if ana.too_wide():

@@ -64,12 +64,10 @@ def show(incident: _IncidentArgument, json: opt.JsonOption = False) -> None:
         print_json(
             {
                 "incident": found.first.alert.alert_id,
-                "gate": found.gate,
-                "open": len(found.open),
                 "assignee": found.assignee,
-                "timeline": [{"at": at, "what": what} for at, what in story.timeline],
+                "timeline": story.timeline,
                 "told": [asdict(one) for one in story.told],
-                "steps": [{"what": one.what, "command": one.command} for one in story.steps],
+                "steps": [one._asdict() for one in story.steps],
                 "alerts": [alert_json(one) for one in found.alerts],
             }
         )

@@ -127,7 +127,7 @@ class RunOptions:
 
     cache: Annotated[
         Path,
-        typer.Option(metavar="DIR", help="Where scores, ratings and results are cached."),
+        typer.Option(metavar="DIR", help="Where scores and ratings are cached."),
     ] = Path(".streamer")
     processes: Annotated[
         int | None,
@@ -178,7 +178,8 @@ def evaluate(
 
     Each file is halved by question many times: one half calibrates, the other is measured. The folder gets report.html,
     tables.md, responses.csv, parameters.csv and results.json. Stop when you like: what was computed is kept, and
-    the same command resumes; a second identical run returns at once.
+
+    the same command resumes.
     """
     from streamer.cli.demo import DemoProgress
     from streamer.research.evaluation import Options, evaluated
@@ -220,7 +221,6 @@ def evaluate(
                 scored,
                 options,
                 out=out,
-                cache=run.cache,
                 processes=run.processes or len(os.sched_getaffinity(0)),
                 watch=watch,
             )

@@ -32,7 +32,7 @@ from streamer.errors import UsageError
 from streamer.gates.declared import FIRST_PARAMETERS, Embeddings
 from streamer.gates.policy import Policy
 from streamer.gates.setting import EXTERNAL_PREFIX, UPSTREAM_ID
-from streamer.gates.setting_changes import calibrated_for_another, unread
+from streamer.gates.setting_changes import calibrated_for_another, differences, unread
 from streamer.gates.settings import (
     HELD_WORDS,
     NO_ENCODER,
@@ -561,12 +561,6 @@ def _encoder_id(name: str, chosen: "Mapping[str, Any]", settings: "Settings") ->
     if name.startswith(EXTERNAL_PREFIX) or _IDENTITY.fullmatch(name):
         return name
     return wiring.encoder_identity(settings, name).id
-
-
-def differences(before: GateSettings, after: GateSettings) -> dict[str, tuple[object, object]]:
-    """Return the settings that differ: name -> (before, after)."""
-    was, now = before.named(), after.named()
-    return {name: (was[name], now[name]) for name in was if was[name] != now[name]}
 
 
 def _meant(settings: GateSettings) -> dict[str, object]:

@@ -22,6 +22,7 @@ from streamer.console.desk import MOST_FORM_BYTES, DeskPages, Done, NoSuchItem, 
 from streamer.console.doors import Doors, IssuerAway, NotIdentified, Session, TooMany
 from streamer.console.pages import NotThere, Pages
 from streamer.console.render import environment
+from streamer.console.what_if import percent_of
 from streamer.errors import DatabaseFault, StreamerError, Unavailable, UsageError
 from streamer.gates import free_text
 from streamer.review.access import Access
@@ -30,8 +31,9 @@ from streamer.security.accounts import ROLES, Deed
 from streamer.signing.policies import PolicyKeys
 from streamer.store import Store
 from streamer.web.guard import Guard
-from streamer.web.look import CHARTS, COLOURS
+from streamer.web.look import CHARTS, COMMON
 from streamer.web.requests import bounded_body, caller, media_type, static_file
+from streamer.wording.numbers import percent
 
 if TYPE_CHECKING:
     from streamer.console.oidc import Issuer
@@ -41,7 +43,7 @@ MOST_BYTES: Final = 65_536
 
 _STATIC: Final = {
     "/console.js": ("console.js", "text/javascript; charset=utf-8", ""),
-    "/console.css": ("console.css", "text/css; charset=utf-8", COLOURS + CHARTS),
+    "/console.css": ("console.css", "text/css; charset=utf-8", COMMON + CHARTS),
     "/icon.svg": ("icon.svg", "image/svg+xml", ""),
 }
 """By path: the file, its type, and what is put before it."""
@@ -65,6 +67,22 @@ class Refused(StreamerError):
         self.status = status
 
 
+class Changes(Protocol):
+    """What commands do with more than the store; by the same functions."""
+
+    def recalibrate(self, gate: str, *, by: str, reason: str) -> int | None:
+        """Have a run propose what the labels allow; return its number, None where nothing is proposed."""
+        ...
+
+    def propose_budget(self, gate: str, alpha: float, *, by: str, reason: str) -> None:
+        """Make a candidate policy with another budget, decided beside the gate until somebody approves it."""
+        ...
+
+    def adopt(self, gate: str, *, by: str, reason: str) -> str:
+        """Put the candidate policy in force; return what came of it in a sentence."""
+        ...
+
+
 class Act(Protocol):
     """What a form does. Returns where the browser goes next; may leave a word in `session.notice`."""
 
@@ -78,6 +96,7 @@ def console_app(
     *,
     review: ASGIApp,
     keys: PolicyKeys,
+    changes: Changes,
     announce: Callable[[], None],
     listening: str,
     port: int,
@@ -93,6 +112,7 @@ def console_app(
     access : who may use the review page; people who may label get a token for it.
     review : the review page, which is put below ``/label/``.
     keys : whose signatures of policies are trusted.
+    changes : what takes more than the store.
     announce : has a new policy announced to the workers, if that can be done from here.
     listening, port : address that it is served on.
     public : the address by which a proxy in front is known; None: there is none.
@@ -104,6 +124,7 @@ def console_app(
         doors,
         access,
         keys=keys,
+        changes=changes,
         announce=announce,
         clock=clock,
         port=port,
@@ -132,21 +153,16 @@ def console_app(
         Route("/desk/item", site.item_again, methods=["POST"]),
         Route("/proposals", page("look", "proposals.html", pages.proposals)),
         Route("/alerts", page("look", "alerts.html", pages.alerts)),
+        Route("/incident", page("look", "incident.html", pages.incident)),
         Route("/people", page("administer", "people.html", pages.people)),
         Route("/you", page("look", "you.html", lambda _query: {})),
         Route("/label", site.label, methods=["GET"]),
         Mount("/label", _LabellersOnly(review, site)),
-        Route("/desk/release", act("release", site.release, at_desk=True), methods=["POST"]),
-        Route("/desk/reject", act("release", site.reject_at_desk, at_desk=True), methods=["POST"]),
-        Route("/proposals/approve", act("approve", site.approve), methods=["POST"]),
-        Route("/proposals/reject", act("approve", site.reject), methods=["POST"]),
-        Route("/gates/close", act("approve", site.close), methods=["POST"]),
-        Route("/alerts/acknowledge", act("approve", site.acknowledge), methods=["POST"]),
-        Route("/people/add", act("administer", site.add_person), methods=["POST"]),
-        Route("/people/roles", act("administer", site.change_roles), methods=["POST"]),
-        Route("/people/password", act("administer", site.set_password), methods=["POST"]),
-        Route("/people/close", act("administer", site.close_account), methods=["POST"]),
-        Route("/you/password", act("look", site.own_password), methods=["POST"]),
+        *(
+            Route(path, act(deed, work, at_desk=deed == "release"), methods=["POST"])
+            for deed, works in site.acts().items()
+            for path, work in works.items()
+        ),
         *site.issuers_routes(),
     ]
     app = Starlette(
@@ -166,6 +182,7 @@ class _Site:
         access: Access,
         *,
         keys: PolicyKeys,
+        changes: Changes,
         announce: Callable[[], None],
         clock: Callable[[], datetime],
         port: int,
@@ -178,6 +195,7 @@ class _Site:
         self._store = store
         self._doors = doors
         self._access = access
+        self._changes = changes
         self._announce = announce
         self._clock = clock
         self._templates = environment()
@@ -394,11 +412,42 @@ class _Site:
         answer.set_cookie(self._cookie, cookie, path="/", httponly=True, samesite="lax", secure=self._secure)
         return answer
 
+    def acts(self) -> dict[Deed, dict[str, Act]]:
+        """What forms do, by the deed that it takes and by address."""
+        return {
+            "release": {
+                "/desk/release": self.release,
+                "/desk/reject": self.reject_at_desk,
+            },
+            "approve": {
+                "/proposals/approve": self.approve,
+                "/proposals/reject": self.reject,
+                "/gates/close": self.close,
+                "/gates/rollback": self.rollback,
+                "/gates/mode": self.mode,
+                "/gates/recalibrate": self.recalibrate,
+                "/gates/budget": self.propose_budget,
+                "/candidates/approve": self.adopt,
+                "/candidates/reject": self.stop_candidate,
+                "/alerts/acknowledge": self.acknowledge,
+                "/alerts/assign": self.assign,
+            },
+            "administer": {
+                "/people/add": self.add_person,
+                "/people/roles": self.change_roles,
+                "/people/password": self.set_password,
+                "/people/close": self.close_account,
+            },
+            "look": {
+                "/you/password": self.own_password,
+            },
+        }
+
     # -- what forms do --------------------------------------------------------------------------------------
 
     def approve(self, session: Session, form: Mapping[str, str]) -> str:
         """Put a proposal in force."""
-        gate, run = form.get("gate", ""), _run(form)
+        gate, run = form.get("gate", ""), _number(form, "run")
         reason = form.get("reason", "").strip() or "approved"
         policy = self._store.calibration.activate(
             gate, run, by=session.actor, reason=_short(reason), now=self._clock()
@@ -409,7 +458,7 @@ class _Site:
 
     def reject(self, session: Session, form: Mapping[str, str]) -> str:
         """Reject a proposal."""
-        gate, run = form.get("gate", ""), _run(form)
+        gate, run = form.get("gate", ""), _number(form, "run")
         self._store.calibration.reject(gate, run, by=session.actor, reason=_reason(form), now=self._clock())
         session.notice = f"Run {run} is not proposed again; the threshold of {gate} stays as it is."
         return "/proposals"
@@ -420,7 +469,70 @@ class _Site:
         policy = self._store.policies.close(gate, by=session.actor, reason=_reason(form), now=self._clock())
         self._announce()
         session.notice = f"Gate {gate} is closed by policy {policy.version}: it ships nothing from now on."
-        return f"/gate/{quote(gate, safe='')}"
+        return _page_of(gate)
+
+    def rollback(self, session: Session, form: Mapping[str, str]) -> str:
+        """Go back to an older threshold."""
+        gate, version = form.get("gate", ""), _number(form, "version")
+        policy = self._store.policies.rollback(
+            gate, version, by=session.actor, reason=_reason(form), now=self._clock()
+        )
+        self._announce()
+        session.notice = (
+            f"Gate {gate} has the threshold of policy {version} again, as policy {policy.version}."
+        )
+        return _page_of(gate)
+
+    def mode(self, session: Session, form: Mapping[str, str]) -> str:
+        """Change between shadow and enforce."""
+        gate, mode = form.get("gate", ""), form.get("mode", "")
+        self._store.gates.revise(
+            gate, {"mode": mode}, by=session.actor, reason=_reason(form), now=self._clock()
+        )
+        self._announce()
+        said = "consumers obey it" if mode == "enforce" else "it decides, and consumers do not obey it"
+        session.notice = f"Gate {gate} has the mode {mode} from now on: {said}."
+        return _page_of(gate)
+
+    def recalibrate(self, session: Session, form: Mapping[str, str]) -> str:
+        """Have a run propose a threshold."""
+        gate = form.get("gate", "")
+        run = self._changes.recalibrate(gate, by=session.actor, reason=_reason(form))
+        session.notice = (
+            f"Gate {gate} was recalibrated: run {run} waits here." if run else "Nothing is proposed."
+        )
+        return "/proposals"
+
+    def propose_budget(self, session: Session, form: Mapping[str, str]) -> str:
+        """Propose another budget."""
+        gate, budget = form.get("gate", ""), percent_of(form.get("budget", ""))
+        self._changes.propose_budget(gate, budget, by=session.actor, reason=_reason(form))
+        self._announce()
+        session.notice = (
+            f"A budget of {percent(budget)} is proposed for gate {gate}, and decided beside it from now on."
+        )
+        return "/proposals"
+
+    def adopt(self, session: Session, form: Mapping[str, str]) -> str:
+        """Put a candidate policy in force."""
+        gate, reason = form.get("gate", ""), form.get("reason", "").strip() or "approved"
+        session.notice = self._changes.adopt(gate, by=session.actor, reason=_short(reason))
+        self._announce()
+        return _page_of(gate)
+
+    def stop_candidate(self, session: Session, form: Mapping[str, str]) -> str:
+        """Reject a candidate policy."""
+        gate = form.get("gate", "")
+        self._store.candidates.stop(gate, by=session.actor, reason=_reason(form))
+        self._announce()
+        session.notice = f"Gate {gate} stays as it is; what was proposed is decided beside it no longer."
+        return "/proposals"
+
+    def assign(self, session: Session, form: Mapping[str, str]) -> str:
+        """Say who looks after an incident."""
+        incident = self._store.alerts.incident(form.get("alert", ""))
+        self._store.alerts.assign(incident, form.get("assignee", ""), by=session.actor)
+        return f"/incident?alert={quote(incident.first.alert.alert_id)}"
 
     def acknowledge(self, session: Session, form: Mapping[str, str]) -> str:
         """Acknowledge the alerts of an incident."""
@@ -633,10 +745,14 @@ def _inside(where: str) -> str:
     return where if plain and "\\" not in where else "/"
 
 
-def _run(form: Mapping[str, str]) -> int:
-    text = form.get("run", "")
+def _page_of(gate: str) -> str:
+    return f"/gate/{quote(gate, safe='')}"
+
+
+def _number(form: Mapping[str, str], name: str) -> int:
+    text = form.get(name, "")
     if not text.isdecimal() or len(text) > 15:
-        raise Refused(400, "the form names no run")
+        raise Refused(400, f"the form names no {name}")
     return int(text)
 
 

@@ -1,4 +1,4 @@
-"""The console's pictures: thresholds and risk over time, and one interval against its budget."""
+"""The console's pictures: the risk over time, and one interval against its budget."""
 
 import math
 from collections.abc import Sequence
@@ -7,18 +7,9 @@ from datetime import UTC, datetime, timedelta
 from html import escape
 
 from streamer.calibration.specification import Risk
-from streamer.calibration.threshold import THRESHOLD_STATES
-from streamer.gates.policy import Policy
 from streamer.risk.states import RiskInterval
 from streamer.web.plot import Plot, ceiling, percent_ticks
-from streamer.wording.numbers import percent, when
-from streamer.wording.policies import threshold_text
-
-MOST_VERSIONS = 60
-"""So many policies, the newest, are in the picture."""
-
-_TOP = 1.2
-"""Where a closed gate is drawn: above every score."""
+from streamer.wording.numbers import percent
 
 _STEPS = [
     timedelta(**{unit: number})
@@ -29,49 +20,13 @@ _STEPS = [
     for number in numbers
 ]  # fmt: skip
 
-assert set(THRESHOLD_STATES) == {"closed", "cut", "open", "full"}
-
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What the budget period had come to at some moment: served of its prompts, and the promised risk."""
+    """What the promised risk of the budget period had come to at some moment."""
 
     at: datetime
-    share_served: float
     risk: RiskInterval
-
-
-def thresholds_chart(policies: Sequence[Policy], *, now: datetime) -> str:
-    """Draw the thresholds of a gate over time, a dot for each policy; `policies` in their order, at least one."""
-    shown = policies[-MOST_VERSIONS:]
-    start = shown[0].valid_from.timestamp()
-    end = max(now.timestamp(), shown[-1].valid_from.timestamp(), start + 60)
-    newest = shown[-1]
-    plot = Plot(
-        "The threshold over time",
-        f"{len(shown)} policies since {when(shown[0].valid_from)}. Version {newest.version} is in force since "
-        f"{when(newest.valid_from)}: {threshold_text(newest)}.",
-        _dates(start, end),
-        0.0,
-        _TOP,
-        left=start,
-        right=end,
-        height=300,
-    )
-    plot.frame(
-        [*((share / 4, f"{share / 4:g}") for share in range(5)), (_TOP, "closed")], _moments(start, end)
-    )
-    starts = [one.valid_from.timestamp() for one in shown]
-    plot.steps(starts, [_level(one) for one in shown], "ship")
-    for at, one in zip(starts, shown, strict=True):
-        plot.dot(at, _level(one), "ship")
-    last = 0.0
-    for at, one in zip(starts, shown, strict=True):
-        x = plot.x(at)
-        if x - last > 34 or one is newest:  # numbers that would overlap are left out; the table has them all
-            plot.text(x + 3, plot.y(_level(one)) - 9, str(one.version), css="note strong")
-            last = x
-    return plot.svg()
 
 
 def course_chart(course: Sequence[Moment], *, budget: float, risk: Risk) -> str:
@@ -95,7 +50,7 @@ def course_chart(course: Sequence[Moment], *, budget: float, risk: Risk) -> str:
         right=max(at[-1], at[0] + 60),
         height=300,
     )
-    plot.frame(_share_ticks(plot.high), _moments(plot.left, plot.right))
+    plot.frame(percent_ticks(plot.high), _moments(plot.left, plot.right))
     css = "selective" if risk == "selective" else "exposure"
     plot.band(at, [one.risk.lower for one in course], [one.risk.upper for one in course], css)
     known = [
@@ -105,94 +60,44 @@ def course_chart(course: Sequence[Moment], *, budget: float, risk: Risk) -> str:
         plot.curve([x for x, _ in known], [y for _, y in known], css)
         plot.dot(*known[-1], css)
     plot.level(budget, f"budget {percent(budget)}")
-    start = at[0]
-    for i, one in enumerate(course):
-        # From the moment before to this one; what is alike is one piece.
-        if i + 1 == len(course) or _stands(course[i + 1].risk, budget) != _stands(one.risk, budget):
-            plot.stripe(start, at[i], _stands(one.risk, budget))
-            start = at[i]
     return plot.svg()
 
 
 def interval_bar(interval: RiskInterval, budget: float) -> str:
-    """Draw an interval on a line from 0 to twice the budget, with the budget in its middle; what is beyond is cut."""
-    width, height, most = 400, 30, 2 * budget
+    """Draw an interval between its bounds on a track from 0 to past the budget and the upper bound, with the budget marked."""
+    width, height, most = 400, 64, min(1.0, max(2 * budget, 1.15 * interval.upper))
 
     def x(value: float) -> float:
         return 4 + min(value / most, 1.0) * (width - 8)
 
+    def text(at: float, y: int, words: str) -> str:
+        half = 4.5 * len(words)  # within the picture, whatever it marks
+        return f'<text x="{min(max(at, half), width - half):.1f}" y="{y}" text-anchor="middle">{words}</text>'
+
+    low, high = x(interval.lower), x(interval.upper)
+    bounds = [(low, percent(interval.lower)), (high, percent(interval.upper))]
+    if high - low < 80:
+        bounds = [((low + high) / 2, f"{bounds[0][1].removesuffix(' %')} to {bounds[1][1]}")]
     known = f"between {percent(interval.lower)} and {percent(interval.upper)}, budget {percent(budget)}"
     words = escape(f"{'not known' if interval.estimate is None else percent(interval.estimate)}, {known}")
     parts = [
-        f'<line class="grid" x1="4" x2="{width - 4}" y1="15" y2="15"/>',
-        f'<rect class="reach {_stands(interval, budget)}" x="{x(interval.lower):.1f}" y="9" height="12" '
-        f'width="{max(x(interval.upper) - x(interval.lower), 2):.1f}" rx="3"/>',
-        f'<line class="budget" x1="{x(budget):.1f}" x2="{x(budget):.1f}" y1="1" y2="29"/>',
+        f'<rect class="held" x="4" y="28" width="{width - 8}" height="12" rx="3"/>',
+        f'<rect class="reach {_stands(interval, budget)}" x="{low:.1f}" y="28" height="12" '
+        f'width="{max(high - low, 2):.1f}" rx="3"/>',
+        f'<line class="cut" x1="{x(budget):.1f}" x2="{x(budget):.1f}" y1="22" y2="46"/>',
+        text(x(budget), 16, f"budget {percent(budget)}"),
+        *(text(at, 60, said) for at, said in bounds),
     ]
     if interval.estimate is not None:
-        parts.append(f'<circle class="dot here" cx="{x(interval.estimate):.1f}" cy="15" r="5"/>')
-    return _small_svg("interval", width, height, words, parts)
-
-
-def sparkline(course: Sequence[Moment], *, budget: float, risk: Risk) -> str:
-    """Draw in little what `course_chart` draws: the estimate between its bounds, and the budget across; at least two moments."""
-    width, height = 400, 56
-    start, end = course[0].at.timestamp(), course[-1].at.timestamp()
-    newest = course[-1].risk
-    high = min(1.0, max(budget * 2, newest.upper * 1.6))
-
-    def x(moment: Moment) -> float:
-        return 4 + (moment.at.timestamp() - start) / max(end - start, 1.0) * (width - 12)
-
-    def y(value: float) -> float:
-        return height - 4 - min(value, high) / high * (height - 8)
-
-    def points(pairs: list[tuple[Moment, float]]) -> str:
-        return " ".join(f"{x(one):.1f},{y(value):.1f}" for one, value in pairs)
-
-    css = "selective" if risk == "selective" else "exposure"
-    edge = [(one, one.risk.upper) for one in course] + [(one, one.risk.lower) for one in reversed(course)]
-    known = [(one, one.risk.estimate) for one in course if one.risk.estimate is not None]
-    words = escape(
-        f"From {when(course[0].at)} to {when(course[-1].at)}, at the end between {percent(newest.lower)} and "
-        f"{percent(newest.upper)}, budget {percent(budget)}"
-    )
-    parts = [
-        f'<polygon class="band {css}" points="{points(edge)}"/>',
-        f'<line class="budget" x1="4" x2="{width - 4}" y1="{y(budget):.1f}" y2="{y(budget):.1f}"/>',
-    ]
-    if known:
-        last, value = known[-1]
-        parts.append(f'<polyline class="line {css}" points="{points(known)}"/>')
-        parts.append(f'<circle class="dot {css}" cx="{x(last):.1f}" cy="{y(value):.1f}" r="4"/>')
-    return _small_svg("spark", width, height, words, parts)
-
-
-def _small_svg(css: str, width: int, height: int, words: str, parts: Sequence[str]) -> str:
+        parts.append(f'<circle class="dot here" cx="{x(interval.estimate):.1f}" cy="34" r="5"/>')
     return (
-        f'<svg class="{css}" viewBox="0 0 {width} {height}" role="img" aria-label="{words}" '
+        f'<svg class="interval" viewBox="0 0 {width} {height}" role="img" aria-label="{words}" '
         f'xmlns="http://www.w3.org/2000/svg"><title>{words}</title>{"".join(parts)}</svg>'
     )
 
 
 def _stands(interval: RiskInterval, budget: float) -> str:
     return "broken" if interval.lower > budget else "kept" if interval.upper < budget else "unsure"
-
-
-def _level(policy: Policy) -> float:
-    if policy.state in ("open", "full"):
-        return 0.0
-    if policy.state == "closed" or policy.threshold is None:
-        return _TOP
-    return min(max(policy.threshold, 0.0), 1.0)
-
-
-def _share_ticks(high: float) -> list[tuple[float, str]]:
-    if high > 0.1:
-        return percent_ticks(high)
-    step = 10 ** math.floor(math.log10(high))
-    step *= next(factor for factor in (0.2, 0.5, 1.0, 2.0, 5.0) if high / (step * factor) <= 6)
-    return [(i * step, percent(i * step)) for i in range(int(high / step + 1e-9) + 1)]
 
 
 def _moments(start: float, end: float) -> list[tuple[float, str]]:

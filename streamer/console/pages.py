@@ -1,6 +1,5 @@
 """What each page shows, read from the store: plain values for the templates. Calls block."""
 
-import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,12 +11,11 @@ from urllib.parse import urlencode
 from streamer.audit import receipt
 from streamer.audit.story import needed_of, story_of, threshold_of, why_of
 from streamer.audit.verification import UNREADABLE
-from streamer.calibration.specification import Risk
-from streamer.console.charts import Moment, course_chart, interval_bar, sparkline, thresholds_chart
+from streamer.console.charts import Moment, course_chart, interval_bar
 from streamer.console.what_if import Questions
 from streamer.errors import Unreadable, UsageError
 from streamer.gates.policy import SIGNED_IN, Policy
-from streamer.gates.setting_changes import unread
+from streamer.gates.setting_changes import differences, unread
 from streamer.gates.settings import HELD_WORDS, PARAMETERS, SETTINGS, GateSettings, parameter_setting
 from streamer.recalibration.comparison import Reading, direction
 from streamer.recalibration.in_sample import InSample, in_sample
@@ -30,7 +28,8 @@ from streamer.signing.policies import REFUSAL_TEXTS, PolicyKeys
 from streamer.store import Store
 from streamer.store.log.decision_search import Wanted
 from streamer.store.policies.proposals import Proposal
-from streamer.store.risk.alerts import RaisedAlert
+from streamer.store.risk.incident_story import goes_back
+from streamer.store.risk.incident_story import story_of as story_of_incident
 from streamer.wording.needed import needed_text
 from streamer.wording.numbers import SERVED, counted, percent, when
 from streamer.wording.policies import (
@@ -59,6 +58,7 @@ COURSE_SECONDS: Final = 1.5
 """How long one request reads a period again; the next one continues."""
 
 _PAGE: Final = 2_000
+_MOST_WORDS: Final = 10
 _POINTS: Final = 240
 _VERSIONS: Final = 50
 _ALERTS: Final = 200
@@ -92,8 +92,12 @@ class Pages:
             return known[1]
         names = [one.gate for one in self._store.gates.list()]
         found = {
-            "proposals": sum(self._store.calibration.proposal(name) is not None for name in names),
-            "alerts": len(self._store.alerts.list(limit=100, unacknowledged=True)),
+            "proposals": sum(
+                (self._store.calibration.proposal(name) is not None)
+                + (self._store.candidates.newest(name) is not None)
+                for name in names
+            ),
+            "alerts": sum(bool(one.open) for one in self._store.alerts.incidents()),
             "desk": sum(queue.waiting for queue in self._store.desk.queues().values()),
         }
         self._counts = (monotonic(), found)
@@ -108,11 +112,9 @@ class Pages:
         """Every gate and its present state, what is in trouble first."""
         pending = self._store.labels.pending()
         lines: list[dict[str, Any]] = []
-        end = monotonic() + COURSE_SECONDS
         for one in self._store.gates.list():
             try:
-                line = self._line(one.gate, pending.get(one.gate, 0))
-                lines.append(line | {"spark": self._spark(one.gate, end - monotonic())})
+                lines.append(self._line(one.gate, pending.get(one.gate, 0)))
             except UsageError as error:  # a policy that cannot be read hides no other gate
                 lines.append({"name": one.gate, "trouble": str(error)})
         tones = ("broken", "unsure", "kept")
@@ -138,15 +140,20 @@ class Pages:
             "sample": self._sample_sentence(policy),
             "guarantee": guarantee_text(policy.guarantee).split("\n") if policy.guarantee else [],
             "segments": segment_lines(policy.rule),
-            "settings": _settings(policy),
-            "every_setting": _every_setting(policy.settings),
+            "settings": _settings(policy.settings),
             "figures": figures(report),
             "facts": facts(report, self._store.desk.in_period(name, policy.settings, now=self._clock())),
-            "thresholds": thresholds_chart(
-                [one.active.policy for one in versions if one.active is not None] or [policy],
-                now=self._clock(),
-            ),
-            "versions": [self._version(one) for one in reversed(shown)],
+            "versions": [
+                self._version(one, before)
+                for one, before in zip(
+                    reversed(shown), reversed([None, *versions][-len(shown) - 1 : -1]), strict=True
+                )
+            ],
+            "older": [
+                one.version
+                for one in reversed(versions[:-1])
+                if one.active is not None and goes_back(one.active.policy, policy)
+            ],
             "more": len(versions) - len(shown),
             "proposal": proposal is not None,
             "closed": policy.state == "closed" and not own_cuts(policy.rule),
@@ -204,37 +211,19 @@ class Pages:
         return found
 
     def _course(self, name: str, report: RiskReport) -> dict[str, Any]:
-        if report.terms is None or (found := self._moments(name, report, COURSE_SECONDS)) is None:
-            return {"course": None}
-        moments, whole, risk = found
-        return {"course": course_chart(moments, budget=report.terms.budget, risk=risk), "whole": whole}
-
-    def _spark(self, name: str, seconds: float) -> str | None:
-        """The course in little; None while there is none, or it has not been read in these seconds."""
-        report = self._report(name)
-        if report.terms is None or (found := self._moments(name, report, seconds)) is None:
-            return None
-        moments, whole, risk = found
-        return sparkline(moments, budget=report.terms.budget, risk=risk) if whole and moments[1:] else None
-
-    def _moments(
-        self, name: str, report: RiskReport, seconds: float
-    ) -> tuple[list[Moment], bool, Risk] | None:
-        """The present period over time, whether all of it has been read, and which risk is promised."""
         service = report.service
-        if service is None or service.period is None:
-            return None
-        course, whole = self._courses.of(name, seconds)
+        if report.terms is None or service is None or service.period is None:
+            return {"course": None}
+        course, whole = self._courses.of(name, COURSE_SECONDS)
         risk = service.period.promised
         moments = [
-            Moment(at, one.share_served or 0.0, one.selective() if risk == "selective" else one.exposure())
-            for at, one in course
+            Moment(at, one.selective() if risk == "selective" else one.exposure()) for at, one in course
         ]
         # What the verdict rests on comes last: labels that came too late for it are in the course before.
-        moments.append(Moment(service.period.until, service.period.share_served, service.period.judged))
-        return moments, whole, risk
+        moments.append(Moment(service.period.until, service.period.judged))
+        return {"course": course_chart(moments, budget=report.terms.budget, risk=risk), "whole": whole}
 
-    def _version(self, found: Any) -> dict[str, Any]:
+    def _version(self, found: Any, before: Any) -> dict[str, Any]:
         refusal = self._keys.refusal(found)
         said = None if refusal is None else REFUSAL_TEXTS[refusal]
         if found.active is None:
@@ -244,6 +233,9 @@ class Pages:
             "version": found.version,
             "policy": policy,
             "threshold": threshold_text(policy),
+            "changed": []
+            if before is None or before.active is None
+            else _differences(before.active.policy.settings, policy.settings),
             "signed": found.signature is not None,
             "refused": said,
         }
@@ -314,20 +306,24 @@ class Pages:
 
     def alerts(self, query: Mapping[str, str]) -> dict[str, Any]:
         """Alerts, the newest first."""
-        gate, closed = query.get("gate") or None, query.get("all") == "1"
+        gate, everything = query.get("gate") or None, query.get("all") == "1"
         if gate is not None and not self._store.policies.versions([gate]):
             raise NotThere(f"there is no gate {gate[:200]!r}")
-        found = self._store.alerts.list(gate, limit=_ALERTS, unacknowledged=not closed)
-        incidents: dict[str, list[RaisedAlert]] = {}
-        for one in found:  # the newest first, or the worst: a gate has the place of its first
-            incidents.setdefault(one.alert.alert_id if closed else one.alert.gate, []).append(one)
+        found = self._store.alerts.incidents(gate, limit=_ALERTS)
         return {
-            "incidents": list(incidents.values()),
-            "all": closed,
+            "incidents": [one for one in found if everything or one.open],
+            "all": everything,
             "gate": gate,
-            "full": len(found) == _ALERTS,
-            "details": {one.alert.alert_id: _details(one.alert.details) for one in found},
+            "full": sum(len(one.alerts) for one in found) >= _ALERTS,
         }
+
+    def incident(self, query: Mapping[str, str]) -> dict[str, Any]:
+        """One incident: what happened, which labels told, and what to do."""
+        try:
+            found = self._store.alerts.incident(query.get("alert", ""))
+        except UsageError as error:
+            raise NotThere(str(error)) from None
+        return {"incident": found, "story": story_of_incident(self._store, found)}
 
     def proposals(self, _query: Mapping[str, str]) -> dict[str, Any]:
         """What is proposed, beside what is in force."""
@@ -339,7 +335,27 @@ class Pages:
                     found.append(self._proposal(proposal))
             except UsageError as error:
                 troubles.append(str(error))
-        return {"proposals": found, "troubles": troubles}
+        return {"proposals": found, "troubles": troubles, "candidates": self._candidates()}
+
+    def _candidates(self) -> list[dict[str, Any]]:
+        """Candidate policies, each beside what is in force."""
+        found = []
+        for gate in self._store.gates.list():
+            candidate = self._store.candidates.newest(gate.gate)
+            if candidate is not None and candidate.settings is not None:
+                cut = candidate.cut
+                found.append(
+                    {
+                        "candidate": candidate,
+                        "proposer": candidate.by.removeprefix(SIGNED_IN),
+                        "two_people": gate.settings.two_people,
+                        "threshold": "none yet" if cut is None else cut_text(cut, candidate.rule),
+                        "rows": _differences(gate.settings, candidate.settings),
+                        "beside": self._questions.candidate(candidate),
+                        "counts": sum(self._store.candidates.counts(candidate.number).values()),
+                    }
+                )
+        return found
 
     def people(self, _query: Mapping[str, str]) -> dict[str, Any]:
         """Every account."""
@@ -456,7 +472,7 @@ class Courses:
 # -- pieces ---------------------------------------------------------------------------------------------------
 
 
-_FIELDS: Final = ("gate", "batch", "since", "until", "least", "most", "segment", "outcome", "drawn")
+_FIELDS: Final = ("gate", "batch", "words", "since", "until", "least", "most", "segment", "outcome", "drawn")
 
 
 def _wanted(query: Mapping[str, str]) -> Wanted:
@@ -466,6 +482,7 @@ def _wanted(query: Mapping[str, str]) -> Wanted:
     return Wanted(
         gate=query.get("gate") or None,
         batch=query.get("batch", "").strip() or None,
+        words=tuple(query.get("words", "").split()[:_MOST_WORDS]),
         since=_moment("from", query.get("since", "")),
         until=_moment("to", query.get("until", "")),
         least_score=_score("least score", query.get("least", "")),
@@ -509,27 +526,7 @@ def _whole(name: str, text: str) -> int | None:
     return int(text)
 
 
-def _settings(policy: Policy) -> list[tuple[str, str]]:
-    settings = policy.settings
-    return [
-        ("budget", percent(settings.alpha)),
-        ("method", settings.method),
-        ("unit", settings.unit),
-        ("scorer", f"{settings.scorer}, {settings.encoder}"),
-        ("severities", settings.severity_kind),
-        (
-            "held answers",
-            settings.hold_action
-            if settings.desk_deadline_seconds is None
-            else f"{settings.hold_action}, {lasting(settings.desk_deadline_seconds)} at the desk",
-        ),
-        ("audit probability", percent(settings.audit_probability)),
-        ("recalibration", settings.recalibrate),
-        ("mode", settings.mode),
-    ]
-
-
-def _every_setting(settings: GateSettings) -> list[tuple[str, str, object]]:
+def _settings(settings: GateSettings) -> list[tuple[str, str, object]]:
     """Name, meaning and value of each setting that has an effect on this gate."""
     said = {**SETTINGS, **{one: parameter_setting(one) for one in PARAMETERS}}
     skipped = unread(settings) | {"model", "signals"}
@@ -541,6 +538,21 @@ def _every_setting(settings: GateSettings) -> list[tuple[str, str, object]]:
         )
         for name, value in settings.named().items()
         if name not in skipped
+    ]
+
+
+def _differences(before: GateSettings, after: GateSettings) -> list[tuple[str, str, str]]:
+    """The settings that differ: name, and what each was and is."""
+
+    def said(name: str, value: object) -> str:
+        if name == "alpha" and isinstance(value, float):
+            return percent(value)
+        return "none" if value is None else str(value)
+
+    return [
+        ("budget" if name == "alpha" else name.replace("_", " "), said(name, was), said(name, now))
+        for name, (was, now) in differences(before, after).items()
+        if name not in ("model", "signals")
     ]
 
 
@@ -638,10 +650,3 @@ def _decided(found: Mapping[str, Any], facts: dict[str, Any], answers: Sequence[
         f"The best score, {max(scores):.3g}, is {'above' if above else 'not above'} the threshold {threshold:.3g} of policy "
         f"{policy['version']}"
     )
-
-
-def _details(details: Mapping[str, Any] | None) -> list[tuple[str, str]]:
-    return [
-        (name, value if isinstance(value, str) else json.dumps(value))
-        for name, value in (details or {}).items()
-    ]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from streamer.console.charts import interval_bar
 from streamer.errors import StreamerError, Unavailable, UsageError
+from streamer.gates.candidate import CandidatePolicy
 from streamer.gates.rule import Cut
 from streamer.whatif import Change, Changed, WhatIf, WhatIfAnswer
 from streamer.whatif.words import answer_rows, basis_sentence, caveats, columns, sentence
@@ -78,7 +79,7 @@ class Questions:
         except UsageError as error:
             return self.sliders(gate, {}) | {"wrong": str(error), "answer": None}
         if at["about"] == "budget":
-            change = Change(settings={"alpha": round(float(at["budget_value"]) / 100, 10)})
+            change = Change(settings={"alpha": percent_of(at["budget_value"])})
         else:
             change = Change(cut=Cut.at(float(at["threshold_value"])))
         try:
@@ -89,8 +90,7 @@ class Questions:
             raise
         except StreamerError as error:
             return at | {"wrong": str(error), "answer": None}
-        told = self._told(gate, answer, change) | {"candidate": self._candidate(gate, asked)}
-        return at | {"wrong": None, "answer": answer} | told
+        return at | {"wrong": None, "answer": answer} | self._told(gate, answer, change)
 
     def _asking(self, gate: str, days: int) -> _Asked:
         version = self._store.policies.newest(gate).version
@@ -113,28 +113,25 @@ class Questions:
         self._asked[(gate, days)] = made = _Asked(asking, version, monotonic(), threading.Lock(), {})
         return made
 
-    def _candidate(self, gate: str, asked: _Asked) -> dict[str, Any] | None:
-        """What the gate's candidate policy made of the same past; None where it has none. Found once, however a slider moves."""
-        candidate = self._store.candidates.newest(gate)
-        if candidate is None:
-            return None
-        with asked.lock:
-            if candidate.number not in asked.beside:
-                change = Change(candidate=True)
-                try:
+    def candidate(self, candidate: CandidatePolicy) -> dict[str, Any]:
+        """What a gate's candidate policy made of the same past. Found once a minute."""
+        try:
+            asked = self._asking(candidate.gate, 30)
+            with asked.lock:
+                if candidate.number not in asked.beside:
+                    change = Change(candidate=True)
                     answer = asked.asking.ask(change)
-                except Unavailable:
-                    raise
-                except StreamerError as error:
-                    asked.beside[candidate.number] = {"wrong": str(error)}
-                else:
                     asked.beside[candidate.number] = {
-                        "wrong": None,
-                        "said": sentence(answer, change).removeprefix(f"{gate} "),
+                        "said": sentence(answer, change).removeprefix(f"{candidate.gate} "),
                         "basis": basis_sentence(answer),
                         "rows": answer_rows(answer),
+                        "columns": columns(answer),
                     }
-            return asked.beside[candidate.number]
+                return asked.beside[candidate.number]
+        except Unavailable:
+            raise
+        except StreamerError as error:
+            return {"rows": [], "basis": "", "wrong": f"Nothing to compare yet: {error}."}
 
     def _told(self, gate: str, answer: WhatIfAnswer, change: Change) -> dict[str, Any]:
         judged = [
@@ -165,6 +162,11 @@ class Questions:
             "rate": interval_text(found.selective),
             "answers": [(one, *texts.get((one.batch_id, one.response_id), (None, None))) for one in shown],
         }
+
+
+def percent_of(text: str) -> float:
+    """Read a budget in percent as a share. Raises `UsageError`."""
+    return round(_number("budget", text, 0.001, 99.9) / 100, 10)
 
 
 def _number(name: str, text: str, least: float, most: float) -> float:

@@ -40,3 +40,9 @@ def calibrated_for_another(before: GateSettings, after: GateSettings) -> list[st
     if after.signed_labels and not before.signed_labels:
         changed.add("signed_labels")
     return sorted(changed)
+
+
+def differences(before: GateSettings, after: GateSettings) -> dict[str, tuple[object, object]]:
+    """Return the settings that differ: name -> (before, after)."""
+    was, now = before.named(), after.named()
+    return {name: (was[name], now[name]) for name in was if was[name] != now[name]}

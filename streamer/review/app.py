@@ -21,6 +21,7 @@ from streamer.review import messages
 from streamer.review.access import Access, LabellingSession, labeller_name
 from streamer.review.items import Mark, Recalibrating, Reviewer, ReviewItem, ReviewStore, Rubric, UnknownItem
 from streamer.web.guard import Guard
+from streamer.web.look import COMMON
 from streamer.web.requests import bounded_body, media_type, static_file
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -38,7 +39,7 @@ PERSON: Final = "streamer.person"
 _FILES: Final = {
     "/": ("review.html", "text/html; charset=utf-8"),
     "/review.js": ("review.js", "text/javascript; charset=utf-8"),
-    "/review.css": ("review.css", "text/css; charset=utf-8"),
+    "/review.css": ("review.css", "text/css; charset=utf-8", COMMON),
     "/icon.svg": ("icon.svg", "image/svg+xml"),
 }
 

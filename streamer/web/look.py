@@ -1,4 +1,6 @@
-"""The colours and pictures of every page here, as style sheets: light, and dark where the reader's system is."""
+"""The colours, controls and pictures of every page here, as style sheets: light, and dark where the reader's system is."""
+
+from importlib.resources import files
 
 COLOURS = """
 :root { color-scheme: light dark;
@@ -28,3 +30,5 @@ svg .on-fine, svg .on-wrong, svg .on-held { font-weight: 650; } svg .on-fine { f
 svg .on-wrong { fill: var(--on-wrong); }
 svg .band { fill-opacity: .18; stroke: none; } svg .band.exposure { fill: var(--wrong); } svg .band.selective { fill: var(--selective); }
 """
+
+COMMON = COLOURS + files("streamer.web").joinpath("static", "common.css").read_text("utf-8")

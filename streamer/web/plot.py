@@ -113,14 +113,6 @@ class Plot:
         points = " ".join(f"{self.x(x):.1f},{self.y(y):.1f}" for x, y in zip(at, values, strict=True))
         self.parts.append(f'<polyline class="line {css}" points="{points}"/>')
 
-    def stripe(self, start: float, end: float, css: str) -> None:
-        """Colour a part of the lower edge."""
-        left = self.x(start)
-        self.parts.append(
-            f'<rect class="{css}" x="{left:.1f}" width="{max(self.x(end) - left, 0.5):.1f}" '
-            f'y="{self.height - BOTTOM}" height="6"/>'
-        )
-
     def dot(self, x: float, y: float, css: str) -> None:
         """Mark a point."""
         self.parts.append(f'<circle class="dot {css}" cx="{self.x(x):.1f}" cy="{self.y(y):.1f}" r="5"/>')
@@ -162,6 +154,7 @@ def ceiling(value: float) -> float:
 
 
 def percent_ticks(high: float) -> list[tuple[float, str]]:
-    """Return ticks for an axis of shares from 0 to `high`."""
-    step = 0.05 if high <= 0.3 else 0.1 if high <= 0.6 else 0.2
-    return [(i * step, f"{100 * i * step:.0f} %") for i in range(int(high / step + 1e-9) + 1)]
+    """Return ticks for an axis of shares from 0 to `high`, seven at most, at round shares."""
+    power = 10.0 ** math.floor(math.log10(high))
+    step = next(power * one for one in (0.1, 0.2, 0.5, 1.0, 2.0) if high / (power * one) <= 6 + 1e-9)
+    return [(i * step, f"{100 * i * step:.3g} %") for i in range(int(high / step + 1e-9) + 1)]

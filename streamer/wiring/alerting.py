@@ -12,7 +12,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from email.message import EmailMessage
 from email.utils import format_datetime
-from typing import Any, Final, Protocol
+from typing import Any, Final
 from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
@@ -41,16 +41,6 @@ class NotDelivered(StreamerError):
     def __init__(self, detail: str, *, alone: bool = False) -> None:
         super().__init__(detail)
         self.alone = alone
-
-
-class Channel(Protocol):
-    """Where alerts go."""
-
-    name: str
-
-    def send(self, raised: RaisedAlert, incident: Incident) -> None:
-        """Send one, again where it is not known whether it came. Raises `NotDelivered`."""
-        ...
 
 
 class Webhook:
@@ -201,7 +191,7 @@ class Delivery:
     def __init__(
         self,
         alerts: Alerts,
-        channel: Channel,
+        channel: Webhook | Mail,
         *,
         clock: Callable[[], datetime],
         monotonic: Callable[[], float],
@@ -249,9 +239,9 @@ class Delivery:
                 log.warning("alerts.not_read", channel=self._channel.name, why=str(error))
 
 
-def channels(settings: Settings, *, clock: Callable[[], datetime]) -> list[Channel]:
+def channels(settings: Settings, *, clock: Callable[[], datetime]) -> list[Webhook | Mail]:
     """The channels that are configured. Raises `UsageError` for one that cannot be."""
-    said, found = settings.alerts, list[Channel]()
+    said, found = settings.alerts, list[Webhook | Mail]()
     if said.webhook_url is not None:
         found.append(Webhook(said, clock=clock, insecure=settings.insecure))
     if said.smtp_url is not None:

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from streamer.errors import TryLater, UsageError
+from streamer.gates.policy import SIGNED_IN
 from streamer.gates.rule import Cut
 from streamer.gates.settings import PARAMETERS, GateSettings
 from streamer.wiring.asking import what_if
@@ -91,7 +92,8 @@ def adopt_candidate(
     as on record, or `NOT_BESIDE` where it was not set yet.
 
     The gate is closed between the last two, which follow at once. Ended in between, the same call continues. Of a gate that
-    demands two people the threshold waits for the second one, and the gate is closed until then. The candidate itself is stopped.
+    demands two people the threshold waits for the second one, and the gate is closed until then, unless somebody who has signed in
+    adopts what somebody else has set. The candidate itself is stopped.
 
     Raises
     ------
@@ -103,7 +105,7 @@ def adopt_candidate(
     from streamer.whatif.asking import SETTINGS
 
     with open_store(settings) as store:
-        present, (_, wanted) = store.gates.get(gate).settings, store.candidates.present(gate)
+        present, (candidate, wanted) = store.gates.get(gate).settings, store.candidates.present(gate)
         if wanted.encoder != present.encoder:
             raise UsageError(
                 f"the candidate reads the embeddings of {wanted.encoder}, for which no earlier decision can calibrate gate {gate}: "
@@ -121,8 +123,17 @@ def adopt_candidate(
         if changes:
             store.gates.revise(gate, changes, by=by, reason=reason)
             left_out = _carry(store, gate, wanted)  # what was decided since
-    done = recalibrate(settings, gate, by=by, reason=reason, propose=present.two_people, note=CHOSEN)
+    # Whoever signs in and approves what somebody else has proposed is the second person already.
+    second = (
+        present.two_people
+        and by.startswith(SIGNED_IN)
+        and by.removeprefix(SIGNED_IN) != candidate.by.removeprefix(SIGNED_IN)
+    )
+    asked = candidate.by if second else by
+    done = recalibrate(settings, gate, by=asked, reason=reason, propose=present.two_people, note=CHOSEN)
     with open_store(settings) as store:
+        if second:
+            store.calibration.activate(gate, done.proposed, by=by, reason=reason, now=now())
         store.candidates.stop(gate, by=by, reason=reason)
     return done, left_out
 

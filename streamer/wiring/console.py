@@ -62,6 +62,7 @@ def run_console(
     from streamer.review.app import review_app
     from streamer.review.server import listen, serve
     from streamer.web.server import base_url
+    from streamer.wiring.console_changes import Changes
     from streamer.wiring.keys import policy_keys
     from streamer.wiring.process import when_available
     from streamer.wiring.review import Due, for_people, rubrics
@@ -96,6 +97,7 @@ def run_console(
                 access,
                 review=review,
                 keys=policy_keys(settings),
+                changes=Changes(settings, store),
                 announce=lambda: _announce_policies(settings),
                 listening=host,
                 port=bound,

@@ -74,6 +74,33 @@ PER_ANSWER: tuple[Role, ...] = (
 OF_PROMPT = frozenset(ROLES) - frozenset(PER_ANSWER)
 """What each prompt has one of. Signals, which have their names as roles, are of answers."""
 
+FORMATS: Mapping[str, tuple[tuple[str, ...], Mapping[Role, tuple[str, ...]]]] = {
+    "lm-eval": (
+        ("doc_id", "doc", "filtered_resps", "target"),
+        {
+            "prompt_id": ("doc_id",),
+            "prompt": ("doc.question", "doc.query", "doc.problem"),
+            "answer": ("filtered_resps.0",),
+            "references": ("target",),
+            "correct": ("exact_match", "acc"),
+        },
+    ),
+    "promptfoo": (
+        ("prompt.raw", "response.output", "success"),
+        {"prompt": ("prompt.raw",), "answer": ("response.output",), "correct": ("success",), "score": ()},
+    ),
+    "deepeval": (
+        ("input", "actual_output", "success"),
+        {
+            "prompt": ("input",),
+            "answer": ("actual_output",),
+            "references": ("expected_output",),
+            "correct": ("success",),
+        },
+    ),
+}
+"""What evaluation tools write, a row an answer: the columns that tell a format, and those of its roles, the first that is there."""
+
 NO_SEVERITIES: Mapping[Role, tuple[str, ...]] = {"severity": (), "correct": ()}
 """For who does not look at severities, so that nothing of them can be wrong."""
 
@@ -195,6 +222,10 @@ def recognise(
                 raise UsageError(
                     f"{name} has no column {one!r} for {role}{hint} (it has {shown_columns(header)})"
                 )
+    of_format = _of_format(table)
+    if given.keys() & {"severity", "correct"}:
+        of_format.pop("correct", None)
+    given = {**of_format, **given}
     holding_lists = _lists_of(table.head[0], header, given) if table.head else frozenset[str]()
     plain = _by_plain_name(header)
     named: dict[Role, tuple[str, ...]] = {role: names for role, names in given.items() if names}
@@ -237,6 +268,15 @@ def recognise(
     return columns
 
 
+def _of_format(table: Table) -> dict[Role, tuple[str, ...]]:
+    """The columns of the roles of the first format of `FORMATS` that the table has; empty where it has none."""
+    for telling, columns in FORMATS.values():
+        if all(table.has(one) for one in telling):
+            there = {role: tuple(filter(table.has, names))[:1] for role, names in columns.items()}
+            return {role: names for role, names in there.items() if names or not columns[role]}
+    return {}
+
+
 def _names(role: Role) -> tuple[str, ...]:
     return _NAMES.get(role, (role,))
 
@@ -259,10 +299,14 @@ def _form(
         listed = [plain[one] for one in (*_PLURALS[role], *_NAMES[role]) if one in plain]
         if any(one in holding_lists for one in listed):
             return True, True
-        if any(plain.get(one) for one in _NAMES[role]):
-            return False, False
-        if len(_numbered(plain, role, taken)) > 1:
+        numbered, unnumbered = (
+            _numbered(plain, role, taken),
+            {plain.get(one) for one in _NAMES[role]} - {None},
+        )
+        if len(numbered) > 1 and (not unnumbered or numbered[0] in unnumbered):
             return True, False
+        if unnumbered:
+            return False, False
     listed = [plain[one] for names in _PLURALS.values() for one in names if one in plain]
     by_lists = any(one in holding_lists for one in listed)
     return by_lists, by_lists
@@ -278,6 +322,8 @@ def _numbered(plain: Mapping[str, str], role: Role, taken: Collection[str]) -> t
                 mark = match[1] or match[2]
                 found[(0, int(mark)) if mark.isdigit() else (1, ord(mark))] = column
         if found:
+            if base in plain and (0, 1) not in found and (0, 2) in found and plain[base] not in taken:
+                found[0, 1] = plain[base]  # answer, answer2, answer3
             return tuple(found[place] for place in sorted(found))
     return ()
 

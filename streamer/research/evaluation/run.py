@@ -1,12 +1,13 @@
 """One evaluation: data sets in, every figure out; what is known already is not computed again."""
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from concurrent.futures import as_completed
 from dataclasses import dataclass, replace
 from importlib.metadata import version
-from pathlib import Path
 from typing import Protocol
 
+import msgspec
 import numpy as np
 
 from streamer.calibration import groups_needed
@@ -18,7 +19,6 @@ from streamer.clouds.unlabelled import check_unlabelled
 from streamer.errors import UsageError
 from streamer.gates.declared import Unit
 from streamer.research.evaluation.data_sets import OWN_SCORE, DataSet
-from streamer.research.evaluation.kept_results import keep_evaluation, kept_evaluation, results_key
 from streamer.research.evaluation.measures import (
     JUDGE,
     RUNS,
@@ -145,23 +145,18 @@ def evaluate_data_sets(
     data_sets: Sequence[DataSet],
     options: Options,
     *,
-    results_folder: Path | None = None,
     processes: int = 1,
     watch: ProgressWatch | None = None,
 ) -> Evaluation:
-    """Compute every figure of data sets that have their scores, or find them where they were kept.
+    """Compute every figure of data sets that have their scores.
 
     Parameters
     ----------
     data_sets : at least one, under names of their own, each with the scores of `options.scorers`.
-    results_folder : where results are kept; None: nowhere.
     processes : that compute side by side; 1: this one alone.
     """
     options = check_options(options)
     watch = watch or NoWatch()
-    key = results_key(data_sets, options)
-    if results_folder is not None and (kept := kept_evaluation(results_folder, key)) is not None:
-        return kept
     units = [_units(data, options) for data in data_sets]
     parts = [
         _Part(
@@ -185,12 +180,37 @@ def evaluate_data_sets(
         )
         for place, (data, (wanted, notes)) in enumerate(zip(data_sets, units, strict=True))
     )
-    evaluation = Evaluation(
-        key=key, version=version("conformal-streamer"), options=options, data_sets=results
+    return Evaluation(
+        key=results_key(data_sets, options),
+        version=version("conformal-streamer"),
+        options=options,
+        data_sets=results,
     )
-    if results_folder is not None:
-        keep_evaluation(results_folder, evaluation)
-    return evaluation
+
+
+def results_key(data_sets: Sequence[DataSet], options: Options) -> str:
+    """Return SHA-256, hexadecimal, of the data, their scores and the options."""
+    content = [
+        options,
+        [
+            [
+                data.name,
+                data.source,
+                data.digest,
+                data.encoder,
+                data.judge,
+                data.notes,
+                data.scores,
+                [
+                    (one.scores, None if one.row is None else one.row.tobytes())
+                    for some in data.chosen.values()
+                    for one in some
+                ],
+            ]
+            for data in data_sets
+        ],
+    ]
+    return hashlib.sha256(msgspec.json.encode(content)).hexdigest()
 
 
 def _scorers(data: DataSet, options: Options) -> list[str]:

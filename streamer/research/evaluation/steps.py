@@ -108,7 +108,7 @@ def evaluate(
     Returns
     -------
     Evaluation
-        Plain dataclasses; equal for equal inputs, options and code.
+        Plain dataclasses; equal for equal inputs and options.
 
     Raises
     ------
@@ -130,7 +130,7 @@ def evaluate(
     if judge is not None:
         data_sets = judged_data_sets(data_sets, judge, cache=cache, watch=watch)
     data_sets = scored_data_sets(data_sets, asked, encoding=encoding, cache=cache, watch=watch)
-    return evaluated(data_sets, asked, out=out, cache=cache, processes=processes, watch=watch)
+    return evaluated(data_sets, asked, out=out, processes=processes, watch=watch)
 
 
 def check_folders(*folders: Path | str | None) -> None:
@@ -147,7 +147,6 @@ def evaluated(
     options: Options,
     *,
     out: Path | str | None = None,
-    cache: Path | str | None = CACHE,
     processes: int = 1,
     watch: ProgressWatch | None = None,
 ) -> Evaluation:
@@ -156,7 +155,6 @@ def evaluated(
     found = evaluate_data_sets(
         data_sets,
         options,
-        results_folder=None if cache is None else Path(cache) / "evaluations",
         processes=processes,
         watch=watch,
     )

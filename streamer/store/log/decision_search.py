@@ -1,4 +1,4 @@
-"""Decisions that somebody looks for: by batch, time, score, segment and outcome, the newest first.
+"""Decisions that somebody looks for: by batch, words of the prompt, time, score, segment and outcome, the newest first.
 
 However rare what is looked for, one question reads at most `MOST_SEARCHED` decisions, and says where the next goes on.
 """
@@ -25,6 +25,7 @@ class Wanted:
     Attributes
     ----------
     batch : the batch id, or with a `*` at its end how it begins.
+    words : that the prompt has, in any order and case; what is not kept, or was erased, has none.
     since, until : decided at or after the first and before the second.
     least_score, most_score : bounds, both inclusive, of the highest score in the batch.
     outcome : whether something shipped.
@@ -33,6 +34,7 @@ class Wanted:
 
     gate: str | None = None
     batch: str | None = None
+    words: tuple[str, ...] = ()
     since: datetime | None = None
     until: datetime | None = None
     least_score: float | None = None
@@ -173,6 +175,8 @@ def _matching(wanted: Wanted, candidates: sa.Subquery) -> sa.Select[tuple[object
         .join(batches, batches.c.id == candidates.c.number)
         .order_by(candidates.c.number.desc())
     )
+    for word in wanted.words:
+        query = query.where(batches.c.prompt.icontains(word, autoescape=True))
     if wanted.least_score is not None:
         query = query.where(best >= wanted.least_score)
     if wanted.most_score is not None:

@@ -145,7 +145,7 @@ def activate(
             "be put in force"
         )
     if present.settings.two_people:
-        _require_another_person(gate, proposal.by, by)
+        require_another_person(gate, proposal.by, by)
     changed = calibrated_for_another(proposal.settings, present.settings)
     if changed:
         raise UsageError(
@@ -169,7 +169,7 @@ def activate(
     )
 
 
-def _require_another_person(gate: str, proposer: str, by: str) -> None:
+def require_another_person(gate: str, proposer: str, by: str) -> None:
     """Raise `UsageError` unless `by` has signed in and is not, under any kind of name, who asked for the run."""
     if not by.startswith(SIGNED_IN):
         raise UsageError(

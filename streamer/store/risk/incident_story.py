@@ -5,6 +5,7 @@ from datetime import datetime
 from statistics import fmean
 from typing import Literal, NamedTuple
 
+from streamer.events.alerts import LEVELS, OTHER_CAUSES
 from streamer.gates.policy import Policy
 from streamer.gates.setting_changes import calibrated_for_another
 from streamer.store.risk.alerts import Incident, ShippedDraw, change_began
@@ -15,16 +16,7 @@ from streamer.wording.policies import own_cuts, threshold_text, who
 MOST_TOLD = 10
 _BAD = 0.5
 _ON_LABELS = {"risk", "selective"}
-_ON_ANSWERS = {
-    *_ON_LABELS,
-    "missing",
-    "early",
-    "drift_scores",
-    "drift_cloud",
-    "gate_closed",
-    "large_step",
-    "labels_not_at_random",
-}
+_ON_ANSWERS = set(LEVELS) - set(OTHER_CAUSES)
 
 
 class Step(NamedTuple):
@@ -98,7 +90,7 @@ def _steps(store: Store, incident: Incident, policies: Sequence[Policy]) -> list
     kinds = {one.alert.kind for one in incident.open}
     closed = present.state == "closed" and not own_cuts(present.rule)
     steps = []
-    if not closed and kinds & {*_ON_LABELS, "draws"}:
+    if not closed and any(LEVELS[kind] == "page" for kind in kinds - {"policy_refused", "no_signing_key"}):
         steps.append(
             Step(
                 "Close the gate: it costs only answers.",
@@ -134,11 +126,11 @@ def _steps(store: Store, incident: Incident, policies: Sequence[Policy]) -> list
                 "recalibrate",
             )
         )
-        if (older := _calibrated_before(policies)) is not None:
+        older = next((one for one in reversed(policies) if goes_back(one, present)), None)
+        if older is not None:
             steps.append(
                 Step(
-                    f"If the cause is mended, go back to policy {older.version} ({threshold_text(older)}), which was calibrated before "
-                    "the change.",
+                    f"If the cause is mended, go back to policy {older.version} ({threshold_text(older)}).",
                     f'streamer threshold rollback {gate} --to {older.version} --reason "..."',
                     "rollback",
                     older.version,
@@ -147,15 +139,11 @@ def _steps(store: Store, incident: Incident, policies: Sequence[Policy]) -> list
     return steps
 
 
-def _calibrated_before(policies: Sequence[Policy]) -> Policy | None:
-    """The newest policy before the present threshold that ships something and may be gone back to."""
-    present = policies[-1]
-    for one in reversed(policies[:-1]):
-        if (
-            one.calibrated
-            and (one.state != "closed" or own_cuts(one.rule))
-            and (one.state, one.threshold, one.rule) != (present.state, present.threshold, present.rule)
-            and not calibrated_for_another(one.settings, present.settings)
-        ):
-            return one
-    return None
+def goes_back(older: Policy, present: Policy) -> bool:
+    """Whether somebody may want to go back to a policy, and can: it ships something else, and is for the same settings."""
+    return (
+        older.calibrated
+        and (older.state != "closed" or own_cuts(older.rule))
+        and (older.state, older.threshold, older.rule) != (present.state, present.threshold, present.rule)
+        and not calibrated_for_another(older.settings, present.settings)
+    )

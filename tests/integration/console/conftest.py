@@ -28,9 +28,11 @@ from streamer.review.access import Access
 from streamer.review.app import review_app
 from streamer.review.server import listen
 from streamer.risk.rounds.watch import RiskWatch
+from streamer.settings.settings import load_settings
 from streamer.signing.policies import NO_KEYS
 from streamer.store import Store
 from streamer.web.server import base_url, server
+from streamer.wiring.console_changes import Changes
 from tests.integration.store.conftest import START, World
 from tests.integration.store.labelled_gate import GATE, LabelledGate, bad_below
 from tests.integration.watching.conftest import Shown
@@ -146,6 +148,7 @@ class Site:
             self.access,
             review=review,
             keys=NO_KEYS,
+            changes=Changes(load_settings(database={"url": world.url}), self.store),
             announce=self._announce,
             proxies=proxies,
             issuer=None if issuer is None else issuer(f"{self.base}oidc/callback"),

@@ -27,7 +27,14 @@ ACTS: dict[str, dict[str, Any]] = {
     "/proposals/approve": {"gate": GATE, "run": 2},
     "/proposals/reject": {"gate": GATE, "run": 2, "reason": "no"},
     "/gates/close": {"gate": GATE, "reason": "no"},
+    "/gates/rollback": {"gate": GATE, "version": 2, "reason": "no"},
+    "/gates/mode": {"gate": GATE, "mode": "shadow", "reason": "no"},
+    "/gates/recalibrate": {"gate": GATE, "reason": "no"},
+    "/gates/budget": {"gate": GATE, "budget": "7", "reason": "no"},
+    "/candidates/approve": {"gate": GATE},
+    "/candidates/reject": {"gate": GATE, "reason": "no"},
     "/alerts/acknowledge": {"alert": "nothing", "reason": "seen"},
+    "/alerts/assign": {"alert": GATE, "assignee": "mallory"},
     "/desk/release": {"gate": GATE, "batch": "order-1", "answer": "a"},
     "/desk/reject": {"gate": GATE, "batch": "order-1"},
     "/people/add": {"name": "mallory", "role": "administrator", "password": PASSWORD, "again": PASSWORD},
@@ -41,6 +48,7 @@ PAGES = {
     f"/gate/{GATE}": "look",
     "/proposals": "look",
     "/alerts": "look",
+    f"/incident?alert={GATE}": "look",
     "/you": "look",
     f"/gate/{GATE}/what-if": "read",
     "/decisions": "read",
@@ -217,6 +225,65 @@ def test_a_gate_may_demand_two_people(people: Site) -> None:
     assert store.policies.newest(GATE).created_by == "account:administrator"
 
 
+def test_a_budget_is_proposed_and_another_person_approves_it(people: Site) -> None:
+    store = people.store
+    store.gates.revise(GATE, {"two_people": True}, by="root", reason="two people")
+    approver, root = people.client("approver"), people.client("administrator")
+    assert "Propose this budget, 30 %" in approver.get(f"/gate/{GATE}/what-if?about=budget&budget=30").body
+    for wrong in ("30 %", "0", "120", "nan", ""):
+        assert approver.act("/gates/budget", gate=GATE, budget=wrong, reason="try").status == 409
+    assert approver.act("/gates/budget", gate=GATE, budget="30", reason="more answers").status == 303
+    said = approver.get("/proposals").body
+    assert "somebody else who has signed in approves it" in said
+    before = store.policies.newest(GATE)
+    assert approver.act("/candidates/approve", gate=GATE).status == 409, "not by who proposed it"
+    assert store.policies.newest(GATE) == before, "and nothing was closed"
+    assert '<td>10\xa0%</td><td class="changed">30\xa0%</td>' in root.get("/proposals").body
+    assert root.act("/candidates/approve", gate=GATE, reason="as agreed").status == 303
+    newest = store.policies.newest(GATE)
+    assert (newest.settings.alpha, newest.calibrated, newest.state) == (0.3, True, "cut")
+    assert (newest.created_by, newest.reason) == ("account:administrator", "as agreed")
+    assert store.candidates.newest(GATE) is None
+    assert "budget: 10\xa0% → 30\xa0%" in root.get(f"/gate/{GATE}").body, "the version table"
+    assert people.announced == 2
+    root.act("/gates/budget", gate=GATE, budget="5", reason="less")
+    assert approver.act("/candidates/reject", gate=GATE, reason="too little").status == 303
+    assert store.candidates.newest(GATE) is None
+
+
+def test_an_approver_recalibrates_goes_back_and_watches_only(people: Site) -> None:
+    store, client = people.store, people.client("approver")
+    assert client.act("/gates/recalibrate", gate=GATE, reason="new labels").status == 303
+    proposal = store.calibration.proposal(GATE)
+    assert proposal is not None
+    assert (proposal.run, proposal.by) == (3, "account:approver")
+    assert client.act("/proposals/approve", gate=GATE, run=proposal.run).status == 303
+    older = store.policies.get(GATE, 2)
+    assert client.act("/gates/rollback", gate=GATE, version=2, reason="worse").status == 303
+    newest = store.policies.newest(GATE)
+    assert (newest.threshold, newest.created_by, newest.reason) == (
+        older.threshold,
+        "account:approver",
+        "worse",
+    )
+    assert client.act("/gates/rollback", gate=GATE, version=1, reason="x").status in (303, 409)
+    before = newest.settings.mode
+    other = "shadow" if before == "enforce" else "enforce"
+    assert client.act("/gates/mode", gate=GATE, mode=other, reason="a trial").status == 303
+    assert store.policies.newest(GATE).settings.mode == other
+    assert client.act("/gates/mode", gate=GATE, mode="off", reason="a trial").status == 409
+    assert client.act("/gates/mode", gate=GATE, mode=before, reason=" ").status == 409
+
+
+def test_decisions_are_found_by_words_of_the_prompt(people: Site) -> None:
+    client = people.client("viewer")
+    body = client.get("/decisions?words=212%3F+QUESTION").body
+    assert body.count('class="card"') == 1
+    assert "Question 212?" in body
+    assert client.get("/decisions?words=%25").body.count('class="card"') == 0
+    assert client.get("/decisions?words=nowhere").body.count("No decision is like this") == 1
+
+
 def test_a_gate_is_closed_and_an_alert_acknowledged(people: Site) -> None:
     client = people.client("approver")
     assert client.act("/gates/close", gate=GATE, reason="complaints").status == 303
@@ -224,11 +291,15 @@ def test_a_gate_is_closed_and_an_alert_acknowledged(people: Site) -> None:
     assert (newest.state, newest.created_by, newest.reason) == ("closed", "account:approver", "complaints")
     (alert,) = people.store.alerts.list()
     closed = another(
-        GATE, "gate_closed", "policy 9", message="It is closed.", raised_at=alert.alert.raised_at, details={}
+        GATE, "no_signing_key", "policy 9", message="No key.", raised_at=alert.alert.raised_at, details={}
     )
     people.store.alerts.raise_(closed)
     both = f"{alert.alert.alert_id},{closed.alert_id}"
-    assert both in client.get("/alerts").body, "one incident, the worst first, one answer"
+    assert client.act("/alerts/assign", alert=closed.alert_id, assignee="bo").status == 303
+    assert "bo looks after it" in client.get("/alerts").body
+    page = client.get(f"/incident?alert={closed.alert_id}").body
+    assert both in page, "one incident, the worst first, one answer"
+    assert "streamer audit verify" in page
     assert client.act("/alerts/acknowledge", alert=both, reason="looked").status == 303
     assert client.act("/alerts/acknowledge", alert=alert.alert.alert_id, reason="again").status == 409
     assert people.store.alerts.list(unacknowledged=True) == []
@@ -574,21 +645,21 @@ def test_a_nul_is_no_text_that_postgresql_has(migrated_postgres_url: str) -> Non
         world.close()
 
 
-def test_the_candidate_policy_stands_beside_what_is_asked(people: Site) -> None:
+def test_the_candidate_policy_stands_beside_what_is_in_force(people: Site) -> None:
     client, store = people.client("viewer"), people.store
-    heading = "The candidate policy, decided beside"
-    assert heading not in client.get(f"/gate/{GATE}/what-if").body
+    heading = "other settings"
+    assert heading not in client.get("/proposals").body
     settings = store.gates.get(GATE).settings
     store.candidates.start(GATE, replace(settings, alpha=0.3), by="ana", reason="bolder")
-    page = client.get(f"/gate/{GATE}/what-if").body
+    page = client.get("/proposals").body
     assert heading in page
     assert "Under its candidate policy: " in page.replace("\xa0", " ")
     store.candidates.start(GATE, replace(settings, scorer="choice"), by="ana", reason="another score")
-    page = client.get(f"/gate/{GATE}/what-if").body
+    page = client.get("/proposals").body
     assert heading in page
     assert "no candidate with this scorer was beside them" in page.replace("\xa0", " ")
     store.candidates.stop(GATE, by="ana", reason="tried")
-    assert heading not in client.get(f"/gate/{GATE}/what-if").body
+    assert heading not in client.get("/proposals").body
 
 
 def test_a_policy_that_cannot_be_read_hides_no_other_gate(people: Site, peopled_world: World) -> None:

@@ -35,8 +35,8 @@ class Somebody(Visitor):
         shown = self.run("return getComputedStyle(document.body).backgroundColor")
         assert shown == (DARK_PAGE if self.dark else LIGHT_PAGE), what
 
-    def field(self, name: str, text: str, *keys: str) -> None:
-        self.driver.find_element(By.ID, name).send_keys(text, *keys)
+    def field(self, name: str, *keys: str) -> None:
+        self.driver.find_element(By.ID, name).send_keys(*keys)
 
     def said(self) -> str:
         return " ".join(self.main().replace("\u00a0", " ").split())
@@ -62,8 +62,18 @@ def test_a_person_does_everything_by_keyboard(
     budget.send_keys(Keys.ARROW_LEFT, Keys.ARROW_LEFT)
     root.until(lambda: "With a budget of 9" in root.text("what-if-answer"))
     root.fits("a slider's answer")
-    root.driver.find_element(By.CSS_SELECTOR, "#what-if-answer summary").send_keys(Keys.ENTER)
+    root.driver.find_element(By.CSS_SELECTOR, "#what-if-answer details:not(.act) summary").send_keys(
+        Keys.ENTER
+    )
     root.fits("the answers that would have changed")
+
+    # A budget is proposed, and rejected.
+    root.driver.find_element(By.CSS_SELECTOR, "#what-if-answer details.act summary").send_keys(Keys.ENTER)
+    root.field("budget-reason", "fewer wrong", Keys.ENTER)
+    root.sees_page("Proposals")
+    assert "budget 10 % 9 %" in root.said()
+    root.field("stop-1", "too few answers", Keys.ENTER)
+    root.until(lambda: "decided beside it no longer" in root.said())
 
     # A proposal is rejected; the next one is put in force.
     root.follows("Proposals")
@@ -86,10 +96,17 @@ def test_a_person_does_everything_by_keyboard(
     # An alert is acknowledged, and stays to be read.
     root.follows("Alerts")
     root.sees_page("Alerts")
-    root.field("alert-1", "an old worker", Keys.ENTER)
+    root.follows("a worker refuses policy 2")
+    root.sees_page("An open incident")
+    root.driver.find_element(By.CSS_SELECTOR, "summary").send_keys(Keys.ENTER)
+    root.field("assignee", Keys.END, " the first", Keys.ENTER)
+    root.until(lambda: "administrator the first looks after it." in root.said())
+    root.field("found", "an old worker", Keys.ENTER)
     root.until(lambda: "There is no alert that nobody has acknowledged." in root.said())
     root.follows("Acknowledged ones too")
-    root.until(lambda: "Acknowledged by administrator" in root.said())
+    root.sees_page("Alerts")
+    root.follows("a worker refuses policy 2")
+    root.until(lambda: "acknowledged by administrator" in root.said())
     root.fits("acknowledged alerts")
 
     # A decision is looked for and read.

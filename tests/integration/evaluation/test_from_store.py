@@ -100,7 +100,7 @@ def test_the_record_and_the_file_have_the_same_figures_to_the_last_bit(
     read, of_file, cache = of_the_file
     shutil.copytree(cache, tmp_path / "cache")
     data = from_store(settings)
-    of_store = evaluated([data], Options(alphas=ASKED["alphas"], splits=ASKED["splits"]), cache=None)
+    of_store = evaluated([data], Options(alphas=ASKED["alphas"], splits=ASKED["splits"]))
     assert data.digest == of_file.data_sets[0].digest, "the same questions, answers and severities"
 
     one, other = of_file.data_sets[0], of_store.data_sets[0]
@@ -146,7 +146,7 @@ def test_a_gate_that_keeps_hashes_only_is_evaluated_on_its_scores(
     stream(settings, clouds_file, CachedEncoder(real_encoder), keep_texts=False)
     of_file = evaluate(clouds_file, cache=tmp_path / "cache", **ASKED)
     data = from_store(settings)
-    found = evaluated([data], Options(alphas=ASKED["alphas"], splits=ASKED["splits"]), cache=None)
+    found = evaluated([data], Options(alphas=ASKED["alphas"], splits=ASKED["splits"]))
     assert found.data_sets[0].gates == cuts(of_file.data_sets[0])
     assert "right" not in json.dumps([cloud.texts for cloud in data.clouds])
     monkeypatch.chdir(tmp_path)
@@ -161,7 +161,7 @@ def test_the_unit_best_has_labels_of_best_answers_alone(
     settings = load_settings(database={"url": sqlite_database_url})
     stream(settings, clouds_file, CachedEncoder(real_encoder), unit="best")
     of_file = evaluate(clouds_file, cache=None, units=["best"], **ASKED)
-    found = evaluated([from_store(settings)], Options(alphas=ASKED["alphas"], splits=5), cache=None)
+    found = evaluated([from_store(settings)], Options(alphas=ASKED["alphas"], splits=5))
     (result,) = found.data_sets
     assert list(result.mean_severity) == ["best"]
     assert any("Unit response is left out" in note for note in result.notes)

@@ -21,7 +21,7 @@ from streamer.clouds.spreads import Spread, excess
 from streamer.errors import UsageError
 from streamer.labels.answer_forms import answer_batch
 from streamer.research import evaluation
-from streamer.research.evaluation import evaluate, kept_results, run, steps
+from streamer.research.evaluation import evaluate, run, steps
 from streamer.research.evaluation.charts import outcomes_chart
 from streamer.research.evaluation.findings import findings, headline
 from streamer.research.evaluation.page import render_page
@@ -145,7 +145,7 @@ def test_other_values_of_a_signal_are_not_answered_from_what_was_kept(tmp_path):
             response["signals"] = {"doubt": value}
         options = Options(signals=(("doubt", 0.0, 1.0),))
         read = evaluation.read_data_set(write(tmp_path / "c.jsonl", made))
-        keys.add(kept_results.results_key(steps.scored_data_sets([read], options, cache=None), options))
+        keys.add(run.results_key(steps.scored_data_sets([read], options, cache=None), options))
     assert len(keys) == 2
 
 
@@ -342,44 +342,6 @@ def test_the_papers_csv_files_have_the_columns_of_the_page(done, clouds):
     assert list(parameters) == columns_on_the_page("parameters.csv")
     assert parameters["models"] == "made-up"
     assert parameters["sha256"] == done[0].data_sets[0].digest
-
-
-def test_kept_results_depend_on_files_that_are_there_and_on_every_calibrator():
-    root = Path(streamer.__file__).parent
-    found = {pattern: set(root.glob(pattern)) for pattern in kept_results._CODE}
-    assert all(found.values()), [pattern for pattern, files in found.items() if not files]
-    assert set((root / "calibration" / "calibrators").glob("*.py")) <= set().union(*found.values())
-
-
-def test_a_second_run_computes_nothing(done, clouds, monkeypatch):
-    found, folder = done
-    before = {path: path.read_bytes() for path in (folder / "out").iterdir()}
-    monkeypatch.setattr(run, "_compute", refuse)
-    again = evaluate(
-        clouds, out=folder / "out", cache=folder / "cache", scorers="all", external=["luck"], **ASKED
-    )
-    assert again == found
-    assert {path: path.read_bytes() for path in (folder / "out").iterdir()} == before
-
-
-def test_what_was_kept_is_not_believed_once_it_is_damaged(clouds, tmp_path, monkeypatch):
-    asked = {"alphas": [0.3], "splits": 2, "units": ["best"], "cache": tmp_path}
-    found = evaluate(clouds, **asked)
-    (record,) = (tmp_path / "evaluations").iterdir()
-    whole = record.read_bytes()
-    with monkeypatch.context() as patch:
-        patch.setattr(run, "_compute", refuse)
-        assert evaluate(clouds, **asked) == found
-        for damage in (whole[:-40], whole.replace(b"0.", b"0.1", 1), b"", b"{}"):
-            record.write_bytes(damage)
-            with pytest.raises(LookupError):
-                evaluate(clouds, **asked)
-    assert evaluate(clouds, **asked) == found
-    for other in ({"splits": 3}, {"alphas": [0.2]}, {"seed": 1}, {"units": ["response"]}, {"scorers": "all"}):
-        with monkeypatch.context() as patch:
-            patch.setattr(run, "_compute", refuse)
-            with pytest.raises(LookupError):
-                evaluate(clouds, **asked | other)
 
 
 def test_questions_that_are_copies_of_one_another_are_told_of(tmp_path):

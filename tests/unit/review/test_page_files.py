@@ -5,8 +5,10 @@ from importlib.resources import files
 
 import pytest
 
+from streamer.web.look import COMMON
+
 FOLDER = files("streamer.review").joinpath("static")
-STYLE = FOLDER.joinpath("review.css").read_text(encoding="utf-8")
+STYLE = COMMON + FOLDER.joinpath("review.css").read_text(encoding="utf-8")
 PAGE = FOLDER.joinpath("review.html").read_text(encoding="utf-8")
 SCRIPT = FOLDER.joinpath("review.js").read_text(encoding="utf-8")
 
@@ -21,8 +23,10 @@ EDGES = [("edge", "card"), ("edge", "page"), ("focus", "card"), ("focus", "page"
 
 
 def colours(scheme: str) -> dict[str, str]:
-    light, dark = re.findall(r":root \{(.*?)\}", STYLE, re.DOTALL)
-    return dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", dark if scheme == "dark" else light))
+    blocks = re.findall(r":root \{(.*?)\}", STYLE, re.DOTALL)  # light and dark by turns
+    shown = " ".join(blocks[::2] + (blocks[1::2] if scheme == "dark" else []))
+    found = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", shown))
+    return found | {name: found[other] for name, other in re.findall(r"--(\w+): var\(--(\w+)\)", shown)}
 
 
 def luminance(colour: str) -> float:

@@ -337,3 +337,43 @@ def test_any_bytes_give_clouds_or_a_message(seed: int, tmp_path: Path) -> None:
             list(read_clouds(path))
         except UsageError as error:
             assert str(path) in str(error)  # noqa: PT017 - most are read
+
+
+FORMATS = {
+    "lm-eval": {
+        "doc_id": 3,
+        "doc": {"question": "2 + 2?", "answer": "4"},
+        "target": "4",
+        "resps": [["It is 4."]],
+        "filtered_resps": ["4"],
+        "exact_match": 1.0,
+    },
+    "promptfoo": {
+        "testIdx": 0,
+        "prompt": {"raw": "2 + 2?", "label": "plain"},
+        "response": {"output": "4", "tokenUsage": {"total": 9}},
+        "success": True,
+        "score": 1,
+    },
+    "deepeval": {"input": "2 + 2?", "actual_output": "4", "expected_output": "4", "success": True},
+}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_what_evaluation_tools_write_needs_no_option(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "samples.jsonl"
+    path.write_text(2 * (json.dumps(FORMATS[name]) + "\n"))
+    (cloud,) = read_clouds(path)
+    assert (cloud.question, cloud.texts, cloud.severities) == ("2 + 2?", ("4", "4"), (0.0, 0.0))
+    assert cloud.own_scores is None, "a tool's score is the mark itself"
+    (other,) = read_clouds(path, Reading(columns={"correct": ()}))
+    assert other.severities == (None, None), "what somebody names goes before"
+
+
+def test_an_answer_without_a_number_is_the_first(tmp_path: Path) -> None:
+    path = tmp_path / "wide.csv"
+    path.write_text("prompt,answer,answer2,answer3\n2 + 2?,4,5,6\n")
+    (cloud,) = read_clouds(path)
+    assert cloud.texts == ("4", "5", "6")
+    path.write_text("prompt,answer,text_1,text_2\n" + 2 * "2 + 2?,4,5,6\n")
+    assert [one.texts for one in read_clouds(path)] == [("4", "4")], "a row is an answer"
