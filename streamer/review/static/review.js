@@ -155,7 +155,7 @@ function list(place, texts) {
   );
 }
 
-/** Show what is judged: beside each field a button that says it is wrong, and whether other answers say otherwise. */
+/** Each field can be marked as wrong. */
 function showFields() {
   item.wrong = new Set(item.wrong);
   list($("judged-list"), item.judged.map(([path, said]) => `${path} ${said}`.trim()));

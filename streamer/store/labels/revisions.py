@@ -17,7 +17,6 @@ import sqlalchemy as sa
 from streamer.errors import Unavailable, UsageError
 from streamer.gates.batch_key import BatchKey
 from streamer.journal import LabelRevision
-from streamer.risk.states.early import URGENT
 from streamer.signing.labels import NO_LABEL_KEYS, LabelKeys
 from streamer.store.audit import control
 from streamer.store.db.schema import (
@@ -425,5 +424,7 @@ def _asked(held: Sequence[str]) -> sa.ColumnElement[bool]:
     drawn = SAMPLED & responses.c.drawn & (((batches.c.attempt == 1) & ~EXTRA_DRAW) | ships)
     if not held:  # the index of what was drawn serves then
         return drawn
+    from streamer.risk.states.early import URGENT  # workers, which load this module, watch no risk
+
     newest = decisions.c.batch.in_(newest_shipped(decisions.c.gate, URGENT).correlate(decisions))
     return drawn | (decisions.c.gate.in_(held) & (batches.c.attempt == 1) & ships & newest)
