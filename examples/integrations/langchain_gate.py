@@ -13,7 +13,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import Runnable, RunnableLambda, RunnablePassthrough
 from langchain_openai import ChatOpenAI
 
-from streamer.client import Client
+from streamer_client import Client
 
 HOLD = "Somebody will come back to you."
 ANSWERS = int(os.environ.get("ANSWERS", "10"))  # as many as the gate was calibrated on

@@ -173,7 +173,7 @@ def _size(answer: bytes) -> int:
 
 def _post(url: str, data: bytes) -> tuple[int, bytes]:
     with needed_by("a witness", "service"):
-        from streamer.security import door
+        from streamer_client import door
 
         try:
             reply = door.ask("POST", url, seconds=_TIMEOUT_SECONDS, most=_LONGEST_ANSWER, content=data)

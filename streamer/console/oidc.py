@@ -18,9 +18,9 @@ from streamer.console.doors import IssuerAway, NotIdentified
 from streamer.errors import StreamerError, UsageError
 from streamer.extras import needed_by
 from streamer.gates import labeller_names
-from streamer.security import door
 from streamer.security.accounts import ROLES
-from streamer.security.loopback import is_loopback
+from streamer_client import door
+from streamer_client.loopback import is_loopback
 
 with needed_by("sign-in with OpenID Connect", "oidc"):
     from authlib.common.errors import AuthlibBaseError

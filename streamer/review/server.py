@@ -5,8 +5,8 @@ import socket
 from starlette.types import ASGIApp
 
 from streamer.errors import UsageError
-from streamer.security.loopback import is_loopback
 from streamer.web import server
+from streamer_client.loopback import is_loopback
 
 
 def listen(host: str, port: int, *, insecure: bool = False, command: str = "review") -> socket.socket:

@@ -11,9 +11,9 @@ from starlette.requests import Request
 
 from streamer.errors import Unavailable
 from streamer.security.api_keys import ApiKey, KeyRing, May, allows
-from streamer.security.loopback import is_loopback
 from streamer.serving.problems import Problem, unavailable
 from streamer.web.hosts import answers_to
+from streamer_client.loopback import is_loopback
 
 if TYPE_CHECKING:
     from streamer.security.rate_limit import RateLimits

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from streamer.errors import UsageError
-from streamer.security.loopback import is_loopback
 from streamer.stream.log_limits import drop_farewells
 from streamer.stream.oauth_tokens import (
     TokenCommand,
@@ -19,6 +18,7 @@ from streamer.stream.oauth_tokens import (
     aiokafka_provider,
     kafka_python_provider,
 )
+from streamer_client.loopback import is_loopback
 
 _ADDRESS = re.compile(r"(?P<host>\[[\w:.%]+\]|[\w.-]+)(:(?P<port>[0-9]{1,5}))?")
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")

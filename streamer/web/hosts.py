@@ -4,7 +4,7 @@ import ipaddress
 from typing import Final
 from urllib.parse import urlsplit
 
-from streamer.security.loopback import is_loopback
+from streamer_client.loopback import is_loopback
 
 _PORTS: Final = {"http": 80, "https": 443}
 _EVERY_ADDRESS: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - asked about, not listened on

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from streamer.security.loopback import is_loopback
+from streamer_client.loopback import is_loopback
 
 
 def media_type(request: Request) -> str:

@@ -19,11 +19,11 @@ import msgspec
 import structlog
 
 from streamer.errors import StreamerError, UsageError
-from streamer.security.door import ReplyFailed, ask
-from streamer.security.loopback import is_loopback
 from streamer.security.visible import visible
 from streamer.settings.settings import AlertSettings, Settings
 from streamer.store.risk.alerts import Alerts, Incident, RaisedAlert
+from streamer_client.door import ReplyFailed, ask
+from streamer_client.loopback import is_loopback
 
 log = structlog.get_logger(__name__)
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from streamer.errors import Unavailable, UsageError
 from streamer.events.topics import HTTP_LOG
 from streamer.gates.settings import NO_ENCODER, GateSettings
-from streamer.security.loopback import is_loopback
 from streamer.wiring.configured_judge import judge_scores
 from streamer.wiring.encoders import encoder_identity
 from streamer.wiring.parts import connection, limits, now, open_store, topics
@@ -30,6 +29,7 @@ from streamer.wiring.process import (
     when_available,
 )
 from streamer.wiring.upstreams import upstreams
+from streamer_client.loopback import is_loopback
 
 if TYPE_CHECKING:
     from socket import socket

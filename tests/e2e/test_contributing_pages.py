@@ -44,7 +44,7 @@ def test_doing_what_the_page_says(name: str, tmp_path: Path) -> None:
     # The copy's own code, also where a program is installed for the checkout.
     environment = os.environ | {
         "PATH": f"{copy / '.venv' / 'bin'}:{bin_}:{os.environ['PATH']}",
-        "PYTHONPATH": f"{copy}:{copy / 'packages' / 'verify'}",
+        "PYTHONPATH": f"{copy}:{copy / 'packages' / 'client'}:{copy / 'packages' / 'verify'}",
     }
     ran = 0
     for language, file, text in steps(PAGES / f"{name}.md"):

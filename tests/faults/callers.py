@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import httpx
 
-from streamer.client import Client, Decision
+from streamer_client import Client, Decision
 from tests.faults.endpoint import GATE, PATIENCE, Endpoint, Site
 from tests.faults.forms import BATCH, agrees, ask, body_of
 
@@ -78,7 +78,7 @@ class Callers:
     Parameters
     ----------
     bases : addresses of the instances; whoever is told nothing, or to hold, goes on to the next one.
-    plain, ours : how many callers use plain HTTP, and `streamer.client`.
+    plain, ours : how many callers use plain HTTP, and `streamer_client`.
     waits : seconds that a request may take, drawn from these; None: as long as the service likes.
     patience : seconds after which a plain caller goes away.
     forms : in which plain callers ask, one after the other.

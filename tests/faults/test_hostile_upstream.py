@@ -209,7 +209,7 @@ from streamer.audit.witnesses import _post
 def read(): _post(URL, b"checkpoint")
 """,
     "client": """
-from streamer.client import Client
+from streamer_client import Client
 client = Client(URL)
 def read(): client.gate("bot", deadline=60)
 """,

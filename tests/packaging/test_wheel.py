@@ -168,6 +168,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(installation: Installation
         described = message_from_bytes(wheel.read(metadata))
     assert {name.split("/", 1)[0] for name in names} == {
         "streamer",
+        "streamer_client",
         "streamer_verify",
         metadata.split("/", 1)[0],
     }
@@ -177,10 +178,8 @@ def test_the_wheel_holds_the_package_and_nothing_else(installation: Installation
         *(path.relative_to(ROOT) for path in package if is_source(path)),
         *("streamer" / path.relative_to(ROOT) for path in migrations if is_source(path)),
     }
-    verifier = ROOT / "packages/verify"
-    sources |= {
-        one.relative_to(verifier) for one in (verifier / "streamer_verify").rglob("*") if is_source(one)
-    }
+    for home in (ROOT / "packages/client", ROOT / "packages/verify"):
+        sources |= {one.relative_to(home) for one in home.rglob("streamer_*/**/*") if is_source(one)}
     assert {Path(name) for name in names if name.startswith("streamer")} == sources
     assert "streamer/py.typed" in names
     assert described["Name"] == "conformal-streamer"
@@ -190,16 +189,23 @@ def test_the_wheel_holds_the_package_and_nothing_else(installation: Installation
     assert "Typing :: Typed" in described.get_all("Classifier")
 
 
-def test_the_studies_are_a_wheel_of_their_own_with_the_command(tmp_path: Path) -> None:
-    home = ROOT / "packages" / "research"
+@pytest.mark.parametrize(
+    ("package", "file", "line"),
+    [
+        ("research", "entry_points.txt", "gpso = streamer_research:GPSO"),
+        ("client", "METADATA", "Requires-Dist: msgspec>=0.19"),
+    ],
+)
+def test_the_studies_and_the_client_are_wheels_of_their_own(
+    package: str, file: str, line: str, tmp_path: Path
+) -> None:
+    home = ROOT / "packages" / package
     (built,) = _built(home, tmp_path)
     with zipfile.ZipFile(built) as wheel:
         names = {name for name in wheel.namelist() if ".dist-info/" not in name}
-        (points,) = (name for name in wheel.namelist() if name.endswith("/entry_points.txt"))
-        assert "gpso = streamer_research:GPSO" in wheel.read(points).decode()
-    assert names == {
-        str(one.relative_to(home)) for one in (home / "streamer_research").rglob("*") if is_source(one)
-    }
+        (found,) = (name for name in wheel.namelist() if name.endswith(f".dist-info/{file}"))
+        assert line in wheel.read(found).decode()
+    assert names == {str(one.relative_to(home)) for one in home.rglob("streamer_*/**/*") if is_source(one)}
 
 
 def test_the_wheel_says_its_licence_and_carries_it(installation: Installation) -> None:
@@ -438,10 +444,6 @@ def test_with_research_clouds_are_evaluated(installed: Callable[..., Installatio
 @pytest.mark.parametrize(
     ("extra", "program"),
     [
-        (
-            "client",
-            "from streamer.client import Client; Client('http://127.0.0.1:9').decide('g', '?', ['a', 'b'])",
-        ),
         ("serve", "import streamer.serving.app, streamer.serving.service, streamer.wiring.serving"),
         ("review", "import streamer.review.app, streamer.review.server, streamer.wiring.review"),
         (
@@ -451,7 +453,7 @@ def test_with_research_clouds_are_evaluated(installed: Callable[..., Installatio
         ),
         (
             "judge",
-            "import streamer.security.door, httpx2, streamer.labels.llm.client, streamer.research.sampling.session",
+            "import streamer_client.door, httpx2, streamer.labels.llm.client, streamer.research.sampling.session",
         ),
         (
             "traces",

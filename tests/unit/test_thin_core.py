@@ -104,14 +104,14 @@ def test_the_client_loads_httpx_and_msgspec_alone() -> None:
         "truststore",
         "typing_extensions",
     }
-    assert {"httpx2", "msgspec"} <= loaded_by("import streamer.client") <= of_httpx | {"msgspec"}
+    assert {"httpx2", "msgspec"} <= loaded_by("import streamer_client") <= of_httpx | {"msgspec", "streamer_client"}
 
 
 def test_the_client_gates_on_tables_and_plans_need_no_unix() -> None:
     program = """
 import sys
 sys.modules |= dict.fromkeys(("fcntl", "grp", "pwd", "resource", "termios"))
-import streamer.client
+import streamer, streamer_client
 from streamer.cli import main
 rows = [{"prompt_id": f"p{i}", "answer": f"a{j}", "score": (7 * i + 3 * j) % 10 / 10, "severity": float((i + j) % 5 == 0)}
         for i in range(300) for j in range(2)]

@@ -18,9 +18,9 @@ from streamer.labels.llm.endpoint import ChatEndpoint
 from streamer.labels.llm.pace import Pace
 from streamer.labels.llm.record import PASSING, Exchange, FailureCode, Message
 from streamer.labels.llm.refusals import fitted, refused_parameter
-from streamer.security.door import MOST_BYTES, Door, Reply, ReplyFailed
 from streamer.security.redaction import HIDDEN
 from streamer.tracing import NO_TRACING, Tracing
+from streamer_client.door import MOST_BYTES, Door, Reply, ReplyFailed
 
 _OF_EVERY_REQUEST = frozenset({401, 402, 403, 404})
 _OF_EVERY_REQUEST_BY_CODE = frozenset({"insufficient_quota", "model_not_found", "invalid_api_key"})
@@ -44,7 +44,7 @@ class NothingSent(Exception):
 
 
 class LLMClient(ABC):
-    """Asks an endpoint through `streamer.security.door`; each try is on record here.
+    """Asks an endpoint through `streamer_client.door`; each try is on record here.
 
     Attributes
     ----------
@@ -179,7 +179,7 @@ class LLMClient(ABC):
     def read(self, reply: Reply, messages: tuple[Message, ...]) -> dict[str, Any]:
         """Return the fields of an exchange that a reply fills.
 
-        Raises `RequestFailed` or `streamer.security.door.ReplyFailed` for a reply that is none.
+        Raises `RequestFailed` or `streamer_client.door.ReplyFailed` for a reply that is none.
         """
 
     def wind_down(self) -> None:

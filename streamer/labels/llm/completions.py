@@ -12,7 +12,7 @@ from msgspec import Raw
 from streamer.events.excerpts import one_line
 from streamer.events.responses import LEAST_LOGPROB
 from streamer.labels.llm.record import Choice, FailureCode, TokenUsage
-from streamer.security.door import Reply, ReplyFailed, read_json
+from streamer_client.door import Reply, ReplyFailed, read_json
 
 T = TypeVar("T")
 

@@ -25,7 +25,7 @@ from streamer.labels.llm.endpoint import ChatEndpoint
 from streamer.labels.llm.pace import Pace
 from streamer.labels.llm.pool import Pool
 from streamer.labels.llm.record import Exchange, Message, Price, TokenUsage
-from streamer.security.door import MOST_BYTES, Reply, ReplyFailed, read_json
+from streamer_client.door import MOST_BYTES, Reply, ReplyFailed, read_json
 
 _STATUS = re.compile(r"\d{3}(?=:)")
 _TEXTS = 128

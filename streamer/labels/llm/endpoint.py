@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 from urllib.parse import urlsplit
 
 from streamer.errors import UsageError
-from streamer.security.loopback import is_loopback
+from streamer_client.loopback import is_loopback
 
 TokenLimitName = Literal["max_tokens", "max_completion_tokens"]
 

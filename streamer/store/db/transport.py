@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from streamer.errors import UsageError
-from streamer.security.loopback import is_loopback
+from streamer_client.loopback import is_loopback
 
 if TYPE_CHECKING:
     import sqlalchemy as sa

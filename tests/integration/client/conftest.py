@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from streamer.client import AsyncClient, Client, Trouble
+from streamer_client import AsyncClient, Client, Trouble
 from tests.services.node import CLIENT, compiler, node, what_node_needs
 from tests.services.requirements import missing
 

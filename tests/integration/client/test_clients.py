@@ -19,10 +19,10 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from streamer.client import AsyncClient, Client, Trouble
-from streamer.client.decisions import TroubleReason
 from streamer.events.labels import decode_label
 from streamer.events.responses import decode_responses
+from streamer_client import AsyncClient, Client, Trouble
+from streamer_client.decisions import TroubleReason
 from tests.faults.site import wait_until
 from tests.integration.client.conftest import Caller
 from tests.integration.client.misbehaviours import MISBEHAVIOURS, STALLED_SECONDS

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from streamer.client import Trouble
 from streamer.gates.batch_key import BatchKey
 from streamer.store.desk.release_desk import Reject, Release
+from streamer_client import Trouble
 from tests.faults.endpoint import GATE, Site
 from tests.faults.site import wait_until
 from tests.integration.client.conftest import Caller

@@ -124,7 +124,7 @@ def test_git_and_the_image_leave_secrets_out() -> None:
     context = (ROOT / ".dockerignore").read_text().splitlines()
     assert "*" in context
     assert {line for line in context if line.startswith("!")} == {
-        "!streamer", "!packages/verify", "!pyproject.toml", "!requirements.lock", "!README.md", "!LICENSE", "!alembic.ini", "!migrations",
+        "!streamer", "!packages/client", "!packages/verify", "!pyproject.toml", "!requirements.lock", "!README.md", "!LICENSE", "!alembic.ini", "!migrations",
     }  # fmt: skip
 
 

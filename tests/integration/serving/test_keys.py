@@ -3,8 +3,8 @@
 import time
 from typing import Any
 
-from streamer.client import Client
 from streamer.security.api_keys import MOST_SECONDS_OLD, Rate
+from streamer_client import Client
 from tests.faults.endpoint import GATE, Endpoint, Site, action, batch, held
 from tests.faults.site import wait_until
 

@@ -22,7 +22,8 @@ from typing import Any, NamedTuple, TypeVar, Unpack
 
 import httpx2
 
-from streamer.client.decisions import (
+from streamer_client import door
+from streamer_client.decisions import (
     Decision,
     DeskOutcome,
     Trouble,
@@ -32,9 +33,8 @@ from streamer.client.decisions import (
     read_outcome,
     with_desk,
 )
-from streamer.client.requests import Answers, Batch, Label, gate_path, labels_event, pairs, responses_event
-from streamer.security import door
-from streamer.security.loopback import is_loopback
+from streamer_client.loopback import is_loopback
+from streamer_client.requests import Answers, Batch, Label, gate_path, labels_event, pairs, responses_event
 
 T = TypeVar("T")
 

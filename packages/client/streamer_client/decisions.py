@@ -8,8 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from streamer.errors import StreamerError
-from streamer.security import door
+from streamer_client import door
 
 TroubleReason = Literal[
     "timed_out",
@@ -25,7 +24,7 @@ TroubleReason = Literal[
 ]
 
 
-class Trouble(StreamerError):
+class Trouble(Exception):
     """There is no decision to be had.
 
     Parameters

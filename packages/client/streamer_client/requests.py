@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from streamer.client.decisions import Trouble
+from streamer_client.decisions import Trouble
 
 Answers: TypeAlias = Sequence[str] | Mapping[str, str]
 """Texts in order, whose ids are then ``0``, ``1``, ...; or ids and texts."""
