@@ -31,6 +31,11 @@ def _login_name() -> str:
         return "developer"
 
 
+def _text(value: object) -> str:
+    """A setting as the variable of another process has it."""
+    return json.dumps(value) if isinstance(value, list | tuple | dict) else str(value)
+
+
 class EmbeddedStep:
     """Broker, worker, what is to run beside it, and addresses, from `start` to `stop`; also a context manager.
 
@@ -144,7 +149,7 @@ class EmbeddedStep:
     def _environment(self) -> dict[str, str]:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
         passed = {
-            variable_name(group, field): str(value)
+            variable_name(group, field): _text(value)
             for group in ("encoder", "endpoint", "events", "worker")
             for field, value in getattr(self._settings, group).model_dump().items()
             if value is not None

@@ -89,6 +89,7 @@ class Callers:
     said : all that was told.
     asked : every batch that was asked about.
     decided : how many of the answers were decisions.
+    forms : in which plain callers ask.
     """
 
     def __init__(
@@ -107,7 +108,7 @@ class Callers:
         self.asked: set[str] = set()
         self.decided = 0
         self._bases, self._seed, self._waits = bases, seed, waits
-        self._patience, self._pause, self._forms = patience, pause, forms
+        self._patience, self._pause, self.forms = patience, pause, forms
         self._stopping = threading.Event()
         self._errors: list[BaseException] = []
         self._lock = threading.Lock()
@@ -135,7 +136,7 @@ class Callers:
                 for base in self._bases
             ]
             for place in itertools.count():
-                form = self._forms[place % len(self._forms)]
+                form = self.forms[place % len(self.forms)]
                 name = f"{form}-{self._seed}-{number}-{place}"
                 self.asked.add(name)
                 stays = rng.random() < _STAYS

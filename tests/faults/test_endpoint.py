@@ -56,7 +56,7 @@ def conclude(
     """Assert what must hold of all that was told, of the record and of the actions topic, and count it."""
     told = agree(site, callers.said, unsure=unsure)
     ask_all_again(last, callers, most=300)  # what was told to hold in place of a decision may be decided now
-    for form in FORMS:
+    for form in callers.forms:
         answer = ask_patiently(last, f"{form}-last-4")
         assert answer.get("streamer", answer)["action"] == "ship", form
     verified = _verify(site)

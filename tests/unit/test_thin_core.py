@@ -104,7 +104,11 @@ def test_the_client_loads_httpx_and_msgspec_alone() -> None:
         "truststore",
         "typing_extensions",
     }
-    assert {"httpx2", "msgspec"} <= loaded_by("import streamer_client") <= of_httpx | {"msgspec", "streamer_client"}
+    assert (
+        {"httpx2", "msgspec"}
+        <= loaded_by("import streamer_client")
+        <= of_httpx | {"msgspec", "streamer_client"}
+    )
 
 
 def test_the_client_gates_on_tables_and_plans_need_no_unix() -> None:
