@@ -298,7 +298,11 @@ def closed_phases(rng: np.random.Generator) -> None:
         rows += [(bool(sampled), 0.0, False) for sampled in rng.random(closed) < 0.2]
         rows += [(bool(drawn[n]), losses[n], True) for n in range(200, 400)]
         betting = LabelAlarmReader(
-            GateWatch(gate="g"), now=now, deadline=timedelta(days=1), calibrated=lambda _run: None
+            GateWatch(gate="g"),
+            now=now,
+            deadline=timedelta(days=1),
+            lag=timedelta(days=1),
+            calibrated=lambda _run: None,
         )
         betting.read([logged(n, sampled=s, loss=x, can_ship=c) for n, (s, x, c) in enumerate(rows, start=1)])
         alarm = betting.result()[0].alarm("risk")

@@ -243,20 +243,24 @@ class BatchDecider:
         """Whether a gate compares answers by this encoder, as far as is known here."""
         return encoder in self._book.encoders()
 
-    def texts_of(self, record: Record, encoder: str) -> frozenset[str]:
-        """What deciding a record will ask this encoder for, by what is known now; nothing of what is decided already.
+    def texts_of(self, records: Sequence[Record], encoder: str) -> list[frozenset[str]]:
+        """What deciding each record will ask this encoder for, by what is known now; nothing of what is decided already.
 
         Safe beside `outcomes`. Blocks (database) and raises what it raises.
         """
+        found = [self._asking(record, encoder) for record in records]
+        keys = sorted({p.key for p in found if p is not None})
+        known = self._known(keys) if keys else {}
+        return [frozenset() if p is None or p.key in known else frozenset(_parts(p)) for p in found]
+
+    def _asking(self, record: Record, encoder: str) -> _Pending | None:
         gate = _gate_of(record)
         active = None if gate is None else self._book.get(gate)
-        if active is not None and active.policy.settings.encoder == encoder:
-            item = self._decode(record)
-            if isinstance(item, ResponsesV1):
-                p = self._admit(record, item, active)
-                if p.embeddings == "encoder" and p.held is None and not self._known([p.key]):
-                    return frozenset(_parts(p))
-        return frozenset()
+        if active is None or active.policy.settings.encoder != encoder:
+            return None
+        item = self._decode(record)
+        p = self._admit(record, item, active) if isinstance(item, ResponsesV1) else None
+        return p if p is not None and p.embeddings == "encoder" and p.held is None else None
 
     def _decode(self, record: Record) -> ResponsesV1 | LabelRevision | DeadLetter:
         missing = truncation(record)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -12,6 +13,9 @@ from streamer.deciding.decider import BatchDecider
 from streamer.journal import Record
 from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.scoring.encoders.text_queue import TextQueue
+
+_TOGETHER = 50
+"""Records that are looked up together, at most."""
 
 log = structlog.get_logger(__name__)
 
@@ -29,22 +33,25 @@ def reading_ahead(
         return
     identity = encoder.identity.id
     queue = TextQueue(encoder)
+    waiting: deque[tuple[Record, Future[None]]] = deque()
 
-    def begin(record: Record, ready: Future[None]) -> None:
-        if ready.cancelled():
-            return
+    def begin() -> None:
+        taken = [waiting.popleft() for _ in range(min(len(waiting), _TOGETHER))]
+        wanted = [(record, ready) for record, ready in taken if not ready.cancelled()]
         try:
-            texts = decider.texts_of(record, identity)
+            texts = decider.texts_of([record for record, _ in wanted], identity)
         except Exception as error:
             log.debug("deciding.not_read_ahead", error=f"{type(error).__name__}: {error}"[:300])
-            texts = frozenset()
-        queue.add(texts, ready)
+            texts = [frozenset()] * len(wanted)
+        for some, (_, ready) in zip(texts, wanted, strict=True):
+            queue.add(some, ready)
 
     def prepare(record: Record) -> Future[None] | None:
         if not decider.encodes(identity):
             return None
         ready: Future[None] = Future()
-        pool.submit(begin, record, ready)
+        waiting.append((record, ready))
+        pool.submit(begin)
         return ready
 
     pool = ThreadPoolExecutor(1, thread_name_prefix="streamer-ahead")

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from streamer.scoring.encoders.encoder import CachedEncoder
 
-_MOST = 64
-"""Texts that a thread takes at once, at most: more gain nothing, and a process that ends waits for them."""
+_MOST = 32_000
+"""Characters that a thread takes at once, about: more gain little, and a process that ends waits for them."""
 
 
 @dataclass(slots=True, eq=False)
@@ -86,8 +86,12 @@ class TextQueue:
             self._changed.wait_for(lambda: self._waiting or self._ended)
             if self._ended:
                 return []
-            part = -(-len(self._waiting) // (2 * len(self._threads)))
-            return [self._waiting.popleft() for _ in range(min(part, _MOST))]
+            part, left = -(-len(self._waiting) // (2 * len(self._threads))), _MOST
+            taken: list[tuple[str, _Asked]] = []
+            while len(taken) < part and left > 0:
+                taken.append(self._waiting.popleft())
+                left -= len(taken[-1][0])
+            return taken
 
 
 def _set(done: Future[None]) -> None:
