@@ -28,14 +28,14 @@ BUDGETS = {
     "lines of streamer/": (104_800, 70_000),
     "lines of Python outside tests": (121_700, 100_000),
     "lines of Python in tests": (92_000, 75_000),
-    "tokens of Python outside tests": (738_500, None),
+    "tokens of Python outside tests": (738_700, None),
     "tokens of other languages outside tests": (96_000, None),
     "words of docs by hand": (68_300, 50_000),
     f"files of streamer/ over {LONG} lines": (9, 0),
     f"lines of Python over {WIDE} columns": (12_800, 0),
     "layers": (16, 14),
     "modules in circles of imports": (34, 0),
-    "blocks for TYPE_CHECKING": (182, 0),
+    "blocks for TYPE_CHECKING": (183, 0),
     "public things without a docstring, of 1,000": (27.0, None),
 }
 """The most that there may be now, and the aim; None: as things are."""

@@ -101,7 +101,7 @@ def test_whatever_comes_from_outside_is_in_a_contract_or_common() -> None:
                 else []
             )
             outside |= {name.split(".")[0] for name in names}
-    unknown = outside - set(sys.stdlib_module_names) - {"streamer"} - OWNED - COMMON
+    unknown = outside - set(sys.stdlib_module_names) - {"streamer", "streamer_client"} - OWNED - COMMON
     assert not unknown, (
         f"name in a contract of pyproject.toml, or in COMMON here: {', '.join(sorted(unknown))}"
     )

@@ -106,7 +106,7 @@ def test_the_client_loads_httpx_and_msgspec_alone() -> None:
     }
     assert (
         {"httpx2", "msgspec"}
-        <= loaded_by("import streamer_client")
+        <= loaded_by("from streamer_client import *")
         <= of_httpx | {"msgspec", "streamer_client"}
     )
 

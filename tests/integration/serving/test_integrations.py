@@ -28,6 +28,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.registry]
 HOLD = "Somebody will come back to you."
 SHIPS, HOLDS = "Where is my parcel?", "Who are you?"
 NOWHERE = "http://127.0.0.1:9"
+PATHS = os.pathsep.join((str(ROOT), str(ROOT / "packages" / "client")))
 MASTER_KEY = "sk-of-this-test-and-of-nobody-else"
 SCRIPTS = (
     "openai_python.py",
@@ -118,7 +119,7 @@ def environment(service: Service, url: str, **others: str) -> dict[str, str]:
         "NO_PROXY": "127.0.0.1",
         "OPENAI_API_KEY": "none",
         "OPENAI_BASE_URL": service.model.url,
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": PATHS,
     } | others  # fmt: skip
 
 
@@ -155,7 +156,7 @@ def _forks() -> ServiceForks:
     return ServiceForks(
         str(python_environment() / "python"),
         [*HEAVY.values(), "litellm.proxy.proxy_server"],
-        {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "PYTHONPATH": str(ROOT)},
+        {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "PYTHONPATH": PATHS},
     )
 
 
