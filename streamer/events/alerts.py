@@ -4,7 +4,7 @@ import math
 import uuid
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, get_args
 
 import msgspec
 from msgspec import Meta
@@ -23,14 +23,11 @@ SCHEMA: Final = "streamer.alerts.v1"
 ALERT_NAMESPACE: Final = uuid.UUID("d0a0f6f5-6b0e-4f0a-9b9e-3a1d9b7a54c1")
 """The namespace of alert ids; it must never change."""
 
+AlarmKind = Literal["risk", "selective", "missing", "early", "draws", "drift_scores", "drift_cloud"]
+ALARMS: Final[tuple[AlarmKind, ...]] = get_args(AlarmKind)
+"""What the recalibrator's watch raises alarms on, by what they mean for who is woken: the worst first."""
 AlertKind = Literal[
-    "risk",
-    "selective",
-    "missing",
-    "early",
-    "draws",
-    "drift_scores",
-    "drift_cloud",
+    AlarmKind,
     "policy_refused",
     "large_step",
     "gate_closed",

@@ -39,19 +39,6 @@ EXPECTED_STATUSES = (200, 429, 500, 503)
 RUN_OUTCOMES = ("applied", "proposed", "unchanged", "failed")
 """The outcome of a calibration run of the recalibrator."""
 
-ALARMS: tuple[
-    Literal["risk", "selective", "missing", "early", "draws", "drift_scores", "drift_cloud"], ...
-] = (
-    "risk",
-    "selective",
-    "missing",
-    "early",
-    "draws",
-    "drift_scores",
-    "drift_cloud",
-)
-"""What the recalibrator's watch raises alarms on."""
-
 RISK_GAUGES = (
     "exposure_risk_ratio", "exposure_risk_lower_ratio", "exposure_risk_upper_ratio", "exposure_budget_ratio",
     "selective_risk_ratio", "selective_risk_lower_ratio", "selective_risk_upper_ratio",

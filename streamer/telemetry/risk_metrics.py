@@ -3,10 +3,10 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from streamer.events.alerts import ALARMS, AlarmKind
 from streamer.risk.rounds.report import RiskReport
-from streamer.risk.rounds.state import AlarmKind
 from streamer.risk.rounds.verdict import OpenFigures
-from streamer.telemetry.catalogue import ALARM_GAUGES, ALARMS, OPEN_GAUGES, RISK_GAUGES, STRETCHES
+from streamer.telemetry.catalogue import ALARM_GAUGES, OPEN_GAUGES, RISK_GAUGES, STRETCHES
 from streamer.telemetry.metrics import show
 
 _SECONDS_A_DAY = 86_400.0

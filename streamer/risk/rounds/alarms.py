@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, assert_never
 
-from streamer.risk.rounds.state import DRIFTS, AlarmKind, LabelAlarmKind, WatchedAlarm
+from streamer.events.alerts import AlarmKind
+from streamer.risk.rounds.state import DRIFTS, LabelAlarmKind, WatchedAlarm
 from streamer.risk.states import DrawAlarm, EarlyWarning, LabelAlarm, RiskAlarm, SelectiveAlarm
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from streamer.events.alerts import AlarmKind
 from streamer.risk.rounds.alarms import (
     RISK_RAISED,
     TERMS_CHANGED,
@@ -28,7 +29,6 @@ from streamer.risk.rounds.logged import LoggedDecision
 from streamer.risk.rounds.state import (
     BETTING,
     LABEL_ALARMS,
-    AlarmKind,
     GateWatch,
     LabelAlarmKind,
     WatchedAlarm,

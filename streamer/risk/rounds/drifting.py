@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from streamer.events.alerts import AlarmKind
 from streamer.gates.keyed_hash import keyed_bits
 from streamer.risk.rounds.alarms import ACKNOWLEDGED, draw_alarm
-from streamer.risk.rounds.state import BETTING, AlarmKind, GateWatch, WatchedAlarm
+from streamer.risk.rounds.state import BETTING, GateWatch, WatchedAlarm
 from streamer.risk.states import AuditedDecisions, DrawAlarm, DriftAlarm
 from streamer.risk.states.drift import FEWEST_REFERENCES
 from streamer.scoring.cloud import STATISTICS

@@ -7,27 +7,17 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from streamer.events.alerts import ALARMS, AlarmKind
 from streamer.gates.audit_rate import AuditRate, day_of
 from streamer.risk.states import BudgetBurn, EarlyWarning, LabelAlarm, RiskAlarm, RiskInterval, budget_burn
 
 if TYPE_CHECKING:
     from streamer.gates.settings import GateSettings
     from streamer.risk.rounds.logged import Terms
-    from streamer.risk.rounds.state import AlarmKind, GateWatch, WatchedAlarm, WatchedSequence
+    from streamer.risk.rounds.state import GateWatch, WatchedAlarm, WatchedSequence
     from streamer.risk.rounds.verdict import ServiceReport
 
 Verdict = Literal["kept", "broken", "not known yet"]
-
-WORST_FIRST: tuple[AlarmKind, ...] = (
-    "risk",
-    "selective",
-    "missing",
-    "early",
-    "draws",
-    "drift_scores",
-    "drift_cloud",
-)
-"""Kinds of alarms by what they mean for who is woken."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,7 +214,7 @@ class RiskReport:
             *raised,
             *(one for one in self.unacknowledged if one.alert_id not in known),
         ]
-        return sorted(found, key=lambda one: (WORST_FIRST.index(one.kind), one.raised_at, one.alert_id))
+        return sorted(found, key=lambda one: (ALARMS.index(one.kind), one.raised_at, one.alert_id))
 
     def alarm(self, kind: AlarmKind) -> AlarmReport | None:
         """Return the alarm of a kind that is nearest to being raised, or was raised first; None where there is none."""

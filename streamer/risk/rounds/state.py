@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal, get_args
 
+from streamer.events.alerts import AlarmKind
 from streamer.risk.states import (
     DrawAlarm,
     DriftAlarm,
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from streamer.risk.rounds.tally import Tally
 
 LabelAlarmKind = Literal["risk", "selective", "missing"]
-AlarmKind = LabelAlarmKind | Literal["early", "draws", "drift_scores", "drift_cloud"]
 AlarmState = RiskAlarm | SelectiveAlarm | EarlyWarning | DrawAlarm | DriftAlarm
 
 LABEL_ALARMS: tuple[LabelAlarmKind, ...] = get_args(LabelAlarmKind)

@@ -11,13 +11,14 @@ import sqlalchemy as sa
 import structlog
 
 from streamer.errors import UsageError
+from streamer.events.alerts import ALARMS, AlarmKind
 from streamer.gates.audit_rate import AuditRate
 from streamer.gates.policy import MONITOR, WARNING
 from streamer.risk.rounds.columns import LoggedDecisions
 from streamer.risk.rounds.horizon import Probe, Watermark
 from streamer.risk.rounds.logged import LoggedDecision
-from streamer.risk.rounds.report import WORST_FIRST, Drawing, OpenAlert, RiskReport, report_of
-from streamer.risk.rounds.state import BETTING, AlarmKind, GateWatch, WatchedSequence
+from streamer.risk.rounds.report import Drawing, OpenAlert, RiskReport, report_of
+from streamer.risk.rounds.state import BETTING, GateWatch, WatchedSequence
 from streamer.risk.rounds.store import CalibratedSample, News, Release, Standing, Written
 from streamer.risk.rounds.verdict import with_verdict
 from streamer.store.audit import control
@@ -264,7 +265,7 @@ def _open_alerts(connection: sa.Connection, gate: str) -> tuple[OpenAlert, ...]:
     query = (
         sa.select(*alerts.c["kind", "raised_at", "alert_id", "details"])
         .join_from(alerts, alert_acknowledgements, done == alerts.c.id, isouter=True)
-        .where(alerts.c.gate == gate, done.is_(None), alerts.c.kind.in_(WORST_FIRST))
+        .where(alerts.c.gate == gate, done.is_(None), alerts.c.kind.in_(ALARMS))
         .order_by(alerts.c.id.desc())
         .limit(_MOST_ALERTS)
     )
