@@ -18,6 +18,7 @@ from streamer.cli.console import counted, note, print_json, say, warn
 from streamer.cli.gate_names import gate_names
 from streamer.cli.policies import unread_json, unread_text
 from streamer.clouds.tables.columns import shown_columns
+from streamer.clouds.tables.formats import FORMATS, format_named
 from streamer.clouds.tables.marks import Annotators
 from streamer.errors import UsageError
 from streamer.labels.registry import by_programs
@@ -51,10 +52,12 @@ def import_(
         ),
     ] = None,
     format_: Annotated[
-        Literal["label-studio", "argilla", "langfuse"] | None,
+        str | None,
         typer.Option(
             "--format",
-            help="The labelling tool that FILE is exported from, as JSON. Default: by the ending of FILE.",
+            metavar="TOOL",
+            help="The labelling tool that FILE is exported from (label-studio, argilla, langfuse), or the evaluation tool that wrote "
+            f"it ({', '.join(FORMATS)}) and `streamer publish` sent. Default: the columns of FILE say.",
         ),
     ] = None,
     gate: Annotated[
@@ -87,7 +90,10 @@ def import_(
     severity.
     """
     from streamer.clouds.tables.answers import Reading
+    from streamer.labels.bridges.registry import bridges
 
+    if format_ is not None and format_ not in bridges():
+        format_named(format_)
     settings = wiring.load_settings()
     reading = Reading(
         marks=opt.given_marks(scale, words),

@@ -14,6 +14,7 @@ import typer
 from streamer.cli.gate_names import gate_names
 from streamer.clouds.tables.answers import Reading
 from streamer.clouds.tables.columns import ROLES, parse_mapping
+from streamer.clouds.tables.formats import FORMATS
 from streamer.clouds.tables.marks import ANNOTATORS, Annotators, Marks, parse_scale, parse_words
 from streamer.clouds.unlabelled import UNLABELLED
 from streamer.errors import UsageError
@@ -126,6 +127,22 @@ class TableOptions:
             f"answer=response.output; may be repeated. Roles: {', '.join(ROLES)}.",
         ),
     ] = None
+    written_by: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="|".join(FORMATS),
+            help="The tool that wrote the file. Default: as its fields tell.",
+        ),
+    ] = None
+    witnesses: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Column of other samples for the prompt, as a list: they are measured beside the one answer of the row, and never "
+            "shipped.",
+        ),
+    ] = None
     scale: ScaleOption = None
     words: WordsOption = None
     annotators: AnnotatorsOption = "mean"
@@ -147,13 +164,15 @@ class TableOptions:
 
         listed = self.signals()
         ranges = {name: (least, most) for name, least, most in listed.declared}
+        witnesses = [] if self.witnesses is None else [f"witnesses={self.witnesses}"]
         return Reading(
-            columns=parse_mapping(self.column or (), ranges),
+            columns=parse_mapping([*(self.column or ()), *witnesses], ranges),
             marks=given_marks(self.scale, self.words),
             annotators=cast("Annotators", self.annotators),
             trust_score=self.trust_score,
             signals=ranges,
             models=listed.models,
+            written_by=self.written_by,
         )
 
 

@@ -75,18 +75,25 @@ class CloudResponse:
 class Cloud:
     """One prompt with its n responses; `question_id` is the prompt's name in the file it came from.
 
-    n >= 2, but where responses have scores of their own: there n >= 1.
+    n >= 2, but where responses have scores of their own, or there are `witnesses`, other samples that are measured with them
+    and never ship: there n >= 1.
     """
 
     question_id: str
     question: str
     references: tuple[str, ...]
     responses: tuple[CloudResponse, ...]
+    witnesses: tuple[CloudResponse, ...] = ()
 
     @property
     def batch_id(self) -> str:
         """`question_id` as an identifier that events accept: itself wherever possible."""
         return identifier(self.question_id)
+
+    @property
+    def samples(self) -> "Cloud":
+        """The cloud with the witnesses behind the responses, as all are measured."""
+        return replace(self, responses=self.responses + self.witnesses, witnesses=())
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -129,8 +136,13 @@ class _ResponseLine(msgspec.Struct):
 class _CloudLine(msgspec.Struct):
     question_id: str | int
     question: str | None
-    responses: Annotated[list[_ResponseLine], msgspec.Meta(min_length=2)]
+    responses: Annotated[list[_ResponseLine], msgspec.Meta(min_length=1)]
     references: list[str] | None = None
+    witnesses: list[str] = []
+
+    def __post_init__(self) -> None:
+        if len(self.responses) + len(self.witnesses) < 2:
+            raise ValueError("Expected `responses` and `witnesses` of length >= 2")
 
 
 _decoder = msgspec.json.Decoder(_CloudLine)
@@ -176,7 +188,12 @@ def parse_cloud(line: bytes, where: str) -> Cloud:
         raise UsageError(
             f"{where} is not JSON ({error}); write one JSON object a line, in UTF-8{hint}"
         ) from error
-    texts = [row.question or "", *(row.references or ()), *(response.text for response in row.responses)]
+    texts = [
+        row.question or "",
+        *(row.references or ()),
+        *(one.text for one in row.responses),
+        *row.witnesses,
+    ]
     for text in texts:
         if not is_publishable(text):
             raise UsageError(
@@ -205,7 +222,13 @@ def parse_cloud(line: bytes, where: str) -> Cloud:
             )
             for i, response in enumerate(row.responses)
         ),
+        witnesses=witnesses_of(row.witnesses),
     )
+
+
+def witnesses_of(texts: Sequence[str]) -> tuple[CloudResponse, ...]:
+    """Make witnesses of their texts."""
+    return tuple(CloudResponse(f"witness-{response_id(i)}", text) for i, text in enumerate(texts))
 
 
 def check_embeddings(responses: Sequence[tuple[tuple[float, ...] | None, str]], where: str) -> None:
@@ -248,20 +271,21 @@ def cloud_row(cloud: Cloud) -> dict[str, Any]:
         "question": cloud.question,
         "references": list(cloud.references),
         "responses": [one(response) for response in cloud.responses],
-    }
+    } | ({"witnesses": [one.text for one in cloud.witnesses]} if cloud.witnesses else {})
 
 
 def judged_cloud(cloud: Cloud, form: Form) -> Cloud:
     """Return the cloud with an empty text for each answer that has nothing to be judged: a blank one, wherever it is looked at."""
-    blank = form.blank(cloud.texts)
-    if NOT_KEPT in cloud.texts or not any(
-        empty and one.text for empty, one in zip(blank, cloud.responses, strict=True)
-    ):
+    if NOT_KEPT in cloud.texts:
         return cloud
-    responses = (
-        replace(one, text="") if empty else one for empty, one in zip(blank, cloud.responses, strict=True)
+    responses, witnesses = (
+        tuple(
+            replace(one, text="") if empty and one.text else one
+            for empty, one in zip(form.blank([one.text for one in some]), some, strict=True)
+        )
+        for some in (cloud.responses, cloud.witnesses)
     )
-    return replace(cloud, responses=tuple(responses))
+    return replace(cloud, responses=responses, witnesses=witnesses)
 
 
 def response_id(position: int) -> str:
@@ -309,7 +333,14 @@ def cloud_to_event(cloud: Cloud, gate: str, *, embeddings_of: str | None = None)
     """Return the event that asks `gate` to decide about `cloud`.
 
     `embeddings_of` : what made the embeddings that the cloud brings, which then go along; None: they do not.
+
+    Raises `UsageError` for witnesses: of what is in an event any may ship.
     """
+    if cloud.witnesses:
+        raise UsageError(
+            f"question {cloud.question_id!r} has witnesses, and of all samples in an event any may ship: leave them out with "
+            "--column witnesses=, or name all samples as answers; try, evaluate, plan and streamer.Gate take witnesses"
+        )
     return ResponsesV1(
         schema=RESPONSES_SCHEMA,
         gate=gate,

@@ -9,8 +9,9 @@ from typing import Any, Literal
 
 from streamer.clouds.cloud import Cloud, cloud_row, parse_cloud
 from streamer.clouds.line_files import head_of, numbered_lines, shown_name
-from streamer.clouds.tables.answers import AnswerReader, LeakCheck, Reading
+from streamer.clouds.tables.answers import AnswerReader, Reading
 from streamer.clouds.tables.columns import NO_SEVERITIES
+from streamer.clouds.tables.leaks import LeakCheck
 from streamer.clouds.tables.rows import FORMAT_NAMES, TableError, format_by_content, open_table
 from streamer.errors import UsageError
 
@@ -75,11 +76,11 @@ def read_clouds(
             )
         yield from _cloud_lines(path, reading)
         return
-    with open_table(path, example=EXAMPLE) as table:
+    with open_table(path, example=EXAMPLE, written_by=reading.written_by) as table:
         reader = AnswerReader(table, reading, needs_answers=needs_answers)
         if not table.head:
             raise UsageError(f"{table.name} has a first line that names columns, and no rows")
-        report(f"{table.name}: {FORMAT_NAMES[table.format]}, {reader.columns.words}")
+        report(f"{table.name}: {FORMAT_NAMES[table.format]}{table.origin}, {reader.columns.words}")
         together = not hold and (str(path) == "-" or _stand_together(path, reading))
         for prompt in reader.prompts(together=together):
             yield prompt.cloud
@@ -110,7 +111,9 @@ def read_rows(
 def _cloud_lines(path: Path | str, reading: Reading) -> Iterator[Cloud]:
     name = shown_name(path)
     first_seen: dict[str, int] = {}
-    leak = LeakCheck(name, {signal: f"signals.{signal}" for signal in reading.signals}, reading)
+    leak = LeakCheck(
+        name, {signal: f"signals.{signal}" for signal in reading.signals}, trusted=reading.trust_score
+    )
     for number, line in numbered_lines(path):
         cloud = parse_cloud(line, f"{name}, line {number}")
         earlier = first_seen.setdefault(cloud.batch_id, number)
@@ -142,7 +145,7 @@ def _stand_together(path: Path | str, reading: Reading) -> bool:
     seen: set[str] = set()
     last: str | None = None
     together = True
-    with open_table(path, example=EXAMPLE) as table:
+    with open_table(path, example=EXAMPLE, written_by=reading.written_by) as table:
         try:
             reader = AnswerReader(table, replace(reading, columns=columns))
         except UsageError:

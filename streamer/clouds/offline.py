@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -44,6 +44,19 @@ class ScoredCloud:
     scores: tuple[float, ...] | None
     row: NDArray[np.float32] | None = field(default=None, compare=False)
 
+    @classmethod
+    def of(cls, cloud: Cloud, scores: Sequence[float], row: NDArray[np.float32] | None = None) -> ScoredCloud:
+        """Make one of the scores of all samples: witnesses lose theirs, and where all that could ship is blank there is none."""
+        shown = None if all(map(is_blank, cloud.texts)) else tuple(scores[: len(cloud.responses)])
+        return cls(cloud, shown, row)
+
+    @property
+    def with_own_scores(self) -> Cloud:
+        """The cloud with these scores as its own, for who needs no more of it."""
+        scores = self.scores or [0.0] * len(self.cloud.responses)
+        responses = zip(self.cloud.responses, scores, strict=True)
+        return replace(self.cloud, responses=tuple(replace(one, score=score) for one, score in responses))
+
 
 def summary(
     report: OfflineRisk,
@@ -78,14 +91,14 @@ def score_clouds(clouds: Sequence[Cloud], encoder: CachedEncoder) -> list[Scored
     clouds = [judged_cloud(cloud, WHOLE) for cloud in clouds]
     for first in range(0, len(clouds), _CLOUDS_AT_ONCE):
         some = clouds[first : first + _CLOUDS_AT_ONCE]
-        parts = [WHOLE.parts(cloud.texts) for cloud in some]
+        parts = [WHOLE.parts(cloud.samples.texts) for cloud in some]
         for cloud, texts, vectors in zip(some, parts, encoder.embed(parts), strict=True):
             blank = [is_blank(text) for text in texts]
             if all(blank) or not_read(texts, blank, vectors):
                 scored.append(ScoredCloud(cloud, None))
                 continue
             scores, _ = score_batch(vectors, blank)
-            scored.append(ScoredCloud(cloud, tuple(scores.tolist())))
+            scored.append(ScoredCloud.of(cloud, scores.tolist()))
     return scored
 
 

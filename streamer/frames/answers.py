@@ -91,7 +91,7 @@ def read(
         if not isinstance(frame, str | Path):
             return _read(table_of(frame), reading, kept, here)
         if content_of(frame) != "clouds":
-            with open_table(frame, example=EXAMPLE) as table:
+            with open_table(frame, example=EXAMPLE, written_by=reading.written_by) as table:
                 return _read(table, reading, kept, here)
         for column in kept:
             raise UsageError(f"{frame} holds response clouds, which have no column {column!r}")
@@ -194,7 +194,7 @@ def scored(table: Read, scorer: str, encode: Encode | None, form: Form = WHOLE) 
         When there are texts alone and no encoder.
     """
     clouds = [judged_cloud(cloud, form) for cloud in table.clouds]
-    vectors = _vectors(table, clouds, encode, form)
+    vectors = _vectors(table, [_measured(cloud) for cloud in clouds], encode, form)
     return [_scored(cloud, scorer, rows, form) for cloud, rows in zip(clouds, vectors, strict=True)]
 
 
@@ -213,18 +213,19 @@ def measured(
             'method full reads the texts of the answers, and there are none; method="mean" cuts scores alone'
         )
     clouds = [judged_cloud(cloud, form) for cloud in table.clouds]
-    vectors = _vectors(table, clouds, encode, form, own_scores=False)
+    samples = [cloud.samples for cloud in clouds]
+    vectors = _vectors(table, samples, encode, form, own_scores=False)
     found = [
         measured_answers(
-            answer_batch(cloud.texts, rows, blank, cloud.models, encoded=not cloud.embedded, form=form),
+            answer_batch(of.texts, rows, blank, of.models, encoded=not of.embedded, form=form),
             cloud,
             listed,
             unit,
         )
         if rows is not None and not all(blank)
         else ScoredCloud(cloud, None)  # held, as a worker holds it
-        for cloud, rows in zip(clouds, vectors, strict=True)
-        for blank in ([is_blank(text) for text in cloud.texts],)
+        for cloud, of, rows in zip(clouds, samples, vectors, strict=True)
+        for blank in ([is_blank(text) for text in of.texts],)
     ]
     return found, int(np.asarray(vectors[0]).shape[1])
 
@@ -257,33 +258,40 @@ def measured_answers(batch: AnswerBatch, cloud: Cloud, listed: SignalList, unit:
     """
     if len(batch.texts) < 2:
         return ScoredCloud(cloud, None)
-    found = Measured(batch, cloud.question)
+    found, shown = Measured(batch, cloud.question), len(cloud.responses)
     try:
         scores = choice_scores(found).tolist()
-        rows = listed.of_measured(found, numbers_given(cloud.responses))
+        rows = listed.of_measured(found, numbers_given(cloud.samples.responses))
     except ValueError as error:
         raise UsageError(f"prompt {cloud.question_id[:60]!r}: {error}") from None
-    return ScoredCloud(cloud, tuple(scores), unit_row(unit, rows, scores, batch.blank))
+    row = unit_row(unit, rows[:shown], scores[:shown], batch.blank[:shown])
+    return ScoredCloud.of(cloud, scores, row)
+
+
+def _measured(cloud: Cloud) -> Cloud:
+    """The samples that a score is made of: none but the answers where these bring theirs."""
+    return cloud.samples if cloud.own_scores is None else cloud
 
 
 def _scored(cloud: Cloud, scorer: str, rows: ArrayLike | None, form: Form) -> ScoredCloud:
-    blank = [is_blank(text) for text in cloud.texts]
+    of = _measured(cloud)
+    blank = [is_blank(text) for text in of.texts]
     if all(blank):
         return ScoredCloud(cloud, None)
     if (own := cloud.own_scores) is not None:
         scores = [
             0.0 if empty else stored_number(round(score, 6)) for score, empty in zip(own, blank, strict=True)
         ]
-        return ScoredCloud(cloud, tuple(scores))
+        return ScoredCloud.of(cloud, scores)
     assert rows is not None
     try:
-        batch = answer_batch(cloud.texts, rows, blank, encoded=not cloud.embedded, form=form)
+        batch = answer_batch(of.texts, rows, blank, encoded=not of.embedded, form=form)
         if EVERY[scorer].holds(batch):
             return ScoredCloud(cloud, None)
         found, _ = EVERY[scorer].with_raw(batch)
     except ValueError as error:
         raise UsageError(f"prompt {cloud.question_id[:60]!r}: {error}") from None
-    return ScoredCloud(cloud, tuple(found.tolist()))
+    return ScoredCloud.of(cloud, found.tolist())
 
 
 def _vectors(

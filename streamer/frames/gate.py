@@ -110,6 +110,7 @@ class Gate:
     signals : numbers of your own that each answer has, by name (a column's) with their ranges: ``{"retrieval": (0, 1)}``. The
         method `full` reads them.
     models : at most 20 names of language models, which the method `full` tells apart by the column `model`.
+    format : the tool that wrote the file, such as ``"ragas"``; None: as its fields tell (docs/own-data.md).
     judged : what of an answer is judged: `whole` (without reasoning), `final`, `number`, `json`, `call`, or `raw`.
     seed : of methods that draw at random, fixed before severities are read.
 
@@ -160,6 +161,7 @@ class Gate:
         trust_score: bool = False,
         signals: Mapping[str, tuple[float, float]] | None = None,
         models: Sequence[str] = (),
+        format: str | None = None,  # noqa: A002 - what the command line calls it
         judged: str = "whole",
         seed: int = 0,
     ) -> None:
@@ -181,6 +183,7 @@ class Gate:
         self.trust_score = trust_score
         self.signals = signals
         self.models = models
+        self.format = format
         self.judged = judged
         self.seed = seed
 
@@ -397,7 +400,7 @@ class Gate:
             labels=len(splits[0].first),
             splits=0 if frame is not None else len(splits),
             seed=self.seed,
-            samples=Counter(len(item.cloud.responses) for item in found).most_common(1)[0][0],
+            samples=Counter(len(item.cloud.samples.responses) for item in found).most_common(1)[0][0],
             in_order=settings.calibrator.by_order,
             wrong=wrong,
             weights=rule.weights(listed.columns) if isinstance(rule, FullRule) and listed is not None else {},
@@ -525,6 +528,7 @@ class Gate:
             trust_score=self.trust_score,
             signals=signals,
             models=tuple(self.models),
+            written_by=self.format,
         )
 
     @property

@@ -23,11 +23,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from streamer.clouds.cloud_files import AS_IT_IS
+from streamer.clouds.cloud_files import AS_IT_IS, read_clouds
 from streamer.clouds.line_files import opened
-from streamer.clouds.tables.answers import Reading, ScoreCheck, several_note, severity_of
+from streamer.clouds.tables.answers import Reading
 from streamer.clouds.tables.columns import CORRECT, SCORE, shown_columns
+from streamer.clouds.tables.leaks import ScoreCheck
 from streamer.clouds.tables.marks import Annotators, number_in
+from streamer.clouds.tables.one_prompt import several_note, severity_of
 from streamer.clouds.tables.rows import Lines, Table, TableError, TextLines, format_by_name, open_table
 from streamer.clouds.tables.values import NotText, name_of, plain, text_of, value_at
 from streamer.errors import BadMessage, UsageError
@@ -185,7 +187,7 @@ class LabelReader:
                 found.setdefault(field, by_name[0])
         if "severity" in found and "correct" in found:
             found.pop("severity" if "correct" in named and "severity" not in named else "correct")
-        if table.format != "jsonl":
+        if not table.format.startswith("json"):
             given = {*self._given} | ({"labeller"} if self._default_labeller is not None else set())
             for field in _REQUIRED:
                 if (
@@ -196,12 +198,14 @@ class LabelReader:
                     raise LabelFileError(table.name, 1, field, _missing(field))
         # A key may come first in a later object.
         late = {
-            one: one for one in (*LABEL_FIELDS, *_UNSAID) if one != "severity" and table.format == "jsonl"
+            one: one
+            for one in (*LABEL_FIELDS, *_UNSAID)
+            if one != "severity" and table.format.startswith("json")
         }
         return late | found
 
     def __iter__(self) -> Iterator[LabelRevision]:
-        check = ScoreCheck(self.table.name, self._columns.get("score"), self._reading)
+        check = ScoreCheck(self.table.name, self._columns.get("score"), trusted=self._reading.trust_score)
         for place, cells in self.table.rows:
             columns = dict(self._columns)
             fields = self._fields(place, value_at(cells, columns.pop("severities", "")))
@@ -345,7 +349,8 @@ def open_labels(
 ) -> Iterator[LabelReader]:
     """Open a label file: CSV, JSON Lines or Parquet, the first two also gzip, as its content says. See `LabelReader`.
 
-    `bridge` : the labelling tool that it is exported from; None: none.
+    `bridge` : the labelling tool that it is exported from, or the evaluation tool that wrote it: of answers that `streamer publish`
+    sent from the same file; None: none.
 
     Raises
     ------
@@ -356,10 +361,26 @@ def open_labels(
         with open_table(path, example=",".join(LABEL_FIELDS)) as table:
             yield LabelReader(table, **given)
         return
+    if bridge not in bridges():
+        rows = _labels_of_answers(path, bridge, given)
+        table = Table.of(path.name, "jsonl", rows, columns=LABEL_FIELDS, unit="record")
+        yield LabelReader(table, **given | {"columns": {}, "reading": Reading()})
+        return
     tool = bridges()[bridge]
     with opened(path, str(path)) as raw:
         table = exported(tool, TextLines(raw, path.name), path.name)
         yield LabelReader(table, answers=answers if tool.by_task_id else None, **given)
+
+
+def _labels_of_answers(
+    path: Path, tool: str, given: Mapping[str, Any]
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield what an evaluation tool says of answers, by the names that these have when they are published."""
+    columns = {role: (name,) for role, name in given["columns"].items() if role in ("severity", "correct")}
+    reading = replace(given["reading"], columns=columns, written_by=tool)
+    answers = ((cloud, one) for cloud in read_clouds(path, reading) for one in cloud.responses)
+    for number, (cloud, one) in enumerate(answers, start=1):
+        yield number, {"batch_id": cloud.batch_id, "response_id": one.id, "severity": one.severity}
 
 
 def one_each(labels: Sequence[LabelRevision], annotators: Annotators) -> tuple[list[LabelRevision], str]:
@@ -395,7 +416,7 @@ def _fields_of(labels: Sequence[LabelRevision], annotators: Annotators) -> tuple
 def format_of(path: Path) -> FileFormat:
     """Return the format in which a queue is written, by its file's name. Raises `UsageError` for any other."""
     found = format_by_name(path)
-    if found is None or found == "parquet":
+    if found is None or found == "parquet" or found == "json":
         raise UsageError(
             f"{path.name} is neither CSV (.csv, .tsv) nor JSON Lines (.jsonl, .ndjson); rename it"
         )

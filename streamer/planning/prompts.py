@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamer.calibration.prediction import Population
 from streamer.clouds.cloud import Cloud
+from streamer.clouds.offline import score_clouds
 from streamer.errors import UsageError
 from streamer.gates.declared import Unit
 from streamer.gates.gate import mean_score
@@ -125,8 +126,8 @@ def past_prompts(
 
     Parameters
     ----------
-    clouds : with severities; those with fewer responses, or with an unlabelled one, are left out. Scores of their own stand
-        for Gram energies, and then no fewer samples are looked at; embeddings of their own for the encoder's.
+    clouds : with severities; those with fewer responses, or with an unlabelled one, are left out. Scores of their own, or those
+        among witnesses, stand for Gram energies, and then no fewer samples are looked at; embeddings of their own for the encoder's.
     responses : samples a prompt that the plan is for, >= 2; None: the number that most clouds have.
     sizes : numbers of samples, `responses` among them; None: those of `SIZES` up to it.
     seed : of the subsets, a whole number >= 0.
@@ -139,6 +140,8 @@ def past_prompts(
     AssertionError
         If a cloud needs an encoder, and there is none.
     """
+    if encoder is not None and any(cloud.witnesses for cloud in clouds):
+        clouds = [item.with_own_scores for item in score_clouds(clouds, encoder)]
     labelled = [cloud for cloud in clouds if None not in cloud.severities]
     if responses is None:
         counts = Counter(len(cloud.responses) for cloud in labelled)

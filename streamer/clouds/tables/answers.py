@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from streamer.clouds.cloud import (
-    NOT_KEPT,
-    UNSTATED_KIND,
-    Cloud,
-    CloudResponse,
-    check_embeddings,
-    identifier,
-    kind_of_label,
-    response_id,
-)
-from streamer.clouds.line_files import is_publishable
-from streamer.clouds.tables.columns import OF_PROMPT, ROLES, Columns, Role, recognise, role_of
+from streamer.clouds.cloud import UNSTATED_KIND, Cloud, kind_of_label
+from streamer.clouds.tables.columns import OF_PROMPT, ROLES, Role, recognise, role_of
+from streamer.clouds.tables.formats import format_named
+from streamer.clouds.tables.leaks import LeakCheck
 from streamer.clouds.tables.marks import ANNOTATORS, TRUTH, Annotators, Marks, number_in
+from streamer.clouds.tables.one_prompt import (
+    Answer,
+    as_they_come,
+    cloud_of,
+    held_together,
+    several_note,
+    severity_of,
+)
 from streamer.clouds.tables.rows import Table, TableError
 from streamer.clouds.tables.values import (
     NotText,
@@ -49,6 +49,7 @@ class Reading:
     trust_score : take a score in that says just what the severities say.
     signals : declared numbers of the answers, by name the least and the largest value; their names are roles of columns too.
     models : names of models that are told apart: what the column `model` says, unless another is named.
+    written_by : the tool that wrote the table, of `streamer.clouds.tables.formats`; None: as the table tells.
     """
 
     columns: Mapping[Role, tuple[str, ...]] = field(default_factory=dict)
@@ -57,49 +58,18 @@ class Reading:
     trust_score: bool = False
     signals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     models: tuple[str, ...] = ()
+    written_by: str | None = None
 
     def __post_init__(self) -> None:
-        """Raise `UsageError` for another choice of annotators, and for a signal with the name of a role."""
+        """Raise `UsageError` for another choice of annotators or tool, and for a signal with the name of a role."""
+        if self.written_by is not None:
+            format_named(self.written_by)
         if taken := self.signals.keys() & set(ROLES):
             raise UsageError(
                 f"a signal cannot be called {min(taken)}, as a column of every table may be; call it otherwise"
             )
         if self.annotators not in ANNOTATORS:
             raise UsageError(f"annotators must be one of {', '.join(ANNOTATORS)}, not {self.annotators!r}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """One answer, as the table has it.
-
-    Attributes
-    ----------
-    place : of its row.
-    key : what it shares with the other answers to its prompt: the prompt's id, or where there is none its text.
-    id : its name; None: none.
-    text : None where the table has no texts.
-    severity : in [0, 1]; None: nobody has said.
-    score : its own, in [0, 1].
-    logprob : the mean log-probability of its tokens, in [-10000, 0].
-    model : the model that gave it; None where that is not said.
-    signals : its declared numbers, as far as they are known.
-    meta : the numbers in columns that have no role.
-    """
-
-    place: int
-    key: str
-    prompt: str
-    references: tuple[str, ...]
-    id: str | None
-    text: str | None
-    severity: float | None
-    kind: str
-    score: float | None
-    logprob: float | None
-    model: str | None
-    embedding: tuple[float, ...] | None
-    signals: Mapping[str, float]
-    meta: Mapping[str, float]
 
 
 class AnswerReader:
@@ -121,7 +91,12 @@ class AnswerReader:
                 )
             columns = {**columns, "model": ("model",)}
         self.columns = recognise(
-            table, columns, signals=reading.signals, needs_answers=needs_answers, without=without
+            table,
+            columns,
+            signals=reading.signals,
+            needs_answers=needs_answers,
+            without=without,
+            written_by=reading.written_by,
         )
         self.reading = reading
         self._table = table
@@ -142,9 +117,9 @@ class AnswerReader:
         answers = leak.watch(answer for place, row in self._rows() for answer in self.answers(place, row))
         groups: Iterable[list[Answer]]
         if together or columns.wide:
-            groups = _as_they_come(answers, self._apart)
+            groups = as_they_come(answers, self._apart)
         if not together:
-            groups = list(groups if columns.wide else _held_together(answers))
+            groups = list(groups if columns.wide else held_together(answers))
             leak.check()
         names: dict[str, str] = {}
         for group in groups:
@@ -162,7 +137,7 @@ class AnswerReader:
     def leak_check(self) -> LeakCheck:
         """Return what looks whether the score, or a signal, is the mark."""
         columns = {name: self.columns.one(cast("Role", name)) for name in ("score", *self.reading.signals)}
-        return LeakCheck(self._table.name, columns, self.reading)
+        return LeakCheck(self._table.name, columns, trusted=self.reading.trust_score)
 
     def _rows(self) -> Iterator[tuple[int, Mapping[str, Any]]]:
         """The rows. Raises `TableError` at a key that would have had a role, had the first rows had it."""
@@ -249,7 +224,8 @@ class AnswerReader:
         kind = UNSTATED_KIND
         if (column := columns.one("kind")) is not None:
             kind = kind_of_label({"label_kind": self._cell(place, row, "kind", column)})
-        meta = {} if columns.wide else self._meta(row)
+        witnesses = self._witnesses(place, row)
+        meta = {} if columns.wide and not witnesses else self._meta(row)
         for cells in self._cells(place, row):
             text = self._text(place, "answer", cells.get("answer"))
             severity = self._severity(place, cells)
@@ -271,6 +247,7 @@ class AnswerReader:
                 embedding=self._embedding(place, cells.get("embedding")),
                 signals=self._signals(place, cells),
                 meta=meta,
+                witnesses=witnesses,
             )
 
     def key(self, place: int, row: Mapping[str, Any]) -> str:
@@ -424,6 +401,12 @@ class AnswerReader:
         listed = value if isinstance(value, list) else [value]
         return tuple(plain_cell(self._text(place, "references", one)) for one in listed if one is not None)
 
+    def _witnesses(self, place: int, row: Mapping[str, Any]) -> tuple[str, ...]:
+        if (column := self.columns.one("witnesses")) is None:
+            return ()
+        listed = self._list(place, self._cell(place, row, "witnesses", column), column)
+        return tuple(self._text(place, "witnesses", one) for one in listed or ())
+
     def _cell(self, place: int, row: Mapping[str, Any], role: Role, column: str) -> Any:
         return self._table.cell(place, row, role, column, as_text=role == "references")
 
@@ -468,224 +451,7 @@ class Prompt:
     places: tuple[tuple[int, ...], ...]
 
 
-class LeakCheck:
-    """Looks whether the score, or a signal, is the mark; see `ScoreCheck`. `columns` : of each, by name; None: it has none."""
-
-    def __init__(self, file: str, columns: Mapping[str, str | None], reading: Reading) -> None:
-        each = {name: ScoreCheck(file, column, reading, name) for name, column in columns.items()}
-        self._each = {name: one for name, one in each.items() if not one.trusted}
-        self.trusted = not self._each
-
-    def watch(self, answers: Iterable[Answer]) -> Iterator[Answer]:
-        """Look at answers that pass."""
-        for answer in answers:
-            self.see(answer)
-            yield answer
-
-    def see(self, answer: Answer | CloudResponse) -> None:
-        """Look at one answer."""
-        for name, one in self._each.items():
-            one.see(answer.score if name == "score" else answer.signals.get(name), answer.severity)
-
-    def check(self) -> None:
-        """Refuse what is the mark. Raises `UsageError` with the reason."""
-        for one in self._each.values():
-            one.check()
-
-
-class ScoreCheck:
-    """Looks whether a score says just what the severities say, as a mark does and no score of what is unknown.
-
-    Parameters
-    ----------
-    file : the file's name, for the error.
-    column : of the scores; None: there are none.
-    reading : `Reading.trust_score` takes any score in.
-    name : the signal's, where it is none of scores.
-
-    Attributes
-    ----------
-    trusted : whether there is nothing to look at.
-    """
-
-    def __init__(self, file: str, column: str | None, reading: Reading, name: str = "score") -> None:
-        self._file, self._column, self.trusted = file, column, reading.trust_score or column is None
-        self._name = name
-        self._bounds = {False: (math.inf, -math.inf), True: (math.inf, -math.inf)}
-        self._counts = Counter[bool]()
-        self._equal = {alike: Counter[bool]() for alike in (False, True)}
-
-    def see(self, score: float | None, severity: float | None) -> None:
-        """Look at one answer."""
-        if self.trusted or score is None or severity is None or math.isnan(score):
-            return
-        bad = severity >= 0.5
-        low, high = self._bounds[bad]
-        self._bounds[bad] = min(low, score), max(high, score)
-        self._counts[bad] += 1
-        for alike in (False, True):
-            self._equal[alike][bad] += math.isclose(score, severity if alike else 1 - severity, abs_tol=1e-6)
-
-    def check(self) -> None:
-        """Refuse a score that is the mark. Raises `UsageError` with the reason."""
-        fine, bad = self._counts[False], self._counts[True]
-        if self.trusted or not fine or not bad:
-            return
-        (fine_low, fine_high), (bad_low, bad_high) = self._bounds[False], self._bounds[True]
-        reason = ""
-        if min(fine, bad) >= _EACH_TO_SEPARATE and (fine_low > bad_high or fine_high < bad_low):
-            reason = f"it separates {fine:,} fine from {bad:,} bad answers without one exception (AUC {int(fine_low > bad_high)})"
-        elif fine + bad >= _MARKS and any(
-            all(equal[one] >= _NEARLY_ALL * self._counts[one] for one in (False, True))
-            for equal in self._equal.values()
-        ):
-            reason = f"it equals the severity, or one less it, in nearly all of {fine + bad:,} answers"
-        if reason:
-            raise UsageError(
-                f"{self._file}, column {self._column}: {reason}, as the mark itself would; it must be known before "
-                f"anybody has judged the answer. If it is the mark, leave it out: --column {self._name}=; if it is not: --trust-score"
-            )
-
-
-_EACH_TO_SEPARATE = 10
-"""Answers of each class of which a score of chance separates all once in 184,756 times."""
-_MARKS = 10
-_NEARLY_ALL = 0.98
-
-
 def _plain(value: Any) -> Any:
     """A cell's value; None for an empty one."""
     value = plain(value)
     return None if is_missing(value) else value
-
-
-def severity_of(marks: Sequence[float], annotators: Annotators) -> float:
-    """Return the one severity of several that annotators gave an answer."""
-    return max(marks) if annotators == "worst" else math.fsum(marks) / len(marks)
-
-
-def several_note(answers: int, of: int, marks: int, annotators: Annotators) -> str:
-    """Say in a line of how many answers there were several severities, and what became of them; empty for none."""
-    if not answers:
-        return ""
-    made = (
-        "the worst counts"
-        if annotators == "worst"
-        else "they are averaged (--annotators worst takes the worst)"
-    )
-    return f"{answers:,} of {of:,} answers have several severities, {marks:,} in all: {made}"
-
-
-def _held_together(rows: Iterable[Answer]) -> Iterator[list[Answer]]:
-    """Yield the answers to each prompt, wherever their rows are, in the order of the first ones; holds all of them."""
-    groups: dict[str, list[Answer]] = {}
-    for answer in rows:
-        groups.setdefault(answer.key, []).append(answer)
-    yield from groups.values()
-
-
-def _as_they_come(
-    rows: Iterable[Answer], apart: Callable[[Answer, int], Exception]
-) -> Iterator[list[Answer]]:
-    """Yield the answers to each prompt as soon as another prompt begins.
-
-    `apart` makes the error for an answer whose prompt has begun at an earlier place and ended since.
-    """
-    begun: dict[str, int] = {}
-    group: list[Answer] = []
-    for answer in rows:
-        if group and answer.key == group[0].key:
-            group.append(answer)
-            continue
-        if group:
-            yield group
-        if answer.key in begun:
-            raise apart(answer, begun[answer.key])
-        begun[answer.key] = answer.place
-        group = [answer]
-    if group:
-        yield group
-
-
-def cloud_of(answers: Sequence[Answer], table: Table, columns: Columns) -> Cloud:
-    """Make one cloud of the answers to a prompt.
-
-    Raises
-    ------
-    TableError
-        When they cannot be one: a single answer without a score of its own, prompts that differ, an id twice, some with
-        scores or embeddings and some without.
-    """
-    first = answers[0]
-    for answer in answers[1:]:
-        if answer.prompt != first.prompt:
-            raise table.error(
-                answer.place,
-                columns.one("prompt"),
-                f"another prompt than at {table.unit} {first.place} under the same {columns.one('prompt_id')} "
-                f"{excerpt(first.key)}; if the id names something else, leave it out: --column prompt_id=",
-            )
-    scored = sum(answer.score is not None for answer in answers)
-    if 0 < scored < len(answers):
-        place = next(answer.place for answer in answers if answer.score is None)
-        raise table.error(
-            place, columns.named["score"][0], "missing; give all answers to a prompt a score, or none"
-        )
-    if len(answers) < 2 and not scored:
-        if columns.named.get("score"):
-            raise table.error(
-                first.place,
-                columns.named["score"][0],
-                f"missing; the prompt {excerpt(first.key)} has one answer only, and one answer needs a score of its own",
-            )
-        raise table.error(
-            first.place,
-            None,
-            f"the prompt {excerpt(first.key)} has one answer only, and agreement is measured among several; sample more, "
-            "take the row out, or give answers a score of your own"
-            + (
-                "; from standard input the rows of a prompt come together"
-                if table.name == "standard input"
-                else ""
-            ),
-        )
-    ids = [response_id(i) if a.id is None else identifier(a.id) for i, a in enumerate(answers)]
-    if len(set(ids)) < len(ids):
-        twice = next(i for i, one in enumerate(ids) if one in ids[:i])
-        raise table.error(
-            answers[twice].place,
-            columns.one("answer_id"),
-            f"{excerpt(ids[twice])} occurs twice among the answers to {excerpt(first.key)}; give each answer an id of its own",
-        )
-    for answer in answers:
-        for text in (answer.key, answer.prompt, answer.text or "", *answer.references):
-            if not is_publishable(text):
-                raise table.error(
-                    answer.place,
-                    None,
-                    "a text holds a NUL or half a surrogate pair, which no event may carry; remove it",
-                )
-    check_embeddings(
-        [(answer.embedding, answer.text or NOT_KEPT) for answer in answers],
-        f"{table.name}, {table.unit} {first.place}",
-    )
-    return Cloud(
-        question_id=first.key,
-        question=first.prompt,
-        references=first.references,
-        responses=tuple(
-            CloudResponse(
-                id=name,
-                text=NOT_KEPT if answer.text is None else answer.text,
-                severity=answer.severity,
-                kind=answer.kind,
-                meta=answer.meta,
-                embedding=answer.embedding,
-                score=answer.score,
-                logprob=answer.logprob,
-                model=None if answer.model is None else identifier(answer.model),
-                signals=answer.signals,
-            )
-            for name, answer in zip(ids, answers, strict=True)
-        ),
-    )

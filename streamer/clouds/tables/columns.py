@@ -6,13 +6,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast, get_args
 
+from streamer.clouds.tables.formats import FORMATS, format_named
 from streamer.clouds.tables.rows import Table
 from streamer.clouds.tables.values import list_of_text, plain, value_at
 from streamer.errors import UsageError
 
 Role = Literal[
     "prompt_id", "prompt", "answer", "answer_id", "severity", "correct", "score", "logprob", "model", "embedding",
-    "references", "kind",
+    "references", "kind", "witnesses",
 ]  # fmt: skip
 ROLES: tuple[Role, ...] = get_args(Role)
 
@@ -29,6 +30,7 @@ MEANINGS: Mapping[Role, str] = {
     "embedding": "an embedding of your own, a list of numbers",
     "references": "known good answers: a text, or a list of texts",
     "kind": "where the severity comes from: human, judge, ...",
+    "witnesses": "other samples for the prompt, a list of texts, which are measured and never shipped",
 }
 
 CORRECT = ("correct", "is_correct", "right", "is_right")
@@ -54,6 +56,7 @@ _NAMES: Mapping[Role, tuple[str, ...]] = {
         "references", "reference", "gold", "ground_truth", "expected", "expected_answer", "expected_output", "gold_answer",
     ),
     "kind": ("kind", "severity_kind", "label_kind"),
+    "witnesses": ("witnesses",),
 }  # fmt: skip
 """Recognised names; the first of a role that is there is taken. In capitals, with spaces or hyphens they are the same."""
 
@@ -73,33 +76,6 @@ PER_ANSWER: tuple[Role, ...] = (
 """What each answer has one of: in a wide table several columns, or one that holds lists."""
 OF_PROMPT = frozenset(ROLES) - frozenset(PER_ANSWER)
 """What each prompt has one of. Signals, which have their names as roles, are of answers."""
-
-FORMATS: Mapping[str, tuple[tuple[str, ...], Mapping[Role, tuple[str, ...]]]] = {
-    "lm-eval": (
-        ("doc_id", "doc", "filtered_resps", "target"),
-        {
-            "prompt_id": ("doc_id",),
-            "prompt": ("doc.question", "doc.query", "doc.problem"),
-            "answer": ("filtered_resps.0",),
-            "references": ("target",),
-            "correct": ("exact_match", "acc"),
-        },
-    ),
-    "promptfoo": (
-        ("prompt.raw", "response.output", "success"),
-        {"prompt": ("prompt.raw",), "answer": ("response.output",), "correct": ("success",), "score": ()},
-    ),
-    "deepeval": (
-        ("input", "actual_output", "success"),
-        {
-            "prompt": ("input",),
-            "answer": ("actual_output",),
-            "references": ("expected_output",),
-            "correct": ("success",),
-        },
-    ),
-}
-"""What evaluation tools write, a row an answer: the columns that tell a format, and those of its roles, the first that is there."""
 
 NO_SEVERITIES: Mapping[Role, tuple[str, ...]] = {"severity": (), "correct": ()}
 """For who does not look at severities, so that nothing of them can be wrong."""
@@ -196,6 +172,7 @@ def recognise(
     signals: Collection[str] = (),
     needs_answers: bool = False,
     without: Collection[str] = (),
+    written_by: str | None = None,
 ) -> Columns:
     """Find what is to be read.
 
@@ -205,6 +182,7 @@ def recognise(
     signals : declared numbers of the answers, each of which must have its column.
     needs_answers : texts are needed, not only scores.
     without : columns that have no role.
+    written_by : the tool that wrote the table; None: as its columns tell. See `streamer.clouds.tables.formats`.
 
     Raises
     ------
@@ -222,10 +200,8 @@ def recognise(
                 raise UsageError(
                     f"{name} has no column {one!r} for {role}{hint} (it has {shown_columns(header)})"
                 )
-    of_format = _of_format(table)
-    if given.keys() & {"severity", "correct"}:
-        of_format.pop("correct", None)
-    given = {**of_format, **given}
+    given = {**_of_format(table, header, given, written_by), **given}
+    witnessed = bool(given.get("witnesses"))
     holding_lists = _lists_of(table.head[0], header, given) if table.head else frozenset[str]()
     plain = _by_plain_name(header)
     named: dict[Role, tuple[str, ...]] = {role: names for role, names in given.items() if names}
@@ -234,13 +210,13 @@ def recognise(
     def search(names: Iterable[str]) -> tuple[str, ...]:
         return next(((plain[one],) for one in names if one in plain and plain[one] not in taken), ())
 
-    wide, lists = _form(plain, given, holding_lists, taken)
+    wide, lists = (True, False) if witnessed else _form(plain, given, holding_lists, taken)
     roles = roles_with(signals)
     for role in roles:
         if role in given:
             continue
         found: tuple[str, ...] = ()
-        if wide and role not in OF_PROMPT:
+        if wide and not witnessed and role not in OF_PROMPT:
             plurals = _PLURALS.get(role, () if role in _NAMES else (f"{role}s",))
             found = search((*plurals, *_names(role))) if lists else _numbered(plain, role, taken)
             if lists and not set(found) <= set(holding_lists):
@@ -268,13 +244,33 @@ def recognise(
     return columns
 
 
-def _of_format(table: Table) -> dict[Role, tuple[str, ...]]:
-    """The columns of the roles of the first format of `FORMATS` that the table has; empty where it has none."""
-    for telling, columns in FORMATS.values():
-        if all(table.has(one) for one in telling):
-            there = {role: tuple(filter(table.has, names))[:1] for role, names in columns.items()}
-            return {role: names for role, names in there.items() if names or not columns[role]}
-    return {}
+def _of_format(
+    table: Table, header: Sequence[str], given: Mapping[Role, Any], written_by: str | None
+) -> dict[Role, tuple[str, ...]]:
+    """The columns of roles in what a tool writes: the named one, or the first that the table tells; empty where it tells none.
+
+    Raises
+    ------
+    UsageError
+        When the named one has nothing of the kind.
+    """
+    tools = FORMATS.items() if written_by is None else [(written_by, format_named(written_by))]
+    name, one = next(((name, one) for name, one in tools if written_by or one.tells(table.head)), ("", None))
+    if one is None:
+        return {}
+    there = {role: tuple(filter(table.has, names))[:1] for role, names in one.columns.items()}
+    if not any(there.values()):
+        wanted = ", ".join(dict.fromkeys(names[0] for names in one.columns.values() if names))
+        raise UsageError(
+            f"{table.name} has nothing that {name} writes ({wanted}); it has {shown_columns(header)}: leave --format out, or name "
+            "what is what with --column ROLE=NAME"
+        )
+    found = {cast("Role", role): names for role, names in there.items() if names or not one.columns[role]}
+    # What people wrote beside a tool's verdict, or named, says more.
+    own = {role_of(column) for column in table.columns if (column,) not in found.values()} | given.keys()
+    for role in ("severity", "correct") if own & {"severity", "correct"} else ():
+        found.pop(role, None)
+    return found
 
 
 def _names(role: Role) -> tuple[str, ...]:
@@ -374,7 +370,8 @@ def _check(columns: Columns, header: Sequence[str], name: str, *, needs_answers:
     if "answer" not in named and (needs_answers or not {"score", "embedding"} & named.keys()):
         scores = "" if needs_answers else ", and none holds scores or embeddings"
         raise UsageError(
-            f"{seen}; none is recognised as the answers' texts{scores}: say which with --column answer=NAME"
+            f"{seen}; none is recognised as the answers' texts{scores}: say which with --column answer=NAME, or which of "
+            f"{', '.join(FORMATS)} wrote the file with --format TOOL"
         )
     if not columns.wide and not {"prompt", "prompt_id"} & named.keys():
         raise UsageError(

@@ -1,4 +1,4 @@
-"""The rows of a table in CSV, JSON Lines or Parquet, one in memory at a time, each with its place in the file.
+"""The rows of a table in CSV, JSON Lines or Parquet, one in memory at a time, or in JSON, each with its place in the file.
 
 What a file is, its content says; its name has to agree, so that a file under a wrong name is named and not guessed at.
 """
@@ -17,15 +17,21 @@ from typing import IO, Any, Literal, Protocol
 import msgspec
 
 from streamer.clouds.line_files import head_of, numbered_lines, opened, shown_name
+from streamer.clouds.tables.formats import rows_of
 from streamer.clouds.tables.values import inner_names, is_nested, plain, value_at
 from streamer.errors import BadMessage, UsageError
 from streamer.events.excerpts import excerpt, one_line
 from streamer.events.json_structure import check_structure
 from streamer.extras import needed_by
 
-TableFormat = Literal["csv", "jsonl", "parquet"]
+TableFormat = Literal["csv", "jsonl", "json", "parquet"]
 
-FORMAT_NAMES: dict[TableFormat, str] = {"csv": "CSV", "jsonl": "JSON Lines", "parquet": "Parquet"}
+FORMAT_NAMES: dict[TableFormat, str] = {
+    "csv": "CSV",
+    "jsonl": "JSON Lines",
+    "json": "JSON",
+    "parquet": "Parquet",
+}
 SUFFIXES: dict[str, TableFormat] = {
     ".csv": "csv",
     ".tsv": "csv",
@@ -39,6 +45,8 @@ SUFFIXES: dict[str, TableFormat] = {
 
 MAX_LINE_CHARACTERS = 4 * 1024 * 1024
 """Longest line and longest cell of CSV that is read: more than any event can hold."""
+MAX_DOCUMENT_BYTES = 512 * 2**20
+"""Longest file of JSON that is read, all of it at once."""
 
 _MAX_LINE_DEPTH = 64
 _DELIMITERS = ",;\t|"
@@ -231,21 +239,43 @@ def bounded(lines: Lines, name: str, first: int = 1) -> Iterator[str]:
 
 def json_object(encoded: bytes, name: str, line: int) -> dict[str, Any]:
     """Read one line of JSON Lines. Raises `TableError` when it is no object."""
+    row = _json(encoded, name, line, "write one object per line")
+    if not isinstance(row, dict):
+        raise TableError(name, line, None, "not a JSON object; write one object per line")
+    return row
+
+
+def json_entries(path: Path | str, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the entries of a JSON array with their places from 1, or the one object that a file is.
+
+    Raises `TableError` when it is neither, or longer than `MAX_DOCUMENT_BYTES`.
+    """
+    with opened(path, name) as stream:
+        whole = stream.read(MAX_DOCUMENT_BYTES + 1).removeprefix(b"\xef\xbb\xbf")
+    advice = f"write one JSON array, or one object a line: jq -c . {Path(name).name}"
+    if len(whole) > MAX_DOCUMENT_BYTES:
+        raise TableError(name, 1, None, f"longer than {MAX_DOCUMENT_BYTES // 2**20} MiB; {advice}")
+    found = _json(whole, name, 1, advice)
+    for number, entry in enumerate(found if isinstance(found, list) else [found], start=1):
+        if not isinstance(entry, dict):
+            raise TableError(name, number, None, "not a JSON object", unit="entry")
+        yield number, entry
+
+
+def _json(encoded: bytes, name: str, line: int, advice: str) -> Any:
     try:
-        row = msgspec.json.decode(encoded)
+        found = msgspec.json.decode(encoded)
         check_structure(encoded, _MAX_LINE_DEPTH)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        problem = f"not JSON ({one_line(str(error))}); write one object per line"
+        problem = f"not JSON ({one_line(str(error))}); {advice}"
         if "truncated" in str(error):
-            problem = "not JSON: cut off in the middle; copy the file again, and write one object per line"
+            problem = f"not JSON: cut off in the middle; copy the file again, and {advice}"
         elif b"NaN" in encoded or b"Infinity" in encoded:
             problem += "; NaN and Infinity are no JSON: write null"
         raise TableError(name, line, None, problem) from None
     except BadMessage as bad:
         raise TableError(name, line, None, bad.detail) from None
-    if not isinstance(row, dict):
-        raise TableError(name, line, None, "not a JSON object; write one object per line")
-    return row
+    return found
 
 
 def parquet_rows(path: Path | str) -> tuple[list[str], Iterator[tuple[int, dict[str, Any]]]]:
@@ -300,7 +330,8 @@ class Table:
     inner : dotted names of what is nested in them, by the first rows; see `streamer.clouds.tables.values.value_at`.
     head : the first rows.
     rows : each row with its place, the first ones too.
-    unit : what the place counts: ``line``, ``row``, or ``record`` of an export.
+    unit : what the place counts: ``line``, ``row``, ``entry`` of JSON, or ``record`` of an export.
+    origin : which tool wrote it, as far as that was seen, in words that follow those for the format.
     decimal_comma : whether a number may have a comma: cells are not separated by commas.
     """
 
@@ -312,6 +343,7 @@ class Table:
     rows: Iterator[tuple[int, Mapping[str, Any]]]
     unit: str = "line"
     decimal_comma: bool = False
+    origin: str = ""
 
     @classmethod
     def of(
@@ -324,6 +356,7 @@ class Table:
         ahead: int = _ROWS_AHEAD,
         unit: str = "line",
         decimal_comma: bool = False,
+        origin: str = "",
     ) -> Table:
         """Make one of its rows, of which `ahead` are looked at for columns; `columns` : where they are known."""
         first = list(islice(rows, ahead))
@@ -332,7 +365,8 @@ class Table:
             columns = list(dict.fromkeys(str(key) for row in head for key in row))
         inner = dict.fromkeys(name for row in head for name in inner_names(row, columns))
         return cls(
-            name, kind, columns, [one for one in inner if one not in columns], head, chain(first, rows), unit, decimal_comma
+            name, kind, columns, [one for one in inner if one not in columns], head, chain(first, rows), unit, decimal_comma,
+            origin,
         )  # fmt: skip
 
     def error(self, place: int, column: str | None, problem: str) -> TableError:
@@ -394,18 +428,11 @@ def format_by_content(path: Path | str) -> TableFormat:
     by_name = format_by_name(path)
     if by_name == "parquet":
         raise UsageError(f"{name} is no Parquet file, or its beginning is missing; copy it again")
-    if start.startswith(b"["):
-        raise UsageError(
-            f"{name} is one JSON array, and not one JSON object a line; convert it: jq -c '.[]' {Path(name).name}"
-        )
-    if start.startswith(b"{"):
+    if start.startswith((b"[", b"{")):
         if by_name == "csv":
             raise UsageError(f"{name} is named like CSV, but its first line is JSON; name it .jsonl")
-        if b"\n" in start and start.split(b"\n", 1)[0].strip() == b"{":
-            raise UsageError(
-                f"{name} has JSON objects over several lines, and not one a line; convert it: jq -c . {Path(name).name}"
-            )
-        return "jsonl"
+        over_lines = b"\n" in start and start.split(b"\n", 1)[0].strip() == b"{"
+        return "json" if start.startswith(b"[") or over_lines else "jsonl"
     line = start.split(b"\n", 1)[0]
     if _NO_TEXT.search(line):
         raise UsageError(f"{name} holds no text: is it compressed, or a file of another kind?")
@@ -430,13 +457,14 @@ def format_by_name(path: Path | str) -> TableFormat | None:
 
 
 @contextmanager
-def open_table(path: Path | str, *, example: str) -> Iterator[Table]:
+def open_table(path: Path | str, *, example: str, written_by: str | None = None) -> Iterator[Table]:
     """Open the table of a file.
 
     Parameters
     ----------
-    path : CSV, JSON Lines or Parquet, the first two plain or gzip; ``-`` is standard input.
+    path : CSV, JSON Lines, JSON or Parquet, all but the last plain or gzip; ``-`` is standard input.
     example : column names that an error shows where there are none.
+    written_by : the tool; None: as the rows tell. See `streamer.clouds.tables.formats`.
 
     Raises
     ------
@@ -450,9 +478,12 @@ def open_table(path: Path | str, *, example: str) -> Iterator[Table]:
     if kind == "parquet":
         header, rows = parquet_rows(path)
         yield Table.of(name, kind, rows, columns=header, unit="row")
-    elif kind == "jsonl":
-        objects = ((number, json_object(line, name, number)) for number, line in numbered_lines(path))
-        table = Table.of(name, kind, objects, ahead=ahead)
+    elif kind != "csv":
+        lines = ((number, json_object(line, name, number)) for number, line in numbered_lines(path))
+        objects = json_entries(path, name) if kind == "json" else lines
+        origin, found, counted = rows_of(objects, written_by)
+        unit = "entry" if counted or kind == "json" else "line"
+        table = Table.of(name, kind, found, ahead=ahead, unit=unit, origin=origin)
         if not table.head:
             raise UsageError(f"{name} is empty")
         yield table

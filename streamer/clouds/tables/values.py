@@ -51,7 +51,8 @@ def _within(value: Any, path: str) -> Any:
         if not -len(value) <= place < len(value):
             return None
         return _within(value[place], rest) if rest else value[place]
-    return [_within(one, path) for one in value]
+    found = [_within(one, path) for one in value]
+    return None if all(one is None for one in found) else found
 
 
 def opened_value(value: Any) -> Any:

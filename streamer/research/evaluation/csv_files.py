@@ -43,7 +43,7 @@ def _response_rows(data: DataSet, others: Sequence[str]) -> Iterator[dict[str, o
                 "gram_energy": energy,
                 "gram_energy_raw": None
                 if energy is None
-                else raw_energy(energy, len(cloud.responses), blank=blank),
+                else raw_energy(energy, len(cloud.samples.responses), blank=blank),
                 "queue_median": None if median is None else round(median, 6),
                 "judge_score": _score(data, "judge", place, position),
                 **{f"judge_{name}": None if marks is None else marks.get(name) for name in ASPECT_NAMES},

@@ -14,7 +14,8 @@ import msgspec
 from streamer.clouds.cloud import NOT_KEPT, Cloud, judged_cloud, severity_kind
 from streamer.clouds.cloud_files import AS_IT_IS, read_clouds
 from streamer.clouds.offline import ScoredCloud
-from streamer.clouds.tables.answers import Reading, ScoreCheck
+from streamer.clouds.tables.answers import Reading
+from streamer.clouds.tables.leaks import ScoreCheck
 from streamer.clouds.tables.rows import SUFFIXES
 from streamer.clouds.unlabelled import Unlabelled, counts, unlabelled_note
 from streamer.errors import UsageError
@@ -177,7 +178,7 @@ def read_data_set(
 
 def _check_scores(data: DataSet, scores: Scores, name: str, reading: Reading) -> None:
     """Refuse scores that say just what the severities say. Raises `UsageError`."""
-    check = ScoreCheck(data.source, name, reading)
+    check = ScoreCheck(data.source, name, trusted=reading.trust_score)
     for cloud, given in zip(data.clouds, scores, strict=True):
         for score, severity in zip(given or (), cloud.severities, strict=False):
             check.see(score, severity)

@@ -29,7 +29,7 @@ SCORES_FOLDER = Path(".streamer/scores")
 OWN_EMBEDDINGS = "embeddings of the file"
 """The encoder of clouds that bring their embeddings along."""
 
-_VERSION = "5"
+_VERSION = "6"
 """Raised when a scorer changes: older records are then no longer read."""
 
 _CLOUDS_AT_ONCE = 64
@@ -123,7 +123,7 @@ def every_score(
             vectors: Sequence[ArrayLike] = (
                 [[r.embedding or () for r in cloud.responses] for _, cloud in portion]
                 if encoder is None
-                else encoder.embed([form.parts(cloud.texts) for _, cloud in portion])
+                else encoder.embed([form.parts(cloud.samples.texts) for _, cloud in portion])
             )
             for first in range(0, len(portion), _CLOUDS_AT_ONCE):
                 some = slice(first, first + _CLOUDS_AT_ONCE)
@@ -157,21 +157,25 @@ def cloud_scores(cloud: Cloud, embeddings: ArrayLike, form: Form = WHOLE) -> Clo
 
     Parameters
     ----------
-    embeddings : shape (n, d), one row for each response.
+    embeddings : shape (n, d), one row for each response, and then one for each witness.
     """
     batch = _answers(cloud, embeddings, form)
     if batch is None:
         return None
     held = any(one.holds(batch) for one in SCORERS)
-    return None if held else {one.name: tuple(one.score(batch).tolist()) for one in SCORERS}
+    if held:
+        return None
+    return {one.name: tuple(one.score(batch).tolist()[: len(cloud.responses)]) for one in SCORERS}
 
 
 def _answers(cloud: Cloud, embeddings: ArrayLike, form: Form) -> AnswerBatch | None:
     """What scorers see of a cloud; None where all answers are blank."""
-    blank = form.blank(cloud.texts)
-    if all(blank):
+    if all(form.blank(cloud.texts)):
         return None
-    return answer_batch(cloud.texts, embeddings, blank, cloud.models, encoded=not cloud.embedded, form=form)
+    of = cloud.samples
+    return answer_batch(
+        of.texts, embeddings, form.blank(of.texts), of.models, encoded=not of.embedded, form=form
+    )
 
 
 def chosen_answers(
@@ -203,7 +207,10 @@ def package_scores(
         scores = measured_batches(
             clouds, encoder, lambda batch, _: None if batch.not_read else checked_scores(scorer, batch), form
         )
-        return [None if one is None else tuple(one.tolist()) for one in scores]
+        return [
+            None if one is None else tuple(one.tolist()[: len(cloud.responses)])
+            for one, cloud in zip(scores, clouds, strict=True)
+        ]
     except ValueError as error:
         raise UsageError(f"--scorers {name}: {error}") from None
 
@@ -225,7 +232,7 @@ def measured_batches(
         vectors: Sequence[ArrayLike] = (
             [[r.embedding or () for r in cloud.responses] for cloud in some]
             if encoder is None
-            else encoder.embed([form.parts(cloud.texts) for cloud in some])
+            else encoder.embed([form.parts(cloud.samples.texts) for cloud in some])
         )
         for cloud, rows in zip(some, vectors, strict=True):
             batch = _answers(cloud, rows, form)
@@ -251,7 +258,15 @@ def own_embeddings(clouds: Sequence[Cloud]) -> bool:
 
 
 def _key(cloud: Cloud, encoder_id: str, form: Form) -> str:
-    content = [_VERSION, form.text, encoder_id, cloud.texts, [r.embedding for r in cloud.responses]]
+    witnesses = [one.text for one in cloud.witnesses]
+    content = [
+        _VERSION,
+        form.text,
+        encoder_id,
+        cloud.texts,
+        witnesses,
+        [r.embedding for r in cloud.responses],
+    ]
     return hashlib.sha256(msgspec.json.encode(content)).hexdigest()[:32]
 
 

@@ -1,0 +1,190 @@
+"""What evaluation tools write: how each is told, where a file has its rows, and which columns are what. Pure.
+
+To read another tool's files, declare one more `Format`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Any
+
+from streamer.clouds.tables.values import plain, value_at
+from streamer.errors import UsageError
+
+Row = Mapping[str, Any]
+_ROWS_AHEAD = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Format:
+    """What one tool writes; names are dotted, as `streamer.clouds.tables.values.value_at` reads them.
+
+    Attributes
+    ----------
+    telling : columns of which some row has all, of any of these lists.
+    columns : those of each role, of which the first that is there is read; none: the role has none.
+    within : where an object may hold the rows, as a list or as a list for each column.
+    events : what events of one answer share, the kind of an event, and what it says: an answer's row has that by kind.
+    only : a column of which the rows with its first value are read, since the others say the same once more.
+    """
+
+    telling: tuple[tuple[str, ...], ...]
+    columns: Mapping[str, tuple[str, ...]]
+    within: tuple[str, ...] = ()
+    events: tuple[tuple[str, ...], str, str] | None = None
+    only: str = ""
+
+    def tells(self, rows: Iterable[Row]) -> bool:
+        """Whether these are its rows."""
+        return any(
+            all(value_at(row, one) is not None for one in names) for row in rows for names in self.telling
+        )
+
+
+FORMATS: Mapping[str, Format] = {
+    "lm-eval": Format(
+        telling=(("doc_id", "doc", "filtered_resps", "target"),),
+        columns={
+            "prompt_id": ("doc_id",),
+            "prompt": ("doc.question", "doc.query", "doc.problem", "doc.input", "arguments.gen_args_0.arg_0"),
+            "answer": ("filtered_resps.0",),
+            "references": ("target",),
+            "correct": ("exact_match", "acc", "em", "pass@1", "f1"),
+        },
+        only="filter",
+    ),
+    "promptfoo": Format(
+        telling=(("prompt.raw", "response.output", "success"),),
+        columns={"prompt": ("prompt.raw",), "answer": ("response.output",), "correct": ("success",), "score": ()},
+        within=("results.results", "results"),
+    ),
+    "deepeval": Format(
+        telling=(("input", "actual_output", "success"), ("input", "actualOutput", "success")),
+        columns={
+            "prompt": ("input",),
+            "answer": ("actual_output", "actualOutput"),
+            "references": ("expected_output", "expectedOutput"),
+            "correct": ("success",),
+        },
+        within=("testCases", "testRunData.testCases"),
+    ),
+    "uqlm": Format(
+        telling=(("response", "sampled_responses"), ("responses", "sampled_responses")),
+        columns={
+            "prompt": ("prompt", "prompts"),
+            "answer": ("response", "responses"),
+            "witnesses": ("sampled_responses",),
+            "references": ("answer", "ground_truth", "ideal", "ground_truth_answer"),
+            "correct": ("response_correct", "correct", "is_correct"),
+        },
+        within=("data",),
+    ),
+    "langfuse": Format(
+        telling=tuple(("input", "output", one) for one in ("sessionId", "session_id", "traceId", "trace_id")),
+        columns={
+            "prompt": ("input.messages.-1.content", "input.-1.content", "input.question", "input.query", "input"),
+            "answer": ("output.choices.0.message.content", "output.-1.content", "output.content", "output.answer", "output"),
+            "severity": ("severity.0", "severity"),
+            "correct": ("correct.0", "correctness.0", "correct", "correctness"),
+            "answer_id": ("id",),
+            "references": ("expectedOutput", "expected_output"),
+        },
+        within=("data",),
+    ),
+    "openai-evals": Format(
+        telling=(("spec.run_id",), ("run_id", "event_id", "sample_id", "type", "data"), ("sample_id", "sampling.sampled")),
+        columns={
+            "prompt_id": ("sample_id",),
+            "prompt": ("sampling.prompt.-1.content", "sampling.prompt"),
+            "answer": ("sampling.sampled.0", "sampling.sampled", "match.sampled"),
+            "references": ("match.expected",),
+            "correct": ("match.correct", "metrics.accuracy", "metrics.score"),
+        },
+        events=(("run_id", "sample_id"), "type", "data"),
+    ),
+    "ragas": Format(
+        telling=(("user_input", "response"),),
+        columns={
+            "prompt": ("user_input",),
+            "answer": ("response",),
+            "witnesses": ("multi_responses",),
+            "references": ("reference",),
+            "correct": (
+                "answer_correctness", "factual_correctness(mode=f1)", "factual_correctness", "nv_accuracy", "faithfulness",
+            ),
+        },
+    ),
+    "squad": Format(
+        telling=(("id", "question", "answers.text"), ("id", "question", "answers.answer_start")),
+        columns={"prompt_id": ("id",), "prompt": ("question",), "references": ("answers.text",)},
+        within=("data.paragraphs.qas",),
+    ),
+}  # fmt: skip
+
+
+def format_named(name: str) -> Format:
+    """Return what a tool writes. Raises `UsageError` for one that is not known."""
+    if name not in FORMATS:
+        raise UsageError(f"the formats of tools are {', '.join(FORMATS)}, not {name!r}")
+    return FORMATS[name]
+
+
+def rows_of(
+    objects: Iterator[tuple[int, Row]], named: str | None = None
+) -> tuple[str, Iterator[tuple[int, Row]], bool]:
+    """Return of the objects of a file the tool that wrote them, in words, the rows with their places, and whether these count rows.
+
+    Else they are those of the objects.
+    """
+    first = next(objects, None)
+    if first is None:
+        return "", objects, False
+    objects = chain((first,), objects)
+    for name, one in FORMATS.items() if named is None else [(named, format_named(named))]:
+        for path in (*one.within, ""):
+            inside = list(islice(_within(first[1], path), _ROWS_AHEAD))
+            if not inside or (not one.tells(inside) and (named is None or not path)):
+                continue
+            counted = bool(path or one.events)
+            rows: Iterator[tuple[int, Row]] = objects
+            if counted:
+                found = (row for _, whole in objects for row in _within(whole, path))
+                rows = enumerate(found if one.events is None else _joined(found, one.events), start=1)
+            if one.only and (value := inside[0].get(one.only)) is not None:
+                only = one.only
+                return (
+                    f" of {name} ({only} {value})",
+                    (row for row in rows if row[1].get(only) == value),
+                    counted,
+                )
+            return f" of {name}", rows, counted
+    return "", objects, False
+
+
+def _within(whole: Row, path: str) -> Iterator[Row]:
+    """The rows that an object holds at a path; itself where that is empty."""
+    value = plain(value_at(whole, path)) if path else whole
+    if path and isinstance(value, Mapping):
+        lists = {name: one for name, one in value.items() if isinstance(one, list)}
+        if lists and len(lists) == len(value) and len(set(map(len, lists.values()))) == 1:
+            value = [dict(zip(lists, cells, strict=True)) for cells in zip(*lists.values(), strict=True)]
+    waiting = [value]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, Mapping):
+            yield value
+        elif isinstance(value, list):
+            waiting.extend(reversed(value))
+
+
+def _joined(rows: Iterable[Row], events: tuple[tuple[str, ...], str, str]) -> Iterator[Row]:
+    """Make a row of the events of each answer: of each kind what the first one says."""
+    shared, kind, content = events
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in rows:
+        if all(one in row for one in (*shared, kind, content)):
+            made = found.setdefault(tuple(map(row.get, shared)), {one: row[one] for one in shared})
+            made.setdefault(str(row[kind]), row[content])
+    yield from found.values()
