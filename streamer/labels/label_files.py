@@ -28,8 +28,7 @@ from streamer.clouds.line_files import opened
 from streamer.clouds.tables.answers import Reading
 from streamer.clouds.tables.columns import CORRECT, SCORE, shown_columns
 from streamer.clouds.tables.leaks import ScoreCheck
-from streamer.clouds.tables.marks import Annotators, number_in
-from streamer.clouds.tables.one_prompt import several_note, severity_of
+from streamer.clouds.tables.marks import Annotators, number_in, several_note, severity_of
 from streamer.clouds.tables.rows import Lines, Table, TableError, TextLines, format_by_name, open_table
 from streamer.clouds.tables.values import NotText, name_of, plain, text_of, value_at
 from streamer.errors import BadMessage, UsageError

@@ -12,15 +12,16 @@ from streamer.clouds.cloud import UNSTATED_KIND, Cloud, kind_of_label
 from streamer.clouds.tables.columns import OF_PROMPT, ROLES, Role, recognise, role_of
 from streamer.clouds.tables.formats import format_named
 from streamer.clouds.tables.leaks import LeakCheck
-from streamer.clouds.tables.marks import ANNOTATORS, TRUTH, Annotators, Marks, number_in
-from streamer.clouds.tables.one_prompt import (
-    Answer,
-    as_they_come,
-    cloud_of,
-    held_together,
+from streamer.clouds.tables.marks import (
+    ANNOTATORS,
+    TRUTH,
+    Annotators,
+    Marks,
+    number_in,
     several_note,
     severity_of,
 )
+from streamer.clouds.tables.one_prompt import Answer, as_they_come, cloud_of, held_together
 from streamer.clouds.tables.rows import Table, TableError
 from streamer.clouds.tables.values import (
     NotText,

@@ -17,22 +17,6 @@ Role = Literal[
 ]  # fmt: skip
 ROLES: tuple[Role, ...] = get_args(Role)
 
-MEANINGS: Mapping[Role, str] = {
-    "prompt_id": "names the prompt: rows that share it are answers to one prompt",
-    "prompt": "what was asked",
-    "answer": "the text of an answer",
-    "answer_id": "names the answer among those to its prompt",
-    "severity": "how bad the answer is: 0 fine, 1 worst",
-    "correct": "the reverse: 1 or true is fine, 0 or false is worst",
-    "score": "a score of your own in [0, 1], higher is safer",
-    "logprob": "the mean log-probability of the answer's tokens, at most 0",
-    "model": "the model that gave the answer",
-    "embedding": "an embedding of your own, a list of numbers",
-    "references": "known good answers: a text, or a list of texts",
-    "kind": "where the severity comes from: human, judge, ...",
-    "witnesses": "other samples for the prompt, a list of texts, which are measured and never shipped",
-}
-
 CORRECT = ("correct", "is_correct", "right", "is_right")
 SCORE = ("score", "confidence")
 
@@ -258,9 +242,9 @@ def _of_format(
     name, one = next(((name, one) for name, one in tools if written_by or one.tells(table.head)), ("", None))
     if one is None:
         return {}
-    there = {role: tuple(filter(table.has, names))[:1] for role, names in one.columns.items()}
+    there = {role: tuple(filter(table.has, names.split()))[:1] for role, names in one.columns.items()}
     if not any(there.values()):
-        wanted = ", ".join(dict.fromkeys(names[0] for names in one.columns.values() if names))
+        wanted = ", ".join(dict.fromkeys(names.split()[0] for names in one.columns.values() if names))
         raise UsageError(
             f"{table.name} has nothing that {name} writes ({wanted}); it has {shown_columns(header)}: leave --format out, or name "
             "what is what with --column ROLE=NAME"

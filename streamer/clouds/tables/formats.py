@@ -19,109 +19,109 @@ _ROWS_AHEAD = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """What one tool writes; names are dotted, as `streamer.clouds.tables.values.value_at` reads them.
+    """What one tool writes; names are dotted, as `streamer.clouds.tables.values.value_at` reads them, with spaces between.
 
     Attributes
     ----------
     telling : columns of which some row has all, of any of these lists.
-    columns : those of each role, of which the first that is there is read; none: the role has none.
+    columns : those of each role, of which the first that is there is read; empty: the role has none.
     within : where an object may hold the rows, as a list or as a list for each column.
-    events : what events of one answer share, the kind of an event, and what it says: an answer's row has that by kind.
+    events : whether a row is an event of an answer, which `_joined` puts together.
     only : a column of which the rows with its first value are read, since the others say the same once more.
     """
 
-    telling: tuple[tuple[str, ...], ...]
-    columns: Mapping[str, tuple[str, ...]]
-    within: tuple[str, ...] = ()
-    events: tuple[tuple[str, ...], str, str] | None = None
+    telling: tuple[str, ...]
+    columns: Mapping[str, str]
+    within: str = ""
+    events: bool = False
     only: str = ""
 
     def tells(self, rows: Iterable[Row]) -> bool:
         """Whether these are its rows."""
         return any(
-            all(value_at(row, one) is not None for one in names) for row in rows for names in self.telling
+            all(value_at(row, one) is not None for one in names.split())
+            for row in rows
+            for names in self.telling
         )
 
 
 FORMATS: Mapping[str, Format] = {
     "lm-eval": Format(
-        telling=(("doc_id", "doc", "filtered_resps", "target"),),
+        telling=("doc_id doc filtered_resps target",),
         columns={
-            "prompt_id": ("doc_id",),
-            "prompt": ("doc.question", "doc.query", "doc.problem", "doc.input", "arguments.gen_args_0.arg_0"),
-            "answer": ("filtered_resps.0",),
-            "references": ("target",),
-            "correct": ("exact_match", "acc", "em", "pass@1", "f1"),
+            "prompt_id": "doc_id",
+            "prompt": "doc.question doc.query doc.problem doc.input arguments.gen_args_0.arg_0",
+            "answer": "filtered_resps.0",
+            "references": "target",
+            "correct": "exact_match acc em pass@1 f1",
         },
         only="filter",
     ),
     "promptfoo": Format(
-        telling=(("prompt.raw", "response.output", "success"),),
-        columns={"prompt": ("prompt.raw",), "answer": ("response.output",), "correct": ("success",), "score": ()},
-        within=("results.results", "results"),
+        telling=("prompt.raw response.output success",),
+        columns={"prompt": "prompt.raw", "answer": "response.output", "correct": "success", "score": ""},
+        within="results.results results",
     ),
     "deepeval": Format(
-        telling=(("input", "actual_output", "success"), ("input", "actualOutput", "success")),
+        telling=("input actual_output success", "input actualOutput success"),
         columns={
-            "prompt": ("input",),
-            "answer": ("actual_output", "actualOutput"),
-            "references": ("expected_output", "expectedOutput"),
-            "correct": ("success",),
+            "prompt": "input",
+            "answer": "actual_output actualOutput",
+            "references": "expected_output expectedOutput",
+            "correct": "success",
         },
-        within=("testCases", "testRunData.testCases"),
+        within="testCases testRunData.testCases",
     ),
     "uqlm": Format(
-        telling=(("response", "sampled_responses"), ("responses", "sampled_responses")),
+        telling=("response sampled_responses", "responses sampled_responses"),
         columns={
-            "prompt": ("prompt", "prompts"),
-            "answer": ("response", "responses"),
-            "witnesses": ("sampled_responses",),
-            "references": ("answer", "ground_truth", "ideal", "ground_truth_answer"),
-            "correct": ("response_correct", "correct", "is_correct"),
+            "prompt": "prompt prompts",
+            "answer": "response responses",
+            "witnesses": "sampled_responses",
+            "references": "answer ground_truth ideal",
+            "correct": "response_correct correct is_correct",
         },
-        within=("data",),
+        within="data",
     ),
     "langfuse": Format(
-        telling=tuple(("input", "output", one) for one in ("sessionId", "session_id", "traceId", "trace_id")),
+        telling=tuple(f"input output {one}" for one in ("sessionId", "session_id", "traceId", "trace_id")),
         columns={
-            "prompt": ("input.messages.-1.content", "input.-1.content", "input.question", "input.query", "input"),
-            "answer": ("output.choices.0.message.content", "output.-1.content", "output.content", "output.answer", "output"),
-            "severity": ("severity.0", "severity"),
-            "correct": ("correct.0", "correctness.0", "correct", "correctness"),
-            "answer_id": ("id",),
-            "references": ("expectedOutput", "expected_output"),
+            "prompt": "input.messages.-1.content input.-1.content input.question input.query input",
+            "answer": "output.choices.0.message.content output.-1.content output.content output.answer output",
+            "answer_id": "id",
+            "references": "expectedOutput expected_output",
+            "severity": "severity.0 severity",
+            "correct": "correct.0 correctness.0 correct correctness",
         },
-        within=("data",),
+        within="data",
     ),
     "openai-evals": Format(
-        telling=(("spec.run_id",), ("run_id", "event_id", "sample_id", "type", "data"), ("sample_id", "sampling.sampled")),
+        telling=("spec.run_id", "run_id event_id sample_id type data", "sample_id sampling.sampled"),
         columns={
-            "prompt_id": ("sample_id",),
-            "prompt": ("sampling.prompt.-1.content", "sampling.prompt"),
-            "answer": ("sampling.sampled.0", "sampling.sampled", "match.sampled"),
-            "references": ("match.expected",),
-            "correct": ("match.correct", "metrics.accuracy", "metrics.score"),
+            "prompt_id": "sample_id",
+            "prompt": "sampling.prompt.-1.content sampling.prompt",
+            "answer": "sampling.sampled.0 sampling.sampled match.sampled",
+            "references": "match.expected",
+            "correct": "match.correct metrics.accuracy metrics.score",
         },
-        events=(("run_id", "sample_id"), "type", "data"),
+        events=True,
     ),
     "ragas": Format(
-        telling=(("user_input", "response"),),
+        telling=("user_input response",),
         columns={
-            "prompt": ("user_input",),
-            "answer": ("response",),
-            "witnesses": ("multi_responses",),
-            "references": ("reference",),
-            "correct": (
-                "answer_correctness", "factual_correctness(mode=f1)", "factual_correctness", "nv_accuracy", "faithfulness",
-            ),
+            "prompt": "user_input",
+            "answer": "response",
+            "witnesses": "multi_responses",
+            "references": "reference",
+            "correct": "answer_correctness factual_correctness(mode=f1) factual_correctness nv_accuracy faithfulness",
         },
     ),
     "squad": Format(
-        telling=(("id", "question", "answers.text"), ("id", "question", "answers.answer_start")),
-        columns={"prompt_id": ("id",), "prompt": ("question",), "references": ("answers.text",)},
-        within=("data.paragraphs.qas",),
+        telling=("id question answers.text", "id question answers.answer_start"),
+        columns={"prompt_id": "id", "prompt": "question", "references": "answers.text"},
+        within="data.paragraphs.qas",
     ),
-}  # fmt: skip
+}
 
 
 def format_named(name: str) -> Format:
@@ -143,7 +143,7 @@ def rows_of(
         return "", objects, False
     objects = chain((first,), objects)
     for name, one in FORMATS.items() if named is None else [(named, format_named(named))]:
-        for path in (*one.within, ""):
+        for path in (*one.within.split(), ""):
             inside = list(islice(_within(first[1], path), _ROWS_AHEAD))
             if not inside or (not one.tells(inside) and (named is None or not path)):
                 continue
@@ -151,7 +151,7 @@ def rows_of(
             rows: Iterator[tuple[int, Row]] = objects
             if counted:
                 found = (row for _, whole in objects for row in _within(whole, path))
-                rows = enumerate(found if one.events is None else _joined(found, one.events), start=1)
+                rows = enumerate(_joined(found) if one.events else found, start=1)
             if one.only and (value := inside[0].get(one.only)) is not None:
                 only = one.only
                 return (
@@ -179,12 +179,11 @@ def _within(whole: Row, path: str) -> Iterator[Row]:
             waiting.extend(reversed(value))
 
 
-def _joined(rows: Iterable[Row], events: tuple[tuple[str, ...], str, str]) -> Iterator[Row]:
-    """Make a row of the events of each answer: of each kind what the first one says."""
-    shared, kind, content = events
+def _joined(rows: Iterable[Row]) -> Iterator[Row]:
+    """Make a row of the events of one run about one sample: of each kind what the first one says."""
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for row in rows:
-        if all(one in row for one in (*shared, kind, content)):
-            made = found.setdefault(tuple(map(row.get, shared)), {one: row[one] for one in shared})
-            made.setdefault(str(row[kind]), row[content])
+        if "type" in row and "data" in row:
+            shared = {one: row.get(one) for one in ("run_id", "sample_id")}
+            found.setdefault(tuple(shared.values()), shared).setdefault(str(row["type"]), row["data"])
     yield from found.values()

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
@@ -102,6 +102,23 @@ class Marks:
         if math.isfinite(number):
             return f"{wanted}; say what scale it is on, the worst mark first: --scale 1:5"
         return wanted + word_hint + ("; write it with a point" if "," in str(mark) else "")
+
+
+def severity_of(marks: Sequence[float], annotators: Annotators) -> float:
+    """Return the one severity of several that annotators gave an answer."""
+    return max(marks) if annotators == "worst" else math.fsum(marks) / len(marks)
+
+
+def several_note(answers: int, of: int, marks: int, annotators: Annotators) -> str:
+    """Say in a line of how many answers there were several severities, and what became of them; empty for none."""
+    if not answers:
+        return ""
+    made = (
+        "the worst counts"
+        if annotators == "worst"
+        else "they are averaged (--annotators worst takes the worst)"
+    )
+    return f"{answers:,} of {of:,} answers have several severities, {marks:,} in all: {made}"
 
 
 def number_in(value: Any, *, decimal_comma: bool = False) -> float:

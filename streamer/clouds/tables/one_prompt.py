@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,7 +16,6 @@ from streamer.clouds.cloud import (
 )
 from streamer.clouds.line_files import is_publishable
 from streamer.clouds.tables.columns import Columns
-from streamer.clouds.tables.marks import Annotators
 from streamer.clouds.tables.rows import Table
 from streamer.events.excerpts import excerpt
 
@@ -56,23 +54,6 @@ class Answer:
     signals: Mapping[str, float]
     meta: Mapping[str, float]
     witnesses: tuple[str, ...] = ()
-
-
-def severity_of(marks: Sequence[float], annotators: Annotators) -> float:
-    """Return the one severity of several that annotators gave an answer."""
-    return max(marks) if annotators == "worst" else math.fsum(marks) / len(marks)
-
-
-def several_note(answers: int, of: int, marks: int, annotators: Annotators) -> str:
-    """Say in a line of how many answers there were several severities, and what became of them; empty for none."""
-    if not answers:
-        return ""
-    made = (
-        "the worst counts"
-        if annotators == "worst"
-        else "they are averaged (--annotators worst takes the worst)"
-    )
-    return f"{answers:,} of {of:,} answers have several severities, {marks:,} in all: {made}"
 
 
 def held_together(rows: Iterable[Answer]) -> Iterator[list[Answer]]:

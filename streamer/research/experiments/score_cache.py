@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamer.clouds.cloud import Cloud
-from streamer.clouds.cloud_files import read_clouds
 from streamer.clouds.line_record import append_lines, read_lines
 from streamer.clouds.offline import ScoredCloud
 from streamer.errors import UsageError
@@ -19,7 +18,7 @@ from streamer.gates.declared import Unit
 from streamer.labels.answer_forms import answer_batch
 from streamer.scoring.judged import WHOLE, Form
 from streamer.scoring.plugins import checked_scores, frozen, loaded
-from streamer.scoring.registry import GRAM, SCORER_NAMES, SCORERS
+from streamer.scoring.registry import SCORER_NAMES, SCORERS
 from streamer.scoring.scorer import AnswerBatch
 from streamer.scoring.signals.signal_list import SignalList
 
@@ -53,24 +52,6 @@ class Embeds(Protocol):
 class _Line(msgspec.Struct):
     key: str
     scores: CloudScores | None
-
-
-def scored_file(
-    path: Path, *, encoder_id: str, load_encoder: Callable[[], Embeds], folder: Path = SCORES_FOLDER
-) -> list[ScoredCloud]:
-    """Return the clouds of a file with their Gram energies, in its order; see `every_score`.
-
-    Raises
-    ------
-    UsageError
-        If the file cannot be read or a line is not a cloud.
-    """
-    clouds = list(read_clouds(path, needs_answers=True))
-    scores = every_score(clouds, encoder_id=encoder_id, load_encoder=load_encoder, folder=folder)
-    return [
-        ScoredCloud(cloud, None if one is None else one[GRAM])
-        for cloud, one in zip(clouds, scores, strict=True)
-    ]
 
 
 def every_score(

@@ -6,12 +6,9 @@ import argparse
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal
 
 from streamer.errors import StreamerError
 from streamer.research.experiments.embedding_store import EMBEDDINGS_FOLDER
-from streamer.research.experiments.score_cache import SCORES_FOLDER
-from streamer.scoring.encoders.encoder import CachedEncoder
 
 
 def alpha_argument(text: str) -> float:
@@ -34,19 +31,8 @@ def count_argument(least: int) -> Callable[[str], int]:
     return count
 
 
-def default_encoder() -> CachedEncoder:
-    """Load the default encoder; takes seconds."""
-    from streamer.scoring.encoders.encoder import CachedEncoder
-    from streamer.scoring.encoders.registry import load_encoder
-
-    return CachedEncoder(load_encoder(strict=False))
-
-
-def table_parser(
-    name: str, description: str, *, alphas: Sequence[float], kept: Literal["scores", "embeddings"]
-) -> argparse.ArgumentParser:
-    """Return the parser of an experiment on files of response clouds; `kept` is what it computes once."""
-    folder = SCORES_FOLDER if kept == "scores" else EMBEDDINGS_FOLDER
+def table_parser(name: str, description: str, *, alphas: Sequence[float]) -> argparse.ArgumentParser:
+    """Return the parser of an experiment on files of response clouds, whose embeddings are computed once."""
     parser = argparse.ArgumentParser(
         prog=f"python -m streamer_research.studies.{name}", description=description
     )
@@ -54,7 +40,9 @@ def table_parser(
         "files", nargs="+", type=Path, metavar="FILE", help="response clouds, .jsonl or .jsonl.gz"
     )
     parser.add_argument("--alpha", type=alpha_argument, nargs="+", default=list(alphas))
-    parser.add_argument(f"--{kept}", type=Path, default=folder, help=f"where {kept} are kept")
+    parser.add_argument(
+        "--embeddings", type=Path, default=EMBEDDINGS_FOLDER, help="where embeddings are kept"
+    )
     return parser
 
 

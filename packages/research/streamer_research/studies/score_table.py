@@ -251,7 +251,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "score_table",
         "Compare what `full` and single scores serve, at equal labels, on files of response clouds.",
         alphas=ALPHAS,
-        kept="embeddings",
     )
     parser.add_argument(
         "--scores", type=Path, default=SCORES_FOLDER, help="where scores of --others are kept"

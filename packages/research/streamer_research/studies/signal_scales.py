@@ -52,7 +52,7 @@ def scales(paths: Sequence[Path], folder: Path, version: int) -> list[tuple[str,
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status."""
-    parser = table_parser("signal_scales", "Measure the scale of each signal.", alphas=(), kept="embeddings")
+    parser = table_parser("signal_scales", "Measure the scale of each signal.", alphas=())
     parser.add_argument("--version", type=int, choices=list(VERSIONS), default=max(VERSIONS))
     options = parser.parse_args(arguments)
     for name, mean, deviation in scales(options.files, options.embeddings, options.version):
