@@ -18,7 +18,7 @@ from streamer.cli.console import counted, note, print_json, say, warn
 from streamer.cli.gate_names import gate_names
 from streamer.cli.policies import unread_json, unread_text
 from streamer.clouds.tables.columns import shown_columns
-from streamer.clouds.tables.formats import FORMATS, format_named
+from streamer.clouds.tables.formats import FORMATS
 from streamer.clouds.tables.marks import Annotators
 from streamer.errors import UsageError
 from streamer.labels.registry import by_programs
@@ -56,8 +56,8 @@ def import_(
         typer.Option(
             "--format",
             metavar="TOOL",
-            help="The labelling tool that FILE is exported from (label-studio, argilla, langfuse), or the evaluation tool that wrote "
-            f"it ({', '.join(FORMATS)}) and `streamer publish` sent. Default: the columns of FILE say.",
+            help="What wrote FILE: the labelling tool label-studio, argilla or langfuse, or what a file that "
+            f"was published is of ({', '.join(FORMATS)}). Default: its columns tell.",
         ),
     ] = None,
     gate: Annotated[
@@ -90,10 +90,7 @@ def import_(
     severity.
     """
     from streamer.clouds.tables.answers import Reading
-    from streamer.labels.bridges.registry import bridges
 
-    if format_ is not None and format_ not in bridges():
-        format_named(format_)
     settings = wiring.load_settings()
     reading = Reading(
         marks=opt.given_marks(scale, words),

@@ -139,8 +139,7 @@ class TableOptions:
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Column of other samples for the prompt, as a list: they are measured beside the one answer of the row, and never "
-            "shipped.",
+            help="Column with a list of other samples, measured beside a row's answer and never shipped.",
         ),
     ] = None
     scale: ScaleOption = None

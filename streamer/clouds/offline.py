@@ -46,7 +46,7 @@ class ScoredCloud:
 
     @classmethod
     def of(cls, cloud: Cloud, scores: Sequence[float], row: NDArray[np.float32] | None = None) -> ScoredCloud:
-        """Make one of the scores of all samples: witnesses lose theirs, and where all that could ship is blank there is none."""
+        """Make one of the scores of all samples, of which witnesses lose theirs; None where all answers are blank."""
         shown = None if all(map(is_blank, cloud.texts)) else tuple(scores[: len(cloud.responses)])
         return cls(cloud, shown, row)
 

@@ -348,8 +348,8 @@ def open_labels(
 ) -> Iterator[LabelReader]:
     """Open a label file: CSV, JSON Lines or Parquet, the first two also gzip, as its content says. See `LabelReader`.
 
-    `bridge` : the labelling tool that it is exported from, or the evaluation tool that wrote it: of answers that `streamer publish`
-    sent from the same file; None: none.
+    `bridge` : the labelling tool that it is exported from, or the evaluation tool that wrote it, where the
+    same file was published; None: none.
 
     Raises
     ------

@@ -10,7 +10,6 @@ from typing import Any, cast
 
 from streamer.clouds.cloud import UNSTATED_KIND, Cloud, kind_of_label
 from streamer.clouds.tables.columns import OF_PROMPT, ROLES, Role, recognise, role_of
-from streamer.clouds.tables.formats import format_named
 from streamer.clouds.tables.leaks import LeakCheck
 from streamer.clouds.tables.marks import (
     ANNOTATORS,
@@ -62,9 +61,7 @@ class Reading:
     written_by: str | None = None
 
     def __post_init__(self) -> None:
-        """Raise `UsageError` for another choice of annotators or tool, and for a signal with the name of a role."""
-        if self.written_by is not None:
-            format_named(self.written_by)
+        """Raise `UsageError` for another choice of annotators, and for a signal with the name of a role."""
         if taken := self.signals.keys() & set(ROLES):
             raise UsageError(
                 f"a signal cannot be called {min(taken)}, as a column of every table may be; call it otherwise"

@@ -134,9 +134,8 @@ def format_named(name: str) -> Format:
 def rows_of(
     objects: Iterator[tuple[int, Row]], named: str | None = None
 ) -> tuple[str, Iterator[tuple[int, Row]], bool]:
-    """Return of the objects of a file the tool that wrote them, in words, the rows with their places, and whether these count rows.
-
-    Else they are those of the objects.
+    """Return which tool wrote the objects of a file, in words, their rows with places, and whether
+    these count rows; else they are those of the objects.
     """
     first = next(objects, None)
     if first is None:

@@ -1,4 +1,4 @@
-"""The rows of a table in CSV, JSON Lines or Parquet, one in memory at a time, or in JSON, each with its place in the file.
+"""The rows of a table, each with its place in the file; all but those of JSON one in memory at a time.
 
 What a file is, its content says; its name has to agree, so that a file under a wrong name is named and not guessed at.
 """

@@ -1,4 +1,4 @@
-"""What evaluation tools write is read as it is: here by hand in the shape in which each tool's newest release wrote it."""
+"""What evaluation tools write is read as it is: by hand here, in the shape that each tool's newest release writes."""
 
 import json
 from pathlib import Path
@@ -18,91 +18,62 @@ from streamer.events.limits import Limits
 from streamer.labels.label_files import open_labels
 from tests.unit.labelling.test_label_files import NOW
 
-ASK, RIGHT = "What is 2 + 2?", (True, False)
-TEXTS = ("It is 4.", "It is 5.")
+ASK = "What is 2 + 2?"
+TURN = {"role": "user", "content": ASK}
+TEXTS, RIGHT = ("It is 4.", "It is 5."), (True, False)
+BOTH = tuple(zip(TEXTS, RIGHT, strict=True))
 
 
-def both(make: Any) -> list[Any]:
-    return [make(text, right) for text, right in zip(TEXTS, RIGHT, strict=True)]
+def lm_eval(text: str, right: bool, name: str) -> dict[str, Any]:
+    row = {"doc_id": 3, "doc": {"question": ASK, "answer": "4"}, "target": "4", "filter": name}
+    return row | {"resps": [[text]], "filtered_resps": [text], "exact_match": float(right)}
 
 
-def evals_events() -> list[Any]:
-    """A log of `oaieval`: two runs of one sample, whose events come mixed; the second sampling of a run is the grader's."""
-    runs = [
-        {"run_id": f"r{run}", "event_id": 0, "sample_id": "sums.dev.0", "type": kind, "data": data, "created_by": ""}
-        for kind in ("sampling", "match", "grader")
-        for run in range(2)
-        for data in (
-            {"correct": RIGHT[run], "expected": "4", "picked": None, "sampled": TEXTS[run]}
-            if kind == "match"
-            else {"prompt": [{"role": "system", "content": "Add."}, {"role": "user", "content": ASK}],
-                  "sampled": ["A" if kind == "grader" else TEXTS[run]]},
-        )
-        for kind in ("sampling" if kind == "grader" else kind,)
-    ]  # fmt: skip
-    return [{"spec": {"run_id": "r0", "completion_fns": ["m"]}}, *runs, {"final_report": {"accuracy": 0.5}}]
+def event(run: int, kind: str, **data: Any) -> dict[str, Any]:
+    return {"run_id": f"r{run}", "event_id": 0, "sample_id": "sums.0", "type": kind, "data": data}
 
 
-def lm_eval(text: str, right: bool, filtered: str = "strict-match") -> dict[str, Any]:
-    return {
-        "doc_id": 3, "doc": {"question": ASK, "answer": "4"}, "target": "4",
-        "arguments": {"gen_args_0": {"arg_0": f"Q: {ASK}\nA:", "arg_1": {"until": ["\n"]}}},
-        "resps": [[text]], "filtered_resps": [text], "filter": filtered, "metrics": ["exact_match"], "exact_match": float(right),
-    }  # fmt: skip
-
-
-def promptfoo(text: str, right: bool) -> dict[str, Any]:
-    return {
-        "promptIdx": 0, "testIdx": 0, "prompt": {"raw": ASK, "label": "plain"}, "vars": {"a": 2}, "success": right,
-        "response": {"output": text, "tokenUsage": {"total": 9}}, "score": float(right), "namedScores": {},
-    }  # fmt: skip
-
-
-def deepeval(text: str, right: bool) -> dict[str, Any]:
-    return {
-        "name": "test_case_0",
-        "input": ASK,
-        "actualOutput": text,
-        "expectedOutput": "4",
-        "success": right,
-        "metricsData": [],
-    }
-
-
-def langfuse(text: str, right: bool) -> dict[str, Any]:
-    return {
-        "id": f"t-{right}", "name": "chat", "userId": None, "sessionId": "s", "tags": [], "correctness": [float(right)],
-        "input": [{"role": "user", "content": ASK}], "output": {"role": "assistant", "content": text},
-    }  # fmt: skip
-
-
-SQUAD = {
-    "id": "q1",
-    "question": ASK,
-    "answers": {"text": ["4", "four"], "answer_start": [0, 9]},
-    "is_impossible": False,
-}
+PROMPTFOO = [
+    {"prompt": {"raw": ASK, "label": "plain"}, "success": right, "score": 1, "response": {"output": text}}
+    for text, right in BOTH
+]
+DEEPEVAL = [
+    {"input": ASK, "actualOutput": text, "expectedOutput": "4", "success": right} for text, right in BOTH
+]
+LANGFUSE = [
+    {"id": text, "sessionId": "s", "input": [TURN], "output": {"content": text}, "correctness": [int(right)]}
+    for text, right in BOTH
+]
+# Events of runs come mixed, and a grader's sampling comes after the model's.
+OAIEVAL = [
+    {"spec": {"run_id": "r0", "completion_fns": ["m"]}},
+    *(event(run, "sampling", prompt=[TURN], sampled=[text]) for run, text in enumerate(TEXTS)),
+    *(event(run, "match", correct=right, expected="4") for run, right in enumerate(RIGHT)),
+    *(event(run, "sampling", prompt=[TURN], sampled=["A"]) for run in range(2)),
+    {"final_report": {"accuracy": 0.5}},
+]
+RAGAS = [
+    {"user_input": ASK, "response": text, "reference": "4", "answer_correctness": int(right)}
+    for text, right in BOTH
+]
 FILES: dict[str, tuple[str, Any]] = {
-    "lm-eval": ("lines", [*both(lm_eval), *both(lambda text, right: lm_eval(text, not right, "flexible-extract"))]),
-    "promptfoo": ("lines", both(promptfoo)),
-    "promptfoo, all of it": ("json", {"evalId": "e", "results": {"version": 3, "results": both(promptfoo), "stats": {}}, "config": {}}),
-    "deepeval": ("line", {"testCases": both(deepeval), "conversationalTestCases": [], "metricsScores": []}),
-    "deepeval, latest": ("line", {"testRunData": {"testCases": both(deepeval)}, "testRunLink": None}),
-    "deepeval, results": ("json", both(lambda text, right: {"input": ASK, "actual_output": text, "expected_output": "4", "success": right})),
-    "langfuse": ("json", both(langfuse)),
-    "langfuse, by its API": ("json", {"data": both(langfuse), "meta": {"page": 1}}),
-    "openai-evals": ("lines", evals_events()),
-    "ragas": ("lines", both(lambda text, right: {
-        "user_input": ASK, "retrieved_contexts": ["sums"], "response": text, "reference": "4", "answer_correctness": float(right)})),
-}  # fmt: skip
+    "lm-eval": ("lines", [lm_eval(*one, name) for name in ("strict", "flexible") for one in BOTH]),
+    "promptfoo": ("lines", PROMPTFOO),
+    "promptfoo, all of it": ("json", {"evalId": "e", "results": {"results": PROMPTFOO}, "config": {}}),
+    "deepeval": ("line", {"testCases": DEEPEVAL, "metricsScores": []}),
+    "deepeval, latest": ("line", {"testRunData": {"testCases": DEEPEVAL}, "testRunLink": None}),
+    "langfuse": ("json", LANGFUSE),
+    "langfuse, by its API": ("json", {"data": LANGFUSE, "meta": {"page": 1}}),
+    "openai-evals": ("lines", OAIEVAL),
+    "ragas": ("lines", RAGAS),
+}
+SQUAD = {"id": "q1", "question": ASK, "answers": {"text": ["4", "four"], "answer_start": [0, 9]}}
 
 
 def written(path: Path, shape: str, content: Any) -> Path:
     lines = content if shape == "lines" else [content]
-    whole = (
-        json.dumps(content, indent=2) if shape == "json" else "".join(json.dumps(one) + "\n" for one in lines)
-    )
-    path.write_text(whole)
+    indent = 2 if shape == "json" else None
+    path.write_text("".join(json.dumps(one, indent=indent) + "\n" for one in lines))
     return path
 
 
@@ -119,31 +90,21 @@ def test_what_evaluation_tools_write_needs_no_option(name: str, tmp_path: Path) 
     assert other.severities == (None, None), "what somebody names goes before"
     if tool == "langfuse":
         return  # what is imported from it are the scores that people gave there
-    given: Any = {
-        "now": NOW,
-        "gate": "g",
-        "kind": "k",
-        "labeller": "ann",
-        "columns": {},
-        "reading": Reading(),
-    }
-    with open_labels(path, bridge=tool, **given) as labels:
+    given: Any = {"now": NOW, "gate": "g", "kind": "k", "labeller": "ann", "reading": Reading()}
+    with open_labels(path, bridge=tool, columns={}, **given) as labels:
         found = [(one.key.batch_id, one.response_id, one.severity) for one in labels]
     assert found == [(cloud.batch_id, one.id, one.severity) for one in cloud.responses]
 
 
 def test_a_shape_that_is_not_recognised_says_its_fields_and_the_option(tmp_path: Path) -> None:
     path = written(tmp_path / "rows.json", "json", [{"turn": {"said": "4"}, "asked": ASK}])
-    with pytest.raises(
-        UsageError, match=r"columns turn, asked, turn\.said; none .*--column answer=NAME, or .*--format TOOL"
+    for tool, says in (
+        (None, r"columns turn, asked, turn\.said; none .*--column answer=NAME, or .*--format TOOL"),
+        ("promptfoo", r"nothing that promptfoo writes \(prompt\.raw, .*it has turn, asked, turn\.said"),
+        ("promptfo", "the formats of tools are lm-eval, promptfoo"),
     ):
-        list(read_clouds(path))
-    with pytest.raises(
-        UsageError, match=r"nothing that promptfoo writes \(prompt\.raw, response\.output.*it has turn, asked"
-    ):
-        list(read_clouds(path, Reading(written_by="promptfoo")))
-    with pytest.raises(UsageError, match="the formats of tools are lm-eval, promptfoo"):
-        Reading(written_by="promptfo")
+        with pytest.raises(UsageError, match=says):
+            list(read_clouds(path, Reading(written_by=tool)))
 
 
 def test_squad_holds_no_answers_of_a_model(tmp_path: Path) -> None:
@@ -156,58 +117,35 @@ def test_squad_holds_no_answers_of_a_model(tmp_path: Path) -> None:
     path = squad(*(SQUAD | {"prediction_text": text} for text in TEXTS))
     (cloud,) = read_clouds(path, Reading(columns={"answer": ("prediction_text",)}))
     assert (cloud.question_id, cloud.texts, cloud.references) == ("q1", TEXTS, ("4", "four"))
+    assert set(FORMATS) == {name.partition(",")[0] for name in FILES} | {"uqlm", "squad"}
 
 
-def uqlm(place: int) -> dict[str, Any]:
+def uqlm(place: int, **other: Any) -> dict[str, Any]:
     right = place % 3 > 0
+    row = {"prompt": f"What is {place} + 0?", "response": f"It is {place}." if right else "Nobody knows."}
     samples = [f"It is {place}.", f"It is {place}.", f"{place}"]
-    return {
-        "prompt": f"What is {place} + 0?", "response": f"It is {place}." if right else "Nobody knows.",
-        "sampled_responses": samples, "semantic_negentropy": 0.5, "response_correct": right,
-    }  # fmt: skip
+    return row | {"sampled_responses": samples, "response_correct": right} | other
 
 
 def encoded(texts: list[str]) -> Any:
     """An array of shape (n, 2): what says that nobody knows lies across from all else."""
-    return np.array([[0.0, 1.0] if "Nobody" in text else [1.0, 0.1 * (len(text) % 3)] for text in texts])
+    return np.array([[0, 1] if "Nobody" in text else [1, 0.1 * (len(text) % 3)] for text in texts])
 
 
 def test_witnesses_count_for_the_signals_and_never_ship(tmp_path: Path) -> None:
     rows = [uqlm(place) for place in range(60)]
     path = written(tmp_path / "uqlm.jsonl", "lines", rows)
-    columnar = {
-        "data": {
-            f"{name}s" if name in ("prompt", "response") else name: [row[name] for row in rows]
-            for name in rows[0]
-        }
-    }
     clouds = list(read_clouds(path))
-    assert list(read_clouds(written(tmp_path / "uqlm.json", "line", columnar))) == clouds
     assert [len(cloud.responses) for cloud in clouds] == [1] * 60
     assert [one.text for one in clouds[3].witnesses] == rows[3]["sampled_responses"]
-    named: Any = {
-        "answer": ("response",),
-        "witnesses": ("sampled_responses",),
-        "correct": ("response_correct",),
-    }
-    for row in rows:
-        row["asked"] = row.pop("prompt")
-    other = written(tmp_path / "own.jsonl", "lines", rows)
-    assert [one.witnesses for one in read_clouds(other, Reading(columns=named))] == [
-        one.witnesses for one in clouds
-    ]
-    line = json.dumps(cloud_row(clouds[0])).encode()
-    assert parse_cloud(line, "x").witnesses == clouds[0].witnesses
+    names = {"prompt": "prompts", "response": "responses"}
+    columns = {names.get(name, name): [row[name] for row in rows] for name in rows[0]}
+    assert list(read_clouds(written(tmp_path / "uqlm.json", "line", {"data": columns}))) == clouds
+    assert parse_cloud(json.dumps(cloud_row(clouds[0])).encode(), "x").witnesses == clouds[0].witnesses
     with pytest.raises(UsageError, match="of all samples in an event any may ship"):
         list(publications(str(path), gate="g", labels=False, labeller=None, limits=Limits()))
     for method in ("mean", "full"):
         gate = streamer.Gate(alpha=0.02, method=method, encoder=encoded).fit(str(path))
-        decided = gate.decide(str(path))
-        assert len(decided.ship) == 60
-        for row, ships in zip(rows, decided.ship, strict=True):
-            assert ships == row["response_correct"], "the witnesses tell what nobody else gave"
-        for row in rows:
-            row |= {"prompt": row["asked"], "response": " "}
-        assert not any(gate.decide(rows).ship)
-        rows = [uqlm(place) | {"asked": "?"} for place in range(60)]
-    assert set(FORMATS) == {name.partition(",")[0] for name in FILES} | {"uqlm", "squad"}
+        ships = gate.decide(str(path)).ship.tolist()
+        assert ships == [row["response_correct"] for row in rows], "the witnesses tell them apart"
+        assert not any(gate.decide([uqlm(place, response=" ") for place in range(60)]).ship)

@@ -15,7 +15,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,7 +28,8 @@ from streamer.clouds.cloud import Cloud
 from streamer.clouds.cloud_files import read_clouds
 from streamer.clouds.compared_methods import FULL, full_counts
 from streamer.clouds.line_record import append_lines, read_lines
-from streamer.errors import Unavailable, UsageError
+from streamer.errors import StreamerError, Unavailable, UsageError
+from streamer.research.experiments.embedding_store import EMBEDDINGS_FOLDER
 from streamer.research.experiments.score_cache import SCORES_FOLDER, measured_batches, own_embeddings
 from streamer.research.experiments.stored_encoder import StoredEncoder
 from streamer.scoring.blank import is_blank
@@ -37,12 +38,6 @@ from streamer.scoring.gram import DECIMALS
 from streamer.scoring.scorer import AnswerBatch
 from streamer.scoring.signals.measured import Measured
 from streamer.scoring.signals.signal_list import SignalList, choice_scores
-from streamer_research.studies.command_arguments import (
-    budget_table,
-    count_argument,
-    print_tables,
-    table_parser,
-)
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.intp]
@@ -245,26 +240,37 @@ def _run(program: Path, lines: str) -> list[dict[str, tuple[float, ...]]]:
         raise UsageError(f"{program} wrote a line that is no object of numbers: {error}") from None
 
 
+def budget_table(
+    name: str, columns: Sequence[str], alphas: Sequence[float], rows: Iterable[tuple[str, Iterable[str]]]
+) -> str:
+    """Write a Markdown table: by row a name under `name`, then for each budget the cells of `columns`."""
+    heads = [f"α = {alpha:g}: {' | '.join(columns)}" for alpha in alphas]
+    lines = [f"| {name} | {' | '.join(heads)} |", "|---" * (1 + len(columns) * len(alphas)) + "|"]
+    return "\n".join([*lines, *(f"| {row} | {' | '.join(cells)} |" for row, cells in rows)])
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status."""
-    parser = table_parser(
-        "score_table",
-        "Compare what `full` and single scores serve, at equal labels, on files of response clouds.",
-        alphas=ALPHAS,
+    parser = argparse.ArgumentParser(
+        prog="python -m streamer_research.studies.score_table",
+        description="Compare what `full` and single scores serve, at equal labels, on files of response clouds.",
+    )
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="response clouds")
+    parser.add_argument("--alpha", type=float, nargs="+", default=list(ALPHAS))
+    parser.add_argument(
+        "--embeddings", type=Path, default=EMBEDDINGS_FOLDER, help="where embeddings are kept"
     )
     parser.add_argument(
         "--scores", type=Path, default=SCORES_FOLDER, help="where scores of --others are kept"
     )
     parser.add_argument(
         "--labels",
-        type=count_argument(LEAST_GROUPS),
+        type=int,
         nargs="+",
         default=list(LABELS),
         help="labelled prompts; numbers above four fifths of a file are left out",
     )
-    parser.add_argument(
-        "--repetitions", type=count_argument(2), default=REPETITIONS, help="draws, seeded 0, 1, ..."
-    )
+    parser.add_argument("--repetitions", type=int, default=REPETITIONS, help="draws, seeded 0, 1, ...")
     parser.add_argument("--together", action="store_true", help="take all files as one")
     parser.add_argument(
         "--others",
@@ -274,7 +280,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         metavar="PROGRAM",
         help="programs that score with other packages, run by uv",
     )
-    return print_tables(parser.parse_args(arguments), _tables)
+    options = parser.parse_args(arguments)
+    try:
+        for path in options.files:
+            for title, table in _tables(path, options):
+                sys.stdout.write(f"### {title}\n\n{table}\n\n")
+                sys.stdout.flush()
+    except StreamerError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 1
+    return 0
 
 
 def _tables(path: Path, options: argparse.Namespace) -> Iterator[tuple[str, str]]:

@@ -4,6 +4,7 @@ Prints the mean and the standard deviation, to two digits, that `streamer.scorin
 of response clouds, every file counting alike.
 """
 
+import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from streamer.clouds.cloud import Cloud
 from streamer.clouds.cloud_files import read_clouds
+from streamer.research.experiments.embedding_store import EMBEDDINGS_FOLDER
 from streamer.research.experiments.score_cache import measured_batches, own_embeddings
 from streamer.research.experiments.stored_encoder import StoredEncoder
 from streamer.scoring.encoders.registry import DEFAULT_ENCODER
@@ -20,7 +22,6 @@ from streamer.scoring.scorer import AnswerBatch
 from streamer.scoring.signals.alone import question_overlap
 from streamer.scoring.signals.measured import Measured
 from streamer.scoring.signals.signal_list import VERSIONS
-from streamer_research.studies.command_arguments import table_parser
 
 
 def scales(paths: Sequence[Path], folder: Path, version: int) -> list[tuple[str, float, float]]:
@@ -52,7 +53,9 @@ def scales(paths: Sequence[Path], folder: Path, version: int) -> list[tuple[str,
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status."""
-    parser = table_parser("signal_scales", "Measure the scale of each signal.", alphas=())
+    parser = argparse.ArgumentParser(description="Measure the scale of each signal.")
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
+    parser.add_argument("--embeddings", type=Path, default=EMBEDDINGS_FOLDER)
     parser.add_argument("--version", type=int, choices=list(VERSIONS), default=max(VERSIONS))
     options = parser.parse_args(arguments)
     for name, mean, deviation in scales(options.files, options.embeddings, options.version):
