@@ -398,8 +398,9 @@ def tot_path() -> Path:
 
 @pytest.fixture(scope="session")
 def claims_paths() -> list[Path]:
-    """Two files of 100 questions with an answer of each of seven models, whose claims people labelled."""
-    return [_shared(f"claims_refchecker_{name}_context_7llms.jsonl.gz") for name in ("zero", "accurate")]
+    """Two files of 100 questions with answers of seven models, whose claims people labelled."""
+    names = ("zero", "accurate")
+    return [_shared(f"claims_refchecker_{name}_context_7llms.jsonl.gz") for name in names]
 
 
 @pytest.fixture(scope="session")

@@ -1,14 +1,17 @@
-"""A threshold for the claims of an answer: what scores above it ships, the rest of the answer is left out.
+"""A threshold for the claims of an answer: what scores above it ships, the rest is left out.
 
-A prompt is one group however many claims its answer has, and how they depend on one another plays no part. With C(l) the claims of a
-group that score above l, its loss L(l) is 0 where C(l) is empty, never rises with l, and lies in [0, 1]. The rule, over G groups:
+A prompt is one group however many claims its answer has, and how they depend on one another plays
+no part. With C(l) the claims of a group that score above l, its loss L(l) is 0 where C(l) is empty,
+never rises with l, and lies in [0, 1]. The rule, over G groups:
 
-    lambda = min { l in {-inf} u {scores} u {+inf} : sum of L_i(l) over the groups <= alpha (G + 1) - 1 }
+    lambda = min { l in {-inf} u {scores} u {+inf} : sum of L_i(l) <= alpha (G + 1) - 1 }
 
-For exchangeable groups the loss of a fresh one at lambda is at most alpha on average. Proof: let l* be the smallest l at which the sum
-over all G + 1 groups is at most alpha (G + 1). It is attained, since each L_i is a step function continuous from the right, and no order
-of the groups matters to it. As the loss of the fresh group is at most 1, what satisfies the rule satisfies this too: l* <= lambda, so
-that its loss at lambda is at most its loss at l*, which on average is the mean over the G + 1, at most alpha.
+For exchangeable groups the loss of a fresh one at lambda is at most alpha on average. Proof: let l*
+be the smallest l at which the sum over all G + 1 groups is at most alpha (G + 1). It is attained,
+since each L_i is a step function continuous from the right, and no order of the groups matters to
+it. As the loss of the fresh group is at most 1, what satisfies the rule satisfies this too: l* <=
+lambda, so that its loss at lambda is at most its loss at l*, which on average is the mean over the
+G + 1, at most alpha.
 """
 
 import math
@@ -39,8 +42,8 @@ class ClaimLoss:
     ----------
     name : as it is written: ``any``, ``share``, ``mass:2``, ``wrong-among``.
     promise : what is at most alpha on average, in words.
-    of : from severities in falling order of their scores, shape (K,), and the number that ships at each of several levels, rising,
-        shape (k,), each >= 1: the loss at each, in [0, 1].
+    of : from severities in falling order of their scores, shape (K,), and the number that ships at
+        each of several levels, rising, shape (k,), each >= 1: the loss at each, in [0, 1].
     """
 
     name: str
@@ -60,7 +63,7 @@ class ClaimLoss:
         return LossCurve(scores[counts - 1] + 0.0, losses)
 
     def at(self, severities: Floats, ships: Masks) -> float:
-        """Return the loss where these claims ship, each given with its severity: L, but for the maximum of ``wrong-among``."""
+        """Return the loss where these claims ship: L, but for the maximum of ``wrong-among``."""
         order = np.argsort(~ships, kind="stable")
         kept = int(ships.sum())
         return float(self.of(severities[order], np.array([kept]))[0]) if kept else 0.0
@@ -106,7 +109,8 @@ def claim_loss(name: str) -> ClaimLoss:
     except ValueError:
         most = math.nan
     if not 0 < most < math.inf:
-        raise ValueError(f"a loss is one of {', '.join(LOSSES)}, with C a number above 0, not {name!r}")
+        known = ", ".join(LOSSES)
+        raise ValueError(f"a loss is one of {known}, with C a number above 0, not {name!r}")
     return ClaimLoss(
         f"mass:{most:g}",
         f"the wrong claims that a prompt gets, in units of {most:g}, never more than 1",
@@ -130,12 +134,14 @@ def calibrate_claims(
 
     Parameters
     ----------
-    groups : a prompt each, unique by id, its items all claims of the answer that was chosen without looking at labels: scores, shape
-        (K,), in [0, 1], and severities, shape (K,), 1 for a claim that nobody labelled. A prompt without claims is no group: it is
-        held, which is known without labels, and the promise is about the others.
+    groups : a prompt each, unique by id, its items all claims of the answer that was chosen without
+        looking at labels: scores, shape (K,), in [0, 1], and severities, shape (K,), 1 for a claim
+        that nobody labelled. A prompt without claims is no group: it is held, which is known
+        without labels, and the promise is about the others.
     alpha : the budget, in (0, 1); at least 1/(G + 1), or else nothing ships.
     loss : ``any``, ``share``, ``mass:C`` or ``wrong-among``.
-    least_kept : the share of an answer's claims, in [0, 1], that must score above the threshold; where fewer do, none ships.
+    least_kept : the share of an answer's claims, in [0, 1], that must score above the threshold;
+        where fewer do, none ships.
 
     Raises
     ------
@@ -145,7 +151,7 @@ def calibrate_claims(
     Examples
     --------
     >>> groups = [
-    ...     LabelledGroup(f"p{i}", ("a", "b", "c"), np.array([0.9, 0.6, i / 10]), np.array([0.0, 0.0, 1.0]))
+    ...     LabelledGroup(f"p{i}", ("a", "b"), np.array([0.9, i / 10]), np.array([0.0, 1.0]))
     ...     for i in range(5)
     ... ]
     >>> calibrate_claims(groups, alpha=0.4).value
@@ -174,33 +180,37 @@ def check_least_kept(share: float) -> float:
 
 
 def shipped_claims(scores: Floats, threshold: float, *, least_kept: float = 0.0) -> Masks:
-    """Mark the claims of one answer that ship: those strictly above the threshold, unless too few are left. Shape (K,)."""
+    """Mark the claims of an answer that ship, shape (K,): those above the threshold, or none."""
     ships: Masks = scores > threshold
     return ships if ships.sum() >= least_kept * len(scores) else np.zeros_like(ships)
 
 
 def labels_needed(group: LabelledGroup, loss: ClaimLoss) -> int:
-    """Return how many claims need a label if a person begins with the highest score and stops where the loss has reached 1.
+    """Count the labels if a person begins at the highest score and stops where the loss is 1.
 
     What scores less cannot change it: for ``any`` that is behind the first wrong claim.
     """
     curve = loss.curve(group)
     reached = np.flatnonzero(curve.totals >= 1.0)
-    return int((group.scores >= curve.levels[reached[0]]).sum()) if len(reached) else len(group.item_ids)
+    least = curve.levels[reached[0]] if len(reached) else 0.0
+    return int((group.scores >= least).sum())
 
 
 def _guarantee(value: float, alpha: float, loss: ClaimLoss, groups: int) -> str:
-    basis = f"loss {loss.name} on {counted(groups, 'prompt')}, each counting once however many claims it has"
+    basis = f"loss {loss.name} on {counted(groups, 'prompt')}, each counting once"
     if value == math.inf and alpha * (groups + 1) < 1:
         return (
-            f"Nothing ships. Basis: {basis}. A budget of {alpha!r} needs at least {groups_needed(alpha)} prompts with labelled "
-            "claims."
+            f"Nothing ships. Basis: {basis}. A budget of {alpha!r} needs at least "
+            f"{groups_needed(alpha)} prompts with labelled claims."
         )
-    ships = "No score is safe enough: nothing ships." if value == math.inf else what_ships(state_at(value))
+    ships = "Nothing ships: no score is safe enough."
+    if value < math.inf:
+        ships = what_ships(state_at(value))
     return (
-        f"{ships} On average, over calibrations and future prompts alike, {loss.promise} is at most {alpha!r}; a prompt that gets "
-        f"nothing counts 0. Basis: {basis}. Assumptions: future prompts are exchangeable with these; how an answer is cut into claims, "
-        "the score, the choice of the answer, the loss and the budget were fixed before any label was read; each claim was labelled as "
-        "it reads in the whole answer, and ships word for word. Not promised: a bound with high probability for this calibration, or "
-        "for one prompt or one kind of prompt."
+        f"{ships} On average, over calibrations and future prompts, {loss.promise} is at most "
+        f"{alpha!r}; a prompt that gets nothing counts 0. Basis: {basis}. Assumptions: future "
+        "prompts are exchangeable with these; how an answer is cut into claims, the score, the "
+        "choice of the answer, the loss and the budget were fixed before any label was read; each "
+        "claim was labelled as it reads in the whole answer, and ships as it stands. Not promised: "
+        "a bound with high probability for this calibration, or for one prompt or kind of prompt."
     )

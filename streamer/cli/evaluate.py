@@ -46,8 +46,9 @@ class AskedOptions:
         list[str] | None,
         typer.Option(
             metavar="best|response|batch|claim",
-            help="best: one answer to a prompt, or none. response: each on its own, as in the paper's tables. batch: all or none. claim: "
-            "of a long answer what is supported. May be repeated. Default: claim for files with claims, else best and response.",
+            help="best: one answer to a prompt, or none. response: each on its own, as in the paper's tables. batch: all or none. "
+            "claim: of a long answer what is supported. May be repeated. Default: claim for files "
+            "with claims, else best and response.",
         ),
     ] = None
     splits: Annotated[
@@ -180,9 +181,8 @@ def evaluate(
     """Evaluate answers with severities: what a gate would ship, what harm would get through, which score and method do best.
 
     Each file is halved by question many times: one half calibrates, the other is measured. The folder gets report.html,
-    tables.md, responses.csv, parameters.csv and results.json; of claims, claims.json. Stop when you like: what was computed is kept, and
-
-    the same command resumes.
+    tables.md, responses.csv, parameters.csv and results.json; of claims, claims.json. Stop when you
+    like: what was computed is kept, and the same command resumes.
     """
     import msgspec
 
@@ -190,7 +190,7 @@ def evaluate(
     from streamer.clouds.cloud_files import read_clouds
     from streamer.research.evaluation import Options, evaluated
     from streamer.research.evaluation.claims import CLAIM, CLAIM_BUDGETS, has_claims
-    from streamer.research.evaluation.data_sets import by_form, named_apart
+    from streamer.research.evaluation.data_sets import by_form, named_apart, read_data_set
     from streamer.research.evaluation.run import check_data_set, check_options
     from streamer.research.evaluation.steps import check_folders
 
@@ -213,32 +213,29 @@ def evaluate(
     )
     overrides = given(model=judging.judge_model, base_url=judging.judge_base_url)
     settings = wiring.load_settings(judge=overrides) if overrides else wiring.load_settings()
-    clouds = {str(file): list(read_clouds(file, tables.reading(), report=note)) for file in files or ()}
+    reading = tables.reading()
+    read = [(str(file), list(read_clouds(file, reading, report=note))) for file in files or ()]
     units = set(asked.unit or ())
-    cut = {name: some for name, some in clouds.items() if CLAIM in units or (not units and has_claims(some))}
-    rest = (
-        {} if units == {CLAIM} else {name: some for name, some in clouds.items() if units or name not in cut}
-    )
+    if units == {CLAIM} and from_store:
+        raise UsageError("the record has no claims: name files")
+    cut = [one for one in read if CLAIM in units or (not units and has_claims(one[1]))]
+    rest = [one for one in read if units - {CLAIM} or not (units or has_claims(one[1]))]
     if cut:
         if json and (rest or from_store):
-            raise UsageError(
-                "--json prints one kind of evaluation: name files with claims alone, or --unit claim"
-            )
+            raise UsageError("--json prints one kind of evaluation; ask for --unit claim alone")
         check_folders(out)
-        results = claims.results(
-            cut, options if asked.alpha else replace(options, alphas=CLAIM_BUDGETS), out=out
-        )
+        budgets = options.alphas if asked.alpha else CLAIM_BUDGETS
+        results = claims.results(cut, replace(options, alphas=budgets), out=out)
         if json:
             print_json(msgspec.to_builtins(results))
         else:
             print_claims(results, out)
-    if units == {CLAIM} and from_store:
-        raise UsageError("the record has no claims: name files")
     if not rest and not from_store:
         return
     data_sets = [
         *by_form(
-            [_read(name, some, tables.reading(), options) for name, some in rest.items()], options.judged
+            [read_data_set(name, reading=reading, clouds=some, **options.reading()) for name, some in rest],
+            options.judged,
         ),
         *_stored(settings, from_store or [], options),
     ]
@@ -263,12 +260,6 @@ def evaluate(
         print_json(msgspec.to_builtins(found))
     else:
         _print(found, out)
-
-
-def _read(name: str, clouds: "Sequence[Cloud]", reading: "Reading", options: "Options") -> "DataSet":
-    from streamer.research.evaluation import read_data_set
-
-    return read_data_set(name, reading=reading, clouds=clouds, **options.reading())
 
 
 def _stored(settings: "Settings", gates: list[str], options: "Options") -> "list[DataSet]":

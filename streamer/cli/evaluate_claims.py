@@ -1,6 +1,6 @@
 """`streamer evaluate` of claims: what of long answers would ship."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,6 +10,7 @@ import typer
 from streamer.calibration.claims import LOSSES
 from streamer.cli.console import output, print_table, say, warn
 from streamer.cli.options import share, share_from
+from streamer.clouds.line_files import shown_name
 from streamer.clouds.sentence import percent
 
 if TYPE_CHECKING:
@@ -26,17 +27,18 @@ class OfClaims:
         list[str] | None,
         typer.Option(
             metavar="|".join(LOSSES),
-            help="What the budget bounds: any wrong claim, wrong claims as a share of the answer, their number in units of C, or as a share "
-            "of what ships. May be repeated. Default: each, with C = 3.",
+            help="What the budget bounds: any wrong claim, wrong claims as a share of the answer, "
+            "their number in units of C, or as a share of what ships. May be repeated. Default: "
+            "each, with C = 3.",
         ),
     ] = None
     answer: Annotated[
         str,
-        typer.Option(metavar="first|MODEL", help="Which answer to a prompt is cut: the first, or a model's."),
+        typer.Option(metavar="first|MODEL", help="Which answer is cut: the first, or a model's."),
     ] = "first"
     calibrate: Annotated[
         float,
-        typer.Option(metavar="SHARE", parser=share, help="Share of the prompts that calibrates each time."),
+        typer.Option(metavar="SHARE", parser=share, help="Share of prompts that calibrates."),
     ] = 0.5
     least_kept: Annotated[
         float,
@@ -48,7 +50,7 @@ class OfClaims:
     ] = 0.0
 
     def results(
-        self, clouds: "Mapping[str, Sequence[Cloud]]", options: "Options", *, out: Path
+        self, files: "Sequence[tuple[str, Sequence[Cloud]]]", options: "Options", *, out: Path
     ) -> "tuple[ClaimResult, ...]":
         """Evaluate the claims of each file and write `claims.json` to a folder."""
         import msgspec
@@ -66,9 +68,10 @@ class OfClaims:
             seed=options.seed,
             unlabelled=options.unlabelled,
         )
-        found = tuple(evaluate_claims(name, some, asked) for name, some in clouds.items())
+        found = tuple(evaluate_claims(shown_name(name), some, asked) for name, some in files)
         write_file(
-            out / "claims.json", msgspec.json.format(msgspec.json.encode([asked, found]), indent=1) + b"\n"
+            out / "claims.json",
+            msgspec.json.format(msgspec.json.encode([asked, found]), indent=1) + b"\n",
         )
         return found
 
@@ -94,8 +97,8 @@ def print_claims(results: "Sequence[ClaimResult]", out: Path) -> None:
         print_table(
             tuple(columns),
             [tuple(cell(row) for cell in columns.values()) for row in result.rows],
-            title=f"{result.claims} claims of {result.prompts} prompts, {percent(result.wrong)} wrong; {result.calibrating} prompts "
-            "calibrate, the others are measured",
+            title=f"{result.claims} claims of {result.prompts} prompts, {percent(result.wrong)} "
+            f"wrong; {result.calibrating} prompts calibrate, the others are measured",
         )
         say("")
     output().print(f"figures   {out / 'claims.json'}", markup=False, soft_wrap=True)
@@ -104,13 +107,16 @@ def print_claims(results: "Sequence[ClaimResult]", out: Path) -> None:
 def _sentence(rows: "Sequence[ClaimRow]") -> str:
     """What ships at the largest budget up to 10 %, or else the smallest."""
     first = [row for row in rows if row.loss == rows[0].loss]
-    row = max((one for one in first if one.alpha <= 0.1), key=lambda one: one.alpha, default=first[0])
+    small = [row for row in first if row.alpha <= 0.1]
+    row = max(small, key=lambda one: one.alpha) if small else first[0]
+    budget = f"at a budget of {percent(row.alpha)} ({row.loss})"
     if not row.something.mean:
-        return f"at a budget of {percent(row.alpha)} nothing ships; {row.prompts} labelled prompts are needed at least"
+        return f"{budget} nothing ships; at least {row.prompts} labelled prompts are needed"
+    kept, wrong, whole = row.kept.mean, row.wrong.mean, row.whole.mean
     return (
-        f"at a budget of {percent(row.alpha)} ({row.loss}) {percent(row.something.mean)} of prompts get something, {percent(row.kept.mean)} of "
-        f"an answer on average, with {percent(row.wrong.mean)} of it wrong; whole answers would reach {percent(row.whole.mean)} of prompts, "
-        f"{percent(row.whole_wrong.mean)} of them with an error"
+        f"{budget} {percent(row.something.mean)} of prompts get something, {percent(kept)} of an "
+        f"answer on average, with {percent(wrong)} of it wrong; whole answers would reach "
+        f"{percent(whole)} of prompts, {percent(row.whole_wrong.mean)} of them with an error"
     )
 
 

@@ -1,4 +1,4 @@
-"""Claims of the answers in files: which answer of a prompt is cut, what supports its claims, and the group that calibrates."""
+"""Claims of the answers in files: which answer is cut, and the group that its claims make."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ WHY_HELD = {
     "too_many_units": f"the answer has more than {MOST_CLAIMS} claims",
     "no_witness": "no other answer says anything",
 }
-"""Why a prompt is held whatever the threshold, which is known without labels: it neither calibrates nor does the promise cover it."""
+"""Why a prompt is held whatever the threshold, and no part of the promise: known without labels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,8 @@ class ClaimedPrompt:
     ----------
     answer : the chosen one; None: no answer is as was asked.
     claims : of it, in order.
-    group : scores and severities of the claims, 1 where nobody labelled one; None where the prompt is held.
+    group : scores and severities of the claims, 1 where nobody labelled one; None where the prompt
+        is held.
     held : why, a key of `WHY_HELD`; empty where there is a group.
     """
 
@@ -51,19 +52,19 @@ def claimed_prompt(cloud: Cloud, answer: str = "first", *, cut: bool = False) ->
 
     Parameters
     ----------
-    answer : ``first``, or the model whose answer it is: of `model`, or of ``model`` in `meta`. A function of the prompt's answers,
-        never of labels.
+    answer : ``first``, or the model whose answer it is: of `model`, or of ``model`` in `meta`. A
+        function of the prompt's answers, never of labels.
     cut : cut an answer that brings no claims by `sentences`.
     """
-    chosen = next((one for one in cloud.responses if answer == "first" or model_of(one) == answer), None)
+    asked = (one for one in cloud.responses if answer in {"first", model_of(one)})
+    chosen = next(asked, None)
     if chosen is None:
         return ClaimedPrompt(cloud, None, held="no_claims")
     claims = chosen.claims
     if claims is None and cut and chosen.text != NOT_KEPT:
         claims = claims_in(chosen.text)
-    witnesses = [
-        WHOLE.part(one.text) for one in cloud.responses if one is not chosen and one.text != NOT_KEPT
-    ]
+    others = [one.text for one in cloud.responses if one is not chosen]
+    witnesses = [WHOLE.part(text) for text in others if text != NOT_KEPT]
     held = ""
     if not claims or is_blank(WHOLE.part(chosen.text)):
         held = "no_claims"
@@ -100,14 +101,15 @@ def claims_in(text: str) -> tuple[Claim, ...]:
 def shipped_text(
     text: str, claims: Sequence[Claim], ships: Sequence[bool], left_out: LeftOut = "drop"
 ) -> str | None:
-    """Return an answer as it ships; None where nothing does, or where a claim does not stand in the text word for word.
+    """Return an answer as it ships; None where nothing does, or a claim is not in the text.
 
     Parameters
     ----------
     claims : in the order of the text; one without a span is looked for behind the one before.
     ships : one mark for each.
-    left_out : `drop`: the claims that ship, as they stand; `mark`: those that do not as well, between marks, and the promise is about
-        what is not marked. Text of no claim never ships; of what stands between two claims white space does.
+    left_out : `drop`: the claims that ship, as they stand; `mark`: those that do not as well,
+        between marks, and the promise is about what is not marked. Text of no claim never ships; of
+        what stands between two claims white space does.
     """
     if not any(ships):
         return None

@@ -3,9 +3,11 @@
 A file of clouds has one JSON object a line, plain or gzip: ``question_id``, ``question`` (null: not known), optional ``references``,
 and ``responses``, each with ``text``, an optional ``label`` (severity in [0, 1]; null: unlabelled), an optional
 ``meta`` object, whose ``label_kind`` says how the severity arose, an optional ``embedding``, which `streamer evaluate`
-and `streamer gpso` take in the place of an encoder's, an optional ``logprob``, the mean log-probability of its tokens, an optional ``model``, which gave it, optional ``signals``,
-numbers of the user's own by name (null: not known), and optional ``claims``, what the answer is cut into: each with ``text``, an optional
-``label``, ``id``, and ``span``, the first character of the answer and the one behind the last. Other fields are passed over. Tables are read as clouds too:
+and `streamer gpso` take in the place of an encoder's, an optional ``logprob``, the mean log-probability of its tokens,
+an optional ``model``, which gave it, optional ``signals``,
+numbers of the user's own by name (null: not known), and optional ``claims``, what the answer is cut
+into: each with ``text``, an optional ``label``, ``id``, and ``span``, the first character and the
+one behind the last. Other fields are passed over. Tables are read as clouds too:
 `streamer.clouds.cloud_files`.
 """
 
@@ -243,10 +245,11 @@ def _claims(response: _ResponseLine, where: str) -> tuple[Claim, ...] | None:
     if response.claims is None:
         return None
     made = tuple(
-        Claim(one.id or f"c{i:02d}", one.text, one.label, one.span) for i, one in enumerate(response.claims)
+        Claim(one.id or f"c{place:02d}", one.text, one.label, one.span)
+        for place, one in enumerate(response.claims)
     )
     if len({one.id for one in made}) < len(made):
-        raise UsageError(f"{where}: two claims have the same id; give each an id of its own, or none any")
+        raise UsageError(f"{where}: two claims have the same id; give each its own, or none any")
     places = [place for one in made if one.span for place in one.span]
     apart = all(start < end for start, end in zip(places[::2], places[1::2], strict=True))
     if (
@@ -255,8 +258,8 @@ def _claims(response: _ResponseLine, where: str) -> tuple[Claim, ...] | None:
         or (places and not 0 <= places[0] <= places[-1] <= len(response.text))
     ):
         raise UsageError(
-            f"{where}: the spans of claims must lie in the text, in order, and none may overlap another; they count characters from 0, "
-            "and the second number is the one behind the last"
+            f"{where}: the spans of claims must lie in the text, in order, and none may overlap "
+            "another; they count characters from 0, and the second is the one behind the last"
         )
     return made
 
@@ -359,8 +362,8 @@ def split_clouds(
     """Shuffle `clouds` by `seed` and halve them: the first half is for calibration, the second for evaluation.
 
     The order is that of SHA-256 of the UTF-8 text ``{seed}:{batch_id}`` (compared as bytes); with N clouds the
-    first floor(N `share`) calibrate and the others evaluate. It does not depend on the file's order, nor on the version
-    of any library, and anyone can redo it with a hash function alone.
+    first floor(N `share`) calibrate, the others evaluate. It does not depend on the file's order,
+    nor on the version of any library, and anyone can redo it with a hash function alone.
     """
 
     def place(cloud: Cloud) -> bytes:

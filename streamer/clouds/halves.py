@@ -38,7 +38,7 @@ class HalvesSplit:
 def seeded_splits(
     clouds: Sequence[Cloud], seeds: Sequence[int], share: Fraction = Fraction(1, 2)
 ) -> list[HalvesSplit]:
-    """Halve clouds once for each seed, or give `share` of them to calibration; see `split_clouds`."""
+    """Split clouds once for each seed, `share` of them to calibrate; see `split_clouds`."""
     place = {id(cloud): position for position, cloud in enumerate(clouds)}
     splits = []
     for seed in seeds:

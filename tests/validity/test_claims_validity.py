@@ -1,7 +1,9 @@
-"""Do the losses of claims keep to their budgets? Exactly, on any bag of prompts, and controls that must fail.
+"""Do the losses of claims keep to their budgets? Exactly, on any bag of prompts, and controls that
+must fail.
 
-Given which G + 1 prompts there are, each is as likely as any other to be the fresh one. So the promise is about the mean, over all of
-them, of what a prompt loses at the threshold of the G others: a number without error.
+Given which G + 1 prompts there are, each is as likely as any other to be the fresh one. So the
+promise is about the mean, over all of them, of what a prompt loses at the threshold of the G
+others: a number without error.
 """
 
 from collections.abc import Callable, Sequence
@@ -42,17 +44,19 @@ def risk(
     least: float = 0.0,
 ) -> float:
     """The mean loss of each prompt at the threshold of the others."""
-    lost = []
+    lost, kind = [], claim_loss(loss)
     for place, fresh in enumerate(bag):
         value = cut([*bag[:place], *bag[place + 1 :]])
-        lost.append(
-            claim_loss(loss).at(fresh.severities, shipped_claims(fresh.scores, value, least_kept=least))
-        )
+        lost.append(kind.at(fresh.severities, shipped_claims(fresh.scores, value, least_kept=least)))
     return float(np.mean(lost))
 
 
 @pytest.mark.parametrize("loss", ALL)
-@given(bag=bags(), alpha=st.sampled_from((0.1, 0.25, 0.5, 0.9)), least=st.sampled_from((0.0, 0.4, 1.0)))
+@given(
+    bag=bags(),
+    alpha=st.sampled_from((0.1, 0.25, 0.5, 0.9)),
+    least=st.sampled_from((0.0, 0.4, 1.0)),
+)
 def test_no_bag_of_prompts_breaks_the_budget(
     loss: str, bag: list[LabelledGroup], alpha: float, least: float
 ) -> None:
@@ -66,7 +70,9 @@ def test_no_bag_of_prompts_breaks_the_budget(
 
 
 def world(seed: int, prompts: int = 41) -> list[LabelledGroup]:
-    """Prompts of 1 or 20 claims, 21 levels of score; on hard ones more claims are wrong, at every score."""
+    """Prompts of 1 or 20 claims, 21 levels of score; on hard ones more claims are wrong, at every
+    score.
+    """
     rng = np.random.default_rng(seed)
     made = []
     for i in range(prompts):
@@ -85,17 +91,17 @@ def claims_as_units(groups: Sequence[LabelledGroup], alpha: float) -> float:
     single = [
         group(f"{one.id} {i}", [score], [severity])
         for one in groups
-        for i, (score, severity) in enumerate(zip(one.scores.tolist(), one.severities.tolist(), strict=True))
+        for i, (score, severity) in enumerate(zip(one.scores, one.severities, strict=True))
     ]
     return calibrate_claims(single, alpha=alpha).value
 
 
 def one_labelled(groups: Sequence[LabelledGroup], alpha: float) -> float:
     drawn = np.random.default_rng(0)
-    places = [int(drawn.integers(len(one.item_ids))) for one in groups]
-    single = [
-        group(one.id, [one.scores[i]], [one.severities[i]]) for one, i in zip(groups, places, strict=True)
-    ]
+    single = []
+    for one in groups:
+        i = int(drawn.integers(len(one.item_ids)))
+        single.append(group(one.id, [one.scores[i]], [one.severities[i]]))
     return calibrate_claims(single, alpha=alpha).value
 
 
@@ -124,7 +130,10 @@ def test_the_plain_rule_finds_the_same_threshold(bag: list[LabelledGroup]) -> No
     def loss(one: LabelledGroup, kind: str, cut: float) -> float:
         out = one.severities[one.scores > cut].tolist()
         if kind == "wrong-among":
-            return max((loss_among(one, other) for other in [*levels, -np.inf] if other >= cut), default=0.0)
+            return max(
+                (loss_among(one, other) for other in [*levels, -np.inf] if other >= cut),
+                default=0.0,
+            )
         whole = {
             "any": max(out, default=0.0),
             "share": sum(out) / len(one.scores),
@@ -138,8 +147,7 @@ def test_the_plain_rule_finds_the_same_threshold(bag: list[LabelledGroup]) -> No
 
     for kind in ALL:
         limit = 0.3 * (len(bag) + 1) - 1
-        allowed = [
-            cut for cut in (-np.inf, *levels) if sum(loss(one, kind, cut) for one in bag) <= limit + 1e-9
-        ]
+        total = {cut: sum(loss(one, kind, cut) for one in bag) for cut in (-np.inf, *levels)}
+        allowed = [cut for cut, lost in total.items() if lost <= limit + 1e-9]
         wanted = min(allowed, default=np.inf) if limit >= 0 else np.inf
         assert calibrate_claims(bag, alpha=0.3, loss=kind).value == wanted

@@ -210,15 +210,17 @@ class AnswerReader:
         )
 
     def _one_each(self, group: Sequence[Answer]) -> tuple[list[Answer], tuple[tuple[int, ...], ...]]:
-        """Make one of the rows that several annotators, or several claims, have of an answer: those of one prompt and one id.
+        """Make one of the rows that annotators or claims have of an answer: of one prompt and id.
 
-        Without an id rows with a claim are of one answer where they have its text, and a row without one is an answer of its own.
+        Without an id rows with a claim are of one answer where they have its text, and a row
+        without one is an answer of its own.
         """
         rows: dict[str | int, list[Answer]] = {}
         claimed = "claim" in self.columns.named
         for place, answer in enumerate(group):
             own = f"text {answer.text}" if answer.claim else place
-            rows.setdefault(own if answer.id is None or self.columns.wide else answer.id, []).append(answer)
+            named = answer.id is not None and not self.columns.wide
+            rows.setdefault(answer.id if named and answer.id else own, []).append(answer)
         found = []
         for first, *others in rows.values():
             if claimed:
@@ -242,9 +244,10 @@ class AnswerReader:
         for one in rows:
             if one.claim and one.severity is not None:
                 marks[one.claim].append(one.severity)
+        how = self.reading.annotators
         return (
             tuple(
-                Claim(f"c{i:02d}", text, severity_of(some, self.reading.annotators) if some else None)
+                Claim(f"c{i:02d}", text, severity_of(some, how) if some else None)
                 for i, (text, some) in enumerate(marks.items())
             )
             or None
@@ -278,8 +281,9 @@ class AnswerReader:
         if (column := columns.one("kind")) is not None:
             kind = kind_of_label({"label_kind": self._cell(place, row, "kind", column)})
         meta = {} if columns.wide else self._meta(row)
-        column = columns.one("claim")
-        claim = "" if column is None else self._text(place, "claim", self._cell(place, row, "claim", column))
+        claim = ""
+        if (column := columns.one("claim")) is not None:
+            claim = self._text(place, "claim", self._cell(place, row, "claim", column))
         for cells in self._cells(place, row):
             text = self._text(place, "answer", cells.get("answer"))
             severity = self._severity(place, cells)
@@ -689,7 +693,8 @@ def cloud_of(answers: Sequence[Answer], table: Table, columns: Columns) -> Cloud
             f"{excerpt(ids[twice])} occurs twice among the answers to {excerpt(first.key)}; give each answer an id of its own",
         )
     for answer in answers:
-        for text in (answer.key, answer.prompt, answer.text or "", answer.claim, *answer.references):
+        said = (answer.key, answer.prompt, answer.text or "", *answer.references)
+        for text in (*said, *(one.text for one in answer.claims or ())):
             if not is_publishable(text):
                 raise table.error(
                     answer.place,

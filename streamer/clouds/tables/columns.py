@@ -391,8 +391,8 @@ def _check(columns: Columns, header: Sequence[str], name: str, *, needs_answers:
         )
     if "claim" in named and (columns.wide or "answer" not in named):
         raise UsageError(
-            f"{seen}; with a column of claims a row is one claim of one answer, whose text stands beside it: name the answer's column "
-            "with --column answer=NAME, or leave claims out with --column claim="
+            f"{seen}; with a column of claims a row is one claim of one answer, whose text is beside "
+            "it: name that with --column answer=NAME, or leave claims out with --column claim="
         )
     if "severity" in named and "correct" in named:
         raise UsageError(

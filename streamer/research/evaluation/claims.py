@@ -1,4 +1,4 @@
-"""What a gate of claims ships of prompts that did not calibrate it, for each loss, beside the same gate of whole answers."""
+"""What a gate of claims ships of prompts that did not calibrate it, beside one of whole answers."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -43,11 +43,13 @@ class ClaimOptions:
     ----------
     alphas : budgets, each in (0, 1).
     losses : see `streamer.calibration.claims.claim_loss`.
-    answer : which answer of a prompt is cut into claims; see `streamer.clouds.claims.claimed_prompt`.
+    answer : which answer of a prompt is cut into claims; see
+        `streamer.clouds.claims.claimed_prompt`.
     calibrate : share of the prompts that calibrates, in (0, 1); the others are measured.
     least_kept : the share of an answer's claims that must be left, in [0, 1].
     splits, seed : number of seeded splits, and the seed of the first.
-    unlabelled : a claim without a severity counts as 1 (`worst`), its prompt is left out (`drop`), or is refused (`fail`).
+    unlabelled : a claim without a severity counts as 1 (`worst`), its prompt is left out (`drop`),
+        or is refused (`fail`).
     """
 
     alphas: tuple[float, ...] = CLAIM_BUDGETS
@@ -71,11 +73,11 @@ class ClaimRow:
     something : share of prompts that get at least one claim.
     kept : share of an answer's claims that ships, the mean over prompts.
     wrong : mean severity of the claims that ship.
-    whole, whole_wrong : the same loss and budget with whole answers, by their weakest claims: the share of prompts that get one, and of
-        those whose answer has a claim of severity .5 or more.
+    whole, whole_wrong : the same loss and budget with whole answers, by their weakest claims: the
+        share of prompts that get one, and of those whose answer has a claim of severity .5 or more.
     prompts : labelled prompts below which nothing can ship.
-    labels : of the claims that calibrated, as many as a person labels who begins at the highest score of a prompt and stops where the
-        loss is 1.
+    labels : of the claims that calibrated, as many as a person labels who begins at the highest
+        score of a prompt and stops where the loss is 1.
     """
 
     loss: str
@@ -96,7 +98,8 @@ class ClaimResult:
 
     Attributes
     ----------
-    prompts, claims : that were evaluated; `wrong` : mean severity of the claims; `calibrating` : prompts that calibrate.
+    prompts, claims : that were evaluated; `wrong` : mean severity of the claims; `calibrating` :
+        prompts that calibrate.
     held : prompts that are held whatever the threshold, by a key of `WHY_HELD`.
     unlabelled : claims without a severity.
     """
@@ -119,7 +122,7 @@ class ClaimResult:
             for why, count in self.held.items()
         ]
         if self.unlabelled:
-            said.append(f"{self.unlabelled} of {self.claims} claims have no severity; see --unlabelled.")
+            said.append(f"{self.unlabelled} claims have no severity (--unlabelled).")
         return said
 
 
@@ -129,7 +132,7 @@ def check_claim_options(options: ClaimOptions) -> None:
         if not 0 < alpha < 1:
             raise UsageError(f"a budget must be between 0 and 1, both excluded, not {alpha:g}")
     if not 0 < options.calibrate < 1:
-        raise UsageError("the share of prompts that calibrates must be between 0 and 1, both excluded")
+        raise UsageError("the share that calibrates must be between 0 and 1, both excluded")
     check_unlabelled(options.unlabelled)
     try:
         check_least_kept(options.least_kept)
@@ -150,14 +153,14 @@ def evaluate_claims(name: str, clouds: Sequence[Cloud], options: ClaimOptions) -
     Raises
     ------
     UsageError
-        When an option is not as described, no prompt has the answer that was asked for, or fewer than two have claims with severities.
+        When an option is not as described, no prompt has the answer that was asked for, or fewer
+        than two have claims with severities.
     """
     check_claim_options(options)
-    every = [claimed_prompt(cloud, options.answer) for cloud in sorted(clouds, key=lambda one: one.batch_id)]
+    in_order = sorted(clouds, key=lambda one: one.batch_id)
+    every = [claimed_prompt(cloud, options.answer) for cloud in in_order]
     if all(one.answer is None for one in every):
-        raise UsageError(
-            f"{name}: no answer is by the model {options.answer!r}: name one that the file has, or first"
-        )
+        raise UsageError(f"{name}: no answer is by the model {options.answer!r}; name one that has")
     every = [one for one in every if one.answer is not None]
     missing = sum(one.severity is None for prompt in every for one in prompt.claims)
     if missing and options.unlabelled == "fail":
@@ -169,8 +172,8 @@ def evaluate_claims(name: str, clouds: Sequence[Cloud], options: ClaimOptions) -
     claims = sum(len(group.item_ids) for group in groups)
     if len(groups) < 2 or missing == claims:
         raise UsageError(
-            f"{name}: {len(groups)} prompts have claims with severities in the answer that was asked for ({options.answer}), and at "
-            "least two are needed; give claims a label in [0, 1]"
+            f"{name}: {len(groups)} prompts have claims with severities in the answer that was "
+            f"asked for ({options.answer}), and two are needed; give claims a label in [0, 1]"
         )
     splits = seeded_splits(
         [one.cloud for one in ready],
@@ -179,6 +182,7 @@ def evaluate_claims(name: str, clouds: Sequence[Cloud], options: ClaimOptions) -
     )
     if not splits[0].first:
         raise UsageError(f"{name}: no prompt calibrates; raise the share that does")
+    losses = map(claim_loss, options.losses)
     return ClaimResult(
         name=name,
         answer=options.answer,
@@ -188,14 +192,15 @@ def evaluate_claims(name: str, clouds: Sequence[Cloud], options: ClaimOptions) -
         calibrating=len(splits[0].first),
         held=dict(Counter(one.held for one in every if one.held)),
         unlabelled=missing,
-        rows=tuple(
-            row for loss in options.losses for row in _rows(groups, splits, claim_loss(loss), options)
-        ),
+        rows=tuple(row for loss in losses for row in _rows(groups, splits, loss, options)),
     )
 
 
 def _rows(
-    groups: Sequence[LabelledGroup], splits: Sequence[HalvesSplit], loss: ClaimLoss, options: ClaimOptions
+    groups: Sequence[LabelledGroup],
+    splits: Sequence[HalvesSplit],
+    loss: ClaimLoss,
+    options: ClaimOptions,
 ) -> list[ClaimRow]:
     parts, whole = (
         _Measured(groups, loss, options.least_kept),
@@ -211,10 +216,9 @@ def _rows(
             cuts = [np.inf if limit < 0 else curve.first_over(limit) for curve in both]
             own, other = parts.at(cuts[0])[:, split.second], whole.at(cuts[1])[:, split.second]
             risk, something, kept, counts, wrong, _ = own
-            shipping = other[1].sum()
             rows.append((
-                risk.mean(), something.mean(), kept.mean(), wrong.sum() / counts.sum() if counts.any() else np.nan,
-                other[1].mean(), other[5].sum() / shipping if shipping else np.nan, labels[list(split.first)].sum(),
+                risk.mean(), something.mean(), kept.mean(), _ratio(wrong, counts),
+                other[1].mean(), _ratio(other[5], other[1]), labels[list(split.first)].sum(),
             ))  # fmt: skip
         spreads = [
             spread(values, test=len(splits[0].second), calibration=len(splits[0].first))
@@ -224,6 +228,10 @@ def _rows(
         named = dict(zip(figures, spreads, strict=True))
         found.append(ClaimRow(loss=loss.name, alpha=alpha, prompts=groups_needed(alpha), **named))
     return found
+
+
+def _ratio(part: Floats, whole: Floats) -> float:
+    return float(part.sum() / whole.sum()) if whole.any() else np.nan
 
 
 class _Measured:
@@ -239,17 +247,18 @@ class _Measured:
         return summed([self._curves[place] for place in places])
 
     def at(self, threshold: float) -> Floats:
-        """Shape (6, prompts): loss, whether something ships, share kept, number shipped, its severity, whether it has a wrong claim."""
+        """Shape (6, prompts): loss, ships, share kept, claims shipped, their severity, wrong."""
         if threshold not in self._known:
-            self._known[threshold] = np.array([self._of(group, threshold) for group in self._groups]).T
+            rows = [self._of(group, threshold) for group in self._groups]
+            self._known[threshold] = np.array(rows).T
         return self._known[threshold]
 
     def _of(self, group: LabelledGroup, threshold: float) -> tuple[float, ...]:
         ships = shipped_claims(group.scores, threshold, least_kept=self._least)
         own = group.severities[ships]
         return (
-            self._loss.at(group.severities, ships), float(ships.any()), float(ships.mean()), float(ships.sum()),
-            float(own.sum()), float(own.max(initial=0.0) >= 0.5),
+            self._loss.at(group.severities, ships), float(ships.any()), float(ships.mean()),
+            float(ships.sum()), float(own.sum()), float(own.max(initial=0.0) >= 0.5),
         )  # fmt: skip
 
 

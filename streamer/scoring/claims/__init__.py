@@ -1,1 +1,1 @@
-"""Claims of an answer: how it is cut into them, and how far the other answers support each. Pure."""
+"""Claims of an answer: how it is cut, and how far the other answers support each. Pure."""

@@ -1,21 +1,24 @@
 """`sentences@1`: an answer cut into claims where its Markdown blocks and its sentences end. Pure.
 
-A fenced block, a table, a heading and an item of a list are each one claim; in paragraphs a sentence is, as the library sentencex finds
-it. White space, rules and whatever else has no letter, digit or symbol belong to what stands before them. The claims partition the text:
-joined they are it, to the last character.
+A fenced block, a table, a heading and an item of a list are each one claim; in paragraphs a
+sentence is, as the library sentencex finds it. White space, rules and whatever else has no letter,
+digit or symbol belong to what stands before them. The claims partition the text: joined they are
+it, to the last character.
 """
 
 import re
-import unicodedata
 from collections.abc import Iterator
 from functools import cache
 from importlib.metadata import version
+from unicodedata import category
 
 from streamer.extras import needed_by
 
 Span = tuple[int, int]
 """The first character and the one behind the last, counted in code points."""
 
+_MARKS = "|`^~=+<>"
+"""Symbols that Markdown draws with."""
 _FENCE = re.compile(r"[ \t]*(?P<mark>`{3,}|~{3,})")
 _ITEM = re.compile(r"[ \t]*(?:[-*+•]|\d{1,9}[.)])[ \t]")
 _HEADING = re.compile(r" {0,3}#{1,6}(?:[ \t\r\n]|\Z)")
@@ -25,12 +28,16 @@ _RULE = re.compile(r"[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?\s*"
 
 @cache
 def splitter() -> str:
-    """The splitter's name with the version of what finds sentences; a threshold is calibrated for one."""
+    """The splitter's name with the version of what finds sentences; a threshold is calibrated for
+    one.
+    """
     return f"sentences@1/sentencex-{version('sentencex')}"
 
 
 def sentences(text: str) -> tuple[Span, ...]:
-    """Return the spans of a text's claims, in order, each beginning where the one before ends; none of an empty text."""
+    """Return the spans of a text's claims, in order, each beginning where the one before ends; none
+    of an empty text.
+    """
     with needed_by("cutting answers into sentences"):
         from sentencex import segment
 
@@ -53,9 +60,7 @@ def sentences(text: str) -> tuple[Span, ...]:
 
 def says(text: str) -> bool:
     """Report whether a text has a letter, a digit or a symbol."""
-    return any(
-        one.isalnum() or (unicodedata.category(one)[0] == "S" and one not in "|`^~=+<>") for one in text
-    )
+    return any(one.isalnum() or (category(one)[0] == "S" and one not in _MARKS) for one in text)
 
 
 def _blocks(text: str) -> Iterator[tuple[str, bool]]:

@@ -1,18 +1,19 @@
-"""`support`: how far the other answers to the prompt say what a claim says, in its words and characters. Pure; no encoder.
+"""`support`: how far the other answers to the prompt say what a claim says, in its words and
+characters. Pure; no encoder.
 
-Witnesses are the other answers, but for blank ones. With C the words of a claim without function words, f(x) the share of witnesses that
-have the word x, and a mean over nothing being 0:
+Witnesses are the other answers, but for blank ones. With C the words of a claim without function
+words, f(x) the share of witnesses that have the word x, and a mean over nothing being 0:
 
-    contain   the mean of f over C
-    gram4     the mean over witnesses of the share of the claim's sequences of 4 characters that it has
-    keys      the mean of f over the numbers and capitalised words among C; 1 where there are none
-    weakest   the least f over C
-    rare      the mean of the lowest third of f over C
-    A         the mean over the answer's claims of (contain + gram4 + keys) / 3
+    contain   the mean of f over C gram4     the mean over witnesses of the share of the claim's
+    sequences of 4 characters that it has keys      the mean of f over the numbers and capitalised
+    words among C; 1 where there are none weakest   the least f over C rare      the mean of the
+    lowest third of f over C A         the mean over the answer's claims of (contain + gram4 + keys)
+    / 3
 
     support = (contain + keys + weakest + rare + 2 A) / 6, rounded to 6 places
 
-A claim that has no word in C was not read, and has support 0. Each symbol is a word, so that no emoji or sign of comparison goes unread.
+A claim that has no word in C was not read, and has support 0. Each symbol is a word, so that no
+emoji or sign of comparison goes unread.
 """
 
 import math
@@ -49,7 +50,8 @@ def support(claims: Sequence[str], witnesses: Sequence[str]) -> Floats:
     Parameters
     ----------
     claims : the K >= 1 claims of one answer, as texts.
-    witnesses : the other answers to the prompt, without their reasoning; blank ones are passed over.
+    witnesses : the other answers to the prompt, without their reasoning; blank ones are passed
+        over.
 
     Raises
     ------
@@ -60,7 +62,8 @@ def support(claims: Sequence[str], witnesses: Sequence[str]) -> Floats:
     contain, gram4, keys, weakest, rare = parts.T
     answer = ((contain + gram4 + keys) / 3).mean()
     read = np.array([bool(_content(_plain(one))) for one in claims])
-    found: Floats = np.where(read, np.round((contain + keys + weakest + rare + 2 * answer) / 6, 6), 0.0)
+    whole = np.round((contain + keys + weakest + rare + 2 * answer) / 6, 6)
+    found: Floats = np.where(read, whole, 0.0)
     return found
 
 
@@ -74,15 +77,12 @@ def features(claims: Sequence[str], witnesses: Sequence[str]) -> Floats:
     for claim in map(_plain, claims):
         content, sequences = _content(claim), _grams(claim)
         shares = np.array([sum(word in one for one in words) for word in content]) / len(words)
-        keys = (set(names_of(claim)) | {word for word in content if any(map(str.isdigit, word))}) & set(
-            content
-        )
-        named = [share for word, share in zip(content, shares, strict=True) if word in keys]
+        telling = {one for one in content if any(map(str.isdigit, one))} | set(names_of(claim))
+        keys = np.array([one in telling for one in content], dtype=np.bool_)
         third = np.sort(shares)[: math.ceil(len(shares) / 3)]
         alike = sum(len(sequences & one) for one in grams) / (max(1, len(sequences)) * len(grams))
-        rows.append((
-            _mean(shares), alike, float(np.mean(named)) if named else 1.0, float(shares.min(initial=1.0)), _mean(third)
-        ))  # fmt: skip
+        named = _mean(shares[keys]) if keys.any() else 1.0
+        rows.append((_mean(shares), alike, named, shares.min(initial=1.0), _mean(third)))
     return np.array(rows, dtype=np.float64).reshape(len(rows), 5)
 
 
@@ -91,7 +91,8 @@ def _plain(text: str) -> str:
 
 
 def _words(text: str) -> list[str]:
-    return words_of(text) + [one for one in _SYMBOLS.findall(text) if unicodedata.category(one)[0] == "S"]
+    symbols = [one for one in _SYMBOLS.findall(text) if unicodedata.category(one)[0] == "S"]
+    return words_of(text) + symbols
 
 
 def _content(claim: str) -> list[str]:

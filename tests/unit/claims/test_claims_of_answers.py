@@ -16,8 +16,9 @@ from streamer.scoring.claims.sentences import says, sentences, splitter
 from streamer.scoring.claims.support import features, support
 
 BLOCKS = (
-    "# A heading. Of two\n", "\n", "  \n", "- an item. With two sentences\n  and a line\n", "1. first\n", "| a | b |\n|---|:-:|\n| 1. | 2 |\n",
-    "```\nx = 1. y\n\n# no heading\n```\n", "~~~~\nnever closed\n", "One sentence. Another, of Dr. No!\r\n", "---\n", "是的。不是。", "👍 ", "a | b\n",
+    "# A heading. Of two\n", "\n", "  \n", "- an item. With two\n  lines\n", "1. first\n",
+    "| a | b |\n|---|:-:|\n| 1. | 2 |\n", "```\nx = 1. y\n\n# no heading\n```\n", "~~~~\nopen\n",
+    "One sentence. Another, of Dr. No!\r\n", "---\n", "是的。不是。", "👍 ", "a | b\n",
 )  # fmt: skip
 TEXT = st.lists(st.one_of(st.sampled_from(BLOCKS), st.text(max_size=12)), max_size=12).map("".join)
 
@@ -39,17 +40,19 @@ def test_claims_partition_the_text_and_each_says_something(text: str) -> None:
 
 def test_markdown_blocks_stay_whole() -> None:
     table, fence = BLOCKS[5], BLOCKS[6]
-    text = f"# Title. Two\n\nIt is 3.5 km. U.S. forces left.\n\n- one. two\n  more\n- three\n\n{table}\n{fence}Then. End\n\n---\n"
-    assert cut(text) == [
-        "# Title. Two\n\n", "It is 3.5 km. ", "U.S. forces left.\n\n", "- one. two\n  more\n", "- three\n\n", f"{table}\n", fence, "Then. ",
-        "End\n\n---\n",
+    wanted = [
+        "# Title. Two\n\n", "It is 3.5 km. ", "U.S. forces left.\n\n", "- one. two\n  more\n",
+        "- three\n\n", f"{table}\n", fence, "Then. ", "End\n\n---\n",
     ]  # fmt: skip
+    assert cut("".join(wanted)) == wanted
     assert cut("~~~\nnever closed\n\nto the end") == ["~~~\nnever closed\n\nto the end"]
     assert splitter().startswith("sentences@1/sentencex-1.")
 
 
 def test_support_is_what_its_text_says() -> None:
-    """By hand: of `Paris has 2 rivers` the words paris, 2 and rivers count; the names and numbers are paris and 2."""
+    """By hand: of `Paris has 2 rivers` the words paris, 2 and rivers count; the names and numbers
+    are paris and 2.
+    """
     witnesses = ["Paris has rivers.", " ", "Two rivers; PARIS is 2"]
     gram4 = (8 / 12 + 5 / 12) / 2  # of pari aris rish isha shas has2 as2r s2ri 2riv rive iver vers
     rows = features(["Paris has 2 rivers"], witnesses)
@@ -60,7 +63,9 @@ def test_support_is_what_its_text_says() -> None:
 
 
 @given(
-    st.lists(TEXT, min_size=1, max_size=4), st.lists(TEXT.filter(says), min_size=1, max_size=4), st.randoms()
+    st.lists(TEXT, min_size=1, max_size=4),
+    st.lists(TEXT.filter(says), min_size=1, max_size=4),
+    st.randoms(),
 )
 def test_support_is_a_share_and_no_order_matters(
     claims: list[str], witnesses: list[str], random: object
@@ -103,21 +108,25 @@ def test_the_text_as_shipped_has_only_claims() -> None:
     claims = claims_in(text)
     assert [one.text for one in claims] == ["Yes. ", "It is 5. ", "Or 6."]
     assert shipped_text(text, claims, [True, False, True]) == "Yes. Or 6."
-    assert shipped_text(text, claims, [True, False, True], "mark") == "Yes. [unsupported: It is 5.] Or 6."
+    marked = shipped_text(text, claims, [True, False, True], "mark")
+    assert marked == "Yes. [unsupported: It is 5.] Or 6."
     assert shipped_text(text, claims, [False] * 3, "mark") is None
     given = [replace(claims[1], text="It is 5", span=None), replace(claims[2], text="6", span=None)]
-    assert shipped_text(text, given, [True, True]) == "It is 5 6"  # what no claim covers does not ship
+    assert shipped_text(text, given, [True, True]) == "It is 5 6"  # and nothing between them
     assert shipped_text(text, [replace(given[0], text="Hm")], [True]) is None  # nor does reasoning
     assert shipped_text(text, given[::-1], [True, True]) is None
 
 
 def test_labels_end_where_the_loss_is_certain() -> None:
-    one = LabelledGroup("g", tuple("abcde"), np.array([0.9, 0.7, 0.7, 0.5, 0.1]), np.array([0, 1, 0, 1, 0]))
+    scores, severities = np.array([0.9, 0.7, 0.7, 0.5, 0.1]), np.array([0, 1, 0, 1, 0])
+    one = LabelledGroup("g", tuple("abcde"), scores, severities)
     needed = {
-        name: labels_needed(one, claim_loss(name)) for name in ("any", "mass:2", "share", "wrong-among")
+        name: labels_needed(one, claim_loss(name))
+        for name in ("any", "mass:2", "share", "wrong-among")  # each on its own
     }
     assert needed == {"any": 3, "mass:2": 4, "share": 5, "wrong-among": 5}
     for wrong in ("mass", "mass:0", "mass:nan", "all", "any:1"):
         with pytest.raises(ValueError, match="a loss is one of"):
             claim_loss(wrong)
-    assert math.isclose(claim_loss("mass:0.5").at(np.array([0.2, 1.0]), np.array([True, False])), 0.4)
+    small = claim_loss("mass:0.5").at(np.array([0.2, 1.0]), np.array([True, False]))
+    assert math.isclose(small, 0.4)

@@ -15,16 +15,30 @@ from streamer.clouds.cloud_files import read_clouds
 from streamer.errors import UsageError
 from streamer.research.evaluation.claims import ClaimOptions, evaluate_claims
 
-WORDS = ["amber", "basalt", "cobalt", "dolomite", "ebony", "flint", "garnet", "halite", "iolite", "jasper"]
+WORDS = [
+    "amber",
+    "basalt",
+    "cobalt",
+    "dolomite",
+    "ebony",
+    "flint",
+    "garnet",
+    "halite",
+    "iolite",
+    "jasper",
+]
 
 
 def lines(prompts: int = 60) -> list[dict[str, Any]]:
-    """Answers of sentences that the other answers say as well, if they are right, and more seldom, if not."""
+    """Answers of sentences that the other answers say as well, if they are right, and more seldom,
+    if not.
+    """
     rng = random.Random(3)
     made = []
     for number in range(prompts):
-        right = [f"{word.title()} melts at {rng.randrange(900)} degrees." for word in rng.sample(WORDS, 4)]
-        wrong = [f"{rng.choice(WORDS).title()} was found in {rng.randrange(1500, 1900)}." for _ in range(2)]
+        names = rng.sample(WORDS, 6)
+        right = [f"{one} melts at {rng.randrange(900)} degrees." for one in names[:4]]
+        wrong = [f"{one} was found in {rng.randrange(1500, 1900)}." for one in names[4:]]
         claims = [*((one, 0.0) for one in right), *((one, 1.0) for one in wrong)]
         others = [" ".join(one for one in right if rng.random() < 0.8) or right[0] for _ in range(3)]
         first = {
@@ -51,7 +65,16 @@ def file(tmp_path: Path) -> Path:
 def test_the_command_prints_what_ships_and_writes_it(
     file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = ["evaluate", str(file), "--out", str(tmp_path / "out"), "--alpha", "10%", "--splits", "5"]
+    asked = [
+        "evaluate",
+        str(file),
+        "--out",
+        str(tmp_path / "out"),
+        "--alpha",
+        "10%",
+        "--splits",
+        "5",
+    ]
     assert main(asked) == 0
     said = capsys.readouterr().out
     assert "of prompts get something" in said
@@ -74,7 +97,8 @@ def test_one_claim_a_row_is_the_same(file: Path, tmp_path: Path) -> None:
         for line in lines():
             for response in line["responses"]:
                 for claim in response.get("claims") or [{"text": "", "label": ""}]:
-                    rows.writerow([line["question_id"], response["text"], claim["text"], claim["label"]])
+                    of_answer = (line["question_id"], response["text"])
+                    rows.writerow([*of_answer, claim["text"], claim["label"]])
     options = ClaimOptions(splits=5, losses=("any", "wrong-among"))
     assert evaluate_claims("x", list(read_clouds(table)), options) == evaluate_claims(
         "x", list(read_clouds(file)), options
@@ -83,7 +107,10 @@ def test_one_claim_a_row_is_the_same(file: Path, tmp_path: Path) -> None:
 
 def test_claims_are_read_and_written_and_bad_ones_refused() -> None:
     line = lines(1)[0]
-    line["responses"][0]["claims"] = [{"text": "a", "label": None, "id": "x", "span": [0, 3]}, {"text": "b"}]
+    line["responses"][0]["claims"] = [
+        {"text": "a", "label": None, "id": "x", "span": [0, 3]},
+        {"text": "b"},
+    ]
     cloud = parse_cloud(json.dumps(line).encode(), "here")
     assert parse_cloud(json.dumps(cloud_row(cloud)).encode(), "here") == cloud
     for claims, why in (
@@ -106,9 +133,17 @@ def test_what_nobody_labelled_counts_as_wrong(file: Path) -> None:
         line["responses"][0]["claims"][0]["label"] = None
     some = [parse_cloud(json.dumps(line).encode(), "x") for line in rows]
     found = evaluate_claims("x", some, ClaimOptions(splits=5))
-    assert (found.unlabelled, found.rows[0].kept.mean < (worst.rows[0].kept.mean or 0)) == (30, True)
+    assert (found.unlabelled, found.rows[0].kept.mean < (worst.rows[0].kept.mean or 0)) == (
+        30,
+        True,
+    )
     assert evaluate_claims("x", some, ClaimOptions(splits=5, unlabelled="drop")).prompts == 30
-    for wrong in ({"unlabelled": "fail"}, {"answer": "gpt"}, {"losses": ("all",)}, {"calibrate": 1.0}):
+    for wrong in (
+        {"unlabelled": "fail"},
+        {"answer": "gpt"},
+        {"losses": ("all",)},
+        {"calibrate": 1.0},
+    ):
         with pytest.raises(UsageError):
             evaluate_claims("x", some, ClaimOptions(**wrong))
 
@@ -133,7 +168,12 @@ def test_the_public_figures(
     clouds = list(chain.from_iterable(map(read_clouds, claims_paths)))
     options = ClaimOptions(answer=model, calibrate=0.65, splits=300, losses=("any",))
     rows = evaluate_claims("public", clouds, options).rows
-    for name, wanted in (("kept", kept), ("something", something), ("wrong", wrong), ("whole", whole)):
+    for name, wanted in (
+        ("kept", kept),
+        ("something", something),
+        ("wrong", wrong),
+        ("whole", whole),
+    ):
         found = [getattr(row, name).mean for row in rows]
         assert not wanted or found == pytest.approx(wanted, abs=0.02), name
     assert all((row.risk.mean or 0) <= row.alpha + 0.01 for row in rows)
