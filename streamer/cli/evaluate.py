@@ -1,7 +1,7 @@
 """`streamer evaluate`: the paper's tables on response clouds, and what they mean."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -21,8 +21,6 @@ from streamer.scoring.judged import FORMS
 from streamer.scoring.registry import SCORER_NAMES
 
 if TYPE_CHECKING:
-    from streamer.clouds.cloud import Cloud
-    from streamer.clouds.tables.answers import Reading
     from streamer.labels.judge.client import JudgeClient
     from streamer.research.evaluation import DataSet, Evaluation, Options
     from streamer.research.evaluation.run import ProgressWatch
@@ -232,11 +230,9 @@ def evaluate(
             print_claims(results, out)
     if not rest and not from_store:
         return
+    how = {"reading": reading, **options.reading()}
     data_sets = [
-        *by_form(
-            [read_data_set(name, reading=reading, clouds=some, **options.reading()) for name, some in rest],
-            options.judged,
-        ),
+        *by_form([read_data_set(name, clouds=some, **how) for name, some in rest], options.judged),
         *_stored(settings, from_store or [], options),
     ]
     for data in data_sets:

@@ -3,8 +3,8 @@
 A file of clouds has one JSON object a line, plain or gzip: ``question_id``, ``question`` (null: not known), optional ``references``,
 and ``responses``, each with ``text``, an optional ``label`` (severity in [0, 1]; null: unlabelled), an optional
 ``meta`` object, whose ``label_kind`` says how the severity arose, an optional ``embedding``, which `streamer evaluate`
-and `streamer gpso` take in the place of an encoder's, an optional ``logprob``, the mean log-probability of its tokens,
-an optional ``model``, which gave it, optional ``signals``,
+and `streamer gpso` take in the place of an encoder's, an optional ``logprob``, the mean log-probability of its
+tokens, an optional ``model``, which gave it, optional ``signals``,
 numbers of the user's own by name (null: not known), and optional ``claims``, what the answer is cut
 into: each with ``text``, an optional ``label``, ``id``, and ``span``, the first character and the
 one behind the last. Other fields are passed over. Tables are read as clouds too:

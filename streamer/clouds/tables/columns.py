@@ -391,7 +391,7 @@ def _check(columns: Columns, header: Sequence[str], name: str, *, needs_answers:
         )
     if "claim" in named and (columns.wide or "answer" not in named):
         raise UsageError(
-            f"{seen}; with a column of claims a row is one claim of one answer, whose text is beside "
+            f"{seen}; with a column of claims a row is one claim of an answer, whose text is beside "
             "it: name that with --column answer=NAME, or leave claims out with --column claim="
         )
     if "severity" in named and "correct" in named:
