@@ -130,20 +130,14 @@ def test_the_plain_rule_finds_the_same_threshold(bag: list[LabelledGroup]) -> No
     def loss(one: LabelledGroup, kind: str, cut: float) -> float:
         out = one.severities[one.scores > cut].tolist()
         if kind == "wrong-among":
-            return max(
-                (loss_among(one, other) for other in [*levels, -np.inf] if other >= cut),
-                default=0.0,
-            )
+            above = [one.severities[one.scores > level] for level in (cut, *levels) if level >= cut]
+            return max((float(some.mean()) for some in above if len(some)), default=0.0)
         whole = {
             "any": max(out, default=0.0),
             "share": sum(out) / len(one.scores),
             "mass:2": min(1.0, sum(out) / 2),
         }
         return whole[kind]
-
-    def loss_among(one: LabelledGroup, cut: float) -> float:
-        out = one.severities[one.scores > cut].tolist()
-        return sum(out) / len(out) if out else 0.0
 
     for kind in ALL:
         limit = 0.3 * (len(bag) + 1) - 1

@@ -3,6 +3,7 @@
 import csv
 import json
 import random
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -100,17 +101,13 @@ def test_one_claim_a_row_is_the_same(file: Path, tmp_path: Path) -> None:
                     of_answer = (line["question_id"], response["text"])
                     rows.writerow([*of_answer, claim["text"], claim["label"]])
     options = ClaimOptions(splits=5, losses=("any", "wrong-among"))
-    assert evaluate_claims("x", list(read_clouds(table)), options) == evaluate_claims(
-        "x", list(read_clouds(file)), options
-    )
+    one, other = (evaluate_claims("x", list(read_clouds(path)), options) for path in (table, file))
+    assert one == other
 
 
 def test_claims_are_read_and_written_and_bad_ones_refused() -> None:
     line = lines(1)[0]
-    line["responses"][0]["claims"] = [
-        {"text": "a", "label": None, "id": "x", "span": [0, 3]},
-        {"text": "b"},
-    ]
+    line["responses"][0]["claims"] = [{"text": "a", "id": "x", "span": [0, 3]}, {"text": "b"}]
     cloud = parse_cloud(json.dumps(line).encode(), "here")
     assert parse_cloud(json.dumps(cloud_row(cloud)).encode(), "here") == cloud
     for claims, why in (
@@ -133,47 +130,27 @@ def test_what_nobody_labelled_counts_as_wrong(file: Path) -> None:
         line["responses"][0]["claims"][0]["label"] = None
     some = [parse_cloud(json.dumps(line).encode(), "x") for line in rows]
     found = evaluate_claims("x", some, ClaimOptions(splits=5))
-    assert (found.unlabelled, found.rows[0].kept.mean < (worst.rows[0].kept.mean or 0)) == (
-        30,
-        True,
-    )
+    assert found.unlabelled == 30
+    assert (found.rows[0].kept.mean or 0) < (worst.rows[0].kept.mean or 0)
     assert evaluate_claims("x", some, ClaimOptions(splits=5, unlabelled="drop")).prompts == 30
-    for wrong in (
-        {"unlabelled": "fail"},
-        {"answer": "gpt"},
-        {"losses": ("all",)},
-        {"calibrate": 1.0},
-    ):
+    wrong = {"unlabelled": "fail", "answer": "gpt", "losses": ("all",), "calibrate": 1.0}
+    for name, value in wrong.items():
         with pytest.raises(UsageError):
-            evaluate_claims("x", some, ClaimOptions(**wrong))
+            evaluate_claims("x", some, replace(ClaimOptions(), **{name: value}))
 
 
-@pytest.mark.parametrize(
-    ("model", "kept", "something", "wrong", "whole"),
-    [
-        (
-            "llama2_70b_chat",
-            (0.251, 0.332, 0.447),
-            (0.47, 0.59, 0.73),
-            (0.04, 0.06, 0.11),
-            (0.318, 0.408, 0.569),
-        ),
-        ("claude2", (0.196, 0.315, 0.437), (), (), ()),
-    ],
-)
-def test_the_public_figures(
-    claims_paths: list[Path], model: str, kept: Any, something: Any, wrong: Any, whole: Any
-) -> None:
-    """Of 200 questions, as docs/claims.md says."""
+def test_the_public_figures(claims_paths: list[Path]) -> None:
+    """Of 200 questions, as docs/claims.md says: at 5, 10 and 20 %, each within .02."""
     clouds = list(chain.from_iterable(map(read_clouds, claims_paths)))
-    options = ClaimOptions(answer=model, calibrate=0.65, splits=300, losses=("any",))
-    rows = evaluate_claims("public", clouds, options).rows
-    for name, wanted in (
-        ("kept", kept),
-        ("something", something),
-        ("wrong", wrong),
-        ("whole", whole),
-    ):
-        found = [getattr(row, name).mean for row in rows]
-        assert not wanted or found == pytest.approx(wanted, abs=0.02), name
-    assert all((row.risk.mean or 0) <= row.alpha + 0.01 for row in rows)
+    for model, figures in {
+        "llama2_70b_chat": {
+            "kept": (0.251, 0.332, 0.447), "something": (0.47, 0.59, 0.73), "wrong": (0.04, 0.06, 0.11),
+            "whole": (0.318, 0.408, 0.569),
+        },
+        "claude2": {"kept": (0.196, 0.315, 0.437)},
+    }.items():  # fmt: skip
+        options = ClaimOptions(answer=model, calibrate=0.65, splits=300, losses=("any",))
+        rows = evaluate_claims("public", clouds, options).rows
+        for name, wanted in figures.items():
+            assert [getattr(row, name).mean for row in rows] == pytest.approx(wanted, abs=0.02), name
+        assert all((row.risk.mean or 0) <= row.alpha + 0.01 for row in rows)
