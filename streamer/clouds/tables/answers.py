@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from streamer.clouds.cloud import UNSTATED_KIND, Cloud, kind_of_label
+from streamer.clouds.cloud import UNSTATED_KIND, Claim, Cloud, kind_of_label
 from streamer.clouds.tables.columns import OF_PROMPT, ROLES, Role, recognise, role_of
 from streamer.clouds.tables.leaks import LeakCheck
 from streamer.clouds.tables.marks import (
@@ -178,12 +178,23 @@ class AnswerReader:
         )
 
     def _one_each(self, group: Sequence[Answer]) -> tuple[list[Answer], tuple[tuple[int, ...], ...]]:
-        """Make one of the rows that several annotators have of an answer: those of one prompt and one id."""
+        """Make one of the rows that annotators or claims have of an answer: of one prompt and id.
+
+        Without an id rows with a claim are of one answer where they have its text, and a row
+        without one is an answer of its own.
+        """
         rows: dict[str | int, list[Answer]] = {}
+        claimed = "claim" in self.columns.named
         for place, answer in enumerate(group):
-            rows.setdefault(place if answer.id is None or self.columns.wide else answer.id, []).append(answer)
+            own = f"text {answer.text}" if answer.claim else place
+            named = answer.id is not None and not self.columns.wide
+            rows.setdefault(answer.id if named and answer.id else own, []).append(answer)
         found = []
         for first, *others in rows.values():
+            if claimed:
+                self._check_same(first, others)
+                found.append(replace(first, severity=None, claims=self._claims((first, *others))))
+                continue
             marks = [one.severity for one in (first, *others) if one.severity is not None]
             if others:
                 self._check_same(first, others)
@@ -194,6 +205,21 @@ class AnswerReader:
             found.append(first)
         self._several["all"] += len(found)
         return found, tuple(tuple(one.place for one in answers) for answers in rows.values())
+
+    def _claims(self, rows: Sequence[Answer]) -> tuple[Claim, ...] | None:
+        """The claims in the rows of one answer; several severities of one claim become one."""
+        marks: dict[str, list[float]] = {one.claim: [] for one in rows if one.claim}
+        for one in rows:
+            if one.claim and one.severity is not None:
+                marks[one.claim].append(one.severity)
+        how = self.reading.annotators
+        return (
+            tuple(
+                Claim(f"c{i:02d}", text, severity_of(some, how) if some else None)
+                for i, (text, some) in enumerate(marks.items())
+            )
+            or None
+        )
 
     def _check_same(self, first: Answer, others: Sequence[Answer]) -> None:
         own = {name: cast("Role", name) for name in self.reading.signals}
@@ -224,6 +250,9 @@ class AnswerReader:
             kind = kind_of_label({"label_kind": self._cell(place, row, "kind", column)})
         witnesses = self._witnesses(place, row)
         meta = {} if columns.wide and not witnesses else self._meta(row)
+        claim = ""
+        if (column := columns.one("claim")) is not None:
+            claim = self._text(place, "claim", self._cell(place, row, "claim", column))
         for cells in self._cells(place, row):
             text = self._text(place, "answer", cells.get("answer"))
             severity = self._severity(place, cells)
@@ -246,6 +275,7 @@ class AnswerReader:
                 signals=self._signals(place, cells),
                 meta=meta,
                 witnesses=witnesses,
+                claim=claim if claim.strip() else "",
             )
 
     def key(self, place: int, row: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from streamer.clouds.cloud import (
     NOT_KEPT,
+    Claim,
     Cloud,
     CloudResponse,
     check_embeddings,
@@ -37,6 +38,8 @@ class Answer:
     signals : its declared numbers, as far as they are known.
     meta : the numbers in columns that have no role.
     witnesses : other samples for its prompt, of which none ships.
+    claim : the one that the severity is of; empty for a row of an answer alone.
+    claims : of all rows of the answer; None where no row has one.
     """
 
     place: int
@@ -54,6 +57,8 @@ class Answer:
     signals: Mapping[str, float]
     meta: Mapping[str, float]
     witnesses: tuple[str, ...] = ()
+    claim: str = ""
+    claims: tuple[Claim, ...] | None = None
 
 
 def held_together(rows: Iterable[Answer]) -> Iterator[list[Answer]]:
@@ -136,7 +141,8 @@ def cloud_of(answers: Sequence[Answer], table: Table, columns: Columns) -> Cloud
             f"{excerpt(ids[twice])} occurs twice among the answers to {excerpt(first.key)}; give each answer an id of its own",
         )
     for answer in answers:
-        for text in (answer.key, answer.prompt, answer.text or "", *answer.references, *answer.witnesses):
+        said = (answer.key, answer.prompt, answer.text or "", *answer.references, *answer.witnesses)
+        for text in (*said, *(one.text for one in answer.claims or ())):
             if not is_publishable(text):
                 raise table.error(
                     answer.place,
@@ -164,6 +170,7 @@ def cloud_of(answers: Sequence[Answer], table: Table, columns: Columns) -> Cloud
                 logprob=answer.logprob,
                 model=None if answer.model is None else identifier(answer.model),
                 signals=answer.signals,
+                claims=answer.claims,
             )
             for name, answer in zip(ids, answers, strict=True)
         ),
