@@ -18,7 +18,6 @@ from streamer.cli.console import counted, note, print_json, say, warn
 from streamer.cli.gate_names import gate_names
 from streamer.cli.policies import unread_json, unread_text
 from streamer.clouds.tables.columns import shown_columns
-from streamer.clouds.tables.formats import FORMATS
 from streamer.clouds.tables.marks import Annotators
 from streamer.errors import UsageError
 from streamer.labels.registry import by_programs
@@ -52,12 +51,23 @@ def import_(
         ),
     ] = None,
     format_: Annotated[
-        str | None,
+        Literal[
+            "label-studio",
+            "argilla",
+            "langfuse",
+            "lm-eval",
+            "promptfoo",
+            "deepeval",
+            "uqlm",
+            "openai-evals",
+            "ragas",
+            "squad",
+        ]
+        | None,
         typer.Option(
             "--format",
-            metavar="TOOL",
-            help="What wrote FILE: the labelling tool label-studio, argilla or langfuse, or what a file that "
-            f"was published is of ({', '.join(FORMATS)}). Default: its columns tell.",
+            help="What wrote FILE: a labelling tool, or the evaluation tool of a file that was published. "
+            "Default: its columns tell.",
         ),
     ] = None,
     gate: Annotated[
