@@ -11,10 +11,12 @@ from tests.integration.console.test_desk import FRONT, hold
 from tests.integration.console.test_pages import PHONE, Visitor
 from tests.integration.store.conftest import World
 from tests.integration.store.labelled_gate import GATE
+from tests.machine import LONG
 from tests.services.browser import Browser
 
 DARK_PAGE, LIGHT_PAGE = "rgb(20, 24, 29)", "rgb(251, 250, 247)"
 NEW_PASSWORD = "another horse battery"
+LOOKS = [(PHONE, True), *([(PHONE, False), (None, True)] if LONG else [])]
 
 
 class Somebody(Visitor):
@@ -42,9 +44,7 @@ class Somebody(Visitor):
         return " ".join(self.main().replace("\u00a0", " ").split())
 
 
-@pytest.mark.parametrize(
-    ("width", "dark"), [(PHONE, False), (PHONE, True), (None, True)], ids=["phone", "phone-dark", "dark"]
-)
+@pytest.mark.parametrize(("width", "dark"), LOOKS, ids=str)
 def test_a_person_does_everything_by_keyboard(
     people: Site, peopled_world: World, browser: Browser, width: int | None, dark: bool
 ) -> None:
