@@ -36,6 +36,8 @@ def test_what_a_key_allows(site: Site) -> None:
     _, others = key(site, "decide", "label", "read", gates=["other"])
     _, everything = key(site, "label", "read", gates=None)
     asks_for_keys(endpoint)
+    known = f"/v1/gates/{GATE}"  # by the key that was made last
+    wait_until(lambda: endpoint.client.get(known, headers=everything).status_code == 200, "all are read")
 
     decisions, labels = f"/v1/gates/{GATE}/decisions", f"/v1/gates/{GATE}/labels"
     client = endpoint.client
