@@ -46,7 +46,7 @@ _COMMANDS = {
          "Plan a budget before anyone labels: how many labels it needs, how to spend them, how many responses to sample."),
         ("gate", "gate:app", "service", "Create, show and change gates."),
         ("apply", "apply:apply", "service",
-         "Bring gates to what files say: a table [gates.NAME] has the options of `gate create`, and what it leaves out is as in a new gate."),
+         "Bring gates to what files say: a table [gates.NAME] with the options of `gate create`."),
         ("export", "apply:exports", "service", "Write gates as files, for `streamer apply`."),
         ("label", "label:app", "service", "Labels: list what waits for one, import files, label by program."),
         ("review", "review:review", "review",

@@ -1,4 +1,4 @@
-"""`streamer apply`: gates brought to what files say of them, and `streamer export`, which writes the files."""
+"""`streamer apply`: gates brought to what files say; and `streamer export`, which writes the files."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ exports = typer.Typer(no_args_is_help=True)
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What becomes of one gate: `does` is a key of `_MARKS`, or says why nothing is done; `changes` are from and to."""
+    """What becomes of a gate: `does` is a key of `_MARKS`, or says why nothing is done."""
 
     gate: str
     does: str
@@ -41,7 +41,8 @@ class Step:
 
     def text(self) -> str:
         """Write it for people, a setting a line."""
-        lines = [f"{_MARKS.get(self.does, ' ')} {self.gate}: {self.does}{self.about and f', {self.about}'}"]
+        about = self.about and f", {self.about}"
+        lines = [f"{_MARKS.get(self.does, ' ')} {self.gate}: {self.does}{about}"]
         for name, (was, now) in (self.changes or {}).items():
             before = "" if self.does == "create" else f"{_shown(name, was)} -> "
             lines.append(f"    {name.removesuffix('_seconds')}: {before}{_shown(name, now)}")
@@ -55,21 +56,22 @@ def _shown(name: str, value: object) -> object:
 def apply(
     file: Annotated[
         list[Path],
-        typer.Option("--file", "-f", metavar="PATH", help="A file, or a folder of them; may be repeated."),
+        typer.Option("--file", "-f", metavar="PATH", help="A file or a folder; may be repeated."),
     ],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would happen.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the plan.")] = False,
     prune: Annotated[
-        bool, typer.Option("--prune", help="Close the gates that no file names. Their record stays.")
+        bool, typer.Option("--prune", help="Close gates that no file names; their record stays.")
     ] = False,
     reason: opt.ReasonOption = "applied from files",
     by: opt.ByOption = None,
     json: opt.JsonOption = False,
 ) -> None:
-    """Bring gates to what files say: a table [gates.NAME] has the options of `gate create`, and what it leaves out is as in a new gate.
+    """Bring gates to what files say: a table [gates.NAME] with the options of `gate create`.
 
-    `streamer export gates` writes such files. All are checked first: after one unknown key or wrong value nothing is applied.
-    Each change is a revision, with its reason. Of a gate that demands two people it becomes the candidate, which another person
-    adopts at the console; what no candidate can change is left to `gate set`.
+    What a table leaves out is as in a new gate; `streamer export gates` writes such files. All are checked
+    first: after one unknown key or wrong value nothing is applied. Each change is a revision, with its
+    reason. Of a gate that demands two people it becomes the candidate, which another person adopts at the
+    console; what no candidate can change is left to `gate set`.
 
     Exit status 3 where --dry-run finds something to do, or something is left to a person.
     """
@@ -83,7 +85,7 @@ def apply(
                 if step in todo and not dry_run:
                     _do(step, settings, store, by=actor, reason=reason)
             except StreamerError:
-                warn(f"Gate {step.gate} failed: {todo.index(step)} of {len(todo)} were done before it")
+                warn(f"Gate {step.gate} failed; done before it: {todo.index(step)} of {len(todo)}")
                 raise
             if not json:
                 say(step.text())
@@ -92,7 +94,8 @@ def apply(
         said = ("gate", "does", "about", "changes")
         print_json([{name: getattr(one, name) for name in said} for one in steps])
     else:
-        say(f"{'Plan' if dry_run else 'Done'}: {', '.join(f'{n} {does}' for does, n in counts.items())}.")
+        found = ", ".join(f"{count} {does}" for does, count in counts.items())
+        say(f"{'Plan' if dry_run else 'Done'}: {found}.")
     if todo and not dry_run:
         announce_now(settings)
     if (todo and dry_run) or counts[_BY_A_PERSON]:
@@ -118,7 +121,7 @@ def _plan(
     *,
     prune: bool,
 ) -> list[Step]:
-    """Compare gates as files want them with the record. Raises `UsageError` for what no gate can have."""
+    """Compare files with the record. Raises `UsageError` for what no gate can have."""
     present = {one.gate: one.settings for one in store.gates.list()}
 
     @cache
@@ -165,7 +168,8 @@ def _step(store: Store, gate: str, before: GateSettings | None, wanted: GateSett
         return Step(gate, _NOTHING, f"proposed by {candidate.by}: somebody else adopts it")
     own = changes.keys() - ({"model", "signals", *ASKED, *PARAMETERS} - {"encoder"})
     if own or wanted.asks:
-        said = f"it demands two people, and `gate set` alone changes {', '.join(sorted(own or changes))}"
+        named = ", ".join(sorted(own or changes))
+        said = f"it demands two people, and `gate set` alone changes {named}"
         return Step(gate, _BY_A_PERSON, said, wanted, changes)
     return Step(gate, "propose", "it demands two people", wanted, changes)
 
@@ -184,7 +188,8 @@ def export_gates(
 ) -> None:
     """Write gates as `streamer apply` reads them. Applied as they are, they change nothing."""
     with wiring.open_store(wiring.load_settings()) as store:
-        texts = {f"{one.gate}.toml": gate_file(one.gate, one.settings) for one in store.gates.list()}
+        gates = store.gates.list()
+    texts = {f"{one.gate}.toml": gate_file(one.gate, one.settings) for one in gates}
     if to is None:
         say("\n\n".join(texts.values()))
         return

@@ -1,4 +1,4 @@
-"""Gates as tables of TOML files: read, checked, written, and the JSON Schema that editors check them by."""
+"""Gates as tables of TOML files: read and checked, written, and the JSON Schema that editors use."""
 
 import json
 import re
@@ -23,14 +23,14 @@ _UPSTREAM = replace(DECLARED["upstream"], matching=None, least=1)  # by its name
 FIELDS: Mapping[str, Setting] = {name_of(one): one for one in (*SETTINGS, DECLARED["model"])} | {
     "upstream": _UPSTREAM
 }
-"""What a file may say of a gate: the options of `gate create`, and what is frozen of another package's scorer."""
+"""What a file may say: the options of `gate create`, and what is frozen of another package's scorer."""
 
 SCHEMA = "gates.schema.json"
 _BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
 
 
 def read_files(places: Iterable[Path]) -> dict[str, tuple[str, dict[str, Any]]]:
-    """Read the gates of files, and of folders of ``*.toml``: where each stands, and its settings by their names.
+    """Read the gates of files, and of folders of ``*.toml``: where each stands, and its settings.
 
     Raises `UsageError` where a file has a fault, or none has a gate.
     """
@@ -79,7 +79,7 @@ def _tables(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _setting(key: str, value: Any) -> dict[str, Any]:
-    """Return one setting by its name. Raises `UsageError` or `ValueError` for what cannot be one by itself."""
+    """Return one setting by its name. Raises `UsageError` or `ValueError` for what can be none."""
     if (one := FIELDS.get(key)) is None:
         near = get_close_matches(key, FIELDS, n=1)
         raise UsageError(f"a gate has no {key}; {near[0] if near else SCHEMA} is known")
@@ -106,7 +106,7 @@ def as_keys(text: str) -> str:
 
 
 def told(name: str, value: object, settings: GateSettings) -> bool:
-    """Whether a file says a setting: one that new gates have otherwise, or that a threshold is calibrated for."""
+    """Whether a file says it: a setting that differs from new gates', or a threshold is calibrated for."""
     one = FIELDS[name.removesuffix("_seconds")]
     always = one.calibrated or "New gates:" in one.typed
     return value != one.default or (always and value is not None and name not in unread(settings))
