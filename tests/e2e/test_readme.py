@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from streamer.cli import main
+from streamer.labels.label_files import LABEL_FIELDS
 from streamer.research.evaluation import Encoding, evaluate
 from streamer.scoring.encoders.encoder import Encoder
 from tests.checkout import ROOT, copy_checkout
@@ -130,14 +131,11 @@ def test_kafka(clone: Path, kafka_broker: KafkaBroker, topic_prefix: str) -> Non
     assert "imported 400 labels" in out
 
 
-<<<<<<< HEAD
-=======
 def test_the_sample_table_is_a_label_file() -> None:
     columns = (ROOT / "examples" / "labelled.csv").read_text("utf-8").partition("\n")[0].split(",")
     assert set(columns) >= set(LABEL_FIELDS) - {"attempt", "labelled_at"}
 
 
->>>>>>> main
 @pytest.mark.slow
 @pytest.mark.encoder
 @pytest.mark.shared_data
