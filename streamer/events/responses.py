@@ -24,7 +24,7 @@ from streamer.events.structured_mode import data_of
 from streamer.events.topic import Topic, batch_text
 from streamer.gates.batch_key import BatchKey
 from streamer.scoring.judged import call_text
-from streamer.scoring.signals.declared import FIELDS, MOST_DECLARED, SIGNAL_NAME
+from streamer.scoring.signals.declared import FIELDS, LEAST_LOGPROB, MOST_DECLARED, SIGNAL_NAME, token_figures
 from streamer.signing.canonical_json import canonical_json
 
 SCHEMA: Final = "streamer.responses.v1"
@@ -37,9 +37,6 @@ SIGNALS: Final = "streamer.signals"
 
 UPSTREAM: Final = "upstream"
 """The key of a batch's metadata that names the upstream its answers were sampled from, as ``MODEL@HASH``."""
-
-LEAST_LOGPROB = -10_000
-"""Of a response; endpoints write -9999 for a token that they call very unlikely."""
 
 MAX_ATTEMPT = 2**31 - 1
 
@@ -154,6 +151,16 @@ class ResponseV1(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defau
         ]
         | None
     ) = None
+    token_logprobs: (
+        Annotated[
+            tuple[Annotated[float, Meta(ge=LEAST_LOGPROB)], ...],
+            Meta(
+                description="In the place of `logprob`: that of each token, in order. The record has `logprob`, and among the signals "
+                "`low_logprob` and `least_logprob`."
+            ),
+        ]
+        | None
+    ) = None
     model: (
         Annotated[
             Identifier,
@@ -172,7 +179,7 @@ class ResponseV1(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defau
 
 
 class ResponsesV1(Event, frozen=True, gc=False, kw_only=True):
-    """A response batch: at least two responses to one prompt, one event.
+    """A response batch: the responses to one prompt, one event.
 
     The identity of the batch is (gate, batch_id, attempt).
     """
@@ -184,11 +191,9 @@ class ResponsesV1(Event, frozen=True, gc=False, kw_only=True):
     responses: Annotated[
         tuple[Annotated[ResponseV1, Meta(extra_json_schema=_TEXT_OR_CALLS)], ...],
         Meta(
-            description="2 to 256 responses. A batch of fewer is read, and held (`too_few_responses`).",
-            extra_json_schema={
-                "minItems": DEFAULT_LIMITS.min_responses,
-                "maxItems": DEFAULT_LIMITS.max_responses,
-            },
+            description="2 to 256 responses; 1 is enough for a gate that does not compare them. A batch of fewer is read, and held "
+            "(`too_few_responses`).",
+            extra_json_schema={"minItems": 1, "maxItems": DEFAULT_LIMITS.max_responses},
         ),
     ]
     attempt: Attempt = 1
@@ -276,7 +281,24 @@ def decode_responses(value: bytes | None, limits: Limits = DEFAULT_LIMITS) -> Re
     strings = _check_responses(event.responses, limits)
     assert value is not None  # the reader has refused it
     _check_keys(event, value, strings, limits)
-    return event
+    if all(response.token_logprobs is None for response in event.responses):
+        return event
+    return msgspec.structs.replace(event, responses=tuple(map(_with_figures, event.responses)))
+
+
+def _with_figures(response: ResponseV1) -> ResponseV1:
+    """The response with what the log-probabilities of its tokens come to in their place."""
+    if response.token_logprobs is None:
+        return response
+    figures = token_figures(response.token_logprobs)
+    if response.logprob is not None or figures.keys() & response.signals.keys():
+        raise BadMessage(
+            codes.INVALID_FIELD,
+            f"response {excerpt(response.id)} has token_logprobs and what is made of them; send one or the other",
+        )
+    mean = figures.pop("logprob", None)
+    signals = {**response.signals, **figures}
+    return msgspec.structs.replace(response, token_logprobs=None, logprob=mean, signals=signals)
 
 
 def encode_responses(event: ResponsesV1) -> bytes:
@@ -463,7 +485,8 @@ def _check_responses(responses: tuple[ResponseV1, ...], limits: Limits) -> int:
                     codes.INVALID_FIELD,
                     f"the signals of response {excerpt(response.id)} have {min(taken)}, which is read from elsewhere; call it otherwise",
                 )
-        strings += (response.score is not None) + (response.logprob is not None)
+        numbers = (response.score, response.logprob, response.token_logprobs)
+        strings += sum(one is not None for one in numbers)
     if embedded:
         strings += embedded + _check_embeddings(responses, embedded, limits)
     return strings

@@ -40,13 +40,13 @@ class Judges(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class AnswerBatch:
-    """The n >= 2 answers to one prompt, as scorers see them.
+    """The n >= 2 answers to one prompt, as scorers see them; n >= 1 without embeddings.
 
     Attributes
     ----------
     texts : the judged part of each answer.
     forms : what of each answer is compared word by word, in a normal form; empty for a blank one.
-    embeddings : shape (n, d), rows of any positive length; those of blank answers are not looked at.
+    embeddings : shape (n, d), rows of any positive length; those of blank answers are not looked at. d = 0: there are none.
     blank : n marks of answers that are nothing but white space.
     models : the model that gave each answer, empty for one that is not named; nothing at all where none is.
     not_read : why the encoder did not read each answer, None for one that it did; nothing at all where it read all. Otherwise its
@@ -72,8 +72,13 @@ class AnswerBatch:
             )
         if self.models and len(self.models) != len(self.texts):
             raise ValueError(f"there are {len(self.texts)} answers and {len(self.models)} models")
-        if len(self.texts) < 2:
+        if len(self.texts) < 2 and self.embeddings.size:
             raise ValueError(f"agreement needs at least 2 responses, not {len(self.texts)}")
+
+    @property
+    def embedded(self) -> bool:
+        """Whether it has embeddings that say something: the encoder has read the answers."""
+        return bool(self.embeddings.size) and not self.not_read
 
     @cached_property
     def unit_rows(self) -> Floats:

@@ -721,3 +721,42 @@ def test_the_callers_numbers_are_signals_and_one_outside_its_range_holds() -> No
     assert (outside.outcome, outside.reason, outside.signals) == ("abstain", "signal_out_of_range", None)
     assert decode_action(outside.action.value).reason == "signal_out_of_range"
     assert outside.metadata["streamer.signals"]["r0"] == {"retrieval": 10.5}, "what was refused is kept"  # type: ignore[index]
+
+
+def test_one_answer_is_enough_for_a_gate_that_compares_none() -> None:
+    world = World(encodes=False)
+    listed = signal_list(["logprob", "token_entropy", "low_logprob", "least_logprob", "number"])
+    alone = {"scorer": "likelihood", "encoder": "none", "signals": listed.text, "threshold": 0.5}
+    world.sql["one"] = active("one", **alone)
+
+    def decided(gate: str = "one", texts: Sequence[str] = ("It is 42.",), **fields: Any) -> BatchDecision:
+        event = batch(gate, texts)
+        for response in event["responses"]:
+            response |= fields
+        (found,) = world.decide(raw(event))
+        assert isinstance(found, BatchDecision)
+        return found
+
+    known = decided(token_logprobs=[-0.1, -0.2, -0.6], signals={"token_entropy": 0.5})
+    assert (known.outcome, known.reason, known.selected) == ("ship", "scored", "r0")
+    assert (known.responses[0].score, known.encoder) == (round(np.exp(-0.3), 6), "none")
+    assert known.signals is not None
+    row = dict(zip(listed.columns, np.frombuffer(known.signals, "<f4").tolist(), strict=True))
+    given = {name: row.pop(name) for one in listed.given for name in (one, f"{one}:missing")}
+    wanted = [np.exp(-0.3), np.exp(-0.5), np.exp(-0.6), np.exp(-0.6)]
+    assert list(given.values()) == pytest.approx([x for y in wanted for x in (2 * y - 1, 0)] + [0, 1])
+    compares = {one.name for one in listed.measured if one.of_others}
+    assert not any(row[name] for name in compares), "what needs others says nothing of one alone"
+    assert all(row[name] for name in ("length", "question_overlap", "has_number"))
+    figures = decided(
+        logprob=-0.3, signals={"token_entropy": 0.5, "low_logprob": -0.6, "least_logprob": -0.6}
+    )
+    assert figures.content_hash == known.content_hash, "numbers of tokens are what is made of them"
+
+    assert [decided().reason, decided(texts=()).reason] == ["no_logprob", "too_few_responses"]
+    assert decided("bot", logprob=-0.3).reason == "too_few_responses"
+    assert decided("judge", score=0.9).outcome == "ship", "a score of the publisher's own compares nothing"
+    several = decided(texts=("yes", "yes", "no"), logprob=-0.3)
+    assert several.signals is not None
+    row = dict(zip(listed.columns, np.frombuffer(several.signals, "<f4").tolist(), strict=True))
+    assert (row["gram"], row["chrf"] > 0) == (0, True), "without an encoder words are compared"
