@@ -24,7 +24,7 @@ def best_score(
     Raises
     ------
     ValueError
-        When the encoder is not the gate's, or the scorer cannot score these; one that reads `logprobs`, where some are missing.
+        When the encoder is not the gate's, or the scorer cannot score these.
     Unavailable, EncoderGivenUp
         From the encoder.
     """

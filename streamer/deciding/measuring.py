@@ -1,4 +1,4 @@
-"""What a scorer and a list of signals make of a batch: for the decision, and for a candidate beside it."""
+"""What a scorer and a list of signals make of a batch, for the decision and for a candidate."""
 
 import math
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ class NoScore(Exception):
 
 
 class Made(NamedTuple):
-    """n scores, the numbers that they were made of where these are kept, and the row of signals of what the unit may ship."""
+    """n scores, the numbers behind them where these are kept, and the row of what the unit may ship."""
 
     scores: tuple[float, ...]
     raw: tuple[float | None, ...] | None
@@ -39,7 +39,7 @@ def batch_made(
     *,
     encoded: bool,
 ) -> AnswerBatch:
-    """Return the answers as scorers see them. `vectors` : their embeddings; None for a scorer that reads none."""
+    """Return the answers as scorers see them. `vectors` : their embeddings; None: none are read."""
     texts = [one.text for one in event.responses]
     rows = np.empty((len(texts), 0)) if vectors is None else vectors
     return answer_batch(texts, rows, blank, models_named(event), encoded=encoded, form=settings.form)
@@ -59,15 +59,16 @@ def measured(settings: GateSettings, event: ResponsesV1, batch: AnswerBatch) -> 
     seen = None if listed is None else Measured(batch, event.prompt)
     given: Given | None
     if scorer.of_event is not None:
-        given = scorer.of_given([getattr(one, scorer.of_event) for one in event.responses], batch.blank)
+        numbers = [getattr(one, scorer.of_event) for one in event.responses]
+        given = scorer.of_given(numbers, batch.blank)
         if given is None:
             raise NoScore(scorer.missing)
     elif seen is None and scorer.holds(batch):
         raise NoScore("not_read")
     else:
         scores, raw = scorer.with_raw(batch) if seen is None else scored_for_choice(seen)
-        numbers = None if raw is None else tuple(None if math.isnan(x) else x for x in raw.tolist())
-        given = tuple(scores.tolist()), numbers
+        kept = None if raw is None else tuple(None if math.isnan(x) else x for x in raw.tolist())
+        given = tuple(scores.tolist()), kept
     if seen is None or listed is None:
         return Made(*given, None)
     came = numbers_given(event.responses)
@@ -76,4 +77,5 @@ def measured(settings: GateSettings, event: ResponsesV1, batch: AnswerBatch) -> 
     except ValueError as error:
         log.info("deciding.signal_refused", gate=event.gate, batch_id=event.batch_id, reason=str(error))
         raise NoScore("signal_out_of_range") from None
-    return Made(*given, unit_row(settings.unit, listed.of_measured(seen, came), given[0], batch.blank))
+    rows = listed.of_measured(seen, came)
+    return Made(*given, unit_row(settings.unit, rows, given[0], batch.blank))

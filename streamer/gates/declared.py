@@ -97,8 +97,8 @@ class Declared:
         POLICY,
         "NAME=LOW..HIGH",
         typed="26 of the texts always, and these besides; give it once for each. score, logprob, token_entropy, "
-        "most_token_entropy, low_logprob, least_logprob, judge (0 to 100): as they come with an event. final, number, json, call: how far answers agree in that part "
-        "(see --judged). NAME=LOW..HIGH: a number of your own in the event's "
+        "most_token_entropy, low_logprob, least_logprob, judge (0 to 100): as they come with an event. "
+        "final, number, json, call: how far answers agree in that part (see --judged). NAME=LOW..HIGH: a number of your own in the event's "
         "signals, with its range. model=NAME: whether this model gave the answer. none: nothing besides. The whole list is set "
         "anew, and its labels count from then on.",
         flag="--signal",

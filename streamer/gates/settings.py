@@ -290,7 +290,7 @@ class GateSettings(Declared):
 
     @property
     def least_answers(self) -> int:
-        """How many answers a batch needs: two, where what an answer scores by is how far others agree."""
+        """How many answers a batch needs: two, where they are compared."""
         return 2 if self.embeds else 1
 
     @property

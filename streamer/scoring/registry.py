@@ -15,7 +15,7 @@ from streamer.scoring.scorers.gram import Gram
 from streamer.scoring.scorers.likelihood import Likelihood
 
 EVERY: Mapping[str, Scorer] = MappingProxyType(
-    {name: kind() for name, kind in discovered(scorers, Scorer).items()}  # type: ignore[type-abstract]
+    {name: kind() for name, kind in discovered(scorers, Scorer).items()}
 )
 """All of them, the one that gates use first."""
 

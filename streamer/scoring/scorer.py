@@ -4,7 +4,6 @@ Scores lie in [0, 1], higher is safer, and are rounded to 1e-6, so that what dif
 agrees with no other and scores 0. The order of the answers does not matter: permuting them permutes the scores.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -46,7 +45,8 @@ class AnswerBatch:
     ----------
     texts : the judged part of each answer.
     forms : what of each answer is compared word by word, in a normal form; empty for a blank one.
-    embeddings : shape (n, d), rows of any positive length; those of blank answers are not looked at. d = 0: there are none.
+    embeddings : shape (n, d), rows of any positive length; those of blank answers are not looked at.
+        d = 0: there are none.
     blank : n marks of answers that are nothing but white space.
     models : the model that gave each answer, empty for one that is not named; nothing at all where none is.
     not_read : why the encoder did not read each answer, None for one that it did; nothing at all where it read all. Otherwise its
@@ -86,7 +86,7 @@ class AnswerBatch:
         return unit_rows(self.embeddings, self.blank)
 
 
-class Scorer(Parametrised, ABC):
+class Scorer(Parametrised):
     """A way to score answers without labels: one file in `streamer.scoring.scorers`, and everything else follows from it."""
 
     __slots__ = ()
@@ -105,9 +105,9 @@ class Scorer(Parametrised, ABC):
     missing: ClassVar[str] = "scorer_failed"
     """The reason of a hold, where that which the scores are made of is not there."""
 
-    @abstractmethod
     def score(self, batch: AnswerBatch) -> Floats:
         """Return shape (n,), in [0, 1], rounded to 1e-6; 0 for blank answers. Raises `ValueError` for what has no score."""
+        raise ValueError(f"the scores of {self.name} are not computed from answers")
 
     def holds(self, batch: AnswerBatch) -> bool:
         """Whether it has nothing to say of a batch, since the encoder did not read it."""
@@ -117,12 +117,21 @@ class Scorer(Parametrised, ABC):
         """Return the scores, and the quantity that they are made of where it is kept with a decision; not a number: there is none."""
         return self.score(batch), None
 
-    def of_given(self, given: Sequence[float | None], blank: Sequence[bool]) -> Given | None:
-        """Return the scores of one number an answer, and what is kept with them; None where one is missing.
-
-        Of scorers that read no embeddings alone.
-        """
+    def of_number(self, number: float) -> float:
+        """Return the score in [0, 1] of the number that came with an answer; of scorers that read no embeddings alone."""
         raise NotImplementedError(f"the scorer {self.name} computes its scores")
+
+    def of_given(self, given: Sequence[float | None], blank: Sequence[bool]) -> Given | None:
+        """Return the scores of one number an answer, and those that were asked for; None where one is missing.
+
+        A blank answer scores 0 and needs none.
+        """
+        numbers = [None if empty else one for one, empty in zip(given, blank, strict=True)]
+        if numbers.count(None) > sum(blank):
+            return None
+        scores = (0.0 if one is None else round(self.of_number(one), DECIMALS) for one in numbers)
+        kept = tuple(None if one is None else one + 0.0 for one in numbers)  # no -0.0
+        return tuple(one + 0.0 for one in scores), kept if self.asks else None
 
 
 def finished(values: Floats, blank: Sequence[bool]) -> Floats:

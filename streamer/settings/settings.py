@@ -315,7 +315,8 @@ class UpstreamSettings(_Group):
         10,
         ge=1,
         le=256,
-        description="Answers that are sampled for each request; fewer only with `steps`. 1 is enough for `--scorer likelihood`.",
+        description="Answers that are sampled for each request; fewer only with `steps`. 1 is for "
+        "`--scorer likelihood`.",
     )
     steps: tuple[int, ...] = Field(
         (),

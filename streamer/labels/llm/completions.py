@@ -209,10 +209,10 @@ def _content(content: Raw) -> tuple[str, str, bool, tuple[FailureCode, str] | No
 
 
 def _token_figures(logprobs: _Logprobs | None) -> dict[str, float]:
-    """What the log-probabilities of a choice's tokens come to; nothing where an endpoint gave none, or not one for each.
+    """What the log-probabilities of a choice's tokens come to; nothing where they are not all there.
 
-    With the likeliest of each token also the mean and the largest entropy of a token, in nats. What is left of its probability counts
-    as one token more: the entropy is at least this.
+    With the likeliest of each also the mean and the largest entropy of a token, in nats: at least this,
+    for what is left of its probability counts as one token more.
     """
     tokens = [] if logprobs is None else logprobs.content
     found = token_figures([one.logprob for one in tokens])
