@@ -58,11 +58,7 @@ GATES: dict[str, dict[str, Any]] = {
         "segment_fallback": "pooled",
         "alpha": 0.2,
     },
-    "one-call": {
-        "scorer": "likelihood",
-        "encoder": "none",
-        "signals": ("logprob", "low_logprob", "least_logprob"),
-    },
+    "one-call": {"scorer": "likelihood", "encoder": "none", "signals": ("logprob", "low_logprob")},
     "mean": {"unit": "batch", "method": "mean", "scorer": "gram", "signals": ()},
 }
 """Prompts that calibrate: all but for `FEW`, which have too few for all signals."""

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -182,6 +183,15 @@ def with_embeddings(
             base64.b64encode(np.asarray(vector, "<f4").tobytes()).decode() if packed else list(vector)
         )
     return raw(event)
+
+
+def decision_of(world: World, gate: str, texts: Sequence[str], **fields: Any) -> BatchDecision:
+    event = batch(gate, texts)
+    for response in event["responses"]:
+        response |= fields
+    (found,) = world.decide(raw(event))
+    assert isinstance(found, BatchDecision)
+    return found
 
 
 HELD = {
@@ -695,14 +705,7 @@ def test_the_callers_numbers_are_signals_and_one_outside_its_range_holds() -> No
     world = World()
     listed = signal_list(["score", "logprob", "judge", "retrieval=-10..10"])
     world.sql["signals"] = active("signals", scorer="choice", signals=listed.text)
-
-    def decided(**fields: Any) -> BatchDecision:
-        event = batch("signals", ["yes", "yes", "yes"])
-        for response in event["responses"]:
-            response |= fields
-        (found,) = world.decide(raw(event))
-        assert isinstance(found, BatchDecision)
-        return found
+    decided = partial(decision_of, world, "signals", ["yes", "yes", "yes"])
 
     known = decided(score=0.75, logprob=-1.0, signals={"retrieval": 5, "judge": 75, "another": 1e9})
     assert known.signals is not None
@@ -725,38 +728,24 @@ def test_the_callers_numbers_are_signals_and_one_outside_its_range_holds() -> No
 
 def test_one_answer_is_enough_for_a_gate_that_compares_none() -> None:
     world = World(encodes=False)
-    listed = signal_list(["logprob", "token_entropy", "low_logprob", "least_logprob", "number"])
+    listed = signal_list(["logprob", "low_logprob", "least_logprob", "number"])
     alone = {"scorer": "likelihood", "encoder": "none", "signals": listed.text, "threshold": 0.5}
     world.sql["one"] = active("one", **alone)
-
-    def decided(gate: str = "one", texts: Sequence[str] = ("It is 42.",), **fields: Any) -> BatchDecision:
-        event = batch(gate, texts)
-        for response in event["responses"]:
-            response |= fields
-        (found,) = world.decide(raw(event))
-        assert isinstance(found, BatchDecision)
-        return found
-
-    known = decided(token_logprobs=[-0.1, -0.2, -0.6], signals={"token_entropy": 0.5})
-    assert (known.outcome, known.reason, known.selected) == ("ship", "scored", "r0")
-    assert (known.responses[0].score, known.encoder) == (round(np.exp(-0.3), 6), "none")
+    decided = partial(decision_of, world, "one", ["It is 42."])
+    known = decided(token_logprobs=[-0.1, -0.2, -0.6])
+    assert (known.outcome, known.reason, known.encoder) == ("ship", "scored", "none")
+    assert known.responses[0].score == round(np.exp(-0.3), 6)
     assert known.signals is not None
     row = dict(zip(listed.columns, np.frombuffer(known.signals, "<f4").tolist(), strict=True))
-    given = {name: row.pop(name) for one in listed.given for name in (one, f"{one}:missing")}
-    wanted = [np.exp(-0.3), np.exp(-0.5), np.exp(-0.6), np.exp(-0.6)]
-    assert list(given.values()) == pytest.approx([x for y in wanted for x in (2 * y - 1, 0)] + [0, 1])
+    given = [row[name] for one in listed.given for name in (one, f"{one}:missing")]
+    wanted = [x for y in (-0.3, -0.6, -0.6) for x in (2 * np.exp(y) - 1, 0)]
+    assert given == pytest.approx([*wanted, 0, 1])
     compares = {one.name for one in listed.measured if one.of_others}
     assert not any(row[name] for name in compares), "what needs others says nothing of one alone"
     assert all(row[name] for name in ("length", "question_overlap", "has_number"))
-    figures = decided(
-        logprob=-0.3, signals={"token_entropy": 0.5, "low_logprob": -0.6, "least_logprob": -0.6}
-    )
+    figures = decided(logprob=-0.3, signals={"low_logprob": -0.6, "least_logprob": -0.6})
     assert figures.content_hash == known.content_hash, "numbers of tokens are what is made of them"
-
-    assert [decided().reason, decided(texts=()).reason] == ["no_logprob", "too_few_responses"]
-    assert decided("bot", logprob=-0.3).reason == "too_few_responses"
-    assert decided("judge", score=0.9).outcome == "ship", "a score of the publisher's own compares nothing"
-    several = decided(texts=("yes", "yes", "no"), logprob=-0.3)
-    assert several.signals is not None
-    row = dict(zip(listed.columns, np.frombuffer(several.signals, "<f4").tolist(), strict=True))
-    assert (row["gram"], row["chrf"] > 0) == (0, True), "without an encoder words are compared"
+    assert decided().reason == "no_logprob"
+    for gate, texts in (("one", []), ("bot", ["alone"])):
+        assert decision_of(world, gate, texts, logprob=-0.3).reason == "too_few_responses"
+    assert decision_of(world, "judge", ["alone"], score=0.9).outcome == "ship", "no others are read"
