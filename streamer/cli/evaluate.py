@@ -4,7 +4,6 @@ import os
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -244,18 +243,15 @@ def _read(files: list[Path], reading: "Reading", options: "Options") -> "list[Da
 def _stored(settings: "Settings", gates: list[str], options: "Options") -> "list[DataSet]":
     if not gates:
         return []
+    from streamer.frames.recorded import recorded
     from streamer.research.evaluation.stored import stored_data_set
 
     found, unlabelled = [], check_unlabelled(options.unlabelled)
     with wiring.open_store(settings) as store:
         for name in gates:
             of_gate = store.gates.get(name).settings
-            deadline = wiring.now() - timedelta(seconds=of_gate.label_deadline_seconds)
-            found.append(
-                stored_data_set(
-                    store.answers, name, settings=of_gate, older_than=deadline, unlabelled=unlabelled
-                )
-            )
+            batches = recorded(store.answers, store.calibration, name, of_gate, now=wiring.now())
+            found.append(stored_data_set(batches, name, settings=of_gate, unlabelled=unlabelled))
     return found
 
 

@@ -1,6 +1,6 @@
 """`streamer try`: what a gate would make of a labelled file of your own, on one page."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from functools import partial
@@ -16,7 +16,7 @@ from streamer.cli.console import note, print_json, print_table, say, warn
 from streamer.cli.gate_options import with_settings
 from streamer.clouds.unlabelled import check_unlabelled, counts, unlabelled_note
 from streamer.errors import UsageError, why
-from streamer.frames.results import Report
+from streamer.frames.results import AtBudget, Report, spread_text
 from streamer.gates.settings import NO_ENCODER, PARAMETERS
 from streamer.settings.settings import Settings
 from streamer.wording.numbers import percent
@@ -68,12 +68,7 @@ def try_(
     """
     report = _report(file, given, tables, unlabelled, seed)
     if json:
-        told = asdict(replace(report, _frame=None))
-        guarantee = told.pop("threshold")["guarantee"]
-        print_json(
-            {name: value for name, value in told.items() if name != "_frame"}
-            | {"worth": report.worth, "basis": report.basis, "guarantee": guarantee}
-        )
+        print_json(report_json(report))
         return
     _print(report)
     from streamer.frames.notebook import report_page
@@ -123,31 +118,48 @@ def _report(file: Path, given: Mapping[str, Any], tables: opt.TableOptions, choi
 def _print(report: Report) -> None:
     say(report.worth)
     say(report.basis)
-    shown = [
-        report.at,
-        *(one for one in report.budgets if one.alpha in _SHOWN and one.alpha != report.at.alpha),
-    ]
+    print_budgets(
+        [
+            report.at,
+            *(one for one in report.budgets if one.alpha in _SHOWN and one.alpha != report.at.alpha),
+        ]
+    )
+    print_through(report, _WRONG, "on the page")
+
+
+def print_budgets(shown: Iterable[AtBudget], title: str | None = None) -> None:
+    """Print what ships at budgets of prompts that did not calibrate, and what gets through: mean and standard error."""
     print_table(
         ["budget", "served", "error rate among shipped", "exposure"],
         [
             [
                 percent(one.alpha),
-                *(_spread(spread) for spread in (one.ship_rate, one.selective, one.exposure)),
+                *(spread_text(spread) for spread in (one.ship_rate, one.selective, one.exposure)),
             ]
             for one in sorted(shown, key=lambda one: one.alpha)
         ],
+        title=title,
     )
+
+
+def print_through(report: Report, most: int, where: str) -> None:
+    """Print the wrong answers that get through at the report's budget."""
     through = report.through
-    for one in through[:_WRONG]:
+    for one in through[:most]:
         say(f"would have got through: {one.prompt[:80]} -> {one.answer[:120]}")
-    if len(through) > _WRONG:
-        say(f"... and {len(through) - _WRONG} more, on the page")
+    if len(through) > most:
+        say(f"... and {len(through) - most} more, {where}")
 
 
-def _spread(one: Any) -> str | None:
-    if one.mean is None:
-        return None
-    return percent(one.mean) + ("" if one.error is None else f" ± {100 * one.error:.1f}")
+def report_json(report: Report) -> dict[str, Any]:
+    """Return a report as JSON values."""
+    told = asdict(replace(report, _frame=None, _at=None))
+    guarantee = told.pop("threshold")["guarantee"]
+    return {name: value for name, value in told.items() if not name.startswith("_")} | {
+        "worth": report.worth,
+        "basis": report.basis,
+        "guarantee": guarantee,
+    }
 
 
 class _Encode:
