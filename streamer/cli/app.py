@@ -79,8 +79,6 @@ _COMMANDS = {
     "Research": (
         ("evaluate", "evaluate:evaluate", "research",
          "Evaluate answers with severities: what a gate would ship, what harm would get through, which score and method do best."),
-        ("sample", "sample:sample", "judge",
-         "Sample response clouds from any endpoint that speaks OpenAI's chat protocol."),
     ),
 }  # fmt: skip
 """Under each heading: a command, where it is, the extra that it needs, and its line in `streamer --help`: all the help of a

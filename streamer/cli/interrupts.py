@@ -1,9 +1,8 @@
-"""Ctrl-C that waits for atomic steps, or for work under way."""
+"""Ctrl-C that waits for atomic steps."""
 
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
 from typing import Any
 
 
@@ -42,38 +41,3 @@ class PatientInterrupt:
         self.wanted = True
         if not self._held:
             raise KeyboardInterrupt
-
-
-class WindDown:
-    """The first Ctrl-C or SIGTERM asks to stop, the second one stops at once. For the main thread.
-
-    A context manager: afterwards both signals do what they did before.
-
-    Parameters
-    ----------
-    begin : called at the first signal; returns at once.
-
-    Attributes
-    ----------
-    signal : the number of the first one; None while there was none.
-    """
-
-    def __init__(self, begin: Callable[[], None]) -> None:
-        self._begin = begin
-        self.signal: int | None = None
-
-    def __enter__(self) -> WindDown:
-        self._before = {
-            number: signal.signal(number, self._stop) for number in (signal.SIGINT, signal.SIGTERM)
-        }
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, before in self._before.items():
-            signal.signal(number, before)
-
-    def _stop(self, number: int, _frame: Any) -> None:
-        if self.signal is not None:
-            raise KeyboardInterrupt
-        self.signal = number
-        self._begin()

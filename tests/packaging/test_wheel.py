@@ -193,6 +193,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(installation: Installation
     ("package", "file", "line"),
     [
         ("research", "entry_points.txt", "gpso = streamer_research:GPSO"),
+        ("research", "entry_points.txt", "sample = streamer_research:SAMPLE"),
         ("client", "METADATA", "Requires-Dist: msgspec>=0.19"),
     ],
 )
@@ -451,10 +452,7 @@ def test_with_research_clouds_are_evaluated(installed: Callable[..., Installatio
             "import streamer.wiring.console; from streamer.console.render import environment;"
             " environment().get_template('gates.html')",
         ),
-        (
-            "judge",
-            "import streamer_client.door, httpx2, streamer.labels.llm.client, streamer.research.sampling.session",
-        ),
+        ("judge", "import streamer_client.door, httpx2, streamer.labels.llm.client"),
         (
             "traces",
             "import streamer.telemetry.exporting, streamer.telemetry.traces; "

@@ -1,7 +1,13 @@
-"""What the product's claims rest on and no service needs: the paper's GPSO, and studies on public response clouds."""
+"""What no service needs: the paper's GPSO, response clouds from language models, and studies on public ones.
+
+Of each command: where it is, and its line in `streamer --help`.
+"""
 
 GPSO = (
     "streamer_research.gpso.command:gpso",
     "Classify responses as good or bad by the subspaces that their embeddings span (the paper's GPSO).",
 )
-"""The command `streamer gpso`: where it is, and its line in `streamer --help`."""
+SAMPLE = (
+    "streamer_research.sampling.command:sample",
+    "Sample response clouds from any endpoint that speaks OpenAI's chat protocol.",
+)

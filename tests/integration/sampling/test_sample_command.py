@@ -611,8 +611,8 @@ class TestStopped:
 
 def test_from_python(folder: Path) -> None:
     from streamer.labels.llm import ChatEndpoint
-    from streamer.research.sampling import Recipe, read_prompts
-    from streamer.research.sampling import sample as sample_clouds
+    from streamer_research.sampling import Recipe, read_prompts
+    from streamer_research.sampling import sample as sample_clouds
 
     with OpenAIServer(good) as server:
         endpoint = ChatEndpoint(model="m", base_url=server.url, api_key=KEY)

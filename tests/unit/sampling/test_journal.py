@@ -7,10 +7,10 @@ import pytest
 
 from streamer.errors import UsageError
 from streamer.labels.llm.record import Choice, TokenUsage
-from streamer.research.sampling import Arm, Prompt, Recipe, SamplingPlan
-from streamer.research.sampling.journal import ReplyJournal, read_journal
-from streamer.research.sampling.plan import RecordPart
-from streamer.research.sampling.replies import Ledger, Reply, publishable
+from streamer_research.sampling import Arm, Prompt, Recipe, SamplingPlan
+from streamer_research.sampling.journal import ReplyJournal, read_journal
+from streamer_research.sampling.plan import RecordPart
+from streamer_research.sampling.replies import Ledger, Reply, publishable
 
 BATCH = RecordPart("q1", "answer", 0)
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from streamer.clouds.line_files import is_publishable
 from streamer.clouds.noise import NOISE_FAMILIES, NoiseFamily
-from streamer.research.sampling.noise import MOST_CHARACTERS, distinct_noise
+from streamer_research.sampling.noise import MOST_CHARACTERS, distinct_noise
 
 ANSWERS = st.lists(
     st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1), max_size=3

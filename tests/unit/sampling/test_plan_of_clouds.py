@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from streamer.errors import UsageError
 from streamer.labels.llm.record import Price, TokenUsage
-from streamer.research.sampling import PRESETS, Arm, Mix, Prompt, Recipe, SamplingPlan, estimate
-from streamer.research.sampling.plan import RecordPart
+from streamer_research.sampling import PRESETS, Arm, Mix, Prompt, Recipe, SamplingPlan, estimate
+from streamer_research.sampling.plan import RecordPart
 
 PROMPTS = (
     Prompt("q1", "Capital of France?", ("Paris",)),

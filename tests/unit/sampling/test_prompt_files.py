@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from streamer.errors import UsageError
-from streamer.research.sampling import Prompt, read_prompts
+from streamer_research.sampling import Prompt, read_prompts
 
 
 def test_json_lines(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from streamer.labels.llm.record import Choice, Exchange, TokenUsage
-from streamer.research.sampling.plan import RecordPart, Request
+from streamer_research.sampling.plan import RecordPart, Request
 
 MOST_BYTES = 65_536
 """Of one answer's text; what an event may hold unless the worker is configured otherwise."""

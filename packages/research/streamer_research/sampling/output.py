@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from streamer.errors import Unavailable, UsageError, named_beside
-from streamer.research.sampling.clouds import make_clouds
-from streamer.research.sampling.plan import SamplingPlan
-from streamer.research.sampling.replies import Ledger
+from streamer_research.sampling.clouds import make_clouds
+from streamer_research.sampling.plan import SamplingPlan
+from streamer_research.sampling.replies import Ledger
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

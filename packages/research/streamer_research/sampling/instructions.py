@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from streamer.clouds.noise import NoiseFamily
 from streamer.labels.llm.record import Message
-from streamer.research.sampling.recipe import Mode
+from streamer_research.sampling.recipe import Mode
 
 NORMAL = (
     "Begin with the shortest answer that is complete and usual. If a reason is needed, add one short sentence after it. "

@@ -1,14 +1,10 @@
 """Noisy answers made by program: the paper's families, each drawn from a seed, none twice in a cloud. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+
+from numpy.random import Generator
 
 from streamer.clouds.noise import NoiseFamily, noise_of
-
-if TYPE_CHECKING:
-    from numpy.random import Generator
 
 MOST_CHARACTERS = 2000
 """No noisy answer is longer."""

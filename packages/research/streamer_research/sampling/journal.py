@@ -12,7 +12,7 @@ from typing import Any
 
 from streamer.clouds.line_record import read_whole
 from streamer.errors import Unavailable, UsageError
-from streamer.research.sampling.replies import Reply
+from streamer_research.sampling.replies import Reply
 
 SCHEMA = "streamer.sampling-journal.v1"
 

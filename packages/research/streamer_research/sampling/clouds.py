@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from streamer.research.sampling.plan import RecordPart, SamplingPlan, Slot
-from streamer.research.sampling.prompts import Prompt
-from streamer.research.sampling.replies import Found, Ledger
 from streamer.scoring.answer_head import answer_head
+from streamer_research.sampling.plan import RecordPart, SamplingPlan, Slot
+from streamer_research.sampling.prompts import Prompt
+from streamer_research.sampling.replies import Found, Ledger
 
 FEWEST = 2
 """Answers of a model without which there is no cloud: noise alone is none, unless it is what was asked for."""

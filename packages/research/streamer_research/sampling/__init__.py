@@ -4,13 +4,13 @@ A plan fixes every request beforehand, from a seed; a journal keeps every reply 
 from the journal. `sample` does all of it.
 """
 
-from streamer.research.sampling.collecting import Collector, SamplingTally, Vendor
-from streamer.research.sampling.estimating import CostEstimate, EstimateRow, estimate
-from streamer.research.sampling.output import WrittenFile
-from streamer.research.sampling.plan import SamplingPlan
-from streamer.research.sampling.prompts import Prompt, read_prompts
-from streamer.research.sampling.recipe import PRESETS, Arm, Mix, Recipe
-from streamer.research.sampling.session import SamplingResult, SamplingSession, connect, sample
+from streamer_research.sampling.collecting import Collector, SamplingTally, Vendor
+from streamer_research.sampling.estimating import CostEstimate, EstimateRow, estimate
+from streamer_research.sampling.output import WrittenFile
+from streamer_research.sampling.plan import SamplingPlan
+from streamer_research.sampling.prompts import Prompt, read_prompts
+from streamer_research.sampling.recipe import PRESETS, Arm, Mix, Recipe
+from streamer_research.sampling.session import SamplingResult, SamplingSession, connect, sample
 
 __all__ = [
     "PRESETS",

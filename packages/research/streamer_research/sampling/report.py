@@ -1,22 +1,15 @@
 """What `streamer sample` prints: the plan before anything is sent, and the result."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from streamer.cli.console import counted, note, print_json, print_table, say, warn
-
-if TYPE_CHECKING:
-    from streamer.research.sampling import (
-        CostEstimate,
-        EstimateRow,
-        SamplingSession,
-        SamplingTally,
-        WrittenFile,
-    )
-    from streamer.research.sampling.plan import Request
+from streamer_research.sampling.collecting import SamplingTally
+from streamer_research.sampling.estimating import CostEstimate, EstimateRow
+from streamer_research.sampling.output import WrittenFile
+from streamer_research.sampling.plan import Request
+from streamer_research.sampling.session import SamplingSession
 
 _EXAMPLE_CHARACTERS = 300
 

@@ -13,14 +13,14 @@ from streamer.labels.llm.client import Chat
 from streamer.labels.llm.endpoint import ChatEndpoint, TokenLimitName
 from streamer.labels.llm.pace import Pace
 from streamer.labels.llm.record import Price
-from streamer.research.sampling.collecting import Collector, SamplingTally, Vendor, questions
-from streamer.research.sampling.estimating import CostEstimate, estimate
-from streamer.research.sampling.journal import ReplyJournal, read_journal
-from streamer.research.sampling.output import WrittenFile, check_out, journal_path, write_clouds
-from streamer.research.sampling.plan import Request, SamplingPlan
-from streamer.research.sampling.prompts import Prompt
-from streamer.research.sampling.recipe import Arm, Recipe
-from streamer.research.sampling.replies import Ledger, Reply
+from streamer_research.sampling.collecting import Collector, SamplingTally, Vendor, questions
+from streamer_research.sampling.estimating import CostEstimate, estimate
+from streamer_research.sampling.journal import ReplyJournal, read_journal
+from streamer_research.sampling.output import WrittenFile, check_out, journal_path, write_clouds
+from streamer_research.sampling.plan import Request, SamplingPlan
+from streamer_research.sampling.prompts import Prompt
+from streamer_research.sampling.recipe import Arm, Recipe
+from streamer_research.sampling.replies import Ledger, Reply
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,20 +4,15 @@ No tokenizer is asked: every model has its own. The expected figures are rules o
 hold for vocabularies of bytes, which all current models have.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
 from streamer.labels.llm.record import Message, Price, TokenUsage
-
-if TYPE_CHECKING:
-    from streamer.research.sampling.plan import Request, SamplingPlan
-    from streamer.research.sampling.replies import Reply
+from streamer_research.sampling.plan import Request, SamplingPlan
+from streamer_research.sampling.replies import Reply
 
 TYPICAL_REPLY = 40
 """Tokens of one answer that was told to be short. A model that reasons first uses many times more."""

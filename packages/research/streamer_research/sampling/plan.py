@@ -12,15 +12,15 @@ import numpy as np
 from streamer.clouds.noise import NoiseFamily
 from streamer.errors import UsageError
 from streamer.labels.llm.record import Message
-from streamer.research.sampling.instructions import (
+from streamer_research.sampling.instructions import (
     answer_messages,
     instructions_id,
     paraphrase_messages,
     rewording_messages,
 )
-from streamer.research.sampling.noise import distinct_noise
-from streamer.research.sampling.prompts import Prompt
-from streamer.research.sampling.recipe import MODEL_FAMILIES, Arm, Mode, Recipe
+from streamer_research.sampling.noise import distinct_noise
+from streamer_research.sampling.prompts import Prompt
+from streamer_research.sampling.recipe import MODEL_FAMILIES, Arm, Mode, Recipe
 
 Kind = Literal["paraphrase", "rewording", "answer"]
 

@@ -14,9 +14,9 @@ from streamer.errors import StreamerError, Unavailable, UsageError
 from streamer.labels.llm.endpoint import TokenLimitName
 from streamer.labels.llm.pool import Pool
 from streamer.labels.llm.record import Exchange, Message, Price
-from streamer.research.sampling.estimating import expected_usage, most_usage
-from streamer.research.sampling.plan import RecordPart, Request, SamplingPlan
-from streamer.research.sampling.replies import Ledger, Reply
+from streamer_research.sampling.estimating import expected_usage, most_usage
+from streamer_research.sampling.plan import RecordPart, Request, SamplingPlan
+from streamer_research.sampling.replies import Ledger, Reply
 
 GIVE_UP_AFTER = 20
 """Consecutive failed requests to one vendor past which the run ends: it is unavailable, or refuses."""

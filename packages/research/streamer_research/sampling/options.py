@@ -11,7 +11,7 @@ from streamer.cli.options import given
 from streamer.clouds.noise import NOISE_FAMILIES
 from streamer.errors import UsageError, small_text
 from streamer.labels.llm.record import Price
-from streamer.research.sampling.recipe import Mix, Recipe
+from streamer_research.sampling.recipe import PRESETS, Mix, Recipe
 
 UNASKED = 100
 """Requests that are sent without asking."""
@@ -181,8 +181,6 @@ def recipe_of(
     cloud: CloudOptions, who: AnswererOptions, decoding: DecodingOptions, sending: SendingOptions
 ) -> tuple[Recipe, list[float]]:
     """Return the recipe, and the temperatures. Raises `UsageError` for a preset that the paper does not have."""
-    from streamer.research.sampling import PRESETS
-
     preset = cloud.preset
     if preset is not None and preset.upper() not in PRESETS:
         raise UsageError(f"there is no preset {preset!r}; the paper has {', '.join(PRESETS)}")

@@ -90,7 +90,7 @@ class Recipe:
     per_request : most answers that one request asks for, >= 1. The prompt is paid once a request.
     send_seed : send a seed with each request.
     together : one cloud of all arms, the answers spread over them; otherwise each arm has clouds of its own.
-    instruction : the system prompt of normal answers; None is the one of `streamer.research.sampling.instructions`, an empty
+    instruction : the system prompt of normal answers; None is the one of `streamer_research.sampling.instructions`, an empty
         text sends none.
     seed : every choice derives from it; >= 0.
 
