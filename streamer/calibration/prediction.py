@@ -106,7 +106,6 @@ def predict(
     calibrator: Calibrator,
     repetitions: int,
     level: float = 0.9,
-    resampled: bool = False,
     rng: np.random.Generator,
     progress: Callable[[int], None] = lambda _done: None,
 ) -> tuple[Prediction, ...]:
@@ -125,8 +124,6 @@ def predict(
     repetitions : number of calibrations, >= 20.
     level : share of calibrations inside the bounds, in (0, 1). A further calibration lies inside them with exactly
         this chance or a little more: they are order statistics.
-    resampled : the population is itself a sample of prompts: reweight them in each repetition (Dirichlet weights,
-        the Bayesian bootstrap), so that the bounds hold what so few prompts leave open.
     rng : every random choice comes from it.
     progress : called with the number of repetitions done.
 
@@ -149,14 +146,7 @@ def predict(
     most = max((split.groups for split in splits), default=0)
     found = np.zeros((len(splits), len(floors), repetitions, 2))
     for repetition in range(repetitions):
-        if resampled:
-            weights = rng.standard_exponential(prompts)
-            weights /= weights.sum()
-            edges = np.cumsum(weights)
-            drawn = np.minimum(np.searchsorted(edges, rng.random(most), side="right"), prompts - 1)
-            outcomes.weigh(weights)
-        else:
-            drawn = rng.integers(prompts, size=most)
+        drawn = rng.integers(prompts, size=most)
         for i, split in enumerate(splits):
             rows = drawn[: split.groups, np.newaxis]
             items = _drawn_items(split, population.items, rng)
@@ -192,18 +182,11 @@ class _Outcomes:
     def __init__(self, population: Population) -> None:
         order = np.argsort(-population.scores, axis=None, kind="stable")
         self._falling = -population.scores.ravel()[order]
-        self._prompt = order // population.items
-        self._ships = population.shippable.ravel()[order].astype(np.float64)
-        self._losses = self._ships * population.severities.ravel()[order]
-        self._scored = len(population.scores) / population.prompts
-        self._items = population.items
-        self.weigh(np.full(len(population.scores), 1 / len(population.scores)))
-
-    def weigh(self, weights: Floats) -> None:
-        """Give each prompt its share of the population: shape (P,), sum 1."""
-        share = weights[self._prompt] * (self._scored / self._items)
-        self._shipped = np.concatenate(([0.0], np.cumsum(self._ships * share)))
-        self._exposed = np.concatenate(([0.0], np.cumsum(self._losses * share)))
+        ships = population.shippable.ravel()[order].astype(np.float64)
+        losses = ships * population.severities.ravel()[order]
+        share = 1 / (population.prompts * population.items)
+        self._shipped = np.concatenate(([0.0], np.cumsum(ships * share)))
+        self._exposed = np.concatenate(([0.0], np.cumsum(losses * share)))
 
     def at(self, threshold: float) -> tuple[float, float]:
         above = int(np.searchsorted(self._falling, -threshold, side="left"))

@@ -12,8 +12,8 @@ from streamer.cli.console import SERVED, counted, percent, print_fields, print_t
 if TYPE_CHECKING:
     from streamer.calibration.prediction import Interval, Prediction
     from streamer.gates.declared import Unit
-    from streamer.planning.all_signals import SignalsPlan
     from streamer.planning.among_shipped import AmongShippedPlan
+    from streamer.planning.past import PastPlan, Tried
     from streamer.planning.plan import Plan
     from streamer.planning.rungs import PlannedRungs, Rungs
     from streamer.planning.until_sure import UntilSure
@@ -62,72 +62,82 @@ def print_plan(made: Plan) -> None:
     _print_sizes(made)
 
 
-def print_all_signals(made: SignalsPlan, unit: Unit) -> None:
-    from streamer.calibration.calibrators.full import LEAST_GROUPS
+def print_past(made: PastPlan) -> None:
+    from streamer.frames.results import spread_text
 
     each = f" / {made.attempts} attempts" if made.attempts > 1 else ""
-    high = percent(1.5 * made.alpha / made.attempts)
-    source = (
-        f"{made.repetitions} calibrations on {counted(made.prompts, 'past prompt', 'past prompts')}, each measured on the rest, seed {made.seed}"
-        if made.prompts
+    half, high = made.prompts // 2, percent(1.5 * made.alpha / made.attempts)
+    of = (
+        f"{counted(made.prompts, 'past prompt', 'past prompts')}, seed {made.seed}"
+        if half
         else "no past answers"
     )
-    say(
-        f"All signals, method full, for a budget of {percent(made.alpha)}{each} on exposure risk: unit {unit}, {source}"
-    )
+    say(f"Plan for a budget of {percent(made.alpha)}{each}: unit {made.unit}, method {made.method}, {of}")
     fields = {
-        "needed": f"{counted(made.least, 'labelled prompt', 'labelled prompts')} or more: with fewer nothing can ship, and one score alone "
-        f"is cut with fewer than {LEAST_GROUPS}"
+        "needed": f"{counted(made.least, 'labelled prompt', 'labelled prompts')} or more: with fewer nothing can ship"
     }
     if made.mean_severity is not None and made.least_held is not None:
+        fields["labels"] = (
+            "none of these serves steadily: label more, find a better score, or raise the budget"
+            if made.enough is None
+            else f"{made.enough}: the fewest below that steadily serve 80 % of what the most do"
+        )
         fields["held"] = (
-            f"{percent(made.least_held, 1)} or more by any gate: exposure would be {percent(made.mean_severity, 1)} if everything were served"
+            f"{percent(made.least_held, 1)} or more by any gate: {percent(made.mean_severity, 1)} would be wrong if everything were served"
         )
     print_fields(fields)
+
+    def figures(one: Tried) -> list[object]:
+        spreads = (one.served, one.exposure, one.selective)
+        return ["-" if spread is None else spread_text(spread) for spread in spreads]
+
+    heads = ["served", "exposure", "error rate among shipped"]
+    signals = made.ladder[0].allowed is not None
     say("")
-
-    def cell(value: Interval | float | None) -> str:
-        mean = value if value is None or isinstance(value, float) else value.mean
-        return "-" if mean is None else f"{percent(mean, 1):>7}"
-
     print_table(
-        [
-            "labels",
-            "served",
-            f"{percent(made.level, 0)} range",
-            "exposure",
-            "one score",
-            f"above {high}",
-            "allowed",
-        ],
+        ["labels", *heads, *(["one score", f"above {high}", "allowed"] if signals else [])],
         [
             [
                 one.labels,
-                cell(one.served),
-                "-" if one.served is None else in_words(one.served),
-                cell(one.exposure),
-                cell(one.by_one_score),
-                cell(one.above),
-                max(one.allowed - 1, 0) if one.allowed else "closed",
+                *figures(one),
+                *(
+                    [
+                        "-" if one.by_one_score is None else percent(one.by_one_score),
+                        percent(one.above or 0.0, 1),
+                        max(one.allowed - 1, 0) if one.allowed else "closed",
+                    ]
+                    if one.allowed is not None
+                    else []
+                ),
             ]
             for one in made.ladder
         ],
         title="What labels buy, one a prompt",
     )
-    say(
-        "one score: what a cut of (Gram energy + chrF) / 2 serves on the same labels.\n"
-        f"above {high}: share of calibrations that expose so much, though their mean is within the budget.\n"
-        "allowed: wrong labelled prompts that may look at least as good as what ships."
-    )
-    if any(one.served is None for one in made.ladder):
+    if signals:
         say(
-            "-: more labels than past answers can show."
-            if made.prompts
-            else "-: measured on past answers with severities alone: label 60 prompts or more, and name their file with --data."
+            "one score: what a cut of (Gram energy + chrF) / 2 serves on the same labels.\n"
+            f"above {high}: share of calibrations that expose so much, though their mean is within the budget.\n"
+            "allowed: wrong labelled prompts that may look at least as good as what ships."
         )
+    if not half:
+        say(
+            "-: measured on past answers with severities alone: label 60 prompts or more, and name their file with --data."
+        )
+        return
+    if made.sizes:
+        print_table(
+            ["answers", *heads],
+            [[one.answers, *figures(one)] for one in made.sizes],
+            title=f"How many answers to sample, with {half} labels",
+        )
+    say(
+        f"Measured as `streamer try` does, on the {made.prompts - half} prompts of each of its second halves; so many labels of the "
+        f"first calibrate. -: more labels than the {half} of a first half."
+    )
 
 
-def print_among_shipped(made: AmongShippedPlan, unit: Unit, based_on: str) -> None:
+def print_among_shipped(made: AmongShippedPlan, unit: Unit) -> None:
     from streamer.calibration.registry import every
     from streamer.planning.among_shipped import POWER
 
@@ -137,9 +147,8 @@ def print_among_shipped(made: AmongShippedPlan, unit: Unit, based_on: str) -> No
         else " on average (docs/guarantees.md says of what)"
     )
     what = SERVED[unit]
-    source = "a guess" if based_on == "guess" else "past answers"
     say(
-        f"Plan for at most {percent(made.alpha, 1)} wrong among what ships{sure}: unit {unit}, method {made.method}, on {source}: "
+        f"Plan for at most {percent(made.alpha, 1)} wrong among what ships{sure}: unit {unit}, method {made.method}, on a guess: "
         f"{made.prompts} prompts, {percent(made.mean_severity, 1)} wrong if everything ships."
     )
     needed = (
@@ -288,16 +297,10 @@ def _basis(made: Plan) -> str:
         f"correlation within a prompt {_or_dash(made.correlation)}"
     )
     runs = f"{made.repetitions} simulated calibrations, seed {made.seed}"
-    if made.source == "guess":
-        return (
-            f"A guess: {figures}; severities 0 or 1.\n"
-            f"{made.prompts} made-up prompts, scored by agreement; {runs}.\n"
-            "What your answers are like decides: label a few and plan again with --data."
-        )
-    left = f" ({made.left_out} more could not be used)" if made.left_out else ""
     return (
-        f"Past data: {counted(made.prompts, 'prompt', 'prompts')}{left}, {figures};\n{runs}. "
-        "Ranges hold what so few prompts leave open; future prompts are assumed to be like these."
+        f"A guess: {figures}; severities 0 or 1.\n"
+        f"{made.prompts} made-up prompts, scored by agreement; {runs}.\n"
+        "What your answers are like decides: label a few and plan again with --data."
     )
 
 

@@ -1,5 +1,7 @@
 """`streamer try`: what a gate would make of a labelled file of your own, on one page."""
 
+import sys
+import webbrowser
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, replace
@@ -14,8 +16,11 @@ from streamer import wiring
 from streamer.cli import options as opt
 from streamer.cli.console import note, print_json, print_table, say, warn
 from streamer.cli.gate_options import with_settings
+from streamer.cli.review import has_screen
+from streamer.clouds.tables.columns import Role, parse_mapping
 from streamer.clouds.unlabelled import check_unlabelled, counts, unlabelled_note
 from streamer.errors import UsageError, why
+from streamer.frames.answers import Read
 from streamer.frames.results import AtBudget, Report, spread_text
 from streamer.gates.settings import NO_ENCODER, PARAMETERS
 from streamer.settings.settings import Settings
@@ -51,6 +56,12 @@ def try_(
     *,
     given: dict[str, Any],
     out: Annotated[Path, typer.Option(metavar="FILE", help="The page; written anew.")] = Path("try.html"),
+    show: Annotated[
+        bool,
+        typer.Option(
+            "--open/--no-open", help="Open the page in a browser, where there is a terminal with a screen."
+        ),
+    ] = True,
     unlabelled: opt.UnlabelledOption = "worst",
     seed: Annotated[
         int,
@@ -66,7 +77,7 @@ def try_(
     A random half of the prompts calibrates and the other is decided, 50 times, as `streamer evaluate` does it; no label judges
     a threshold that it found. No gate and no database are needed.
     """
-    report = _report(file, given, tables, unlabelled, seed)
+    report = _report(file, given, tables, unlabelled, seed, json=json)
     if json:
         print_json(report_json(report))
         return
@@ -80,9 +91,34 @@ def try_(
     except OSError as error:
         raise UsageError(f"cannot write {out}: {why(error)}; name another file with --out") from error
     say(f"The page, with a slider over all budgets: {out}")
+    if show and has_screen() and not webbrowser.open(out.resolve().as_uri()):
+        note("No browser could be opened; open the page yourself.")
 
 
-def _report(file: Path, given: Mapping[str, Any], tables: opt.TableOptions, choice: str, seed: int) -> Report:
+def _asked(table: Read) -> dict[Role, tuple[str, ...]]:
+    """Ask once, at a terminal, what the severities are where the table leaves it open; returns the columns that were named."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return {}
+    if table.doubted:
+        shown = ", ".join(table.doubted)
+        if typer.confirm(f"In {shown}, is 0 fine and 1 wrong? (no: 1 means right)", default=True, err=True):
+            return {"severity": table.doubted}
+        return {"severity": (), "correct": table.doubted}
+    missing, answers = counts(table.clouds)
+    if missing < answers or table.recognised == "response clouds":
+        return {}
+    named: str = typer.prompt(
+        "Which column says how bad an answer is, from 0 (fine) to 1? NAME, or correct=NAME where 1 means right",
+        default="",
+        show_default=False,
+        err=True,
+    )
+    return parse_mapping([named if "=" in named else f"severity={named}"]) if named else {}
+
+
+def _report(
+    file: Path, given: Mapping[str, Any], tables: opt.TableOptions, choice: str, seed: int, *, json: bool
+) -> Report:
     from streamer.frames.answers import read
     from streamer.frames.gate import Gate
 
@@ -99,6 +135,9 @@ def _report(file: Path, given: Mapping[str, Any], tables: opt.TableOptions, choi
             **named,
         )
         table = read(str(file), reading, gate.kept_columns, advice=lambda text: text)
+        if str(file) != "-" and not json and (answered := _asked(table)):
+            reading = replace(reading, columns={**reading.columns, **answered})
+            table = read(str(file), reading, gate.kept_columns, advice=lambda text: text)
         for said in (f"{file}: {table.recognised}", *table.notes):
             note(said)
         missing, answers = counts(table.clouds)

@@ -204,6 +204,8 @@ class Questions:
                 ("would have been held instead", self._changed(gate, answer.less)),
             ],
             "differences": len(answer.differences),
+            "through": [],
+            "wrong_through": 0,
         }
 
     def _changed(self, gate: str, found: Changed) -> dict[str, Any]:

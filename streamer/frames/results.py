@@ -208,6 +208,8 @@ class Report(Tabular):
         cost = f"It costs {counted(self.samples, 'answer', 'answers')} a prompt and {counted(self.labels, 'label', 'labels')}"
         if self.unit == "response":
             cost += f" of every {one}"
+        elif through := len(self.through):
+            cost = f"{counted(through, 'wrong answer', 'wrong answers')} would have got through. {cost}"
         if self.everything <= at.alpha:
             return f"No gate is needed at {said}: if everything ships, {percent(self.everything)} are wrong."
         if wrong + error >= self.everything:

@@ -1,13 +1,12 @@
 """The plan of a budget: what so many labels buy, how to spend them, and how many responses to sample.
 
-Everything is simulated on prompts made from a guess, or on past ones whose severities are known. The same arguments
-give the same plan, to the last bit.
+Everything is simulated on prompts made from a guess. The same arguments give the same plan, to the last bit.
 """
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, TypedDict
+from typing import TypedDict
 
 import numpy as np
 
@@ -48,7 +47,6 @@ class _How(TypedDict):
     calibrator: Calibrator
     repetitions: int
     level: float
-    resampled: bool
     rng: np.random.Generator
     progress: Callable[[int], None]
 
@@ -84,7 +82,7 @@ class Budget:
             raise UsageError(str(error)) from None
         if self.calibrator.of_signals:
             raise UsageError(
-                f"method {self.calibrator.name} reads all signals of an answer, which streamer.planning.all_signals plans with; this plan "
+                f"method {self.calibrator.name} reads all signals of an answer, which streamer.planning.past plans with; this plan "
                 "is of one score"
             )
         if attempts > 1 and not self.calibrator.attempts:
@@ -184,7 +182,7 @@ class Plan:
     labels : those that are planned with. `labels_named` is False where they were chosen: the fewest of `ladder` whose
         lower bound of the ship rate is at least `ENOUGH` of `oracle_ship_rate`; the most there if none has, or if that is 0.
     labels_enough : whether `labels` have such a lower bound.
-    source, prompts, left_out : what was simulated on, how many prompts, and how many past ones could not be used.
+    prompts : how many it was simulated on.
     responses : samples n a prompt.
     least_groups : fewest labelled prompts on which this budget can be met at all.
     smallest_alpha : smallest budget that `labels` can meet, one a prompt.
@@ -213,9 +211,7 @@ class Plan:
     labels: int
     labels_named: bool
     labels_enough: bool
-    source: Literal["guess", "data"]
     prompts: int
-    left_out: int
     responses: int
     least_groups: int
     smallest_alpha: float
@@ -278,7 +274,6 @@ def make_plan(
             "calibrator": budget.calibrator,
             "repetitions": repetitions,
             "level": simulation.level,
-            "resampled": prompts.source == "data",
             # the same each time, so that numbers of samples and floors are compared on the same prompts
             "rng": np.random.default_rng([simulation.seed, _CALIBRATIONS]),
             "progress": lambda repetition: progress(before + repetition, of_all),
@@ -319,9 +314,7 @@ def make_plan(
         labels=chosen,
         labels_named=labels is not None,
         labels_enough=chosen in enough,
-        source=prompts.source,
         prompts=len(batches.scores),
-        left_out=prompts.left_out,
         responses=prompts.responses,
         least_groups=budget.least_groups,
         smallest_alpha=budget.smallest_alpha(chosen),

@@ -2,8 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -76,13 +75,11 @@ class Prompts:
 
     Attributes
     ----------
-    source : `guess`, or `data` for past response clouds.
     responses : samples n a prompt that the plan is for.
     by_size : the prompts with n samples each, by n; `responses` is among them.
     left_out : past prompts that could not be used: fewer responses than n, or one of them without a severity.
     """
 
-    source: Literal["guess", "data"]
     responses: int
     by_size: Mapping[int, SampledBatches]
     left_out: int = 0
@@ -106,7 +103,7 @@ def guessed_prompts(guess: Guess, *, seed: int) -> Prompts:
     for size in sizes:
         scores, severities = world.sample(size)
         by_size[size] = SampledBatches(scores, severities, np.zeros(scores.shape, dtype=np.bool_))
-    return Prompts("guess", guess.responses, by_size)
+    return Prompts(guess.responses, by_size)
 
 
 def past_prompts(
@@ -187,7 +184,40 @@ def past_prompts(
         )
         for size in sizes
     }
-    return Prompts("data", responses, by_size, left_out=len(clouds) - len(usable))
+    return Prompts(responses, by_size, left_out=len(clouds) - len(usable))
+
+
+def fewer_answers(
+    clouds: Sequence[Cloud], responses: int | None, *, seed: int
+) -> dict[int, tuple[Cloud, ...]]:
+    """Take of each prompt with enough answers as many as are to be compared, drawn at random, the fewer among the more.
+
+    The last number is `responses`, or all that each prompt has, for which None stands; see `SIZES`. Scores of one's own say
+    nothing about fewer answers. Raises `UsageError` for fewer than two answers, or than two prompts.
+    """
+    counts = Counter(len(cloud.responses) for cloud in clouds)
+    usual = max(counts, key=lambda n: (counts[n], n), default=1)
+    if responses is not None and responses < 2:
+        raise UsageError(f"--responses must be at least 2, not {responses}: agreement needs others")
+    usable = [cloud for cloud in clouds if responses is None or len(cloud.responses) >= responses]
+    if len(usable) < 2:
+        raise UsageError(
+            f"{len(usable)} of {len(clouds)} prompts have {responses or 1} answers, and a plan needs at least 2; plan for fewer "
+            "--responses"
+        )
+    rng = np.random.default_rng([seed, _SUBSETS])
+    orders = [rng.permutation(len(cloud.responses)) for cloud in usable]
+
+    def cut(size: int) -> tuple[Cloud, ...]:
+        return tuple(
+            replace(cloud, responses=tuple(cloud.responses[i] for i in np.sort(order[:size]).tolist()))
+            for cloud, order in zip(usable, orders, strict=True)
+        )
+
+    most = responses or usual
+    scored = all(cloud.own_scores is not None for cloud in usable)
+    fewer = {} if scored else {size: cut(size) for size in SIZES if size < most}
+    return fewer | {most: tuple(usable) if responses is None else cut(most)}
 
 
 def _vectors(

@@ -237,6 +237,12 @@ def test_one_file_has_one_answer_through_every_door(
     }
     for door, found in doors.items():
         assert found == pytest.approx(expected, rel=1e-9), door
+    (half,) = (
+        one
+        for one in said("plan", "--data", "answers.jsonl", "--alpha", "0.2")["ladder"]
+        if one["labels"] == 45
+    )
+    assert means({"ship_rate": half["served"], **half}) == pytest.approx(expected, rel=1e-9), "plan"
     own = means(said("try", "answers.jsonl", "--alpha", "10%")["at"])
     assert means(what_if["present"]) == pytest.approx(own, rel=1e-9)
     assert [row[2] for row in page["rows"][1:]] == [

@@ -200,7 +200,6 @@ def test_what_is_infeasible_ships_nothing_and_what_is_harmless_everything() -> N
         alpha=0.1,
         calibrator=MEAN,
         repetitions=20,
-        resampled=True,
         rng=np.random.default_rng(0),
     )
     assert open_.ship_rate.low == pytest.approx(0.5)
