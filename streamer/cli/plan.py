@@ -22,10 +22,7 @@ from streamer.cli.options import (
     share_from,
 )
 from streamer.cli.plan_report import (
-    plan_json,
-    print_among_shipped,
     print_past,
-    print_plan,
     print_rungs,
     print_until_sure,
 )
@@ -38,9 +35,9 @@ if TYPE_CHECKING:
     from streamer.clouds.cloud import Cloud
     from streamer.clouds.tables.answers import Reading
     from streamer.gates.declared import Unit
+    from streamer.planning.guess import Guess
     from streamer.planning.past import PastPlan
-    from streamer.planning.plan import Budget, Simulation
-    from streamer.planning.prompts import Prompts, SampledBatches
+    from streamer.planning.prompts import SampledBatches
     from streamer.scoring.encoders.encoder import CachedEncoder
 
 
@@ -125,38 +122,6 @@ class GateOptions:
             "decide about: find what to hand on, and how to split the budget. With --data.",
         ),
     ] = None
-    audit_probability: Annotated[
-        float,
-        typer.Option(
-            metavar="P",
-            parser=share_from(0),
-            help="Chance from 0 to 1 that a batch is drawn for labelling; shows the labels needed per served answer.",
-        ),
-    ] = 0.05
-
-
-@dataclass(frozen=True, slots=True)
-class SimulationOptions:
-    """The simulation."""
-
-    repetitions: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            min=100,
-            max=100_000,
-            help="Simulated calibrations behind each figure on a guess.",
-        ),
-    ] = 1000
-    seed: Annotated[
-        int,
-        typer.Option(
-            metavar="S",
-            min=0,
-            max=2**63 - 1,
-            help="Seed; the same seed gives the same plan.",
-        ),
-    ] = 0
 
 
 @in_groups
@@ -193,19 +158,23 @@ def plan(
         ),
     ] = None,
     gate: GateOptions,
-    simulation: SimulationOptions,
+    seed: Annotated[
+        int,
+        typer.Option(metavar="S", min=0, max=2**62, help="Seed of the first halves, and of a guess."),
+    ] = 0,
     json: JsonOption = False,
 ) -> None:
     """Plan a budget before anyone labels: how many labels it needs, how to spend them, how many responses to sample.
 
-    On past answers (--data) numbers of labels are tried on the halves of `streamer try`; on a guess they are simulated. A plan
-    promises nothing: only a threshold calibrated on labels does.
+    Numbers of labels are tried on the halves of `streamer try`: of past answers (--data), or of 2,000 prompts that are made from your
+    guess. A plan promises nothing: only a threshold calibrated on labels does.
     """
     from streamer.calibration.registry import calibrator
-    from streamer.planning.plan import Budget, Simulation
+    from streamer.planning.past import plan_past
+    from streamer.planning.prompts import guessed_answers
 
     past = None if data is None else _Past(data, tables.reading(), unlabelled)
-    unit, steps, seed, guessed = gate.unit, gate.steps, simulation.seed, asdict(guess)
+    unit, steps, guessed = gate.unit, gate.steps, asdict(guess)
     given = {
         "--labels": labels, "--promise": gate.promise, "--responses": responses,
         **{f"--{name}": value for name, value in guessed.items()},
@@ -221,25 +190,35 @@ def plan(
         _plan_until_sure(_of_best_answers("--steps", past, others, unit), steps, alpha, seed, json=json)
         return
     chosen = calibrator(_method(gate.promise, gate.method))
-    runs = Simulation(repetitions=simulation.repetitions, seed=seed)
     if chosen.risk == "selective" and gate.attempts > 1:
         asked = f"--method {chosen.name}" if gate.promise is None else f"--promise {gate.promise}"
         raise UsageError(f"--attempts must be 1 with {asked}: attempts change what ships")
-    if past is not None or chosen.of_signals:
+    measured = past is not None or chosen.of_signals
+    if measured:
         _check_measured(chosen, unit, guessed, responses if past is None else None)
-        method = None if gate.promise is gate.method is None else chosen.name
-        found = _plan_past(past, unit, method, alpha, gate.attempts, labels, responses, seed)
-        if json:
-            print_json(asdict(found))
+    try:
+        if measured:
+            method = None if gate.promise is gate.method is None else chosen.name
+            found = _plan_past(past, unit, method, alpha, gate.attempts, labels, responses, seed)
         else:
-            print_past(found)
-        return
-    prompts = _guessed(guessed, responses, seed)
-    if chosen.risk == "selective":
-        _plan_among_shipped(prompts, unit, chosen, alpha, labels, runs, json=json)
+            made = _guess(guessed, responses)
+            found = plan_past(
+                guessed_answers(made, seed=seed),
+                chosen,
+                unit,
+                answers=made.responses,
+                guessed=True,
+                alpha=alpha,
+                attempts=gate.attempts,
+                labels=labels,
+                seed=seed,
+            )
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    if json:
+        print_json(asdict(found))
     else:
-        budget = Budget(alpha, labels, gate.attempts, chosen)
-        _plan_budget(prompts, budget, unit, gate.audit_probability, runs, json=json)
+        print_past(found)
 
 
 def _method(promise: str | None, method: str | None) -> str:
@@ -294,78 +273,23 @@ def _plan_past(
         models=past.reading.models,
     )
     table = Read(tuple(past.clouds), None, len(past.clouds), str(past.file))
-    try:
-        settings = gate._settings(table)
-        by_size = fewer_answers(table.clouds, responses, seed=seed)
-        with progress("Scoring responses", len(by_size)) as advance:
-            found = {}
-            for done, (size, clouds) in enumerate(by_size.items(), start=1):
-                found[size] = gate._scored(replace(table, clouds=clouds), settings)[0]
-                advance(done)
-        return plan_past(
-            found,
-            settings.calibrator,
-            unit,
-            alpha=alpha,
-            attempts=attempts,
-            labels=labels,
-            drop_unlabelled=past.unlabelled == "drop",
-            seed=seed,
-        )
-    except ValueError as error:
-        raise UsageError(str(error)) from None
-
-
-def _plan_budget(
-    prompts: "Prompts",
-    budget: "Budget",
-    unit: "Unit",
-    audit_probability: float,
-    runs: "Simulation",
-    *,
-    json: bool,
-) -> None:
-    from streamer.planning.plan import make_plan, rounds
-
-    with progress("Simulating calibrations", rounds(prompts, budget, unit, runs)) as advance:
-        made = make_plan(
-            prompts,
-            budget,
-            unit=unit,
-            audit_probability=audit_probability,
-            simulation=runs,
-            progress=lambda done, _of: advance(done),
-        )
-    if json:
-        print_json(plan_json(made))
-    else:
-        print_plan(made)
-
-
-def _plan_among_shipped(
-    prompts: "Prompts",
-    unit: "Unit",
-    method: "Calibrator",
-    alpha: float,
-    labels: int | None,
-    runs: "Simulation",
-    *,
-    json: bool,
-) -> None:
-    from streamer.planning.among_shipped import LABELS, plan_among_shipped
-
-    made = plan_among_shipped(
-        prompts.by_size[prompts.responses].population(unit),
+    settings = gate._settings(table)
+    by_size = fewer_answers(table.clouds, responses, seed=seed)
+    found = {}
+    with progress("Scoring responses", len(by_size)) as advance:
+        for done, (size, clouds) in enumerate(by_size.items(), start=1):
+            found[size] = gate._scored(replace(table, clouds=clouds), settings)[0]
+            advance(done)
+    return plan_past(
+        found,
+        settings.calibrator,
+        unit,
         alpha=alpha,
-        calibrator=method,
-        labels=LABELS if labels is None else tuple(sorted({*LABELS, labels})),
-        repetitions=runs.repetitions,
-        seed=runs.seed,
+        attempts=attempts,
+        labels=labels,
+        drop_unlabelled=past.unlabelled == "drop",
+        seed=seed,
     )
-    if json:
-        print_json(asdict(made) | {"unit": unit, "responses": prompts.responses})
-    else:
-        print_among_shipped(made, unit)
 
 
 def _of_best_answers(option: str, data: "_Past | None", others: "Sequence[str]", unit: "Unit") -> "_Past":
@@ -422,14 +346,13 @@ def _plan_rungs(data: "_Past", rungs: str, alpha: float, seed: int, *, json: boo
         print_rungs(made)
 
 
-def _guessed(guessed: dict[str, float | None], responses: int | None, seed: int) -> "Prompts":
+def _guess(guessed: dict[str, float | None], responses: int | None) -> "Guess":
     from streamer.planning.guess import Guess
-    from streamer.planning.prompts import guessed_prompts
 
     stated: dict[str, Any] = {name: value for name, value in guessed.items() if value is not None}
     if responses is not None:
         stated["responses"] = responses
-    return guessed_prompts(Guess(**stated), seed=seed)
+    return Guess(**stated)
 
 
 def _past_orders(

@@ -110,7 +110,14 @@ class Questions:
             found = tried_record(asked.batches, settings, replace(settings, alpha=alpha))[0]
         shown = found.through[:_SHOWN]
         both = (own, found)
-        texts = {one.prompt_id: (one, one.prompt, one.answer) for one in shown}
+        answers = [
+            (
+                {"batch_id": one.prompt_id, "score": one.score, "severity": one.severity},
+                one.prompt,
+                one.answer,
+            )
+            for one in shown
+        ]
         return {
             "said": f"{found.sentence}.",
             "basis": found.basis,
@@ -131,9 +138,12 @@ class Questions:
                 *notes,
                 "Means over the halves, with one standard error of other prompts like these.",
             ],
-            "through": list(texts.values()),
-            "wrong_through": len(found.through),
-            "changes": [],
+            "changes": [
+                (
+                    "that are wrong would have got through",
+                    {"count": len(found.through), "rate": "", "answers": answers},
+                )
+            ],
             "differences": 0,
         }
 
@@ -204,8 +214,6 @@ class Questions:
                 ("would have been held instead", self._changed(gate, answer.less)),
             ],
             "differences": len(answer.differences),
-            "through": [],
-            "wrong_through": 0,
         }
 
     def _changed(self, gate: str, found: Changed) -> dict[str, Any]:
@@ -214,7 +222,7 @@ class Questions:
         texts = self._store.decision_search.texts(gate, [(one.batch_id, one.response_id) for one in shown])
         return {
             "count": len(found.answers),
-            "rate": interval_text(found.selective),
+            "rate": f"; error rate among them {interval_text(found.selective)}",
             "answers": [(one, *texts.get((one.batch_id, one.response_id), (None, None))) for one in shown],
         }
 

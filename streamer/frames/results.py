@@ -127,6 +127,7 @@ class Through:
     prompt: str
     answer: str
     severity: float
+    score: float
     budget: float
 
 

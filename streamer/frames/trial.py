@@ -86,6 +86,13 @@ def _through(found: Sequence[ScoredCloud], of_prompts: Sequence[Sequence[float]]
         severity = item.cloud.severities[best]
         if severity is not None and severity >= 0.5:
             wrong.append(
-                Through(item.cloud.question_id, item.cloud.question, item.cloud.texts[best], severity, share)
+                Through(
+                    item.cloud.question_id,
+                    item.cloud.question,
+                    item.cloud.texts[best],
+                    severity,
+                    item.scores[best],
+                    share,
+                )
             )
     return sorted(wrong, key=lambda one: (one.budget, one.prompt_id))

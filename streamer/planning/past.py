@@ -1,4 +1,4 @@
-"""What labels buy on past answers: calibrations on fewer and more prompts, each measured on the same halves as `streamer try`. Pure."""
+"""What labels buy: calibrations on fewer and more prompts, past or guessed, each measured on the halves of `streamer try`. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ from streamer.gates.declared import Unit
 
 LABELS = (40, 60, 100, 250, 1000)
 ENOUGH = 0.8
-"""So much of what the most labels serve must be served, one standard error below the mean, by labels that are enough."""
+"""So much of what the most labels serve must be served, one standard deviation below the mean, by labels that are enough."""
 
 _RUNS = {one.name: one.run for one in METHODS_COMPARED}
 
@@ -55,6 +55,7 @@ class PastPlan:
     mean_severity, least_held : if everything shipped, and the share that any gate holds; None without past prompts.
     ladder : numbers of labels; `enough` is the fewest of these that steadily serve `ENOUGH` of what the most do; None: none does.
     sizes : numbers of answers, with half of the past as labels.
+    guessed : the past is a guess.
     """
 
     alpha: float
@@ -68,6 +69,7 @@ class PastPlan:
     ladder: tuple[Tried, ...]
     enough: int | None
     sizes: tuple[Tried, ...]
+    guessed: bool
     seed: int
 
 
@@ -76,6 +78,8 @@ def plan_past(
     method: Calibrator,
     unit: Unit,
     *,
+    answers: int | None = None,
+    guessed: bool = False,
     alpha: float,
     attempts: int = 1,
     labels: int | None = None,
@@ -86,7 +90,8 @@ def plan_past(
 
     Parameters
     ----------
-    by_size : the past prompts with so many answers to each, the most are the plan's; empty: there are none.
+    by_size : the past prompts with so many answers to each; empty: there are none.
+    answers : the plan's number; None: the most. `guessed` : the prompts are made from a guess.
     labels : a number of labels to look at besides `LABELS` and half of the past.
 
     Raises
@@ -99,7 +104,7 @@ def plan_past(
             labels = whole_number("labels", labels, least=1)
         except ValueError as error:
             raise UsageError(str(error)) from None
-    answers = max(by_size, default=0)
+    answers = answers or max(by_size, default=0)
     past = by_size.get(answers, ())
     half = len(past) // 2
     if past and not half:
@@ -150,13 +155,12 @@ def plan_past(
             (
                 one.labels
                 for one in ladder
-                if most
-                and one.served
-                and (one.served.mean or 0.0) - (one.served.error or 0.0) >= ENOUGH * most
+                if most and one.served and (one.served.mean or 0.0) - (one.served.sd or 0.0) >= ENOUGH * most
             ),
             None,
         ),
         sizes=tuple(tried(half, size) for size in sorted(by_size)) if len(by_size) > 1 else (),
+        guessed=guessed,
         seed=seed,
     )
 
