@@ -10,7 +10,7 @@ import yaml
 
 from tests.promql import ROOT
 
-FILE, API = "definitions.json", "io.k8s.apimachinery.pkg"
+API = "io.k8s.apimachinery.pkg"
 
 
 def strict(schema: Any) -> Any:
@@ -23,15 +23,15 @@ def strict(schema: Any) -> Any:
         return {"type": ["string", "integer"]}
     made = {name: strict(one) for name, one in schema.items()}
     if isinstance(made.get("$ref"), str):
-        made["$ref"] = FILE + made["$ref"]
+        made["$ref"] = made["$ref"].rpartition("/")[2] + ".json"
     if isinstance(made.get("properties"), dict) and "x-kubernetes-preserve-unknown-fields" not in made:
         made.setdefault("additionalProperties", False)
     return made
 
 
 def main(folder: Path) -> None:
-    """Write a file for each kind, kind-group-version.json, and the definitions that these name."""
-    found: list[Any] = []
+    """Write a file for each kind, kind-group-version.json, and for each definition that these name."""
+    found: dict[tuple[str, ...], Any] = {}
     folder.mkdir(parents=True, exist_ok=True)
     for line in (ROOT / "deploy" / "helm" / "tools.txt").read_text("utf-8").splitlines():
         module, _, path = line.partition(" ")
@@ -40,22 +40,17 @@ def main(folder: Path) -> None:
         asked = ["go", "mod", "download", "-json", module]
         done = subprocess.run(asked, check=True, stdout=subprocess.PIPE, cwd=folder)
         read = yaml.load((Path(json.loads(done.stdout)["Dir"]) / path).read_bytes(), yaml.CSafeLoader)
-        if all_of_them := strict(read.get("definitions")):
-            all_of_them[f"{API}.api.resource.Quantity"] = {"type": ["string", "number"]}
-            (folder / FILE).write_text(json.dumps({"definitions": all_of_them}), "utf-8")
-            found += [
-                (kind["group"], kind["kind"], kind["version"], {"$ref": f"{FILE}#/definitions/{name}"})
-                for name, one in all_of_them.items()
-                for kind in one.get("x-kubernetes-group-version-kind", ())
-            ]
-            continue
-        for version in read["spec"]["versions"]:
+        for name, one in strict(read.get("definitions", {})).items():
+            found[name,] = {"type": ["string", "number"]} if name == f"{API}.api.resource.Quantity" else one
+            for kind in one.get("x-kubernetes-group-version-kind", ()):
+                found[kind["kind"], kind["group"], kind["version"]] = {"$ref": f"{name}.json"}
+        for version in read.get("spec", {}).get("versions", ()):
             schema = strict(version["schema"]["openAPIV3Schema"])
-            schema["properties"]["metadata"] = {"$ref": f"{FILE}#/definitions/{API}.apis.meta.v1.ObjectMeta"}
-            found.append((read["spec"]["group"], read["spec"]["names"]["kind"], version["name"], schema))
-    for group, kind, number, schema in found:
-        name = "-".join(filter(None, (kind, group.partition(".")[0], number))).lower()
-        (folder / f"{name}.json").write_text(json.dumps(schema), "utf-8")
+            schema["properties"]["metadata"] = {"$ref": f"{API}.apis.meta.v1.ObjectMeta.json"}
+            found[read["spec"]["names"]["kind"], read["spec"]["group"], version["name"]] = schema
+    for (kind, *place), schema in found.items():
+        name = "-".join(filter(None, (kind, *(part.partition(".")[0] for part in place))))
+        (folder / f"{name.lower() if place else name}.json").write_text(json.dumps(schema), "utf-8")
 
 
 if __name__ == "__main__":
