@@ -101,7 +101,7 @@ def test_any_method_is_planned_by_its_name(
 def test_a_promise_among_what_ships_says_its_labels_before_anybody_labels(
     promise: str, method: str, least: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    data = scores(tmp_path / "good.csv", [(n / 300, n < 100) for n in range(300)])
+    data = scores(tmp_path / "good.csv", [(n / 300, n < 100 or n == 120) for n in range(300)])
     plan = made(capsys, "--alpha", "0.1", "--promise", promise, "--data", data)
     assert (plan["method"], plan["least"]) == (method, least)
     (most,) = (one for one in plan["ladder"] if one["labels"] == 150)
