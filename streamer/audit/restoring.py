@@ -1,7 +1,5 @@
 """A restored backup: finding what was signed after it was made, and giving that up on record."""
 
-from __future__ import annotations
-
 import json
 import secrets
 from collections.abc import Iterable, Iterator, Sequence

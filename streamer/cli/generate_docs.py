@@ -3,8 +3,6 @@
 `python -m streamer.cli.generate_docs [--check]`, from the root of a source checkout.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections import Counter
@@ -16,6 +14,7 @@ from typing import Any
 from streamer.cli import DONE, FOUND
 from streamer.cli.console import note
 from streamer.cli.deferred import DeferredCommand
+from streamer.cli.gate_files import SCHEMA, schema
 from streamer.cli.help import choices, default, term
 from streamer.errors import UsageError
 from streamer.settings.settings import Settings
@@ -323,6 +322,7 @@ def bundle_schema() -> str:
 
 PAGES: dict[str, Callable[[], str]] = {
     "audit-format.schema.json": bundle_schema,
+    SCHEMA: schema,
     "cli.md": cli_page,
     "settings.md": settings_page,
     "metrics.md": metrics_page,

@@ -1,7 +1,5 @@
 """The log of heads: where all Merkle logs stood, leaf by leaf, and the newest checkpoint of it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
