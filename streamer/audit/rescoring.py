@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from streamer.events.responses import recorded_models, recorded_numbers
 from streamer.gates.policy_gate import unit_row
+from streamer.gates.settings import NO_ENCODER
 from streamer.labels.answer_forms import answer_batch
 from streamer.scoring.judged import WHOLE, Form, form
 from streamer.scoring.plugins import Installed, loaded
-from streamer.scoring.registry import EVERY, is_plugin, scorer_named
+from streamer.scoring.registry import EVERY, LIKELIHOOD, is_plugin, scorer_named
 from streamer.scoring.scorer import AnswerBatch, Scorer
 from streamer.scoring.scorers.judge import Judge
 from streamer.scoring.signals.signal_list import SignalList
@@ -31,55 +32,6 @@ with the same libraries the vectors are the same to the bit; another processor's
 and a score moves by no more than the cosines that it is the mean square of."""
 
 _BATCHES_A_CALL = 64
-
-
-class StoredTexts:
-    """Scores stored texts by any scorer that computes its scores; implements `streamer.whatif.ports.Scores`.
-
-    Parameters
-    ----------
-    encoder : its id, ``name@hash``.
-    embed : its vectors, as for `Rescorer`.
-    progress : called with how many batches have been scored.
-    """
-
-    def __init__(
-        self,
-        *,
-        encoder: str,
-        embed: Embed,
-        progress: Callable[[int], object] = lambda _done: None,
-    ) -> None:
-        self.encoder = encoder
-        self._embed = embed
-        self._progress = progress
-        self._done = 0
-
-    def score(
-        self,
-        scorer: str,
-        batches: Sequence[Sequence[str]],
-        *,
-        model: str | None = None,
-        models: Sequence[Sequence[str]] | None = None,
-        judged: Form = WHOLE,
-    ) -> list[tuple[float, ...] | None]:
-        """Score batches of texts, all in one call of the encoder; None for one that has no scores."""
-        scores_by = scorer_named(scorer, model)
-        found: list[tuple[float, ...] | None] = []
-        named = models or [()] * len(batches)
-        for texts, of, vectors in zip(
-            batches, named, self._embed(list(map(judged.parts, batches))), strict=True
-        ):
-            try:
-                batch = answer_batch(texts, vectors, judged.blank(texts), of, encoded=True, form=judged)
-                scores = scores_by.score(batch)
-                found.append(tuple(scores.tolist()))
-            except ValueError:
-                found.append(None)
-        self._done += len(found)
-        self._progress(self._done)
-        return found
 
 
 class _Row(NamedTuple):
@@ -116,7 +68,7 @@ class Rescorer:
     def __init__(self, encoders: Mapping[str, Embed], *, tolerance: float = TOLERANCE) -> None:
         self._encoders = encoders
         self._tolerance = tolerance
-        self._waiting: dict[str, list[_Waiting]] = {one: [] for one in encoders}
+        self._waiting: dict[str, list[_Waiting]] = {one: [] for one in (*encoders, NO_ENCODER)}
 
     def take(self, line: dict[str, Any], verifier: Verifier) -> None:
         """Score the decision of a line, now or with later ones."""
@@ -126,9 +78,10 @@ class Rescorer:
             return
         if facts["scorer"] == Judge.name:
             return  # derived from the recorded marks, whether texts are scored again or not
-        if facts["embedding_source"] != "encoder":
+        unembedded = facts["scorer"] == LIKELIHOOD and "signals" in facts
+        if facts["embedding_source"] != "encoder" and not unembedded:
             self._left_out(verifier, "scores came with their events, or from embeddings that did")
-        elif facts["encoder"] not in self._encoders:
+        elif facts["encoder"] not in self._encoders and not unembedded:
             self._left_out(verifier, self._of_another(facts["encoder"]))
         elif (scorer := _scorer(facts["scorer"], verifier)) is None:
             self._left_out(verifier, f"there is no scorer {facts['scorer']} here")
@@ -183,7 +136,7 @@ class Rescorer:
 
     def finish(self, verifier: Verifier) -> None:
         """Score what still waits."""
-        for encoder in self._encoders:
+        for encoder in self._waiting:
             self._score(encoder, verifier)
 
     def _add(self, encoder: str, one: _Waiting, verifier: Verifier) -> None:
@@ -195,16 +148,20 @@ class Rescorer:
         waiting, self._waiting[encoder] = self._waiting[encoder], []
         if not waiting:
             return
-        vectors_of_each = self._encoders[encoder](
-            [judged.parts(texts) for _, _, texts, judged, *_ in waiting]
-        )
+        parts = [judged.parts(texts) for _, _, texts, judged, *_ in waiting]
+        embed = self._encoders.get(encoder)
+        vectors_of_each = embed(parts) if embed else [np.empty((len(one), 0), "<f4") for one in parts]
         for (place, scorer, texts, judged, models, stored, row), vectors in zip(
             waiting, vectors_of_each, strict=True
         ):
             verifier.counts["batches scored again"] += 1
             blank = judged.blank(texts)
-            batch = answer_batch(texts, vectors, blank, models, encoded=True, form=judged)
-            found = scorer.score(batch)
+            batch = answer_batch(texts, vectors, blank, models, encoded=embed is not None, form=judged)
+            if embed is None and row is not None:
+                came = scorer.of_given(row.given.get(scorer.of_event or "", [None] * len(texts)), blank)
+                found = np.full(len(texts), np.inf) if came is None else np.array(came[0])
+            else:
+                found = scorer.score(batch)
             if stored is None:  # a row came without
                 stored = found.tolist()
             worst = float(np.abs(found - np.asarray(stored)).max())

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -49,13 +49,6 @@ class ScoredCloud:
         """Make one of the scores of all samples, of which witnesses lose theirs; None where all answers are blank."""
         shown = None if all(map(is_blank, cloud.texts)) else tuple(scores[: len(cloud.responses)])
         return cls(cloud, shown, row)
-
-    @property
-    def with_own_scores(self) -> Cloud:
-        """The cloud with these scores as its own, for who needs no more of it."""
-        scores = self.scores or [0.0] * len(self.cloud.responses)
-        responses = zip(self.cloud.responses, scores, strict=True)
-        return replace(self.cloud, responses=tuple(replace(one, score=score) for one, score in responses))
 
 
 def summary(
