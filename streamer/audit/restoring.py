@@ -1,7 +1,5 @@
 """A restored backup: finding what was signed after it was made, and giving that up on record."""
 
-from __future__ import annotations
-
 import json
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,8 +8,7 @@ from streamer.audit import signing
 from streamer.audit.checkpointing import Checkpointer, said
 from streamer.audit.witnesses import Witness, WitnessFailed, ask
 from streamer.errors import BadMessage, UsageError
-from streamer.signing.notes import Note
-from streamer.signing.restorations import Restoration
+from streamer.signing.notes import Note, Restoration
 
 
 def give_up(

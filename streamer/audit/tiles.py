@@ -1,7 +1,5 @@
 """The log of heads as static files that any client of such logs reads: https://c2sp.org/tlog-tiles."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable
 from pathlib import Path

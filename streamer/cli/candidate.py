@@ -89,7 +89,6 @@ def show(
     them give is proposed. Exit status 3 if a decision that is on record, of either, does not come out again.
     """
     from streamer.cli.what_if import answer_json, period, show_answer
-    from streamer.recalibration.comparison import Reading
     from streamer.whatif import Change
     from streamer.whatif.asking import NothingToJudge
 
@@ -108,7 +107,7 @@ def show(
         proposed = None
         if candidate.cut is None:
             run = asking.calibrate(tried)
-            proposed = None if run is None else Reading.of_run(run)
+            proposed = None if run is None else run.reading
     scored = counts.pop(None, 0)
     if json:
         print_json(

@@ -20,11 +20,11 @@ from streamer.extras import needed_by
 from streamer.gates.policy import Policy
 from streamer.scoring.reading import SAYS, Rule
 from streamer.security.redaction import redact_text
+from streamer.settings.settings import Settings
 from streamer.wording.numbers import percent
 from streamer.wording.policies import cut_text, status_text
 
 if TYPE_CHECKING:
-    from streamer.settings.settings import Settings
     from streamer.store import Store
 
 Level = Literal["ok", "warn", "fail"]

@@ -12,15 +12,23 @@ import typer
 
 from streamer import wiring
 from streamer.cli.console import note, output, print_json, print_table, say, warn
-from streamer.cli.gate_names import gate_names
-from streamer.cli.options import JsonOption, TableOptions, UnlabelledOption, given, in_groups, names, share
+from streamer.cli.options import (
+    JsonOption,
+    TableOptions,
+    UnlabelledOption,
+    gate_names,
+    given,
+    in_groups,
+    names,
+    share,
+)
+from streamer.clouds.tables.answers import Reading
 from streamer.clouds.unlabelled import check_unlabelled
 from streamer.errors import UsageError
 from streamer.scoring.judged import FORMS
 from streamer.scoring.registry import SCORER_NAMES
 
 if TYPE_CHECKING:
-    from streamer.clouds.tables.answers import Reading
     from streamer.labels.judge.client import JudgeClient
     from streamer.research.evaluation import DataSet, Evaluation, Options
     from streamer.research.evaluation.run import ProgressWatch

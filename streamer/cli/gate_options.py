@@ -1,7 +1,5 @@
 """The options of `streamer gate create` and `gate set`: one for each setting of a gate, made from its declaration."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Collection
 from functools import wraps

@@ -3,8 +3,6 @@
 `python -m streamer.cli.generate_docs [--check]`, from the root of a source checkout.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections import Counter
@@ -14,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from streamer.cli import DONE, FOUND
+from streamer.cli.app import DeferredCommand
 from streamer.cli.console import note
-from streamer.cli.deferred import DeferredCommand
 from streamer.cli.help import choices, default, term
 from streamer.errors import UsageError
 from streamer.settings.settings import Settings

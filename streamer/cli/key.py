@@ -8,7 +8,7 @@ import typer
 from streamer import wiring
 from streamer.cli import options as opt
 from streamer.cli.console import note, print_json, print_list, say
-from streamer.cli.gate_names import gate_names
+from streamer.cli.options import gate_names
 from streamer.errors import UsageError
 from streamer.security.api_keys import ApiKey
 from streamer.wording.numbers import when

@@ -29,13 +29,13 @@ from streamer.cli.plan_report import (
     print_rungs,
     print_until_sure,
 )
+from streamer.clouds.cloud import Cloud
+from streamer.clouds.tables.answers import Reading
 from streamer.clouds.unlabelled import check_unlabelled, counts, filled, unlabelled_note
 from streamer.errors import UsageError
+from streamer.gates.declared import Unit
 
 if TYPE_CHECKING:
-    from streamer.clouds.cloud import Cloud
-    from streamer.clouds.tables.answers import Reading
-    from streamer.gates.declared import Unit
     from streamer.planning.all_signals import SignalsPlan
     from streamer.planning.plan import Budget, Simulation
     from streamer.planning.prompts import Prompts, SampledBatches

@@ -95,8 +95,7 @@ def print_report(done: "Recalibration", headline: str | None, *, explain: bool) 
         say(headline)
     name, settings = run.gate.gate, run.gate.settings
     now, was_so = (
-        in_sample(one, settings.unit, run.sample)
-        for one in (Reading.of_run(run), Reading.of_policy(done.before))
+        in_sample(one, settings.unit, run.sample) for one in (run.reading, Reading.of_policy(done.before))
     )
     if (sentence := sample_sentence(now, was_so, settings)) is not None:
         say(sentence)
@@ -132,7 +131,7 @@ def print_report(done: "Recalibration", headline: str | None, *, explain: bool) 
         return
     if reason := why_little(run):
         warn(reason)
-    if (skill := separation(Reading.of_run(run), settings.unit, run.sample)) is not None and not skill.shown:
+    if (skill := separation(run.reading, settings.unit, run.sample)) is not None and not skill.shown:
         warn(f"{skill.said[:1].upper()}{skill.said[1:]}.")
     if done.after is not None and settings.mode == "shadow":
         note(f"It is in shadow mode, where consumers do not enforce: streamer gate set {name} --mode enforce")

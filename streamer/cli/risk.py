@@ -1,7 +1,7 @@
 """`streamer risk`: what the labels of the audit sample say of the risk in service, as the recalibrator last wrote it."""
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -9,11 +9,9 @@ from streamer import wiring
 from streamer.cli import options as opt
 from streamer.cli.console import note, print_json, print_pairs, say
 from streamer.cli.policies import NO_GATE, print_figures, promise_text
+from streamer.risk.rounds.report import DeskReport, RiskReport
 from streamer.wording.numbers import when
 from streamer.wording.verdicts import ALARMS, alarm_text, facts, sentence
-
-if TYPE_CHECKING:
-    from streamer.risk.rounds.report import DeskReport, RiskReport
 
 
 def risk(

@@ -10,8 +10,8 @@ from streamer import wiring
 from streamer.cli import options as opt
 from streamer.cli.broker import require_broker
 from streamer.cli.console import counted, note, print_json, say
-from streamer.cli.gate_names import gate_names
 from streamer.cli.known_gate import refuse_real_gate, warn_of_unknown
+from streamer.cli.options import gate_names
 from streamer.errors import UsageError
 from streamer.gates.setting import GATE_NAME, GATE_NAME_RULE
 

@@ -7,8 +7,6 @@ answer is the share of the other n - 1 that agree with it, blurred by noise: so 
 energy is. How often mistakes are repeated, and beyond that how strong the noise is, follows from the guessed quality.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

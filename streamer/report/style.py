@@ -1,7 +1,5 @@
 """The style sheet of the report page."""
 
-from __future__ import annotations
-
 import re
 
 from streamer.web.look import CHARTS, COLOURS

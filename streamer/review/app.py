@@ -1,7 +1,5 @@
 """The page's server: three files for everyone, and answers for holders of a token."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta

@@ -1,15 +1,14 @@
 """Requests on their way through a group commit: each becomes the next record of a leased partition."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from streamer.events.receipts import receipt
 from streamer.journal import Headers, Lease, Linked, Outcome, OutcomeKind, Partition, Record, Slice
@@ -17,14 +16,8 @@ from streamer.stream.dead_letter_cap import DeadLetterCap, DeadLetterLimits
 from streamer.stream.fetch_budget import FetchBudget
 from streamer.stream.group_commit import GroupCommit
 from streamer.stream.health import WorkerHealth
+from streamer.stream.hooks import Decider, Hooks, StreamObserver
 from streamer.stream.intake import Fetched, Intake, Prepare
-
-if TYPE_CHECKING:
-    from concurrent.futures import Executor
-
-    from streamer.stream.decider import Decider
-    from streamer.stream.hooks import Hooks
-    from streamer.stream.observer import StreamObserver
 
 _NO_FLOW: Final = -1
 """Records that no fetcher brought."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
@@ -17,8 +18,6 @@ from streamer.scoring.judged import form
 from streamer.serving.problems import RETRY_SECONDS, Problem, unavailable
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor
-
     from streamer.events.desk import DeskV1
     from streamer.store.desk.release_desk import ReleaseDesk
 

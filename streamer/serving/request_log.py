@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
@@ -24,8 +25,6 @@ from streamer.serving.lane import Ended, Lane, Recorded
 from streamer.serving.problems import RETRY_SECONDS, Problem, refused, unavailable
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor
-
     from streamer.deciding.policy_book import PolicyBook
     from streamer.gates.policy import Policy
     from streamer.serving.bodies import BatchBody, SeverityBody

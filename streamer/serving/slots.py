@@ -10,7 +10,7 @@ import structlog
 from streamer.errors import Unavailable
 from streamer.events.topics import HTTP, HTTP_LABELS, HTTP_LATE, HTTP_LOG
 from streamer.journal import Journal, Lease, Partition
-from streamer.stream.exits import WorkerExit, WorkerHalted
+from streamer.stream.ending import WorkerExit, WorkerHalted
 
 log = structlog.get_logger(__name__)
 

@@ -1,7 +1,5 @@
 """Tokens for SASL OAUTHBEARER: read anew for each connection, from a file that something else renews or from a command."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import shlex

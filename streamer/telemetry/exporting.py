@@ -3,8 +3,6 @@
 Nothing here stops a process or a decision: what is wrong is logged, and there are no traces.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager

@@ -3,8 +3,6 @@
 An event's name is ``package.what_happened``, for example ``stream.part_away``; numbers and names are fields of their own.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import sys

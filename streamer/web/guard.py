@@ -1,7 +1,5 @@
 """What surrounds every answer of a page: the host it is for, and headers that a browser obeys."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from starlette.datastructures import Headers, MutableHeaders

@@ -1,7 +1,5 @@
 """What every server here reads of a request, and the files that it answers with."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 from importlib.resources import files
 from ipaddress import ip_address

@@ -1,7 +1,5 @@
 """Listens on an address, and serves an application there."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import errno

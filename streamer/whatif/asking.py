@@ -151,7 +151,7 @@ class WhatIf:
             if by_record:
                 at_present = within_budget(kept, own)
             elif run is not None:
-                at_present = replay(kept, own, Reading.of_run(run), salt=self._gate.audit_salt)
+                at_present = replay(kept, own, run.reading, salt=self._gate.audit_salt)
         differences = self.differences()
         if change.candidate:
             differences += self._not_as_beside(kept, ships)
@@ -332,7 +332,7 @@ class WhatIf:
             moved=moved,
             guarantee=run.guarantee,
         )
-        return Reading.of_run(run), basis
+        return run.reading, basis
 
     def _run(self, settings: GateSettings, before: datetime, *, beside: bool) -> CalibrationRun | None:
         """Calibrate as the gate would, on prompts decided before a moment; None where there are none."""

@@ -9,7 +9,6 @@ from streamer.lazy import lazy_names
 
 if TYPE_CHECKING:
     from streamer.settings.settings import load_settings
-    from streamer.wiring.asking import what_if
     from streamer.wiring.audit import (
         checkpointer,
         compared_with_log,
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
         trusted_keys,
         witnesses,
     )
-    from streamer.wiring.candidates import adopt_candidate, set_candidate
+    from streamer.wiring.candidates import adopt_candidate, set_candidate, what_if
     from streamer.wiring.configured_judge import judge, judge_scoring_id
     from streamer.wiring.console import run_console
     from streamer.wiring.encoders import encoder, encoder_identity, endpoint_encoder, what_it_reads
@@ -50,10 +49,9 @@ if TYPE_CHECKING:
 else:
     _NAMES = {
         "streamer.settings.settings": "load_settings",
-        "streamer.wiring.asking": "what_if",
         "streamer.wiring.audit": "checkpointer compared_with_log known_checkpoints outside_checkpoints receipts "
         "rescorer signer signing trusted_keys witnesses",
-        "streamer.wiring.candidates": "adopt_candidate set_candidate",
+        "streamer.wiring.candidates": "adopt_candidate set_candidate what_if",
         "streamer.wiring.configured_judge": "judge judge_scoring_id",
         "streamer.wiring.console": "run_console",
         "streamer.wiring.encoders": "encoder encoder_identity endpoint_encoder what_it_reads",

@@ -1,23 +1,64 @@
-"""Candidate policies of gates: set with a threshold where labels give one, and put in force."""
+"""Questions about a gate's past, and candidate policies: set with a threshold where labels give one, and put in force."""
 
 from __future__ import annotations
 
 from collections import Counter
-from datetime import timedelta
+from collections.abc import Callable
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from streamer.errors import TryLater, UsageError
 from streamer.gates.policy import SIGNED_IN
 from streamer.gates.rule import Cut
 from streamer.gates.settings import PARAMETERS, GateSettings
-from streamer.wiring.asking import what_if
 from streamer.wiring.parts import now, open_store, recalibrate
+from streamer.wiring.parts import now as present
 
 if TYPE_CHECKING:
     from streamer.gates.candidate import CandidatePolicy
     from streamer.recalibration.run import CalibrationRun, Recalibration
     from streamer.settings.settings import Settings
     from streamer.store import Store
+    from streamer.whatif import Scores, WhatIf
+
+
+def what_if(
+    settings: Settings,
+    store: Store,
+    gate: str,
+    *,
+    since: datetime,
+    now: datetime | None = None,
+    progress: Callable[[int], object] = lambda _done: None,
+) -> WhatIf:
+    """Return what answers questions about the decisions of a gate from `since` on; nothing is read before the first one.
+
+    Raises `UsageError` when there is no such gate. Another scorer's scores need the configured encoder, which is loaded when
+    they are first asked for; `progress` is called with how many batches have been scored again.
+    """
+    from streamer.whatif import WhatIf
+
+    return WhatIf(
+        store.gates.get(gate),
+        past=store.past,
+        sample=store.calibration,
+        policies=store.policies,
+        since=since,
+        now=now or present(),
+        scores=lambda: _scores(settings, progress),
+        candidates=store.candidates,
+    )
+
+
+def _scores(settings: Settings, progress: Callable[[int], object]) -> Scores:
+    from streamer.audit.rescoring import StoredTexts
+    from streamer.wiring.encoders import encoder
+
+    cached = encoder(settings)
+    if cached is None:
+        raise UsageError("scoring stored texts again needs an encoder; STREAMER_ENCODER_NAME is none")
+    return StoredTexts(encoder=cached.identity.id, embed=cached.embed, progress=progress)
+
 
 _AT_ONCE = 500
 NOT_BESIDE = "not_beside"
@@ -59,7 +100,6 @@ def set_candidate(
     TryLater
         Where it must ship and would not.
     """
-    from streamer.recalibration.comparison import Reading
     from streamer.whatif.asking import plain_rule
 
     if wanted.asks:
@@ -71,7 +111,7 @@ def set_candidate(
     if cut is not None:
         return store.candidates.start(gate, wanted, cut=cut, rule=plain_rule(wanted), by=by, reason=reason)
     run = calibrated_beside(settings, store, gate, wanted)
-    reading = None if run is None else Reading.of_run(run)
+    reading = None if run is None else run.reading
     if must_ship and (run is None or run.decided.state == "closed"):
         raise TryLater(
             f"there are too few labels of answers that the candidate of gate {gate!r} scored for a threshold that ships anything"

@@ -10,6 +10,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
+from socket import socket
 from typing import TYPE_CHECKING, Any
 
 from streamer.errors import Unavailable, UsageError
@@ -32,8 +33,6 @@ from streamer.wiring.upstreams import upstreams
 from streamer_client.loopback import is_loopback
 
 if TYPE_CHECKING:
-    from socket import socket
-
     from streamer.deciding.policy_book import PolicyBook
     from streamer.labels.judge.scores import JudgeScores
     from streamer.labels.llm.record import Choice
@@ -93,8 +92,7 @@ def run_serving(
     from streamer.serving.lane import PendingAnswers, ServiceHealth
     from streamer.serving.measured import measured
     from streamer.serving.service import STOP_SECONDS, Service
-    from streamer.stream.ending import Ending
-    from streamer.stream.exits import WorkerHalted
+    from streamer.stream.ending import Ending, WorkerHalted
     from streamer.stream.hooks import Hooks
     from streamer.stream.stop_deadline import StopDeadline
     from streamer.telemetry.metrics import Metrics

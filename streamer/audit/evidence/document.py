@@ -1,7 +1,5 @@
 """A report in words and tables, which the page and the PDF file both show: it adds nothing to the report."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import json

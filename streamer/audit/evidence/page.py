@@ -1,7 +1,5 @@
 """A report as one self-contained HTML page: no script, nothing from elsewhere, light and dark, and good to print."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from html import escape
 

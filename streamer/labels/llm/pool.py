@@ -1,7 +1,5 @@
 """Many questions at once, from ordinary code: an event loop in a thread of its own, and what is ready as it is ready."""
 
-from __future__ import annotations
-
 import asyncio
 import concurrent.futures
 import itertools

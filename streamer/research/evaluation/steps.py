@@ -19,6 +19,7 @@ from streamer.frames.answers import signals_of
 from streamer.gates.declared import Unit
 from streamer.labels.judge.client import JudgeClient
 from streamer.research.evaluation.data_sets import (
+    DataSet,
     by_form,
     check_texts,
     keeps_texts,
@@ -27,9 +28,10 @@ from streamer.research.evaluation.data_sets import (
 )
 from streamer.research.evaluation.judge_marks import judged
 from streamer.research.evaluation.measures import JUDGE
-from streamer.research.evaluation.results import Options
+from streamer.research.evaluation.results import Evaluation, Options
 from streamer.research.evaluation.run import (
     NoWatch,
+    ProgressWatch,
     check_data_set,
     check_options,
     evaluate_data_sets,
@@ -47,9 +49,6 @@ from streamer.scoring.registry import GRAM, SCORER_NAMES
 from streamer.scoring.signals.declared import GIVEN
 
 if TYPE_CHECKING:
-    from streamer.research.evaluation.data_sets import DataSet
-    from streamer.research.evaluation.results import Evaluation
-    from streamer.research.evaluation.run import ProgressWatch
     from streamer.research.experiments.stored_encoder import StoredEncoder
     from streamer.scoring.encoders.encoder import Encoder
 

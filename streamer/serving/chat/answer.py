@@ -17,12 +17,11 @@ from streamer.scoring.judged import call_text, form
 from streamer.serving.chat.calls import Call, calls_of
 from streamer.serving.chat.request import MODEL_PREFIX, ChatProblem, ChatRequest
 from streamer.serving.chat.sampler import CALLED
-from streamer.serving.releases import disputed
+from streamer.serving.releases import State, disputed
 
 if TYPE_CHECKING:
     from streamer.serving.chat.counter import Completed
     from streamer.serving.chat.upstream import Upstream
-    from streamer.serving.releases import State
 
 HELD: Final = "content_filter"
 _PARAMETERS: Final = ("temperature", "top_p", "max_tokens")

@@ -22,11 +22,11 @@ from streamer.serving.chat.protocols import PROTOCOLS, respond
 from streamer.serving.chat.request import MODEL_PREFIX, gate_of, no_model, read
 from streamer.serving.deadlines import Deadline, desk_seconds
 from streamer.serving.problems import Problem
+from streamer.serving.releases import Releases, State
 
 if TYPE_CHECKING:
     from streamer.serving.authorize import Authorize
     from streamer.serving.chat.counter import ChatCounter
-    from streamer.serving.releases import Releases, State
     from streamer.serving.request_log import RequestLog
 
 

@@ -5,8 +5,6 @@ judge was asked and said; and with them the content hash and the salts, so that 
 is left. The seals stay, and every Merkle log still verifies.
 """
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields

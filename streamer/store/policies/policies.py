@@ -1,7 +1,5 @@
 """Policies: written one version after the other, never changed; the newest of a gate is the one in force."""
 
-from __future__ import annotations
-
 import builtins
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Policies as rows, with the settings, the seed and the salt that belong to them; what cannot be read is marked as such."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from itertools import chain
