@@ -16,6 +16,7 @@ from streamer.cli.options import JsonOption, share
 from streamer.errors import UsageError, why
 from streamer.gates.declared import LEAST_ALPHA
 from streamer.gates.setting import GATE_NAME, GATE_NAME_RULE
+from streamer.gates.settings import NO_ENCODER
 from streamer.security.csv_cells import CsvTable
 from streamer.security.redaction import redact_text
 
@@ -49,7 +50,6 @@ def init(
     """
     from streamer.cli.gate import chosen_settings
     from streamer.clouds.simulation import SIMULATED_KIND
-    from streamer.gates.settings import NO_ENCODER
     from streamer.settings.sources import DEFAULT_CONFIG_FILE
 
     actor = opt.who(None)

@@ -87,8 +87,6 @@ def import_(
     importing it again changes nothing, and an older file does not undo a newer one. Exit status 1 when no row has a
     severity.
     """
-    from streamer.clouds.tables.answers import Reading
-
     settings = wiring.load_settings()
     reading = Reading(
         marks=opt.given_marks(scale, words),

@@ -19,7 +19,7 @@ from streamer.clouds.unlabelled import UNLABELLED
 from streamer.errors import UsageError
 from streamer.gates import free_text
 from streamer.gates.policy import PROGRAM, SIGNED_IN
-from streamer.scoring.signals.signal_list import SignalList
+from streamer.scoring.signals.signal_list import SignalList, signal_list
 
 
 def gate_names(incomplete: str) -> list[str]:
@@ -146,8 +146,6 @@ class TableOptions:
 
     def signals(self) -> "SignalList":
         """Return the declared signals. Raises `UsageError`."""
-        from streamer.scoring.signals.signal_list import signal_list
-
         try:
             return signal_list(self.signal or ())
         except ValueError as error:
@@ -155,8 +153,6 @@ class TableOptions:
 
     def reading(self) -> "Reading":
         """Return how tables are read. Raises `UsageError`."""
-        from streamer.clouds.tables.answers import Reading
-
         listed = self.signals()
         ranges = {name: (least, most) for name, least, most in listed.declared}
         return Reading(

@@ -38,6 +38,9 @@ from streamer.wording.policies import (
     who,
 )
 from streamer.wording.verdicts import headline
+from streamer.gates.setting_changes import calibrated_for_another
+from streamer.recalibration.comparison import Reading
+from streamer.recalibration.in_sample import in_sample
 
 if TYPE_CHECKING:
     from streamer.signing.policies import PolicyKeys, PolicyVersion
@@ -103,9 +106,6 @@ def show(
     json: opt.JsonOption = False,
 ) -> None:
     """Show one policy: its threshold, what it promises and what not, who made it and why."""
-    from streamer.gates.setting_changes import calibrated_for_another
-    from streamer.recalibration.comparison import Reading
-    from streamer.recalibration.in_sample import in_sample
     from streamer.signing.policies import REFUSAL_TEXTS
 
     settings = wiring.load_settings()

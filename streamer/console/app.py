@@ -34,6 +34,7 @@ from streamer.web.guard import Guard
 from streamer.web.look import CHARTS, COMMON
 from streamer.web.requests import bounded_body, caller, media_type, static_file
 from streamer.wording.numbers import percent
+from starlette.requests import Request
 
 if TYPE_CHECKING:
     from streamer.console.oidc import Issuer
@@ -671,8 +672,6 @@ class _LabellersOnly:
         self._site = site
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        from starlette.requests import Request
-
         if scope["type"] != "http":
             return
         session = await self._site.session(Request(scope))

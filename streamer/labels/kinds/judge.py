@@ -18,6 +18,7 @@ from streamer.labels.llm.record import PASSING, Price
 from streamer.labels.severity import LabelTask, Severity
 from streamer.labels.severity_kind import ProgramKind, option
 from streamer.scoring.blank import is_blank
+from streamer.labels.judge.client import JudgeClient
 
 if TYPE_CHECKING:
     from streamer.settings.settings import Settings
@@ -152,8 +153,6 @@ class JudgeLabeller:
 
 @contextmanager
 def _asked(endpoint: JudgeEndpoint) -> Iterator[JudgeLabeller]:
-    from streamer.labels.judge.client import JudgeClient
-
     with JudgeClient(endpoint) as judge:
         yield JudgeLabeller(judge)
 

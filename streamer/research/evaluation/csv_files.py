@@ -11,6 +11,7 @@ from streamer.research.evaluation.results import DataSetResult, Evaluation
 from streamer.scoring.blank import is_blank
 from streamer.scoring.registry import GRAM
 from streamer.security.csv_cells import CsvTable
+from streamer.clouds.compared_methods import DELTA, DRAWS, ETA
 
 
 def responses_csv(evaluation: Evaluation, data_sets: Sequence[DataSet]) -> str:
@@ -74,8 +75,6 @@ def parameters_csv(evaluation: Evaluation, data_sets: Sequence[DataSet]) -> str:
 
 
 def _parameter_row(evaluation: Evaluation, result: DataSetResult, data: DataSet) -> dict[str, object]:
-    from streamer.clouds.compared_methods import DELTA, DRAWS, ETA
-
     options = evaluation.options
     return {
         "data_set": result.name,
