@@ -24,6 +24,7 @@ BIN := .venv/bin
 DEMO := .venv/.demo
 INSTALLED := .venv/.installed
 KAFKA := .services/kafka/.fetched
+HELM := .services/helm/.built
 # The uv of this machine, or one of our own that the rule below installs by pip.
 UV = $(or $(shell command -v uv),.uv/bin/uv)
 # Benchmarks that run at once: times are true only where it is one.
@@ -39,7 +40,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # Only the Python that was asked for: uv must not fetch another one.
 export UV_PYTHON_DOWNLOADS := never
 
-.PHONY: help demo check test slow-tests faults lint bench swap compatibility wheels verifier docs site lock services clean
+.PHONY: help demo check test slow-tests faults lint bench swap compatibility wheels deploy-tests verifier docs site lock services clean
 
 help:  ## Show this
 	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -97,6 +98,9 @@ compatibility: $(INSTALLED)  ## Try the newest release of each client library, a
 wheels: $(INSTALLED)  ## Install the wheel with each extra under each Python from 3.11 to 3.14 that is here
 	@$(MIRROR); $(BIN)/python -m tests.packaging.clean_environments $(ARGS)
 
+deploy-tests: $(INSTALLED) $(HELM)  ## Try the Helm chart with Helm and kubeconform, which Go builds the first time, ten minutes
+	$(BIN)/pytest -q tests/integration/deploy/test_chart.py $(ARGS)
+
 verifier:  ## Make dist/verify.pyz, the verifier that auditors get, and print its SHA-256
 	@mkdir -p dist; PYTHONPATH=packages/verify $(PYTHON) -m streamer_verify.pyz dist/verify.pyz; \
 	cd dist; sha256sum verify.pyz
@@ -105,6 +109,7 @@ docs: $(INSTALLED)  ## Write what comes from the code: pages of docs/, dashboard
 	$(BIN)/python -m verifiers.generate
 	$(BIN)/python -m streamer.cli.generate_docs
 	$(BIN)/python -m deploy.grafana.generate
+	$(BIN)/python -m deploy.helm.generate
 	$(BIN)/python -m tests.inventory
 
 site: $(INSTALLED)  ## Make a site of the docs in site/, with search; a link that leads nowhere fails
@@ -157,4 +162,10 @@ $(KAFKA): deploy/kafka/pom.xml
 	mvn --quiet --batch-mode --no-transfer-progress -Dstyle.color=never -f deploy/kafka/pom.xml \
 		dependency:copy-dependencies
 	@rm -f $(@D)/classes.jsa  # of the jars as they were; the tests make another
+	@touch $@
+
+$(HELM): deploy/helm/tools.txt tests/integration/deploy/schemas.py | $(INSTALLED)
+	@command -v go >/dev/null || { echo "Go is needed (Debian: apt-get install golang-go)." >&2; exit 1; }
+	for tool in $$(grep /cmd/ $<); do GOBIN="$(CURDIR)/$(@D)" go install "$$tool"; done
+	$(BIN)/python -m tests.integration.deploy.schemas $(@D)/schemas
 	@touch $@

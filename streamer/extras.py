@@ -25,7 +25,7 @@ EXTRAS = {
     "traces": {"opentelemetry"},
     "sentence-transformers": _SENTENCE_TRANSFORMERS,
     "bertscore": _SENTENCE_TRANSFORMERS | {"bert_score"},
-    "research": _ENCODER | {"jinja2"},
+    "research": _ENCODER | {"jinja2", "sentencex"},
     "parquet": {"pyarrow"},
     "evidence": {"typst"},
 }

@@ -109,6 +109,7 @@ _MARKS = {
     "triviaqa_path": "shared_data",
     "gsm8k_path": "shared_data",
     "tot_path": "shared_data",
+    "claims_paths": "shared_data",
 }
 
 
@@ -393,6 +394,13 @@ def gsm8k_path() -> Path:
 def tot_path() -> Path:
     """100 writing tasks with 20 texts each, severity by a judge."""
     return _shared("tot_text_gpt4_20x.jsonl.gz")
+
+
+@pytest.fixture(scope="session")
+def claims_paths() -> list[Path]:
+    """Two files of 100 questions with answers of seven models, whose claims people labelled."""
+    names = ("zero", "accurate")
+    return [_shared(f"claims_refchecker_{name}_context_7llms.jsonl.gz") for name in names]
 
 
 @pytest.fixture(scope="session")

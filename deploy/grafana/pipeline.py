@@ -3,11 +3,11 @@
 from deploy.grafana.expressions import GATE, per_second, quantile, recorded, shown
 from deploy.grafana.panels import BAD, BLUE, DOUBTFUL, FINE, GREY, ORANGE, SKY, Dashboard, Panel, Query, Row
 
-WORKERS = 'job="streamer-worker"'
+WORKERS, DECIDING = 'job="streamer-worker"', 'job=~"streamer-(worker|serve)"'
 LAG = "topic_partition:streamer_consumer_lag_records:max"
 OUTBOX = recorded("job:streamer_outbox_pending:max", WORKERS)
 DESK_OLDEST = f"streamer_desk_oldest_seconds{{{WORKERS}, {GATE}}}"
-REACHABLE = f"min by (instance, part) (streamer_part_reachable{{{WORKERS}}})"
+REACHABLE = f"min by (instance, part) (streamer_part_reachable{{{DECIDING}}})"
 
 NOW = Row(
     title="Now",
@@ -435,7 +435,7 @@ ENCODER = Row(
             "database, or refuses the policy.",
             queries=(
                 Query(
-                    expr=shown("policy_version", "gate", "instance", where=f"{GATE}, {WORKERS}"),
+                    expr=shown("policy_version", "gate", "instance", where=f"{GATE}, {DECIDING}"),
                     legend="{{gate}} {{instance}}",
                 ),
             ),

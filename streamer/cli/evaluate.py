@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +12,7 @@ import typer
 
 from streamer import wiring
 from streamer.cli.console import note, output, print_json, print_table, say, warn
+from streamer.cli.evaluate_claims import OfClaims, print_claims
 from streamer.cli.options import (
     JsonOption,
     TableOptions,
@@ -22,7 +23,6 @@ from streamer.cli.options import (
     names,
     share,
 )
-from streamer.clouds.tables.answers import Reading
 from streamer.clouds.unlabelled import check_unlabelled
 from streamer.errors import UsageError
 from streamer.scoring.judged import FORMS
@@ -51,9 +51,10 @@ class AskedOptions:
     unit: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="best|response|batch",
+            metavar="best|response|batch|claim",
             help="best: one answer to a prompt, or none. response: each on its own, as in the paper's tables. batch: all or none. "
-            "May be repeated. Default: best and response.",
+            "claim: of a long answer what is supported. May be repeated. Default: claim for files "
+            "with claims, else best and response.",
         ),
     ] = None
     splits: Annotated[
@@ -179,19 +180,23 @@ def evaluate(
     asked: AskedOptions,
     scores: ScoreOptions,
     judging: JudgeOptions,
+    claims: OfClaims,
     run: RunOptions,
     json: JsonOption = False,
 ) -> None:
     """Evaluate answers with severities: what a gate would ship, what harm would get through, which score and method do best.
 
     Each file is halved by question many times: one half calibrates, the other is measured. The folder gets report.html,
-    tables.md, responses.csv, parameters.csv and results.json. Stop when you like: what was computed is kept, and
-
-    the same command resumes.
+    tables.md, responses.csv, parameters.csv and results.json; of claims, claims.json. Stop when you
+    like: what was computed is kept, and the same command resumes.
     """
+    import msgspec
+
     from streamer.cli.demo import DemoProgress
+    from streamer.clouds.cloud_files import read_clouds
     from streamer.research.evaluation import Options, evaluated
-    from streamer.research.evaluation.data_sets import by_form, named_apart
+    from streamer.research.evaluation.claims import CLAIM, CLAIM_BUDGETS, has_claims
+    from streamer.research.evaluation.data_sets import by_form, named_apart, read_data_set
     from streamer.research.evaluation.run import check_data_set, check_options
     from streamer.research.evaluation.steps import check_folders
 
@@ -200,7 +205,7 @@ def evaluate(
     options = check_options(
         Options(
             alphas=tuple(asked.alpha or Options().alphas),
-            units=tuple(asked.unit or Options().units),
+            units=tuple(unit for unit in asked.unit or () if unit != CLAIM) or Options().units,
             splits=asked.splits,
             seed=asked.seed,
             scorers=names(scores.scorers, "--scorers"),
@@ -214,8 +219,28 @@ def evaluate(
     )
     overrides = given(model=judging.judge_model, base_url=judging.judge_base_url)
     settings = wiring.load_settings(judge=overrides) if overrides else wiring.load_settings()
+    reading = tables.reading()
+    read = [(str(file), list(read_clouds(file, reading, report=note))) for file in files or ()]
+    units = set(asked.unit or ())
+    if units == {CLAIM} and from_store:
+        raise UsageError("the record has no claims: name files")
+    cut = [one for one in read if CLAIM in units or (not units and has_claims(one[1]))]
+    rest = [one for one in read if units - {CLAIM} or not (units or has_claims(one[1]))]
+    if cut:
+        if json and (rest or from_store):
+            raise UsageError("--json prints one kind of evaluation; ask for --unit claim alone")
+        check_folders(out)
+        budgets = options.alphas if asked.alpha else CLAIM_BUDGETS
+        results = claims.results(cut, replace(options, alphas=budgets), out=out)
+        if json:
+            print_json(msgspec.to_builtins(results))
+        else:
+            print_claims(results, out)
+    if not rest and not from_store:
+        return
+    how = {"reading": reading, **options.reading()}
     data_sets = [
-        *by_form(_read(files or [], tables.reading(), options), options.judged),
+        *by_form([read_data_set(name, clouds=some, **how) for name, some in rest], options.judged),
         *_stored(settings, from_store or [], options),
     ]
     for data in data_sets:
@@ -236,17 +261,9 @@ def evaluate(
         note(f"Stopped; scores and ratings are kept in {run.cache}, and the same command resumes with them.")
         raise
     if json:
-        import msgspec
-
         print_json(msgspec.to_builtins(found))
     else:
         _print(found, out)
-
-
-def _read(files: list[Path], reading: "Reading", options: "Options") -> "list[DataSet]":
-    from streamer.research.evaluation import read_data_set
-
-    return [read_data_set(file, reading=reading, report=note, **options.reading()) for file in files]
 
 
 def _stored(settings: "Settings", gates: list[str], options: "Options") -> "list[DataSet]":

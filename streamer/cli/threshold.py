@@ -24,6 +24,9 @@ from streamer.cli.policies import (
 )
 from streamer.errors import Unavailable, UsageError
 from streamer.gates.policy import Policy
+from streamer.gates.setting_changes import calibrated_for_another
+from streamer.recalibration.comparison import Reading
+from streamer.recalibration.in_sample import in_sample
 from streamer.settings.settings import Settings
 from streamer.wording.numbers import when
 from streamer.wording.policies import (
@@ -38,9 +41,6 @@ from streamer.wording.policies import (
     who,
 )
 from streamer.wording.verdicts import headline
-from streamer.gates.setting_changes import calibrated_for_another
-from streamer.recalibration.comparison import Reading
-from streamer.recalibration.in_sample import in_sample
 
 if TYPE_CHECKING:
     from streamer.signing.policies import PolicyKeys, PolicyVersion

@@ -3,8 +3,11 @@
 A file of clouds has one JSON object a line, plain or gzip: ``question_id``, ``question`` (null: not known), optional ``references``,
 and ``responses``, each with ``text``, an optional ``label`` (severity in [0, 1]; null: unlabelled), an optional
 ``meta`` object, whose ``label_kind`` says how the severity arose, an optional ``embedding``, which `streamer evaluate`
-and `streamer gpso` take in the place of an encoder's, an optional ``logprob``, the mean log-probability of its tokens, an optional ``model``, which gave it, and optional ``signals``,
-numbers of the user's own by name (null: not known). Other fields are passed over. Tables are read as clouds too:
+and `streamer gpso` take in the place of an encoder's, an optional ``logprob``, the mean log-probability of its
+tokens, an optional ``model``, which gave it, optional ``signals``,
+numbers of the user's own by name (null: not known), and optional ``claims``, what the answer is cut
+into: each with ``text``, an optional ``label``, ``id``, and ``span``, the first character and the
+one behind the last. Other fields are passed over. Tables are read as clouds too:
 `streamer.clouds.cloud_files`.
 """
 
@@ -14,6 +17,7 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from fractions import Fraction
 from typing import Annotated, Any
 
 import msgspec
@@ -44,6 +48,23 @@ NOT_KEPT = "(not kept)"
 
 
 @dataclass(frozen=True, slots=True)
+class Claim:
+    """One claim of a response.
+
+    Attributes
+    ----------
+    id : unique in the response; ``c00``, ``c01``, ... by position where none is given.
+    severity : in [0, 1], 0 = fine, as it reads in the whole answer; None when nobody has said.
+    span : where it stands in the response's text; None where that is not said.
+    """
+
+    id: str
+    text: str
+    severity: float | None = None
+    span: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class CloudResponse:
     """One response of a cloud.
 
@@ -57,6 +78,7 @@ class CloudResponse:
     logprob : the mean log-probability of its tokens, in [-10000, 0].
     model : the model that gave it; None where that is not said.
     signals : numbers of the user's own, by name; what is not known is not there.
+    claims : what it was cut into; None: nothing is said of claims.
     """
 
     id: str
@@ -69,6 +91,7 @@ class CloudResponse:
     logprob: float | None = None
     model: str | None = None
     signals: Mapping[str, float] = field(default_factory=dict)
+    claims: tuple[Claim, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +139,13 @@ class Cloud:
         return found if len(found) == len(self.responses) else None
 
 
+class _ClaimLine(msgspec.Struct):
+    text: str
+    label: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
+    id: Annotated[str, msgspec.Meta(min_length=1)] | None = None
+    span: tuple[int, int] | None = None
+
+
 class _ResponseLine(msgspec.Struct):
     text: str
     label: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
@@ -124,6 +154,7 @@ class _ResponseLine(msgspec.Struct):
     logprob: Annotated[float, msgspec.Meta(ge=LEAST_LOGPROB, le=0)] | None = None
     model: Annotated[str, msgspec.Meta(min_length=1)] | None = None
     signals: Annotated[dict[SignalName, float | None], msgspec.Meta(max_length=MOST_DECLARED)] = {}
+    claims: list[_ClaimLine] | None = None
 
 
 class _CloudLine(msgspec.Struct):
@@ -177,6 +208,7 @@ def parse_cloud(line: bytes, where: str) -> Cloud:
             f"{where} is not JSON ({error}); write one JSON object a line, in UTF-8{hint}"
         ) from error
     texts = [row.question or "", *(row.references or ()), *(response.text for response in row.responses)]
+    texts += [claim.text for response in row.responses for claim in response.claims or ()]
     for text in texts:
         if not is_publishable(text):
             raise UsageError(
@@ -202,10 +234,34 @@ def parse_cloud(line: bytes, where: str) -> Cloud:
                 logprob=response.logprob,
                 model=None if response.model is None else identifier(response.model),
                 signals={name: number for name, number in response.signals.items() if number is not None},
+                claims=_claims(response, f"{where}, response {i}"),
             )
             for i, response in enumerate(row.responses)
         ),
     )
+
+
+def _claims(response: _ResponseLine, where: str) -> tuple[Claim, ...] | None:
+    if response.claims is None:
+        return None
+    made = tuple(
+        Claim(one.id or f"c{place:02d}", one.text, one.label, one.span)
+        for place, one in enumerate(response.claims)
+    )
+    if len({one.id for one in made}) < len(made):
+        raise UsageError(f"{where}: two claims have the same id; give each its own, or none any")
+    places = [place for one in made if one.span for place in one.span]
+    apart = all(start < end for start, end in zip(places[::2], places[1::2], strict=True))
+    if (
+        not apart
+        or places != sorted(places)
+        or (places and not 0 <= places[0] <= places[-1] <= len(response.text))
+    ):
+        raise UsageError(
+            f"{where}: the spans of claims must lie in the text, in order, and none may overlap "
+            "another; they count characters from 0, and the second is the one behind the last"
+        )
+    return made
 
 
 def check_embeddings(responses: Sequence[tuple[tuple[float, ...] | None, str]], where: str) -> None:
@@ -241,7 +297,18 @@ def cloud_row(cloud: Cloud) -> dict[str, Any]:
             "meta": {**response.meta, **kind},
         }
         own = {name: getattr(response, name) for name in ("embedding", "logprob", "model", "signals")}
-        return row | {name: value for name, value in own.items() if value not in (None, {})}
+        row |= {name: value for name, value in own.items() if value not in (None, {})}
+        if response.claims is not None:
+            row["claims"] = [
+                {
+                    "id": one.id,
+                    "text": one.text,
+                    "label": one.severity,
+                    **({"span": one.span} if one.span else {}),
+                }
+                for one in response.claims
+            ]
+        return row
 
     return {
         "question_id": cloud.question_id,
@@ -289,19 +356,21 @@ def severity_kind(clouds: Sequence[Cloud]) -> str:
     return kinds.pop()
 
 
-def split_clouds(clouds: Sequence[Cloud], seed: int) -> tuple[list[Cloud], list[Cloud]]:
+def split_clouds(
+    clouds: Sequence[Cloud], seed: int, share: Fraction = Fraction(1, 2)
+) -> tuple[list[Cloud], list[Cloud]]:
     """Shuffle `clouds` by `seed` and halve them: the first half is for calibration, the second for evaluation.
 
     The order is that of SHA-256 of the UTF-8 text ``{seed}:{batch_id}`` (compared as bytes); with N clouds the
-    first floor(N / 2) calibrate and the others evaluate. It does not depend on the file's order, nor on the version
-    of any library, and anyone can redo it with a hash function alone.
+    first floor(N `share`) calibrate, the others evaluate. It does not depend on the file's order,
+    nor on the version of any library, and anyone can redo it with a hash function alone.
     """
 
     def place(cloud: Cloud) -> bytes:
         return hashlib.sha256(f"{seed}:{cloud.batch_id}".encode()).digest()
 
     order = sorted(clouds, key=place)
-    half = len(order) // 2
+    half = int(len(order) * share)
     return order[:half], order[half:]
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,12 +35,14 @@ class HalvesSplit:
     second: NDArray[np.intp]
 
 
-def seeded_splits(clouds: Sequence[Cloud], seeds: Sequence[int]) -> list[HalvesSplit]:
-    """Halve clouds once for each seed; see `split_clouds`."""
+def seeded_splits(
+    clouds: Sequence[Cloud], seeds: Sequence[int], share: Fraction = Fraction(1, 2)
+) -> list[HalvesSplit]:
+    """Split clouds once for each seed, `share` of them to calibrate; see `split_clouds`."""
     place = {id(cloud): position for position, cloud in enumerate(clouds)}
     splits = []
     for seed in seeds:
-        first, second = split_clouds(clouds, seed)
+        first, second = split_clouds(clouds, seed, share)
         splits.append(
             HalvesSplit(
                 seed,

@@ -34,7 +34,6 @@ from streamer.web.guard import Guard
 from streamer.web.look import CHARTS, COMMON
 from streamer.web.requests import bounded_body, caller, media_type, static_file
 from streamer.wording.numbers import percent
-from starlette.requests import Request
 
 if TYPE_CHECKING:
     from streamer.console.oidc import Issuer

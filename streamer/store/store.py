@@ -240,8 +240,6 @@ class Store:
     @cached_property
     def candidates(self) -> Candidates:
         """Candidate policies, and what they made of batches."""
-        from streamer.store.policies.candidates import Candidates
-
         return Candidates(self._database, clock=self._clock)
 
     @cached_property

@@ -278,4 +278,6 @@ CATALOGUE: tuple[MetricDefinition, ...] = (
         "When the alarm was raised (Unix time)."),
     _counter("alerts_total", "gate kind", "recalibrator",
         "Alerts on record, from all processes; the leading recalibrator counts them in the database."),
+    _gauge("alerts_undelivered", "channel", "recalibrator",
+        "Alerts that a channel (webhook, mail) has not taken yet, of which at most 50 are counted."),
 )  # fmt: skip

@@ -186,6 +186,7 @@ class Delivery:
     Parameters
     ----------
     monotonic : seconds that only grow.
+    show : gets how many alerts wait for the channel, whenever that is counted.
     """
 
     def __init__(
@@ -195,9 +196,10 @@ class Delivery:
         *,
         clock: Callable[[], datetime],
         monotonic: Callable[[], float],
+        show: Callable[[int], object],
     ) -> None:
         self._alerts, self._channel = alerts, channel
-        self._clock, self._monotonic = clock, monotonic
+        self._clock, self._monotonic, self._show = clock, monotonic, show
         self._failures, self._next = 0, float("-inf")
 
     def once(self) -> int:
@@ -205,7 +207,9 @@ class Delivery:
         if self._monotonic() < self._next:
             return 0
         taken, failed, now, name = 0, False, self._clock(), self._channel.name
-        for raised in self._alerts.undelivered(name, since=now - 2 * GIVEN_UP_AFTER):
+        waiting = self._alerts.undelivered(name, since=now - 2 * GIVEN_UP_AFTER)
+        left = len(waiting)
+        for raised in waiting:
             try:
                 self._channel.send(raised, self._alerts.incident(raised.alert.alert_id))
             except NotDelivered as error:
@@ -219,11 +223,13 @@ class Delivery:
                 )
                 if old:
                     self._alerts.delivered(raised, name, error=str(error)[:500] or "unknown")
+                    left -= 1
                 elif not error.alone:
                     break
             else:
                 self._alerts.delivered(raised, name)
-                taken += 1
+                taken, left = taken + 1, left - 1
+        self._show(left)
         self._failures = self._failures + 1 if failed else 0
         wait = EVERY_SECONDS * 2 ** min(self._failures, 10) if failed else 0.0
         self._next = self._monotonic() + min(wait, LONGEST_WAIT_SECONDS)
@@ -235,6 +241,8 @@ class Delivery:
             try:
                 if leads():
                     self.once()
+                else:
+                    self._show(0)
             except StreamerError as error:  # the database does not answer, or another process leads by now
                 log.warning("alerts.not_read", channel=self._channel.name, why=str(error))
 

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from streamer.errors import TryLater, UsageError
+from streamer.gates.gate import gate_batch
 from streamer.gates.policy import SIGNED_IN
 from streamer.gates.rule import Cut
 from streamer.gates.settings import PARAMETERS, GateSettings
@@ -183,8 +184,6 @@ def _carry(store: Store, gate: str, wanted: GateSettings) -> Counter[str]:
 
     Returns how many have no scores, by the reason.
     """
-    from streamer.gates.gate import gate_batch
-
     found: dict[int, dict[str, float]] = {}
     rows: dict[int, bytes] = {}
     asked, made = store.candidates.drawn(gate, wanted)

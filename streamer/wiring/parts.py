@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from streamer.events.limits import RECORD_OVERHEAD_BYTES, Limits
+from streamer.events.topic import every
 from streamer.events.topics import Topics
 
 if TYPE_CHECKING:
@@ -121,7 +122,6 @@ def check_database(settings: Settings) -> str | None:
 
 
 def _topic_plans(settings: Settings) -> list[Any]:
-    from streamer.events.topic import every
     from streamer.stream.topics import TopicPlan
 
     named, bounds = topics(settings), limits(settings)

@@ -139,7 +139,8 @@ def run_recalibrator(
             stack.callback(signer.join, 10.0)
             signer.start()
         for channel in sent_to:
-            sending = Delivery(leading.alerts, channel, clock=now, monotonic=time.monotonic)
+            show = metrics.of("alerts_undelivered").labels(channel.name).set
+            sending = Delivery(leading.alerts, channel, clock=now, monotonic=time.monotonic, show=show)
             beside = threading.Thread(
                 target=partial(sending.run, stop, leads=lambda: service.leads),
                 name=f"recalibrator-{channel.name}",

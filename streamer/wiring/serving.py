@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamer.errors import Unavailable, UsageError
 from streamer.events.topics import HTTP_LOG
+from streamer.failpoints import from_environment
 from streamer.gates.settings import NO_ENCODER, GateSettings
 from streamer.wiring.configured_judge import judge_scores
 from streamer.wiring.encoders import encoder_identity
@@ -85,7 +86,6 @@ def run_serving(
     UsageError : the address is another machine's way in and there is no key, or cannot be listened on; the database is not
         migrated; no broker is configured; or an upstream's key or package is missing.
     """
-    from streamer.failpoints import from_environment
     from streamer.security.rate_limit import RateLimits
     from streamer.serving.authorize import Authorize
     from streamer.serving.chat.sampler import Sampler

@@ -11,6 +11,7 @@ from typing import Any, cast
 from streamer.clouds.cloud import (
     NOT_KEPT,
     UNSTATED_KIND,
+    Claim,
     Cloud,
     CloudResponse,
     check_embeddings,
@@ -84,6 +85,8 @@ class Answer:
     model : the model that gave it; None where that is not said.
     signals : its declared numbers, as far as they are known.
     meta : the numbers in columns that have no role.
+    claim : the one that the severity is of; empty for a row of an answer alone.
+    claims : of all rows of the answer; None where no row has one.
     """
 
     place: int
@@ -100,6 +103,8 @@ class Answer:
     embedding: tuple[float, ...] | None
     signals: Mapping[str, float]
     meta: Mapping[str, float]
+    claim: str = ""
+    claims: tuple[Claim, ...] | None = None
 
 
 class AnswerReader:
@@ -205,12 +210,23 @@ class AnswerReader:
         )
 
     def _one_each(self, group: Sequence[Answer]) -> tuple[list[Answer], tuple[tuple[int, ...], ...]]:
-        """Make one of the rows that several annotators have of an answer: those of one prompt and one id."""
+        """Make one of the rows that annotators or claims have of an answer: of one prompt and id.
+
+        Without an id rows with a claim are of one answer where they have its text, and a row
+        without one is an answer of its own.
+        """
         rows: dict[str | int, list[Answer]] = {}
+        claimed = "claim" in self.columns.named
         for place, answer in enumerate(group):
-            rows.setdefault(place if answer.id is None or self.columns.wide else answer.id, []).append(answer)
+            own = f"text {answer.text}" if answer.claim else place
+            named = answer.id is not None and not self.columns.wide
+            rows.setdefault(answer.id if named and answer.id else own, []).append(answer)
         found = []
         for first, *others in rows.values():
+            if claimed:
+                self._check_same(first, others)
+                found.append(replace(first, severity=None, claims=self._claims((first, *others))))
+                continue
             marks = [one.severity for one in (first, *others) if one.severity is not None]
             if others:
                 self._check_same(first, others)
@@ -221,6 +237,21 @@ class AnswerReader:
             found.append(first)
         self._several["all"] += len(found)
         return found, tuple(tuple(one.place for one in answers) for answers in rows.values())
+
+    def _claims(self, rows: Sequence[Answer]) -> tuple[Claim, ...] | None:
+        """The claims in the rows of one answer; several severities of one claim become one."""
+        marks: dict[str, list[float]] = {one.claim: [] for one in rows if one.claim}
+        for one in rows:
+            if one.claim and one.severity is not None:
+                marks[one.claim].append(one.severity)
+        how = self.reading.annotators
+        return (
+            tuple(
+                Claim(f"c{i:02d}", text, severity_of(some, how) if some else None)
+                for i, (text, some) in enumerate(marks.items())
+            )
+            or None
+        )
 
     def _check_same(self, first: Answer, others: Sequence[Answer]) -> None:
         own = {name: cast("Role", name) for name in self.reading.signals}
@@ -250,6 +281,9 @@ class AnswerReader:
         if (column := columns.one("kind")) is not None:
             kind = kind_of_label({"label_kind": self._cell(place, row, "kind", column)})
         meta = {} if columns.wide else self._meta(row)
+        claim = ""
+        if (column := columns.one("claim")) is not None:
+            claim = self._text(place, "claim", self._cell(place, row, "claim", column))
         for cells in self._cells(place, row):
             text = self._text(place, "answer", cells.get("answer"))
             severity = self._severity(place, cells)
@@ -271,6 +305,7 @@ class AnswerReader:
                 embedding=self._embedding(place, cells.get("embedding")),
                 signals=self._signals(place, cells),
                 meta=meta,
+                claim=claim if claim.strip() else "",
             )
 
     def key(self, place: int, row: Mapping[str, Any]) -> str:
@@ -658,7 +693,8 @@ def cloud_of(answers: Sequence[Answer], table: Table, columns: Columns) -> Cloud
             f"{excerpt(ids[twice])} occurs twice among the answers to {excerpt(first.key)}; give each answer an id of its own",
         )
     for answer in answers:
-        for text in (answer.key, answer.prompt, answer.text or "", *answer.references):
+        said = (answer.key, answer.prompt, answer.text or "", *answer.references)
+        for text in (*said, *(one.text for one in answer.claims or ())):
             if not is_publishable(text):
                 raise table.error(
                     answer.place,
@@ -685,6 +721,7 @@ def cloud_of(answers: Sequence[Answer], table: Table, columns: Columns) -> Cloud
                 logprob=answer.logprob,
                 model=None if answer.model is None else identifier(answer.model),
                 signals=answer.signals,
+                claims=answer.claims,
             )
             for name, answer in zip(ids, answers, strict=True)
         ),

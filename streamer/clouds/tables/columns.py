@@ -12,7 +12,7 @@ from streamer.errors import UsageError
 
 Role = Literal[
     "prompt_id", "prompt", "answer", "answer_id", "severity", "correct", "score", "logprob", "model", "embedding",
-    "references", "kind",
+    "references", "kind", "claim",
 ]  # fmt: skip
 ROLES: tuple[Role, ...] = get_args(Role)
 
@@ -29,6 +29,7 @@ MEANINGS: Mapping[Role, str] = {
     "embedding": "an embedding of your own, a list of numbers",
     "references": "known good answers: a text, or a list of texts",
     "kind": "where the severity comes from: human, judge, ...",
+    "claim": "one claim of the answer, which the severity is then of: a row is a claim",
 }
 
 CORRECT = ("correct", "is_correct", "right", "is_right")
@@ -54,6 +55,7 @@ _NAMES: Mapping[Role, tuple[str, ...]] = {
         "references", "reference", "gold", "ground_truth", "expected", "expected_answer", "expected_output", "gold_answer",
     ),
     "kind": ("kind", "severity_kind", "label_kind"),
+    "claim": ("claim",),
 }  # fmt: skip
 """Recognised names; the first of a role that is there is taken. In capitals, with spaces or hyphens they are the same."""
 
@@ -146,7 +148,13 @@ class Columns:
     @property
     def words(self) -> str:
         """What is read from where, for people."""
-        form = "one prompt a row" if self.wide else "one answer a row"
+        form = (
+            "one prompt a row"
+            if self.wide
+            else "one claim a row"
+            if "claim" in self.named
+            else "one answer a row"
+        )
         listed = ", ".join(
             f"{role} from {names[0]} to {names[-1]}"
             if len(names) > 2
@@ -380,6 +388,11 @@ def _check(columns: Columns, header: Sequence[str], name: str, *, needs_answers:
         raise UsageError(
             f"{seen}; none is recognised as the prompt, which says which answers belong together: say which with "
             "--column prompt=NAME or --column prompt_id=NAME"
+        )
+    if "claim" in named and (columns.wide or "answer" not in named):
+        raise UsageError(
+            f"{seen}; with a column of claims a row is one claim of an answer, whose text is beside "
+            "it: name that with --column answer=NAME, or leave claims out with --column claim="
         )
     if "severity" in named and "correct" in named:
         raise UsageError(

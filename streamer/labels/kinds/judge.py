@@ -18,7 +18,6 @@ from streamer.labels.llm.record import PASSING, Price
 from streamer.labels.severity import LabelTask, Severity
 from streamer.labels.severity_kind import ProgramKind, option
 from streamer.scoring.blank import is_blank
-from streamer.labels.judge.client import JudgeClient
 
 if TYPE_CHECKING:
     from streamer.settings.settings import Settings

@@ -5,13 +5,13 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
+from streamer.clouds.compared_methods import DELTA, DRAWS, ETA
 from streamer.labels.judge.parsing import ASPECT_NAMES
 from streamer.research.evaluation.data_sets import DataSet
 from streamer.research.evaluation.results import DataSetResult, Evaluation
 from streamer.scoring.blank import is_blank
 from streamer.scoring.registry import GRAM
 from streamer.security.csv_cells import CsvTable
-from streamer.clouds.compared_methods import DELTA, DRAWS, ETA
 
 
 def responses_csv(evaluation: Evaluation, data_sets: Sequence[DataSet]) -> str:

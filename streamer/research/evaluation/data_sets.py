@@ -134,6 +134,7 @@ def read_data_set(
     reading: Reading = AS_IT_IS,
     unlabelled: Unlabelled = "worst",
     report: Callable[[str], None] = lambda _text: None,
+    clouds: Sequence[Cloud] | None = None,
 ) -> DataSet:
     """Read a file of clouds with the scores that it brings.
 
@@ -145,6 +146,7 @@ def read_data_set(
     external : other fields of ``meta`` with scores in [0, 1], each a scorer of its own; of a table the columns that have no
         role.
     unlabelled : what becomes of answers without a severity.
+    clouds : of the file, where it was read before.
 
     Raises
     ------
@@ -153,7 +155,8 @@ def read_data_set(
         fewer than two questions, a score is not one, or a severity is missing and none may be; the text names file and line or question.
     """
     name = "standard input" if str(path) == "-" else str(path)
-    clouds = sorted(read_clouds(path, reading, report=report), key=lambda cloud: cloud.batch_id)
+    if clouds is None:
+        clouds = list(read_clouds(path, reading, report=report))
     data = _with_own_scores(data_set(_stem(name), name, clouds, unlabelled=unlabelled))
     marks = _field_scores(data, judge_field)
     if marks is not None:

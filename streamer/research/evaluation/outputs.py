@@ -40,7 +40,7 @@ def write_outputs(
         folder.mkdir(parents=True, exist_ok=True)
         written = _contents(evaluation, data_sets)
         for name, content in written.items():
-            _write(folder / name, content)
+            write_file(folder / name, content)
     except OSError as error:
         raise UsageError(f"cannot write to {folder}: {error.strerror or error}") from error
     return [folder / name for name in written]
@@ -64,7 +64,8 @@ def _contents(evaluation: Evaluation, data_sets: Sequence[DataSet]) -> dict[str,
     }
 
 
-def _write(path: Path, content: bytes) -> None:
+def write_file(path: Path, content: bytes) -> None:
+    """Write a file as a whole or not at all."""
     unfinished = path.with_name(f".{path.name}.part")
     try:
         unfinished.write_bytes(content)

@@ -44,7 +44,7 @@ from streamer.research.experiments.score_cache import (
     every_score,
     package_scores,
 )
-from streamer.scoring.encoders.registry import DEFAULT_ENCODER
+from streamer.scoring.encoders.registry import DEFAULT_ENCODER, encoder_identity
 from streamer.scoring.registry import GRAM, SCORER_NAMES
 from streamer.scoring.signals.declared import GIVEN
 
@@ -69,8 +69,6 @@ class Encoding:
     @property
     def id(self) -> str:
         """The encoder's name and revision."""
-        from streamer.scoring.encoders.registry import encoder_identity
-
         one = self.encoder
         return (encoder_identity(one) if isinstance(one, str) else one.identity).id
 

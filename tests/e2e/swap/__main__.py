@@ -1,6 +1,7 @@
 """Change the answers' source under many gates of one service, and count what gets out: `make swap`.
 
     python -m tests.e2e.swap [--seeds 3] [--old 1000] [--after N] [--step 25] [--short] [--mended] [--method full]
+        [--early judge|drift|signals] [--judge .9,.95]
         [--picture FILE.png] [--story FILE.png] [--json FILE] [--outcomes FILE] [--beside FILE] [--data FOLDER]
 
 Real Kafka, PostgreSQL, worker and recalibrator; the answers of ../shared/data. After the change a share of the prompts gets
@@ -48,6 +49,13 @@ def main() -> int:
     parser.add_argument(
         "--method", choices=("mean", "full"), default=full.method, help="of the gates: a cut, or all signals"
     )
+    parser.add_argument("--early", choices=("judge", "drift", "signals"), default="none", help="what warns")
+    parser.add_argument(
+        "--judge",
+        type=lambda text: tuple(map(float, text.split(","))),
+        default=full.judge,
+        help="its sensitivity and specificity, with --early judge",
+    )
     parser.add_argument("--picture", type=Path, help="draw bad answers over decisions into this PNG")
     parser.add_argument(
         "--story",
@@ -83,12 +91,13 @@ def read(path: Path) -> list[Outcome]:
 
 def chosen(arguments: argparse.Namespace, full: Lengths) -> tuple[Sequence[Life], Lengths]:
     """Which gates are to live, and how long."""
+    own = {name: getattr(arguments, name) for name in ("method", "early", "judge")}
     if arguments.short:
-        return SHORT_LIVES, replace(SHORT, method=arguments.method)
+        return SHORT_LIVES, replace(SHORT, **own)
     lives = mended_lives(arguments.seeds) if arguments.mended else full_lives(arguments.seeds)
     after = full.mended_after if arguments.mended else full.after
-    own = {"after": arguments.after or after, "step": arguments.step, "method": arguments.method}
-    return lives, replace(full, old=arguments.old, **own)
+    after = arguments.after or after
+    return lives, replace(full, old=arguments.old, after=after, step=arguments.step, **own)
 
 
 def run(arguments: argparse.Namespace, full: Lengths) -> list[Outcome]:

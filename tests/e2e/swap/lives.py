@@ -52,6 +52,8 @@ class Lengths:
     lag : decisions until the label of a drawn answer is there, exponentially distributed with this mean.
     audit : share of decisions drawn once the gate is open.
     method : of the gates; `full` reads all signals, any other cuts the Gram energy.
+    early : what warns of a change before people's labels do, as the gate's setting.
+    judge : chances that a judge marks a wrong answer as wrong, and a right one as right; it reads all that ships.
     """
 
     closed: int = 325
@@ -65,6 +67,8 @@ class Lengths:
     lag: float = 50.0
     audit: float = 0.2
     method: str = "mean"
+    early: str = "none"
+    judge: tuple[float, float] = (0.9, 0.95)
 
 
 NEVER = 0.02

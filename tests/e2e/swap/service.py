@@ -12,6 +12,8 @@ from contextlib import ExitStack, contextmanager
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
+
 from streamer import wiring
 from streamer.gates.settings import GateSettings
 from streamer.scoring.signals.signal_list import SignalList
@@ -73,6 +75,7 @@ class Service:
         self._labels_at: dict[str, dict[int, int]] = defaultdict(dict)
         self._said: dict[str, dict[int, str]] = defaultdict(dict)
         self._published = 0
+        self._judge = np.random.default_rng(1)
         self._publisher: Publisher
         self._store: Store
         self._recalibrator: WorkerProcess
@@ -145,9 +148,12 @@ class Service:
         lengths = self._lengths
         for life in lives:
             full = {"scorer": "choice", "signals": SignalList().text} if lengths.method == "full" else {}
+            judged = {"judge_kind": "judge"} if lengths.early == "judge" else {}
             settings = GateSettings(
                 method=lengths.method,
+                early=lengths.early,
                 **full,
+                **judged,
                 encoder="external:all-MiniLM-L6-v2",
                 embeddings="accept",
                 dimension=384,
@@ -191,7 +197,8 @@ class Service:
                 self._batches[batch.id] = batch
                 self._publish(named.responses, batch.event)
         self._recorded()
-        for label in self._due():
+        marks = self._marks(lives, count) if self._lengths.early == "judge" else ()
+        for label in (*marks, *self._due()):
             self._publish(named.labels, label)
         self._recorded()
         self._rounds(rounds)
@@ -208,19 +215,18 @@ class Service:
                 continue
             self._labelled.add(response)
             self._given[batch.gate] += 1
-            yield json.dumps(
-                {
-                    "schema": "streamer.labels.v1",
-                    "gate": batch.gate,
-                    "batch_id": batch.id,
-                    "attempt": item.key.attempt,
-                    "response_id": item.response_id,
-                    "severity": batch.severities[int(item.response_id.removeprefix("r"))],
-                    "kind": item.kind,
-                    "labeller": "people",
-                    "labelled_at": wiring.now().isoformat(),
-                }
-            ).encode()
+            severity = batch.severities[int(item.response_id.removeprefix("r"))]
+            yield _label(batch, item.response_id, severity, kind=item.kind, labeller="people")
+
+    def _marks(self, lives: Sequence[Life], count: int) -> Iterator[bytes]:
+        """What a judge says at once of each answer that shipped of a gate's newest decisions."""
+        for life in lives:
+            for decision in newest_decisions(self._store, life.gate, limit=count):
+                batch, answer = self._batches[decision.batch_id], decision.selected
+                if answer is not None:
+                    wrong = batch.severities[int(answer.removeprefix("r"))] >= 0.5
+                    says = self._judge.random() < self._lengths.judge[not wrong]
+                    yield _label(batch, answer, float(wrong == says), kind="judge", labeller="judge")
 
     def _look(self, since: int) -> None:
         """Ask `streamer risk` what it says of each gate."""
@@ -302,3 +308,19 @@ class Service:
             assert time.monotonic() < deadline, f"not within {_PATIENCE:g} s: {what} (stands at {now})"
             time.sleep(every)
         return now
+
+
+def _label(batch: Batch, answer: str, severity: float, *, kind: str, labeller: str) -> bytes:
+    return json.dumps(
+        {
+            "schema": "streamer.labels.v1",
+            "gate": batch.gate,
+            "batch_id": batch.id,
+            "attempt": 1,
+            "response_id": answer,
+            "severity": severity,
+            "kind": kind,
+            "labeller": labeller,
+            "labelled_at": wiring.now().isoformat(),
+        }
+    ).encode()

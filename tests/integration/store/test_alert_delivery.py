@@ -116,8 +116,18 @@ def serving(server: socketserver.BaseServer) -> Iterator[None]:
         thread.join()
 
 
+WAITING: list[int] = []
+"""What was shown of how many wait."""
+
+
 def sending(world: World, channel: Webhook | Mail, moment: list[float]) -> Delivery:
-    return Delivery(world.store.alerts, channel, clock=lambda: world.clock.now, monotonic=lambda: moment[0])
+    return Delivery(
+        world.store.alerts,
+        channel,
+        clock=lambda: world.clock.now,
+        monotonic=lambda: moment[0],
+        show=WAITING.append,
+    )
 
 
 @pytest.mark.expected_errors
@@ -129,9 +139,9 @@ def test_a_webhook_gets_each_alert_signed_and_again_until_it_takes_it(world: Wor
         delivery = sending(world, Webhook(hook.settings, clock=lambda: START), moment)
         assert delivery.once() == 0  # refused: the second one is not tried before the first
         assert delivery.once() == 0
-        assert len(hook.came) == 1
+        assert (len(hook.came), WAITING[-1]) == (1, 2)
         moment[0] = 60.0
-        assert delivery.once() == 2
+        assert (delivery.once(), WAITING[-1]) == (2, 0)
         assert sending(world, Webhook(hook.settings, clock=lambda: START), moment).once() == 0  # a restart
     ids = [headers["webhook-id"] for headers, _ in hook.came]
     assert ids == [made(f"alarm {number}").alert_id for number in (1, 1, 2)]
@@ -155,13 +165,13 @@ def test_what_one_alert_has_that_is_refused_keeps_no_other_back_and_is_given_up_
     moment, hook = [0.0], Hook(422, 204, 422)
     with serving(hook):
         delivery = sending(world, Webhook(hook.settings, clock=lambda: START), moment)
-        assert delivery.once() == 1
+        assert (delivery.once(), WAITING[-1]) == (1, 1)
         world.clock.now = START + timedelta(days=1, minutes=1)
         moment[0] = 1_000.0
         assert delivery.once() == 0
         moment[0] = 9_000.0
         assert delivery.once() == 0
-    assert len(hook.came) == 3
+    assert (len(hook.came), WAITING[-1]) == (3, 0)
 
 
 @pytest.mark.expected_errors

@@ -1,0 +1,216 @@
+"""A threshold for the claims of an answer: what scores above it ships, the rest is left out.
+
+A prompt is one group however many claims its answer has, and how they depend on one another plays
+no part. With C(l) the claims of a group that score above l, its loss L(l) is 0 where C(l) is empty,
+never rises with l, and lies in [0, 1]. The rule, over G groups:
+
+    lambda = min { l in {-inf} u {scores} u {+inf} : sum of L_i(l) <= alpha (G + 1) - 1 }
+
+For exchangeable groups the loss of a fresh one at lambda is at most alpha on average. Proof: let l*
+be the smallest l at which the sum over all G + 1 groups is at most alpha (G + 1). It is attained,
+since each L_i is a step function continuous from the right, and no order of the groups matters to
+it. As the loss of the fresh group is at most 1, what satisfies the rule satisfies this too: l* <=
+lambda, so that its loss at lambda is at most its loss at l*, which on average is the mean over the
+G + 1, at most alpha.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamer.calibration.arguments import check_alpha
+from streamer.calibration.groups import LabelledGroup, check_unique
+from streamer.calibration.guarantee import counted, groups_needed, what_ships
+from streamer.calibration.loss_curve import LossCurve, budget_limit
+from streamer.calibration.threshold import Threshold, state_at
+
+Floats = NDArray[np.float64]
+Masks = NDArray[np.bool_]
+
+MOST_CLAIMS = 64
+"""Claims of an answer; one with more is held."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimLoss:
+    """What a prompt loses by the claims that ship.
+
+    Attributes
+    ----------
+    name : as it is written: ``any``, ``share``, ``mass:2``, ``wrong-among``.
+    promise : what is at most alpha on average, in words.
+    of : from severities in falling order of their scores, shape (K,), and the number that ships at
+        each of several levels, rising, shape (k,), each >= 1: the loss at each, in [0, 1].
+    """
+
+    name: str
+    promise: str
+    of: Callable[[Floats, NDArray[np.intp]], Floats]
+
+    def curve(self, group: LabelledGroup, *, least_kept: float = 0.0) -> LossCurve:
+        """Return L of one group, by its distinct scores; claims of equal score ship together.
+
+        `least_kept` : the share of an answer's claims that must be left, or none ships.
+        """
+        order = np.argsort(-group.scores, kind="stable")
+        scores = group.scores[order]
+        counts = np.flatnonzero(np.append(scores[1:] != scores[:-1], True)) + 1
+        losses = self.of(group.severities[order], counts)
+        losses = np.where(counts >= least_kept * len(scores), losses, 0.0)
+        return LossCurve(scores[counts - 1] + 0.0, losses)
+
+    def at(self, severities: Floats, ships: Masks) -> float:
+        """Return the loss where these claims ship: L, but for the maximum of ``wrong-among``."""
+        order = np.argsort(~ships, kind="stable")
+        kept = int(ships.sum())
+        return float(self.of(severities[order], np.array([kept]))[0]) if kept else 0.0
+
+
+def _any(severities: Floats, counts: NDArray[np.intp]) -> Floats:
+    worst: Floats = np.maximum.accumulate(severities)[counts - 1]
+    return worst
+
+
+def _share(severities: Floats, counts: NDArray[np.intp]) -> Floats:
+    wrong: Floats = severities.cumsum()[counts - 1] / len(severities)
+    return wrong
+
+
+def _wrong_among(severities: Floats, counts: NDArray[np.intp]) -> Floats:
+    wrong: Floats = np.maximum.accumulate(severities.cumsum()[counts - 1] / counts)
+    return wrong
+
+
+_PLAIN = {
+    one.name: one
+    for one in (
+        ClaimLoss("any", "the share of prompts that get a wrong claim", _any),
+        ClaimLoss("share", "the wrong claims that ship, of all claims of the answer", _share),
+        ClaimLoss("wrong-among", "the share of wrong claims in what a prompt gets", _wrong_among),
+    )
+}
+LOSSES = ("any", "share", "mass:C", "wrong-among")
+"""How losses are written; ``any`` is the default."""
+
+
+def claim_loss(name: str) -> ClaimLoss:
+    """Return a loss by its name. Raises `ValueError` for any other text.
+
+    Of half-wrong claims (severity .5) ``any`` counts the worst, the others their sum.
+    """
+    if name in _PLAIN:
+        return _PLAIN[name]
+    kind, _, written = name.partition(":")
+    try:
+        most = float(written) if kind == "mass" else math.nan
+    except ValueError:
+        most = math.nan
+    if not 0 < most < math.inf:
+        known = ", ".join(LOSSES)
+        raise ValueError(f"a loss is one of {known}, with C a number above 0, not {name!r}")
+    return ClaimLoss(
+        f"mass:{most:g}",
+        f"the wrong claims that a prompt gets, in units of {most:g}, never more than 1",
+        lambda severities, counts: np.minimum(1.0, severities.cumsum()[counts - 1] / most),
+    )
+
+
+def summed(curves: Sequence[LossCurve]) -> LossCurve:
+    """Return the sum of several groups' losses at each threshold."""
+    if not curves:
+        return LossCurve(np.empty(0), np.empty(0))
+    # Each step is an item that carries what the loss rises by.
+    steps = [np.diff(curve.totals, prepend=0.0) for curve in curves]
+    return LossCurve.of(np.concatenate([curve.levels for curve in curves]), np.concatenate(steps))
+
+
+def calibrate_claims(
+    groups: Sequence[LabelledGroup], *, alpha: float, loss: str = "any", least_kept: float = 0.0
+) -> Threshold:
+    """Find the smallest threshold for claims that keeps a loss inside its budget on average.
+
+    Parameters
+    ----------
+    groups : a prompt each, unique by id, its items all claims of the answer that was chosen without
+        looking at labels: scores, shape (K,), in [0, 1], and severities, shape (K,), 1 for a claim
+        that nobody labelled. A prompt without claims is no group: it is held, which is known
+        without labels, and the promise is about the others.
+    alpha : the budget, in (0, 1); at least 1/(G + 1), or else nothing ships.
+    loss : ``any``, ``share``, ``mass:C`` or ``wrong-among``.
+    least_kept : the share of an answer's claims, in [0, 1], that must score above the threshold;
+        where fewer do, none ships.
+
+    Raises
+    ------
+    ValueError
+        If a group id repeats or an argument is not as described.
+
+    Examples
+    --------
+    >>> groups = [
+    ...     LabelledGroup(f"p{i}", ("a", "b"), np.array([0.9, i / 10]), np.array([0.0, 1.0]))
+    ...     for i in range(5)
+    ... ]
+    >>> calibrate_claims(groups, alpha=0.4).value
+    0.3
+    """
+    check_unique(groups)
+    alpha, least_kept = check_alpha(alpha), check_least_kept(least_kept)
+    kind = claim_loss(loss)
+    limit = budget_limit(alpha, len(groups))
+    curve = summed([kind.curve(group, least_kept=least_kept) for group in groups])
+    value = math.inf if limit < 0 else curve.first_over(limit)
+    return Threshold.at(
+        value,
+        alpha=alpha,
+        method="mean",
+        groups=len(groups),
+        guarantee=_guarantee(value, alpha, kind, len(groups)),
+    )
+
+
+def check_least_kept(share: float) -> float:
+    """Return a share in [0, 1]. Raises `ValueError` for any other number."""
+    if not 0 <= share <= 1:
+        raise ValueError(f"least_kept must be from 0 to 1, not {share!r}")
+    return float(share)
+
+
+def shipped_claims(scores: Floats, threshold: float, *, least_kept: float = 0.0) -> Masks:
+    """Mark the claims of an answer that ship, shape (K,): those above the threshold, or none."""
+    ships: Masks = scores > threshold
+    return ships if ships.sum() >= least_kept * len(scores) else np.zeros_like(ships)
+
+
+def labels_needed(group: LabelledGroup, loss: ClaimLoss) -> int:
+    """Count the labels if a person begins at the highest score and stops where the loss is 1.
+
+    What scores less cannot change it: for ``any`` that is behind the first wrong claim.
+    """
+    curve = loss.curve(group)
+    reached = np.flatnonzero(curve.totals >= 1.0)
+    least = curve.levels[reached[0]] if len(reached) else 0.0
+    return int((group.scores >= least).sum())
+
+
+def _guarantee(value: float, alpha: float, loss: ClaimLoss, groups: int) -> str:
+    basis = f"loss {loss.name} on {counted(groups, 'prompt')}, each counting once"
+    if value == math.inf and alpha * (groups + 1) < 1:
+        return (
+            f"Nothing ships. Basis: {basis}. A budget of {alpha!r} needs at least "
+            f"{groups_needed(alpha)} prompts with labelled claims."
+        )
+    ships = "Nothing ships: no score is safe enough."
+    if value < math.inf:
+        ships = what_ships(state_at(value))
+    return (
+        f"{ships} On average, over calibrations and future prompts, {loss.promise} is at most "
+        f"{alpha!r}; a prompt that gets nothing counts 0. Basis: {basis}. Assumptions: future "
+        "prompts are exchangeable with these; how an answer is cut into claims, the score, the "
+        "choice of the answer, the loss and the budget were fixed before any label was read; each "
+        "claim was labelled as it reads in the whole answer, and ships as it stands. Not promised: "
+        "a bound with high probability for this calibration, or for one prompt or kind of prompt."
+    )

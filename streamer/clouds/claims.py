@@ -1,0 +1,130 @@
+"""Claims of the answers in files: which answer is cut, and the group that its claims make."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+
+from streamer.calibration.claims import MOST_CLAIMS
+from streamer.calibration.groups import LabelledGroup
+from streamer.clouds.cloud import NOT_KEPT, Claim, Cloud, CloudResponse
+from streamer.scoring.blank import is_blank
+from streamer.scoring.claims.sentences import says, sentences
+from streamer.scoring.claims.support import support
+from streamer.scoring.judged import WHOLE
+
+LeftOut = Literal["drop", "mark"]
+LEFT_OUT: tuple[LeftOut, ...] = get_args(LeftOut)
+"""What becomes of claims that do not ship: they are missing in the text, or stand between marks."""
+MARKS = ("[unsupported: ", "]")
+
+WHY_HELD = {
+    "no_claims": "the answer has no claims",
+    "too_many_units": f"the answer has more than {MOST_CLAIMS} claims",
+    "no_witness": "no other answer says anything",
+}
+"""Why a prompt is held whatever the threshold, and no part of the promise: known without labels."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedPrompt:
+    """One prompt with the claims of the answer that was chosen.
+
+    Attributes
+    ----------
+    answer : the chosen one; None: no answer is as was asked.
+    claims : of it, in order.
+    group : scores and severities of the claims, 1 where nobody labelled one; None where the prompt
+        is held.
+    held : why, a key of `WHY_HELD`; empty where there is a group.
+    """
+
+    cloud: Cloud
+    answer: CloudResponse | None
+    claims: tuple[Claim, ...] = ()
+    group: LabelledGroup | None = None
+    held: str = ""
+
+
+def claimed_prompt(cloud: Cloud, answer: str = "first", *, cut: bool = False) -> ClaimedPrompt:
+    """Choose an answer and score its claims.
+
+    Parameters
+    ----------
+    answer : ``first``, or the model whose answer it is: of `model`, or of ``model`` in `meta`. A
+        function of the prompt's answers, never of labels.
+    cut : cut an answer that brings no claims by `sentences`.
+    """
+    asked = (one for one in cloud.responses if answer in {"first", model_of(one)})
+    chosen = next(asked, None)
+    if chosen is None:
+        return ClaimedPrompt(cloud, None, held="no_claims")
+    claims = chosen.claims
+    if claims is None and cut and chosen.text != NOT_KEPT:
+        claims = claims_in(chosen.text)
+    others = [one.text for one in cloud.responses if one is not chosen]
+    witnesses = [WHOLE.part(text) for text in others if text != NOT_KEPT]
+    held = ""
+    if not claims or is_blank(WHOLE.part(chosen.text)):
+        held = "no_claims"
+    elif len(claims) > MOST_CLAIMS:
+        held = "too_many_units"
+    elif all(map(is_blank, witnesses)):
+        held = "no_witness"
+    if held:
+        return ClaimedPrompt(cloud, chosen, claims or (), held=held)
+    assert claims is not None
+    group = LabelledGroup(
+        cloud.batch_id,
+        tuple(one.id for one in claims),
+        support([one.text for one in claims], witnesses),
+        np.array([1.0 if one.severity is None else one.severity for one in claims]),
+    )
+    return ClaimedPrompt(cloud, chosen, claims, group)
+
+
+def model_of(response: CloudResponse) -> str | None:
+    """Return the model that gave an answer, as far as the file says so."""
+    named = response.model or response.meta.get("model")
+    return named if isinstance(named, str) else None
+
+
+def claims_in(text: str) -> tuple[Claim, ...]:
+    """Cut the answer behind its reasoning by `sentences`; what says nothing is no claim."""
+    begin, end = WHOLE.span(text) or (0, len(text))
+    spans = [(begin + first, begin + last) for first, last in sentences(text[begin:end])]
+    made = [(first, last) for first, last in spans if says(text[first:last])]
+    return tuple(Claim(f"c{i:02d}", text[slice(*span)], span=span) for i, span in enumerate(made))
+
+
+def shipped_text(
+    text: str, claims: Sequence[Claim], ships: Sequence[bool], left_out: LeftOut = "drop"
+) -> str | None:
+    """Return an answer as it ships; None where nothing does, or a claim is not in the text.
+
+    Parameters
+    ----------
+    claims : in the order of the text; one without a span is looked for behind the one before.
+    ships : one mark for each.
+    left_out : `drop`: the claims that ship, as they stand; `mark`: those that do not as well,
+        between marks, and the promise is about what is not marked. Text of no claim never ships; of
+        what stands between two claims white space does.
+    """
+    if not any(ships):
+        return None
+    begin, end = WHOLE.span(text) or (0, len(text))
+    parts: list[str] = []
+    place = begin
+    for claim, out in zip(claims, ships, strict=True):
+        first = claim.span[0] if claim.span else text.find(claim.text, place)
+        last = claim.span[1] if claim.span else first + len(claim.text)
+        if not place <= first <= last <= end:
+            return None
+        said, between = text[first:last], text[place:first]
+        bare = said.rstrip()
+        if out or left_out == "mark":
+            parts.append("" if not parts else " " if between.strip() else between)
+            parts.append(said if out else MARKS[0] + bare + MARKS[1] + said[len(bare) :])
+        place = last
+    return "".join(parts)

@@ -1,0 +1,269 @@
+"""What a gate of claims ships of prompts that did not calibrate it, beside one of whole answers."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamer.calibration.claims import (
+    ClaimLoss,
+    check_least_kept,
+    claim_loss,
+    labels_needed,
+    shipped_claims,
+    summed,
+)
+from streamer.calibration.groups import LabelledGroup
+from streamer.calibration.guarantee import groups_needed
+from streamer.calibration.loss_curve import LossCurve, budget_limit
+from streamer.clouds.claims import WHY_HELD, claimed_prompt
+from streamer.clouds.cloud import Cloud
+from streamer.clouds.halves import HalvesSplit, seeded_splits
+from streamer.clouds.spreads import Spread, spread
+from streamer.clouds.unlabelled import check_unlabelled
+from streamer.errors import UsageError
+
+Floats = NDArray[np.float64]
+
+CLAIM = "claim"
+"""The unit, as it is asked for."""
+CLAIM_BUDGETS = (0.05, 0.10, 0.20)
+ALL_LOSSES = ("any", "share", "mass:3", "wrong-among")
+"""What is compared unless somebody names losses."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimOptions:
+    """What was asked.
+
+    Attributes
+    ----------
+    alphas : budgets, each in (0, 1).
+    losses : see `streamer.calibration.claims.claim_loss`.
+    answer : which answer of a prompt is cut into claims; see
+        `streamer.clouds.claims.claimed_prompt`.
+    calibrate : share of the prompts that calibrates, in (0, 1); the others are measured.
+    least_kept : the share of an answer's claims that must be left, in [0, 1].
+    splits, seed : number of seeded splits, and the seed of the first.
+    unlabelled : a claim without a severity counts as 1 (`worst`), its prompt is left out (`drop`),
+        or is refused (`fail`).
+    """
+
+    alphas: tuple[float, ...] = CLAIM_BUDGETS
+    losses: tuple[str, ...] = ALL_LOSSES
+    answer: str = "first"
+    calibrate: float = 0.5
+    least_kept: float = 0.0
+    splits: int = 50
+    seed: int = 0
+    unlabelled: str = "worst"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimRow:
+    """One loss at one budget, on prompts that did not calibrate.
+
+    Attributes
+    ----------
+    loss, alpha : what is bounded, and by how much.
+    risk : the mean loss of a prompt, which the promise bounds.
+    something : share of prompts that get at least one claim.
+    kept : share of an answer's claims that ships, the mean over prompts.
+    wrong : mean severity of the claims that ship.
+    whole, whole_wrong : the same loss and budget with whole answers, by their weakest claims: the
+        share of prompts that get one, and of those whose answer has a claim of severity .5 or more.
+    prompts : labelled prompts below which nothing can ship.
+    labels : of the claims that calibrated, as many as a person labels who begins at the highest
+        score of a prompt and stops where the loss is 1.
+    """
+
+    loss: str
+    alpha: float
+    risk: Spread
+    something: Spread
+    kept: Spread
+    wrong: Spread
+    whole: Spread
+    whole_wrong: Spread
+    prompts: int
+    labels: Spread
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimResult:
+    """Everything about the claims of one file.
+
+    Attributes
+    ----------
+    prompts, claims : that were evaluated; `wrong` : mean severity of the claims; `calibrating` :
+        prompts that calibrate.
+    held : prompts that are held whatever the threshold, by a key of `WHY_HELD`.
+    unlabelled : claims without a severity.
+    """
+
+    name: str
+    answer: str
+    prompts: int
+    claims: int
+    wrong: float
+    calibrating: int
+    held: dict[str, int]
+    unlabelled: int
+    rows: tuple[ClaimRow, ...]
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader has to know, in sentences."""
+        said = [
+            f"{count} prompts are held whatever the threshold: {WHY_HELD[why]}."
+            for why, count in self.held.items()
+        ]
+        if self.unlabelled:
+            said.append(f"{self.unlabelled} claims have no severity (--unlabelled).")
+        return said
+
+
+def check_claim_options(options: ClaimOptions) -> None:
+    """Raise `UsageError` for options that are not as described."""
+    for alpha in options.alphas:
+        if not 0 < alpha < 1:
+            raise UsageError(f"a budget must be between 0 and 1, both excluded, not {alpha:g}")
+    if not 0 < options.calibrate < 1:
+        raise UsageError("the share that calibrates must be between 0 and 1, both excluded")
+    check_unlabelled(options.unlabelled)
+    try:
+        check_least_kept(options.least_kept)
+        for name in options.losses:
+            claim_loss(name)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+def has_claims(clouds: Sequence[Cloud]) -> bool:
+    """Report whether any answer brings claims."""
+    return any(one.claims is not None for cloud in clouds for one in cloud.responses)
+
+
+def evaluate_claims(name: str, clouds: Sequence[Cloud], options: ClaimOptions) -> ClaimResult:
+    """Calibrate and measure, again and again.
+
+    Raises
+    ------
+    UsageError
+        When an option is not as described, no prompt has the answer that was asked for, or fewer
+        than two have claims with severities.
+    """
+    check_claim_options(options)
+    in_order = sorted(clouds, key=lambda one: one.batch_id)
+    every = [claimed_prompt(cloud, options.answer) for cloud in in_order]
+    if all(one.answer is None for one in every):
+        raise UsageError(f"{name}: no answer is by the model {options.answer!r}; name one that has")
+    every = [one for one in every if one.answer is not None]
+    missing = sum(one.severity is None for prompt in every for one in prompt.claims)
+    if missing and options.unlabelled == "fail":
+        raise UsageError(f"{name}: {missing} claims have no severity, and none may be missing")
+    ready = [one for one in every if one.group is not None]
+    if options.unlabelled == "drop":
+        ready = [one for one in ready if all(claim.severity is not None for claim in one.claims)]
+    groups = [one.group for one in ready if one.group is not None]
+    claims = sum(len(group.item_ids) for group in groups)
+    if len(groups) < 2 or missing == claims:
+        raise UsageError(
+            f"{name}: {len(groups)} prompts have claims with severities in the answer that was "
+            f"asked for ({options.answer}), and two are needed; give claims a label in [0, 1]"
+        )
+    splits = seeded_splits(
+        [one.cloud for one in ready],
+        range(options.seed, options.seed + options.splits),
+        Fraction(str(options.calibrate)),
+    )
+    if not splits[0].first:
+        raise UsageError(f"{name}: no prompt calibrates; raise the share that does")
+    losses = map(claim_loss, options.losses)
+    return ClaimResult(
+        name=name,
+        answer=options.answer,
+        prompts=len(groups),
+        claims=claims,
+        wrong=float(np.concatenate([one.severities for one in groups]).mean()),
+        calibrating=len(splits[0].first),
+        held=dict(Counter(one.held for one in every if one.held)),
+        unlabelled=missing,
+        rows=tuple(row for loss in losses for row in _rows(groups, splits, loss, options)),
+    )
+
+
+def _rows(
+    groups: Sequence[LabelledGroup],
+    splits: Sequence[HalvesSplit],
+    loss: ClaimLoss,
+    options: ClaimOptions,
+) -> list[ClaimRow]:
+    parts, whole = (
+        _Measured(groups, loss, options.least_kept),
+        _Measured(list(map(_as_one, groups)), loss, 0.0),
+    )
+    labels = np.array([labels_needed(group, loss) for group in groups])
+    curves = [(split, parts.curve(split.first), whole.curve(split.first)) for split in splits]
+    found = []
+    for alpha in options.alphas:
+        rows = []
+        for split, *both in curves:
+            limit = budget_limit(alpha, len(split.first))
+            cuts = [np.inf if limit < 0 else curve.first_over(limit) for curve in both]
+            own, other = parts.at(cuts[0])[:, split.second], whole.at(cuts[1])[:, split.second]
+            risk, something, kept, counts, wrong, _ = own
+            rows.append((
+                risk.mean(), something.mean(), kept.mean(), _ratio(wrong, counts),
+                other[1].mean(), _ratio(other[5], other[1]), labels[list(split.first)].sum(),
+            ))  # fmt: skip
+        spreads = [
+            spread(values, test=len(splits[0].second), calibration=len(splits[0].first))
+            for values in np.array(rows, dtype=np.float64).T
+        ]
+        figures = ("risk", "something", "kept", "wrong", "whole", "whole_wrong", "labels")
+        named = dict(zip(figures, spreads, strict=True))
+        found.append(ClaimRow(loss=loss.name, alpha=alpha, prompts=groups_needed(alpha), **named))
+    return found
+
+
+def _ratio(part: Floats, whole: Floats) -> float:
+    return float(part.sum() / whole.sum()) if whole.any() else np.nan
+
+
+class _Measured:
+    """What each prompt gets at each threshold that was met."""
+
+    def __init__(self, groups: Sequence[LabelledGroup], loss: ClaimLoss, least_kept: float) -> None:
+        self._groups, self._loss, self._least = groups, loss, least_kept
+        self._curves = [loss.curve(group, least_kept=least_kept) for group in groups]
+        self._known: dict[float, Floats] = {}
+
+    def curve(self, places: Sequence[int]) -> LossCurve:
+        """Return the summed loss of some prompts."""
+        return summed([self._curves[place] for place in places])
+
+    def at(self, threshold: float) -> Floats:
+        """Shape (6, prompts): loss, ships, share kept, claims shipped, their severity, wrong."""
+        if threshold not in self._known:
+            rows = [self._of(group, threshold) for group in self._groups]
+            self._known[threshold] = np.array(rows).T
+        return self._known[threshold]
+
+    def _of(self, group: LabelledGroup, threshold: float) -> tuple[float, ...]:
+        ships = shipped_claims(group.scores, threshold, least_kept=self._least)
+        own = group.severities[ships]
+        return (
+            self._loss.at(group.severities, ships), float(ships.any()), float(ships.mean()),
+            float(ships.sum()), float(own.sum()), float(own.max(initial=0.0) >= 0.5),
+        )  # fmt: skip
+
+
+def _as_one(group: LabelledGroup) -> LabelledGroup:
+    """A group whose claims ship together, by the weakest."""
+    return LabelledGroup(
+        group.id, group.item_ids, np.full(len(group.scores), group.scores.min()), group.severities
+    )

@@ -1,0 +1,132 @@
+"""How an answer is cut into claims, and how far others support each."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamer.calibration.claims import claim_loss, labels_needed
+from streamer.calibration.groups import LabelledGroup
+from streamer.clouds.claims import claimed_prompt, claims_in, shipped_text
+from streamer.clouds.cloud import Cloud, CloudResponse
+from streamer.scoring.claims.sentences import says, sentences, splitter
+from streamer.scoring.claims.support import features, support
+
+BLOCKS = (
+    "# A heading. Of two\n", "\n", "  \n", "- an item. With two\n  lines\n", "1. first\n",
+    "| a | b |\n|---|:-:|\n| 1. | 2 |\n", "```\nx = 1. y\n\n# no heading\n```\n", "~~~~\nopen\n",
+    "One sentence. Another, of Dr. No!\r\n", "---\n", "是的。不是。", "👍 ", "a | b\n",
+)  # fmt: skip
+TEXT = st.lists(st.one_of(st.sampled_from(BLOCKS), st.text(max_size=12)), max_size=12).map("".join)
+
+
+def cut(text: str) -> list[str]:
+    return [text[first:last] for first, last in sentences(text)]
+
+
+@given(TEXT)
+def test_claims_partition_the_text_and_each_says_something(text: str) -> None:
+    parts = cut(text)
+    assert "".join(parts) == text
+    assert all(parts)
+    assert len(parts) < 2 or all(map(says, parts))
+    assert [first for first, _ in sentences(text)] == [0, *(last for _, last in sentences(text))][
+        : len(parts)
+    ]
+
+
+def test_markdown_blocks_stay_whole() -> None:
+    table, fence = BLOCKS[5], BLOCKS[6]
+    wanted = [
+        "# Title. Two\n\n", "It is 3.5 km. ", "U.S. forces left.\n\n", "- one. two\n  more\n",
+        "- three\n\n", f"{table}\n", fence, "Then. ", "End\n\n---\n",
+    ]  # fmt: skip
+    assert cut("".join(wanted)) == wanted
+    assert cut("~~~\nnever closed\n\nto the end") == ["~~~\nnever closed\n\nto the end"]
+    assert splitter().startswith("sentences@1/sentencex-1.")
+
+
+def test_support_is_what_its_text_says() -> None:
+    """By hand: of `Paris has 2 rivers` the words paris, 2 and rivers count; the names and numbers
+    are paris and 2.
+    """
+    witnesses = ["Paris has rivers.", " ", "Two rivers; PARIS is 2"]
+    gram4 = (8 / 12 + 5 / 12) / 2  # of pari aris rish isha shas has2 as2r s2ri 2riv rive iver vers
+    rows = features(["Paris has 2 rivers"], witnesses)
+    assert np.allclose(rows, [[5 / 6, gram4, 3 / 4, 1 / 2, 1 / 2]])
+    answer = (5 / 6 + gram4 + 3 / 4) / 3
+    wanted = (5 / 6 + 3 / 4 + 1 / 2 + 1 / 2 + 2 * answer) / 6
+    assert support(["Paris has 2 rivers"], witnesses).tolist() == [round(wanted, 6)]
+
+
+@given(
+    st.lists(TEXT, min_size=1, max_size=4),
+    st.lists(TEXT.filter(says), min_size=1, max_size=4),
+    st.randoms(),
+)
+def test_support_is_a_share_and_no_order_matters(
+    claims: list[str], witnesses: list[str], random: object
+) -> None:
+    found = support(claims, witnesses)
+    assert ((found >= 0) & (found <= 1)).all()
+    assert np.allclose(support(claims[::-1], [*witnesses[::-1], "  "])[::-1], found, atol=2e-6)
+
+
+def test_what_was_not_read_is_not_supported() -> None:
+    for claim, witness in (
+        ("👍", "👎"),
+        ("It is not so.", "It is so."),
+        ("x < 5", "x > 5"),
+        ("ไม่ใช่", "ใช่"),
+        ("नहीं", "हाँ"),
+    ):
+        same, other = (support([claim], [one] * 3)[0] for one in (claim, witness))
+        assert other < same - 0.15, claim
+    assert support(["It is.", "…", ""], ["It is."] * 3).tolist() == [0, 0, 0]
+    with pytest.raises(ValueError, match="another answer"):
+        support(["a"], [" "])
+
+
+def prompt(*texts: str) -> Cloud:
+    return Cloud("q", "?", (), tuple(CloudResponse(f"r{i}", text) for i, text in enumerate(texts)))
+
+
+def test_what_has_no_claims_is_held_for_a_reason() -> None:
+    assert claimed_prompt(prompt("A b.", "A b."), cut=True).held == ""
+    assert claimed_prompt(prompt("A b.", "A b.")).held == "no_claims"
+    assert claimed_prompt(prompt("<think>A.", "A b."), cut=True).held == "no_claims"
+    assert claimed_prompt(prompt("A b.", " ", "<think>A b.</think>"), cut=True).held == "no_witness"
+    assert claimed_prompt(prompt("It is so. " * 65, "A b."), cut=True).held == "too_many_units"
+    assert claimed_prompt(prompt("It is so. " * 64, "A b."), cut=True).held == ""
+
+
+def test_the_text_as_shipped_has_only_claims() -> None:
+    text = "<think>Hm. No.</think> Yes. It is 5. Or 6."
+    claims = claims_in(text)
+    assert [one.text for one in claims] == ["Yes. ", "It is 5. ", "Or 6."]
+    assert shipped_text(text, claims, [True, False, True]) == "Yes. Or 6."
+    marked = shipped_text(text, claims, [True, False, True], "mark")
+    assert marked == "Yes. [unsupported: It is 5.] Or 6."
+    assert shipped_text(text, claims, [False] * 3, "mark") is None
+    given = [replace(claims[1], text="It is 5", span=None), replace(claims[2], text="6", span=None)]
+    assert shipped_text(text, given, [True, True]) == "It is 5 6"  # and nothing between them
+    assert shipped_text(text, [replace(given[0], text="Hm")], [True]) is None  # nor does reasoning
+    assert shipped_text(text, given[::-1], [True, True]) is None
+
+
+def test_labels_end_where_the_loss_is_certain() -> None:
+    scores, severities = np.array([0.9, 0.7, 0.7, 0.5, 0.1]), np.array([0, 1, 0, 1, 0])
+    one = LabelledGroup("g", tuple("abcde"), scores, severities)
+    needed = {
+        name: labels_needed(one, claim_loss(name))
+        for name in ("any", "mass:2", "share", "wrong-among")  # each on its own
+    }
+    assert needed == {"any": 3, "mass:2": 4, "share": 5, "wrong-among": 5}
+    for wrong in ("mass", "mass:0", "mass:nan", "all", "any:1"):
+        with pytest.raises(ValueError, match="a loss is one of"):
+            claim_loss(wrong)
+    small = claim_loss("mass:0.5").at(np.array([0.2, 1.0]), np.array([True, False]))
+    assert math.isclose(small, 0.4)

@@ -1,0 +1,156 @@
+"""Files with claims, evaluated."""
+
+import csv
+import json
+import random
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamer.cli import main
+from streamer.clouds.cloud import cloud_row, parse_cloud
+from streamer.clouds.cloud_files import read_clouds
+from streamer.errors import UsageError
+from streamer.research.evaluation.claims import ClaimOptions, evaluate_claims
+
+WORDS = [
+    "amber",
+    "basalt",
+    "cobalt",
+    "dolomite",
+    "ebony",
+    "flint",
+    "garnet",
+    "halite",
+    "iolite",
+    "jasper",
+]
+
+
+def lines(prompts: int = 60) -> list[dict[str, Any]]:
+    """Answers of sentences that the other answers say as well, if they are right, and more seldom,
+    if not.
+    """
+    rng = random.Random(3)
+    made = []
+    for number in range(prompts):
+        names = rng.sample(WORDS, 6)
+        right = [f"{one} melts at {rng.randrange(900)} degrees." for one in names[:4]]
+        wrong = [f"{one} was found in {rng.randrange(1500, 1900)}." for one in names[4:]]
+        claims = [*((one, 0.0) for one in right), *((one, 1.0) for one in wrong)]
+        others = [" ".join(one for one in right if rng.random() < 0.8) or right[0] for _ in range(3)]
+        first = {
+            "text": " ".join(text for text, _ in claims),
+            "claims": [{"text": text, "label": label} for text, label in claims],
+        }
+        made.append(
+            {
+                "question_id": f"q{number}",
+                "question": "?",
+                "responses": [first, *({"text": one} for one in others)],
+            }
+        )
+    return made
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "answers.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines()))
+    return path
+
+
+def test_the_command_prints_what_ships_and_writes_it(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = [
+        "evaluate",
+        str(file),
+        "--out",
+        str(tmp_path / "out"),
+        "--alpha",
+        "10%",
+        "--splits",
+        "5",
+    ]
+    assert main(asked) == 0
+    said = capsys.readouterr().out
+    assert "of prompts get something" in said
+    assert all(loss in said for loss in ("any", "share", "mass:3", "wrong-among"))
+    assert main([*asked, "--loss", "any", "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    (row,) = found["rows"]
+    assert json.loads((tmp_path / "out" / "claims.json").read_text())[1] == [found]
+    assert (found["prompts"], found["claims"], found["calibrating"]) == (60, 360, 30)
+    assert row["risk"]["mean"] <= 0.15
+    assert row["kept"]["mean"] > 0.5 > row["whole"]["mean"]
+    assert main([*asked, "--from-store", "bot", "--unit", "claim"]) == 2
+
+
+def test_one_claim_a_row_is_the_same(file: Path, tmp_path: Path) -> None:
+    table = tmp_path / "claims.csv"
+    with table.open("w", newline="") as out:
+        rows = csv.writer(out)
+        rows.writerow(["prompt_id", "answer", "claim", "severity"])
+        for line in lines():
+            for response in line["responses"]:
+                for claim in response.get("claims") or [{"text": "", "label": ""}]:
+                    of_answer = (line["question_id"], response["text"])
+                    rows.writerow([*of_answer, claim["text"], claim["label"]])
+    options = ClaimOptions(splits=5, losses=("any", "wrong-among"))
+    one, other = (evaluate_claims("x", list(read_clouds(path)), options) for path in (table, file))
+    assert one == other
+
+
+def test_claims_are_read_and_written_and_bad_ones_refused() -> None:
+    line = lines(1)[0]
+    line["responses"][0]["claims"] = [{"text": "a", "id": "x", "span": [0, 3]}, {"text": "b"}]
+    cloud = parse_cloud(json.dumps(line).encode(), "here")
+    assert parse_cloud(json.dumps(cloud_row(cloud)).encode(), "here") == cloud
+    for claims, why in (
+        ([{"text": "a", "span": [0, 3]}, {"text": "b", "span": [2, 4]}], "spans"),
+        ([{"text": "a", "span": [0, 9999]}], "spans"),
+        ([{"text": "a", "span": [3, 3]}], "spans"),
+        ([{"text": "a", "id": "x"}, {"text": "b", "id": "x"}], "same id"),
+        ([{"text": "a", "label": 2}], "label"),
+    ):
+        line["responses"][0]["claims"] = claims
+        with pytest.raises(UsageError, match=why):
+            parse_cloud(json.dumps(line).encode(), "here")
+
+
+def test_what_nobody_labelled_counts_as_wrong(file: Path) -> None:
+    clouds = list(read_clouds(file))
+    worst = evaluate_claims("x", clouds, ClaimOptions(splits=5))
+    rows = lines()
+    for line in rows[:30]:
+        line["responses"][0]["claims"][0]["label"] = None
+    some = [parse_cloud(json.dumps(line).encode(), "x") for line in rows]
+    found = evaluate_claims("x", some, ClaimOptions(splits=5))
+    assert found.unlabelled == 30
+    assert (found.rows[0].kept.mean or 0) < (worst.rows[0].kept.mean or 0)
+    assert evaluate_claims("x", some, ClaimOptions(splits=5, unlabelled="drop")).prompts == 30
+    wrong = {"unlabelled": "fail", "answer": "gpt", "losses": ("all",), "calibrate": 1.0}
+    for name, value in wrong.items():
+        with pytest.raises(UsageError):
+            evaluate_claims("x", some, replace(ClaimOptions(), **{name: value}))
+
+
+def test_the_public_figures(claims_paths: list[Path]) -> None:
+    """Of 200 questions, as docs/claims.md says: at 5, 10 and 20 %, each within .02."""
+    clouds = list(chain.from_iterable(map(read_clouds, claims_paths)))
+    for model, figures in {
+        "llama2_70b_chat": {
+            "kept": (0.251, 0.332, 0.447), "something": (0.47, 0.59, 0.73), "wrong": (0.04, 0.06, 0.11),
+            "whole": (0.318, 0.408, 0.569),
+        },
+        "claude2": {"kept": (0.196, 0.315, 0.437)},
+    }.items():  # fmt: skip
+        options = ClaimOptions(answer=model, calibrate=0.65, splits=300, losses=("any",))
+        rows = evaluate_claims("public", clouds, options).rows
+        for name, wanted in figures.items():
+            assert [getattr(row, name).mean for row in rows] == pytest.approx(wanted, abs=0.02), name
+        assert all((row.risk.mean or 0) <= row.alpha + 0.01 for row in rows)

@@ -1,0 +1,147 @@
+"""Do the losses of claims keep to their budgets? Exactly, on any bag of prompts, and controls that
+must fail.
+
+Given which G + 1 prompts there are, each is as likely as any other to be the fresh one. So the
+promise is about the mean, over all of them, of what a prompt loses at the threshold of the G
+others: a number without error.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamer import LabelledGroup
+from streamer.calibration.claims import LOSSES, calibrate_claims, claim_loss, shipped_claims
+
+ALL = tuple(name.replace("C", "2") for name in LOSSES)
+Calibrated = Callable[[Sequence[LabelledGroup], float], float]
+
+
+@st.composite
+def bags(draw: st.DrawFn) -> list[LabelledGroup]:
+    """Up to 12 prompts whose claims tie often, and depend on one another in any way."""
+    sizes = draw(st.lists(st.integers(1, 5), min_size=1, max_size=12))
+    share = st.integers(0, 4).map(lambda fourths: fourths / 4)
+    return [
+        group(str(i), *(draw(st.lists(share, min_size=size, max_size=size)) for _ in range(2)))
+        for i, size in enumerate(sizes)
+    ]
+
+
+def group(name: str, scores: Sequence[float], severities: Sequence[float]) -> LabelledGroup:
+    ids = tuple(f"c{i}" for i in range(len(scores)))
+    return LabelledGroup(name, ids, np.array(scores), np.array(severities))
+
+
+def risk(
+    bag: Sequence[LabelledGroup],
+    loss: str,
+    cut: Callable[[Sequence[LabelledGroup]], float],
+    *,
+    least: float = 0.0,
+) -> float:
+    """The mean loss of each prompt at the threshold of the others."""
+    lost, kind = [], claim_loss(loss)
+    for place, fresh in enumerate(bag):
+        value = cut([*bag[:place], *bag[place + 1 :]])
+        lost.append(kind.at(fresh.severities, shipped_claims(fresh.scores, value, least_kept=least)))
+    return float(np.mean(lost))
+
+
+@pytest.mark.parametrize("loss", ALL)
+@given(
+    bag=bags(),
+    alpha=st.sampled_from((0.1, 0.25, 0.5, 0.9)),
+    least=st.sampled_from((0.0, 0.4, 1.0)),
+)
+def test_no_bag_of_prompts_breaks_the_budget(
+    loss: str, bag: list[LabelledGroup], alpha: float, least: float
+) -> None:
+    found = risk(
+        bag,
+        loss,
+        lambda others: calibrate_claims(others, alpha=alpha, loss=loss, least_kept=least).value,
+        least=least,
+    )
+    assert found <= alpha + 1e-9
+
+
+def world(seed: int, prompts: int = 41) -> list[LabelledGroup]:
+    """Prompts of 1 or 20 claims, 21 levels of score; on hard ones more claims are wrong, at every
+    score.
+    """
+    rng = np.random.default_rng(seed)
+    made = []
+    for i in range(prompts):
+        size = 20 if rng.random() < 0.5 else 1
+        scores = np.round(rng.random(size) * 20) / 20
+        wrong = rng.random(size) < rng.random() * 0.6 * (1.1 - scores)
+        made.append(group(str(i), scores.tolist(), wrong.astype(float).tolist()))
+    return made
+
+
+def right(groups: Sequence[LabelledGroup], alpha: float) -> float:
+    return calibrate_claims(groups, alpha=alpha).value
+
+
+def claims_as_units(groups: Sequence[LabelledGroup], alpha: float) -> float:
+    single = [
+        group(f"{one.id} {i}", [score], [severity])
+        for one in groups
+        for i, (score, severity) in enumerate(zip(one.scores, one.severities, strict=True))
+    ]
+    return calibrate_claims(single, alpha=alpha).value
+
+
+def one_labelled(groups: Sequence[LabelledGroup], alpha: float) -> float:
+    drawn = np.random.default_rng(0)
+    single = []
+    for one in groups:
+        i = int(drawn.integers(len(one.item_ids)))
+        single.append(group(one.id, [one.scores[i]], [one.severities[i]]))
+    return calibrate_claims(single, alpha=alpha).value
+
+
+def ties_ship(groups: Sequence[LabelledGroup], alpha: float) -> float:
+    """As `S >= lambda` does: claims at the threshold ship as well."""
+    return float(np.nextafter(calibrate_claims(groups, alpha=alpha).value, -np.inf))
+
+
+@pytest.mark.parametrize("alpha", [0.05, 0.1, 0.2])
+def test_wrong_ways_to_calibrate_break_the_budget(alpha: float) -> None:
+    def mean(way: Calibrated, worlds: int) -> float:
+        found = [risk(world(seed), "any", lambda some: way(some, alpha)) for seed in range(worlds)]
+        return float(np.mean(found))
+
+    assert 0.5 * alpha < mean(right, 8) <= alpha
+    assert mean(ties_ship, 8) > alpha
+    assert mean(claims_as_units, 1) > 2 * alpha
+    assert mean(one_labelled, 8) > 2 * alpha
+
+
+@given(bag=bags())
+def test_the_plain_rule_finds_the_same_threshold(bag: list[LabelledGroup]) -> None:
+    """Try every threshold, the lowest first, by the definition of each loss."""
+    levels = sorted({score for one in bag for score in one.scores.tolist()})
+
+    def loss(one: LabelledGroup, kind: str, cut: float) -> float:
+        out = one.severities[one.scores > cut].tolist()
+        if kind == "wrong-among":
+            above = [one.severities[one.scores > level] for level in (cut, *levels) if level >= cut]
+            return max((float(some.mean()) for some in above if len(some)), default=0.0)
+        whole = {
+            "any": max(out, default=0.0),
+            "share": sum(out) / len(one.scores),
+            "mass:2": min(1.0, sum(out) / 2),
+        }
+        return whole[kind]
+
+    for kind in ALL:
+        limit = 0.3 * (len(bag) + 1) - 1
+        total = {cut: sum(loss(one, kind, cut) for one in bag) for cut in (-np.inf, *levels)}
+        allowed = [cut for cut, lost in total.items() if lost <= limit + 1e-9]
+        wanted = min(allowed, default=np.inf) if limit >= 0 else np.inf
+        assert calibrate_claims(bag, alpha=0.3, loss=kind).value == wanted
