@@ -19,8 +19,6 @@ of the rate that this reaches. Its time from publishing to the action stands bes
 before (`FLOORS`).
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import base64
@@ -41,7 +39,7 @@ from typing import Any
 import msgspec
 import numpy as np
 from encode import WORDS, machine
-from store import TABLES, Template
+from shared import TABLES, Template
 
 from streamer import wiring
 from streamer.scoring.encoders.registry import DEFAULT_ENCODER, encoder_identity, find_encoder

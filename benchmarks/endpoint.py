@@ -10,8 +10,6 @@ this process and with nothing around it, the encoder: in turns with the lone req
 over its median), and in turns with the half load, at the same moments, a thread that encodes whatever waits in one call.
 """
 
-from __future__ import annotations
-
 import argparse
 import base64
 import http.client

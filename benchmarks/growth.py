@@ -24,8 +24,8 @@ from typing import Any
 
 import psycopg
 from encode import machine
+from shared import databases
 from sqlalchemy import make_url
-from store import databases
 from verifying import Site, Worker
 
 from streamer import wiring

@@ -14,7 +14,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-from store import databases, message, refused
+from shared import databases, message, refused
 from watching import created, fill
 
 from streamer.recalibration.runner import GateWork

@@ -7,11 +7,7 @@ is labelled by one person, one in a hundred by a second one. `--draws` responses
 `response`); with 1 each batch has one (unit `best`). Filling the record is not timed.
 """
 
-from __future__ import annotations
-
 import argparse
-import cProfile
-import pstats
 import resource
 import subprocess
 import sys
@@ -21,7 +17,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import sqlalchemy as sa
-from store import databases, decision, message, refused
+from shared import databases, decision, message, refused
 
 from streamer.gates.settings import GateSettings
 from streamer.journal import BatchDecision, LabelRevision
@@ -125,21 +121,15 @@ def multiply(connection: sa.Connection, one: BatchDecision, count: int) -> None:
         )
 
 
-def run(url: str, gate: str, profile: bool) -> None:
+def run(url: str, gate: str) -> None:
     """Time one run; in a process of its own, so that its memory is its own."""
     with opened(url) as store:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        profiler = cProfile.Profile() if profile else None
-        if profiler:
-            profiler.enable()
         begin, busy = time.perf_counter(), time.process_time()
         done = recalibrate_by_rule(
             store.calibration, store.policies, store.gates.get(gate), clock=lambda: NOW
         )
         seconds, busy = time.perf_counter() - begin, time.process_time() - busy
-        if profiler:
-            profiler.disable()
-            pstats.Stats(profiler).sort_stats("cumulative").print_stats(35)
         after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         begin = time.perf_counter()
         store.recalibration_status.statuses(now=NOW)
@@ -158,14 +148,13 @@ def main() -> None:
     parser.add_argument("--responses", type=int, default=20_000)
     parser.add_argument("--draws", type=int, default=1)
     parser.add_argument("--only", choices=["sqlite", "postgresql"])
-    parser.add_argument("--profile", action="store_true")
     parser.add_argument("--gate", help=argparse.SUPPRESS)
     parser.add_argument("--short", action="store_true", help="a smaller form, for every change")
     given = parser.parse_args()
     if given.short:
         given.responses = 5_000
     if given.gate:
-        run(given.urls[0], given.gate, given.profile)
+        run(given.urls[0], given.gate)
         return
     with databases(given.urls) as urls:
         for url in urls:
@@ -174,8 +163,7 @@ def main() -> None:
             begin = time.perf_counter()
             gate = fill(url, given.responses, given.draws)
             print(f"{url.split(':')[0]:>10}: filled in {time.perf_counter() - begin:.0f} s", flush=True)
-            command = [sys.executable, __file__, url, "--gate", gate]
-            subprocess.run([*command, *(["--profile"] if given.profile else [])], check=True)
+            subprocess.run([sys.executable, __file__, url, "--gate", gate], check=True)
 
 
 if __name__ == "__main__":

@@ -18,8 +18,6 @@ the alarm 138; where it costs more than a hundredth of the share served; or wher
 knowing every label would, or exposes more than the budget.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

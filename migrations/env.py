@@ -4,8 +4,6 @@
 same locks. With ``--sql`` it prints what would be done.
 """
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 from alembic import context
 

@@ -46,6 +46,12 @@ PRELOADED = (
 
 _MANY_FILES = 250
 
+FEW = {"kafka_broker": (0, 1), "browser": (2,)}
+"""Fixtures of the session that cost each process that has one, at rest too, and the processes that take the files with them.
+
+The others take such files once nothing else is left.
+"""
+
 _MAY_RUN = {"jemalloc_bg_thd"}
 """Threads that a fork starts anew by itself."""
 
@@ -142,7 +148,7 @@ class _Leader:
                         ) from None
                     continue
                 if kind == "next":
-                    worker.left = [places[item] for item in files.popleft()] if files else []
+                    worker.left = [places[item] for item in _next(files, worker.number)] if files else []
                     connection.send(worker.left)
                 else:
                     self._take(session, worker, kind, *what)
@@ -190,6 +196,16 @@ class _Leader:
                 if time.monotonic() > deadline:
                     os.kill(worker.pid, signal.SIGKILL)
         self._workers.clear()
+
+
+def _next(files: deque[list[pytest.Item]], number: int) -> list[pytest.Item]:
+    """Take the next file for this process."""
+    for place, items in enumerate(files):
+        needed = {name for item in items for name in getattr(item, "fixturenames", ())}
+        if all(number in takers for name, takers in FEW.items() if name in needed):
+            del files[place]
+            return items
+    return files.popleft()
 
 
 class _Worker:

@@ -3,8 +3,6 @@
 Until 0.1.0 is released this is the only migration. Who changes a table gives it the next number: see docs/development.md.
 """
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Iterable, Iterator
 

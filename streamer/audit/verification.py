@@ -1,7 +1,5 @@
 """`audit verify`: the whole record derived again from its tables, against checkpoints kept elsewhere."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -114,7 +112,7 @@ class VerificationReport:
 
     def plus(
         self, faults: Iterable[Fault], notes: Iterable[str], counts: Mapping[str, int]
-    ) -> VerificationReport:
+    ) -> "VerificationReport":
         """Add what another check found."""
         both = Counter(self.counts)
         both.update(counts)  # unlike +, keeps what is 0

@@ -138,13 +138,6 @@ def print_table(
         bool(rows) and all(isinstance(row[i], int | float | None) for row in rows)
         for i in range(len(columns))
     ]
-    if title is None and (
-        lines := _unbroken([[Text(one, "bold") for one in columns], *cells], widths, numeric, gap)
-    ):
-        # A tenth of the time that a table takes whose cells may break.
-        console.width = max(console.width, sum(widths) + gap * len(widths))
-        console.print(Text("\n").join(lines), no_wrap=True, overflow="ignore")
-        return
     table = Table(
         title=None if title is None else Text(title),
         title_justify="left",
@@ -165,27 +158,6 @@ def print_table(
         table.add_row(*row)
     console.width = max(console.width, sum(widths) + gap * len(widths))
     console.print(table)
-
-
-def _unbroken(
-    rows: Sequence[Sequence[Text]], widths: Sequence[int], right: Sequence[bool], gap: int
-) -> list[Text]:
-    """Return a line for each row, its cells below one another; nothing where some cell needs more than a line."""
-    from rich.cells import cell_len
-    from rich.text import Text
-
-    lines = []
-    for row in rows:
-        line = Text()
-        for i, cell in enumerate(row):
-            pad = widths[i] - cell_len(cell.plain)
-            if pad < 0 or "\n" in cell.plain:
-                return []
-            line.append(" " * (gap * (i > 0) + pad * right[i])).append_text(cell).append(
-                " " * (pad * (not right[i]))
-            )
-        lines.append(line)
-    return lines
 
 
 def _column_widths(columns: Sequence[Sequence[Text]], width: int) -> tuple[list[int], int]:

@@ -1,12 +1,12 @@
 """`streamer gate`: gates are rows with append-only revisions, never files."""
 
 import re
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import datetime
 from difflib import get_close_matches
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -51,11 +51,14 @@ from streamer.wording.policies import guarantee_text, status_text, threshold_tex
 from streamer.wording.verdicts import drawing_text
 
 if TYPE_CHECKING:
+    from streamer.store import Store
     from streamer.store.calibration.calibration_runs import Calibrations
 
 
 app = typer.Typer(no_args_is_help=True)
 
+NEW: "Mapping[str, Any]" = {"encoder": NO_ENCODER}
+"""What a gate has before anything is given."""
 
 PromiseOption = Annotated[
     str | None,
@@ -105,11 +108,10 @@ def create(
     actor = opt.who(by)
     given = with_promise(given, promise)
     settings = wiring.load_settings()
-    given = _with_meant_kind(given, sure=new_kind, json=json)
+    if not new_kind:
+        check_kind(given.get("severity_kind"))
     with wiring.open_store(settings) as store:
-        given = _with_upstream(gate, given, settings, store)
-        chosen = chosen_settings({"encoder": NO_ENCODER}, given, settings, store.encoders.dimension)
-        _check_suited(gate, chosen, settings)
+        chosen = wanted_settings(gate, given, settings, store)
         revision = store.gates.create(gate, chosen, by=actor, reason=reason, seed=seed)
         policy = store.policies.newest(gate)
     if json:
@@ -167,16 +169,17 @@ def set_(
     if not given and label_above is None:
         raise UsageError("nothing to change: give at least one option, see `streamer gate set --help`")
     settings = wiring.load_settings()
-    given = _with_meant_kind(given, sure=new_kind, json=json)
+    if not new_kind:
+        check_kind(given.get("severity_kind"))
     with wiring.open_store(settings) as store:
         before = store.gates.get(gate)
         calibrated = store.policies.newest(gate).calibrated
-        given = _with_upstream(gate, given, settings, store)
+        unsuited = None if "upstream" in given else before.settings
+        set_to = partial(wanted_settings, gate, settings=settings, store=store, before=unsuited)
+        chosen = set_to(given, present=before.settings.named())
         if label_above is not None:
-            wanted = chosen_settings(before.settings.named(), given, settings, store.encoders.dimension)
-            given = with_floor(given, label_above, store.calibration, gate, wanted, wiring.now())
-        chosen = chosen_settings(before.settings.named(), given, settings, store.encoders.dimension)
-        _check_suited(gate, chosen, settings, before=None if "upstream" in given else before.settings)
+            given = with_floor(given, label_above, store.calibration, gate, chosen, wiring.now())
+            chosen = set_to(given, present=before.settings.named())
         changes = differences(before.settings, chosen)
         another = calibrated_for_another(before.settings, chosen)
         closes = bool(another)
@@ -193,7 +196,7 @@ def set_(
     else:
         print_table(
             ["setting", "was", "would be" if dry_run else "is"],
-            [[name, _written(name, was), _written(name, now)] for name, (was, now) in changes.items()],
+            [[name, written(name, was), written(name, now)] for name, (was, now) in changes.items()],
         )
         say(_effect(gate, policy, another, calibrated=calibrated, dry_run=dry_run))
         if another and labels:
@@ -217,34 +220,18 @@ def _warn_of_options(chosen: GateSettings, given: "Mapping[str, object]") -> Non
         )
 
 
-def _meant_kind(kind: str) -> str | None:
-    """Return the known kind of severity that an unknown one looks like; None where it looks like none."""
+def check_kind(kind: object) -> None:
+    """Raise `UsageError` where an unknown kind of severity looks like a known one: labels of that one would never count."""
     from streamer.clouds.simulation import SIMULATED_KIND
     from streamer.labels import registry
 
     known = [*registry.every(), SIMULATED_KIND]
-    found = [] if kind in known else get_close_matches(kind, known, n=1, cutoff=0.7)
-    return found[0] if found else None
-
-
-def _with_meant_kind(given: dict[str, Any], *, sure: bool, json: bool) -> dict[str, Any]:
-    """Ask whoever sits at a terminal whether a kind of severity is a typing mistake.
-
-    Raises `UsageError` where nobody sits: labels of the kind that was meant would never count.
-    """
-    kind = given.get("severity_kind")
-    meant = _meant_kind(kind) if isinstance(kind, str) and not sure else None
-    if meant is None:
-        return given
-    if json or not (sys.stdin.isatty() and sys.stderr.isatty()):
+    found = [] if kind in (None, *known) else get_close_matches(str(kind), known, n=1, cutoff=0.7)
+    if found:
         raise UsageError(
-            f"there is no kind of severity {kind!r}, and it looks like {meant!r}: give --severity-kind {meant}, or --new-kind "
-            f"if {kind!r} is meant; nothing was changed"
+            f"there is no kind of severity {kind!r}, and it looks like {found[0]!r}: give --severity-kind {found[0]}, or "
+            f"--new-kind if {kind!r} is meant; nothing was changed"
         )
-    yes = typer.confirm(
-        f"There is no kind of severity {kind!r} yet. Did you mean {meant!r}?", default=True, err=True
-    )
-    return given | {"severity_kind": meant} if yes else given
 
 
 def _effect(gate: str, policy: "Policy", another: "Sequence[str]", *, calibrated: bool, dry_run: bool) -> str:
@@ -307,7 +294,7 @@ def show(gate: opt.GateArgument, json: opt.JsonOption = False) -> None:
     say(f"{gate}: {status_text(policy)}")
     print_fields(
         {
-            name.replace("_", " ").removesuffix(" seconds"): _written(name, value)
+            name.replace("_", " ").removesuffix(" seconds"): written(name, value)
             for name, value in _meant(revision.settings).items()
         }
         | {
@@ -364,6 +351,36 @@ def with_floor(
     return {**given, "label_floor": floor}
 
 
+def wanted_settings(
+    gate: str,
+    given: "Mapping[str, Any]",
+    settings: "Settings",
+    store: "Store",
+    *,
+    present: "Mapping[str, Any]" = NEW,
+    before: GateSettings | None = None,
+    settings_of: "Callable[[str], GateSettings] | None" = None,
+) -> GateSettings:
+    """Return what a gate has once the given settings stand in place of present ones.
+
+    Parameters
+    ----------
+    present : by their names; a new gate's by default.
+    before : of a gate that may stay as unsuited for its upstream as it is.
+    settings_of : of another gate; by default as they are on record.
+
+    Raises `UsageError` for what no gate can have, and for one that could ship no answer of its upstream.
+    """
+    given = _with_upstream(
+        gate, given, settings, settings_of or (lambda name: store.gates.get(name).settings)
+    )
+    chosen = chosen_settings(present, given, settings, store.encoders.dimension)
+    why = wiring.unsuited_gate(settings, gate, chosen)
+    if why is not None and (before is None or why != wiring.unsuited_gate(settings, gate, before)):
+        raise UsageError(f"gate {gate} could ship no answer of its upstream: {why}; nothing was changed")
+    return chosen
+
+
 def chosen_settings(
     present: "Mapping[str, Any]",
     given: "Mapping[str, Any]",
@@ -379,7 +396,7 @@ def chosen_settings(
     chosen |= given
     chosen |= _by_signals(present, chosen, given)
     if "scorer" in given and given["scorer"] != present.get("scorer"):
-        chosen["model"] = None
+        chosen["model"] = given.get("model")
     if "scorer" in given and given["scorer"] not in EVERY:
         chosen |= _of_another_package(str(given["scorer"]))
     named = EVERY.get(str(chosen.get("scorer", GRAM)))
@@ -444,32 +461,24 @@ def _by_signals(
 
 
 def _with_upstream(
-    gate: str, given: "Mapping[str, Any]", settings: "Settings", store: "Any"
+    gate: str,
+    given: "Mapping[str, Any]",
+    settings: "Settings",
+    settings_of: "Callable[[str], GateSettings]",
 ) -> dict[str, Any]:
     """Replace the name of an upstream by its id, which says how it is set now. Raises `UsageError` for another gate's."""
     name = given.get("upstream")
     if name is None or UPSTREAM_ID.fullmatch(name):
         return dict(given)
-
-    def id_of(one: str) -> str:
-        return wiring.upstream_id(settings, one, lambda front: store.gates.get(front).settings)
-
-    found = id_of(name)
-    if name != gate and (gate not in settings.upstreams or id_of(gate) != found):
+    found = wiring.upstream_id(settings, name, settings_of)
+    if name != gate and (
+        gate not in settings.upstreams or wiring.upstream_id(settings, gate, settings_of) != found
+    ):
         raise UsageError(
             f"--upstream must be {gate}, for `streamer serve` asks [upstreams.{gate}] for the answers of gate {gate}, and not "
             f"[upstreams.{name}]"
         )
     return {**given, "upstream": found}
-
-
-def _check_suited(
-    gate: str, chosen: GateSettings, settings: "Settings", *, before: GateSettings | None = None
-) -> None:
-    """Raise `UsageError` for a gate that could ship no answer of its upstream, unless it is so already for the same reason."""
-    why = wiring.unsuited_gate(settings, gate, chosen)
-    if why is not None and (before is None or why != wiring.unsuited_gate(settings, gate, before)):
-        raise UsageError(f"gate {gate} could ship no answer of its upstream: {why}; nothing was changed")
 
 
 def _of_another_package(name: str) -> "dict[str, str]":
@@ -576,7 +585,8 @@ def _meant(settings: GateSettings) -> dict[str, object]:
     return shown
 
 
-def _written(name: str, value: object) -> object:
+def written(name: str, value: object) -> object:
+    """Write the value of a setting for people."""
     if name == "model" and isinstance(value, str):
         return f"{len(value)} characters of JSON; --json shows them"
     if name.endswith("_seconds"):

@@ -15,6 +15,7 @@ from typing import Any, Literal, get_args, get_origin
 from streamer.cli import DONE, FOUND
 from streamer.cli.app import DeferredCommand, app
 from streamer.cli.console import note
+from streamer.cli.gate_files import SCHEMA, schema
 from streamer.cli.help import choices, default, term
 from streamer.errors import UsageError
 from streamer.settings.settings import Settings
@@ -317,6 +318,7 @@ def bundle_schema() -> str:
 
 PAGES: dict[str, Callable[[], str]] = {
     "audit-format.schema.json": bundle_schema,
+    SCHEMA: schema,
     "cli.md": cli_page,
     "settings.md": settings_page,
     "metrics.md": metrics_page,

@@ -16,7 +16,6 @@ from streamer.cli.options import JsonOption, share
 from streamer.errors import UsageError, why
 from streamer.gates.declared import LEAST_ALPHA
 from streamer.gates.setting import GATE_NAME, GATE_NAME_RULE
-from streamer.gates.settings import NO_ENCODER
 from streamer.security.csv_cells import CsvTable
 from streamer.security.redaction import redact_text
 
@@ -48,7 +47,7 @@ def init(
 
     The answers are simulated, and so are their severities: put your own in their place. Existing files are not overwritten.
     """
-    from streamer.cli.gate import chosen_settings
+    from streamer.cli.gate import wanted_settings
     from streamer.clouds.simulation import SIMULATED_KIND
     from streamer.settings.sources import DEFAULT_CONFIG_FILE
 
@@ -71,8 +70,9 @@ def init(
             given = {"alpha": alpha, "severity_kind": SIMULATED_KIND, "audit_probability": 1.0}
             wiring.migrate(settings)
             with wiring.open_store(settings) as store:
-                chosen = chosen_settings({"encoder": NO_ENCODER}, given, settings, store.encoders.dimension)
-                store.gates.create(gate, chosen, by=actor, reason="streamer init")
+                store.gates.create(
+                    gate, wanted_settings(gate, given, settings, store), by=actor, reason="streamer init"
+                )
     except BaseException as error:
         _remove(folder, files, made)
         if isinstance(error, OSError):

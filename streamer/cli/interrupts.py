@@ -1,7 +1,5 @@
 """Ctrl-C that waits for atomic steps."""
 
-from __future__ import annotations
-
 import signal
 from typing import Any
 
@@ -30,7 +28,7 @@ class PatientInterrupt:
         if self.wanted:
             raise KeyboardInterrupt
 
-    def __enter__(self) -> PatientInterrupt:
+    def __enter__(self) -> "PatientInterrupt":
         self._before = signal.signal(signal.SIGINT, self._interrupt)
         return self
 

@@ -1,5 +1,6 @@
 """`streamer key`: the keys with which programs call the HTTP endpoint."""
 
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Annotated, Any
 
@@ -127,17 +128,6 @@ def _state(key: "ApiKey", now: datetime) -> str:
 
 def _key_json(key: "ApiKey", now: datetime) -> dict[str, Any]:
     """Return a key as JSON values, without its digest; `gates` is null for one that is for all."""
-    return {
-        "id": key.id,
-        "in_force": key.in_force(now),
-        "gates": key.gates,
-        "may": key.may,
-        "rate": None if key.rate is None else str(key.rate),
-        "note": key.note,
-        "created_at": key.created_at,
-        "by": key.created_by,
-        "expires_at": key.expires_at,
-        "revoked_at": key.revoked_at,
-        "revoked_by": key.revoked_by,
-        "revoked_reason": key.revoked_reason,
-    }
+    rate = None if key.rate is None else str(key.rate)
+    found = asdict(key) | {"in_force": key.in_force(now), "rate": rate, "by": key.created_by}
+    return {name: value for name, value in found.items() if name not in ("digest", "created_by")}

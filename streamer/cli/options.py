@@ -177,6 +177,8 @@ SinceOption = Annotated[
     typer.Option(metavar="TIME", help="How far back, like 12h, 30d; at most the newest 100,000 prompts."),
 ]
 
+SECONDS = re.compile(r"(\d+(?:\.\d+)?)([smhd]?)")
+"""How a time is written."""
 _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
 
@@ -281,7 +283,7 @@ def share_from(low: float) -> Callable[[str | float], float]:
 
 def seconds(text: str, option: str) -> float:
     """Turn ``90``, ``90s``, ``30m``, ``12h`` or ``7d`` into seconds. Raises `UsageError` for anything else."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text.strip().lower())
+    match = SECONDS.fullmatch(text.strip().lower())
     if match is None:
         raise UsageError(f"{option} must be a time like 90s, 30m, 12h or 7d, not {text!r}")
     return float(match[1]) * _SECONDS[match[2]]

@@ -54,40 +54,26 @@ def cut_json(cut: Cut) -> dict[str, Any]:
 def policy_json(policy: Policy) -> dict[str, Any]:
     """Return a policy as JSON values; `lambda` is null unless the state is cut."""
     return {
-        "gate": policy.gate,
-        "version": policy.version,
-        "gate_revision": policy.gate_revision,
-        "state": policy.state,
-        "lambda": policy.threshold,
+        **{name: getattr(policy, name) for name in ("gate", "gate_revision", "calibration_run", "reason")},
+        **_state_json(policy),
         "rule": rule_to_json(policy.rule) | {"curve": None},
-        "calibrated": policy.calibrated,
-        "calibration_run": policy.calibration_run,
-        "guarantee": policy.guarantee,
-        "valid_from": policy.valid_from,
         "by": policy.created_by,
-        "reason": policy.reason,
         **policy.settings.flat(),
     }
+
+
+def _state_json(policy: Policy) -> dict[str, Any]:
+    own = ("version", "state", "calibrated", "guarantee", "valid_from")
+    return {name: getattr(policy, name) for name in own} | {"lambda": policy.threshold}
 
 
 def gate_json(revision: GateRevision, policy: Policy) -> dict[str, Any]:
     """Return a gate as JSON values: its settings, and its newest policy under `policy`. The audit salt stays secret."""
     return {
-        "gate": revision.gate,
-        "revision": revision.revision,
-        "seed": revision.seed,
-        "created_at": revision.created_at,
+        **{name: getattr(revision, name) for name in ("gate", "revision", "seed", "created_at", "reason")},
         "by": revision.created_by,
-        "reason": revision.reason,
         **revision.settings.flat(),
-        "policy": {
-            "version": policy.version,
-            "state": policy.state,
-            "lambda": policy.threshold,
-            "calibrated": policy.calibrated,
-            "guarantee": policy.guarantee,
-            "valid_from": policy.valid_from,
-        },
+        "policy": _state_json(policy),
     }
 
 

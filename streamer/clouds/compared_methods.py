@@ -3,8 +3,6 @@
 Parameters that a method needs beyond the budget are fixed here, before any file is looked at.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -58,7 +56,7 @@ class MethodLabels:
     seed: int
     rows: Rows | None = None
     _curves: dict[str, LossCurve] = field(default_factory=dict)
-    _rescored: dict[str, MethodLabels] = field(default_factory=dict)
+    _rescored: "dict[str, MethodLabels]" = field(default_factory=dict)
     _counts: dict[int, NDArray[np.int64]] = field(default_factory=dict)
 
     def level(self, scheme: str, alpha: float) -> float:
@@ -83,7 +81,7 @@ class MethodLabels:
             self._counts[id(rows)] = full_counts(self.rows, bad_groups(self.groups, self.seed), rows)
         return self._counts[id(rows)]
 
-    def rescored(self, name: str, score: Callable[[Floats], Floats]) -> MethodLabels:
+    def rescored(self, name: str, score: Callable[[Floats], Floats]) -> "MethodLabels":
         """Return the same groups with `score` of their scores, which is known by `name`."""
         if name not in self._rescored:
             groups = [

@@ -1,7 +1,5 @@
 """What was decided, with the severities that are known: the figures of a gate's risk, one implementation for all."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -82,7 +80,7 @@ class Units:
     def __len__(self) -> int:
         return len(self.scores)
 
-    def labelled(self) -> Units:
+    def labelled(self) -> "Units":
         """Return those whose severity is known."""
         known = ~self.unlabelled
         return Units(*(getattr(self, one.name)[known] for one in fields(self)))

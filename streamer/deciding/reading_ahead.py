@@ -1,7 +1,5 @@
 """Has the texts of an event encoded while the event waits for its turn."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor

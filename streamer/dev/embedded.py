@@ -3,8 +3,6 @@
 For trying and developing. The broker keeps its log in memory and forgets it at exit; the database stays.
 """
 
-from __future__ import annotations
-
 import getpass
 import json
 import os
@@ -243,7 +241,7 @@ class EmbeddedStep:
             service.stop()
         self.broker.stop()
 
-    def __enter__(self) -> EmbeddedStep:
+    def __enter__(self) -> "EmbeddedStep":
         self.start()
         return self
 

@@ -4,8 +4,6 @@ The reader cuts such a record before it goes anywhere, so that neither memory, n
 whole of it. What was cut is said by a last header of a type of its own, which no publisher can send.
 """
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import replace
 from typing import Final, NamedTuple
@@ -44,7 +42,7 @@ class Part(NamedTuple):
     hashed: int
 
     @classmethod
-    def of(cls, content: bytes) -> Part:
+    def of(cls, content: bytes) -> "Part":
         """Describe one that is at hand."""
         return cls(content, len(content), None, len(content))
 

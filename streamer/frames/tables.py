@@ -3,8 +3,6 @@
 No library is imported for it: whoever has such a table has the library.
 """
 
-from __future__ import annotations
-
 import reprlib
 import sys
 from abc import ABC, abstractmethod

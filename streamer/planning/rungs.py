@@ -1,7 +1,5 @@
 """A cheap gate and an expensive one behind it, on past answers of both: the label floor and budgets with the fewest expensive calls."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -113,7 +111,7 @@ class _Best(NamedTuple):
     losses: Floats
 
     @classmethod
-    def of_batches(cls, batches: SampledBatches) -> _Best:
+    def of_batches(cls, batches: SampledBatches) -> "_Best":
         scores, severities, able = batches.best()
         # What is blank never ships: no cut is below it, and nothing is lost by it.
         return cls(np.where(able, scores, -np.inf), np.where(able, severities, 0.0))

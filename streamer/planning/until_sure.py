@@ -1,7 +1,5 @@
 """Where to stop sampling, found on past answers: the fewest answers a prompt that keep so much of the share served."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -89,7 +87,7 @@ class _Bests(NamedTuple):
     shippable: Booleans
 
     @classmethod
-    def of_batches(cls, orders: Sequence[SampledBatches]) -> _Bests:
+    def of_batches(cls, orders: Sequence[SampledBatches]) -> "_Bests":
         columns = zip(*(one.best() for one in orders), strict=True)
         scores, severities, shippable = (np.stack(column, axis=1) for column in columns)
         return cls(np.where(shippable, scores, 0.0), severities, shippable)

@@ -9,8 +9,6 @@ The groups that are left are then exchangeable whatever labels do: nothing is as
 tries several D and takes the one whose threshold ships most has read severities first, and breaks the budget.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -79,7 +77,7 @@ class AgeCut:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> AgeCut:
+    def from_json(cls, values: Mapping[str, Any]) -> "AgeCut":
         """Read what `to_json` gave. Raises `ValueError` for anything else."""
         try:
             return cls(**values)

@@ -5,8 +5,6 @@ within the gate's limits, on enough groups of which enough are new, and never fu
 response allows. Everything else waits for a person.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -102,7 +100,7 @@ class Verdict:
     held_until: datetime | None = None
 
 
-def hold(applied: Verdict, *, now: datetime, since: Held | None, lag: timedelta) -> Verdict:
+def hold(applied: Verdict, *, now: datetime, since: "Held | None", lag: timedelta) -> Verdict:
     """Have a looser threshold wait for one label lag since a looser one was first found, and then be tested again.
 
     In that time what it would ship gets its labels; nothing earlier can show that it is bad.

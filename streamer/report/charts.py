@@ -1,7 +1,5 @@
 """The report's pictures as inline SVG: they follow the page's colours, light or dark, and carry their own words."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -70,7 +68,7 @@ class ScoreCounts:
     wrong_median: float
 
     @classmethod
-    def of(cls, units: Units) -> ScoreCounts:
+    def of(cls, units: Units) -> "ScoreCounts":
         """Count the units that have a score."""
         known, wrong = ~np.isnan(units.scores), units.severities >= 0.5
         kinds = units.scores[known & ~wrong], units.scores[known & wrong]

@@ -4,8 +4,6 @@ It speaks the real protocol on a loopback port, keeps about 5 MiB per partition 
 are dropped) and forgets everything at exit. Topics appear on first use with `PARTITIONS` partitions.
 """
 
-from __future__ import annotations
-
 import logging
 import uuid
 from collections.abc import Iterable
@@ -90,7 +88,7 @@ class EmbeddedBroker:
         handle, self._handle = self._handle, None
         del handle  # the last reference: librdkafka closes the listeners and frees the logs
 
-    def __enter__(self) -> EmbeddedBroker:
+    def __enter__(self) -> "EmbeddedBroker":
         self.start()
         return self
 

@@ -5,8 +5,6 @@ an underscore runs on that thread's event loop, so a fetch and a seek never inte
 application's loop.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Collection, Mapping
 from typing import Any, NamedTuple, Protocol, cast
@@ -50,7 +48,7 @@ class ReaderHooks(Protocol):
     budget: FetchBudget
     log_id: str
 
-    async def seek(self, consumer: LeasingConsumer) -> Mapping[TP, int]:
+    async def seek(self, consumer: "LeasingConsumer") -> Mapping[TP, int]:
         """Lease what is assigned, set the fetcher to the positions, and return them."""
         ...
 
@@ -326,7 +324,7 @@ class StampingThread(AIOKafkaConsumerThread):
 class LeasingConsumer(Consumer):
     """Faust's consumer, whose committed offsets are those in the database."""
 
-    app: ReaderApp
+    app: "ReaderApp"
     _thread: StampingThread
 
     def _new_consumer_thread(self) -> StampingThread:

@@ -6,8 +6,6 @@ compressed batch in full, whatever it unpacks to; here within a bound (`unpackin
 every worker that is given its partition.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from struct import unpack_from
@@ -78,7 +76,7 @@ class EscapingRecords:
         more: bool = self._batches.has_next()
         return more
 
-    def next_batch(self) -> EscapingBatch | None:
+    def next_batch(self) -> "EscapingBatch | None":
         """The next whole batch; None after the last one."""
         batch = self._batches.next_batch()
         if batch is None:

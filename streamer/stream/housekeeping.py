@@ -1,7 +1,5 @@
 """What a worker does besides deciding: read policies that no event announced, and show what only SQL knows."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Mapping
 from itertools import count
@@ -91,7 +89,7 @@ class Housekeeping:
         self._stopping.set()
         self._thread.join()
 
-    def __enter__(self) -> Housekeeping:
+    def __enter__(self) -> "Housekeeping":
         return self
 
     def __exit__(

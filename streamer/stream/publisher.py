@@ -1,7 +1,5 @@
 """Publishing from a command: every record acknowledged by all replicas, in order per key."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -121,7 +119,7 @@ class Publisher:
                 f"the topic {', '.join(missing)} does not exist; `streamer topics create` makes what is missing"
             )
 
-    def __enter__(self) -> Publisher:
+    def __enter__(self) -> "Publisher":
         return self
 
     def __exit__(

@@ -1,7 +1,5 @@
 """Following a topic from a command, without a consumer group or stored offsets."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -56,7 +54,7 @@ class Tail:
         self._from_beginning = from_beginning
         self._consumer: KafkaConsumer | None = None
 
-    def __enter__(self) -> Tail:
+    def __enter__(self) -> "Tail":
         accept_any_record()
         try:
             self._consumer = consumer = KafkaConsumer(

@@ -26,20 +26,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.encoder]
 CLOUDS = 80
 
 SAME_AS_OFFLINE = (
-    "unit",
-    "alpha",
-    "method",
-    "state",
-    "lambda",
-    "calibration_groups",
-    "batches",
-    "responses",
-    "ship_rate",
-    "exposure_risk",
-    "exposure_risk_se",
-    "selective_risk",
-    "severity_reduction",
-)
+    "unit", "alpha", "method", "state", "lambda", "calibration_groups", "batches", "responses",
+    "ship_rate", "exposure_risk", "exposure_risk_se", "selective_risk", "severity_reduction",
+)  # fmt: skip
 
 
 def demo(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from examples.make import COLUMNS, write
 from streamer.cli import main
 from streamer.labels.label_files import LABEL_FIELDS
 from streamer.research.evaluation import Encoding, evaluate
@@ -132,24 +131,9 @@ def test_kafka(clone: Path, kafka_broker: KafkaBroker, topic_prefix: str) -> Non
     assert "imported 400 labels" in out
 
 
-@pytest.mark.encoder
-def test_the_sample_files_are_what_their_maker_writes(tmp_path: Path) -> None:
-    write(tmp_path)
-    for name in ("answers.jsonl", "new-answers.jsonl", "wide.csv", "batches.jsonl", "labels.json"):
-        assert (ROOT / "examples" / name).read_text("utf-8") == (tmp_path / name).read_text("utf-8")
-    kept, made = (
-        [line.split(",") for line in (folder / "labelled.csv").read_text("utf-8").splitlines()]
-        for folder in (ROOT / "examples", tmp_path)
-    )
-    assert [len(row) for row in kept] == [len(row) for row in made]
-    for before, after in zip(kept, made, strict=True):
-        for one, other in zip(before, after, strict=True):
-            # Scores come from an encoder, whose last digits depend on the processor.
-            if re.fullmatch(r"0\.\d{4}", one):
-                assert float(one) == pytest.approx(float(other), abs=2e-4)
-            else:
-                assert one == other
-    assert set(COLUMNS) >= set(LABEL_FIELDS) - {"attempt", "labelled_at"}
+def test_the_sample_table_is_a_label_file() -> None:
+    columns = (ROOT / "examples" / "labelled.csv").read_text("utf-8").partition("\n")[0].split(",")
+    assert set(columns) >= set(LABEL_FIELDS) - {"attempt", "labelled_at"}
 
 
 @pytest.mark.slow

@@ -3,10 +3,7 @@
 from dataclasses import dataclass
 
 from tests.faults.oracle import Findings
-from tests.machine import ASKED
-
-LONG = ASKED.get("STREAMER_TEST_FAULTS") == "long"
-"""Whether this is `make faults`: every case in full. Otherwise each runs in a short, seeded form."""
+from tests.machine import LONG as LONG
 
 
 @dataclass(frozen=True)

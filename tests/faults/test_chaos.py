@@ -97,7 +97,7 @@ class Crew:
         self._running.append(worker)
 
 
-@pytest.mark.slow
+@pytest.mark.long  # a short run of `test_mixed_faults` has most of it, and more
 @pytest.mark.timeout(SECONDS * 3 + 240)
 @pytest.mark.expected_errors(r"^(aiokafka|kafka)")
 def test_everything_at_random(

@@ -22,17 +22,9 @@ BEFORE, AFTER = "all-MiniLM-L6-v2@53aa5117", "all-MiniLM-L6-v2@53aa5117+ctransla
 OLD, NEW = "towns", "towns-2"
 LABELLED, EACH = 60, 24
 ASKED = (
-    "--alpha",
-    "0.2",
-    "--unit",
-    "best",
-    "--mode",
-    "enforce",
-    "--audit-probability",
-    "1",
-    "--recalibrate",
-    "propose",
-)
+    "--alpha", "0.2", "--unit", "best", "--mode", "enforce", "--audit-probability", "1",
+    "--recalibrate", "propose",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")

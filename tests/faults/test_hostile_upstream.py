@@ -14,7 +14,7 @@ import pytest
 
 from streamer.scoring.signals.signal_list import signal_list
 from tests.faults.endpoint import Site
-from tests.faults.matrix import Matrix
+from tests.faults.matrix import LONG, Matrix
 from tests.faults.oracle import Findings
 from tests.integration.audit.alone import verify_bundle
 from tests.integration.audit.history import export, settings_for
@@ -164,8 +164,8 @@ def test_no_reply_of_an_upstream_fills_the_service(
         for gate in upstreams:
             ask(gate)
         before = endpoint.peak_bytes()
-        for gate in upstreams:
-            for hostile.way in WAYS:
+        for turn, gate in enumerate(upstreams):
+            for hostile.way in WAYS if LONG else list(WAYS)[turn::2]:
                 told = ask(gate)
                 assert told["action"] == "abstain", hostile.way
                 assert told["calls"] > 0, hostile.way

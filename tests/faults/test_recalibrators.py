@@ -17,14 +17,9 @@ from tests.services.ports import free_port
 from tests.services.postgres import PostgresServer
 
 STEPS = (
-    "before_run",
-    "before_record",
-    "in_record",
-    "before_publish",
-    "after_publish",
-    "after_mark",
+    "before_run", "before_record", "in_record", "before_publish", "after_publish", "after_mark",
     "after_record",
-)
+)  # fmt: skip
 RECORDED = STEPS[STEPS.index("before_publish") :]
 SHIFTED = str(Path(__file__).with_name("shifted_clock.py"))
 

@@ -26,26 +26,9 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.encoder
 
 WORDS = [
-    "Paris",
-    "is",
-    "the",
-    "capital",
-    "of",
-    "France",
-    ",",
-    "and",
-    "Lyon",
-    "1,742",
-    "km²",
-    "of",
-    "naïve",
-    "東京",
-    "rivers",
-    "🙂",
-    "don't",
-    "(x)",
-    "<<16-3=13>>",
-]
+    "Paris", "is", "the", "capital", "of", "France", ",", "and", "Lyon", "1,742", "km²", "of",
+    "naïve", "東京", "rivers", "🙂", "don't", "(x)", "<<16-3=13>>",
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module", params=["ctranslate2", "sentence-transformers"])

@@ -6,9 +6,14 @@ import signal
 import subprocess
 import sys
 import time
+from collections import deque
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+
+from tests.processes import FEW, _next
 
 ROOT = Path(__file__).resolve().parents[2]
 PASSING = "import pytest\n\n@pytest.mark.parametrize('n', range(5))\ndef test_one(n, tmp_path):\n    (tmp_path / 'x').touch()\n"
@@ -85,6 +90,17 @@ def test_nothing_more_is_run_after_as_many_failures_as_are_allowed(tmp_path: Pat
     status, said = ran(tmp_path, {"test_a.py": failing, "test_b.py": failing}, "-x")
     assert status == pytest.ExitCode.TESTS_FAILED, said
     assert "stopping after 1 failures" in said
+
+
+def test_files_that_need_what_few_processes_have_go_to_those_while_the_others_have_work() -> None:
+    needs: list[Any] = [
+        [SimpleNamespace(fixturenames=names)] for names in (["kafka_broker"], ["browser"], [])
+    ]
+    kafka, browser, rest = needs
+    files = deque([kafka, browser, rest])
+    assert _next(files, 5) is rest
+    assert _next(files, FEW["browser"][0]) is browser
+    assert _next(files, 5) is kafka, "nothing else is left"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

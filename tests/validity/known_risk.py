@@ -7,6 +7,7 @@ from scipy import stats
 
 from streamer import LabelledGroup, Threshold
 from streamer.calibration.groups import labelled_groups
+from tests.machine import LONG
 
 SHAPES = ("zero-one", "fractions", "together", "ties", "rare")
 _LEVELS = np.array([0.25, 0.5, 0.75, 1.0])
@@ -70,6 +71,11 @@ def single(name: str, score: float, severity: float) -> LabelledGroup:
 def uniform_share(threshold: Threshold) -> float:
     """Return P(Q > lambda) for a score that is uniform on [0, 1]."""
     return 1 - min(1.0, max(0.0, threshold.value))
+
+
+def repeats(full: int) -> int:
+    """How often to simulate: in full with `make faults`, else half as often, which the controls show to tell right from wrong."""
+    return full if LONG else full // 2
 
 
 def most_violations(repeats: int, delta: float) -> int:

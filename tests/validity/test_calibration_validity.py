@@ -22,12 +22,13 @@ from streamer import LabelledGroup, Threshold, calibrate, calibrate_groups, deci
 from streamer.calibration.registry import weighting_schemes
 from streamer.gates.gate import gate_batch
 from streamer.gates.settings import UNITS
+from tests.validity.known_risk import repeats
 
 ALPHA = 0.1
 GROUPS = 29  # B = .1 * 30 - 1 = 2 is a whole number: with single losses of 1 the bound is met exactly
 ALPHA_OF_CONTROLS = 0.107  # alpha G is just above 3: where a whole loss too many gets in without the +1
 FRESH = 60
-REPEATS = 2000
+REPEATS = repeats(2000)
 Z = float(stats.norm.isf(1e-6))
 NAMES = tuple(f"r{i}" for i in range(12))
 WORLDS = ("continuous", "ties", "correlated", "copies", "unequal")

@@ -35,12 +35,12 @@ from streamer.calibration.shapes import FrozenQuantiles, Ramp, Smooth, rank_scor
 from streamer.calibration.specification import Sample
 from streamer.gates.gate import mean_score
 from streamer.gates.settings import UNITS
-from tests.validity.known_risk import assert_within, most_violations
+from tests.validity.known_risk import assert_within, most_violations, repeats
 
 ALPHA = DELTA = 0.1
 POPULATION = 2000
 GROUPS = 39  # B = .1 * 40 - 1 = 3
-REPEATS = 250
+REPEATS = repeats(250)
 MANY, MANY_REPEATS = 200, 120  # for bounds with high probability, which open on many groups only
 LARGEST = 6
 

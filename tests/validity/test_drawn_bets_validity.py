@@ -12,11 +12,11 @@ import pytest
 
 from streamer.risk.rounds.alarms import MISSING_SHARE
 from streamer.risk.states import Draw, DrawnBets, RiskAlarm, SelectiveAlarm
-from tests.validity.known_risk import most_violations
+from tests.validity.known_risk import most_violations, repeats
 
 ALPHA, TOLERANCE, DELTA = 0.1, 0.02, 0.1
 THETA = ALPHA + TOLERANCE
-STREAMS, DRAWS, LATE = 300, 300, 100
+STREAMS, DRAWS, LATE = repeats(300), 300, 100
 NEVER = 10_000
 BOUND = most_violations(STREAMS, DELTA)
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from streamer.calibration.calibrators.full import RIDGE, TIE, allowed, bag_counts, fit_full
-from tests.validity.known_risk import assert_over, assert_within
+from tests.validity.known_risk import assert_over, assert_within, repeats
 
 BAGS = 50
-CALIBRATIONS = 4000
+CALIBRATIONS = repeats(4000)
 POPULATIONS = ("useless", "useful", "wrong way", "ties", "graded", "heavy tails")
 
 

@@ -13,13 +13,14 @@ from tests.validity.known_risk import (
     assert_within,
     draw_groups,
     exposure_risk,
+    repeats,
     shipped_share,
     standard_error,
     z_bound,
 )
 
 ALPHA = 0.1
-REPEATS = 500
+REPEATS = repeats(500)
 GROUPS = 39  # B = .1 * 40 - 1 = 3
 GRID = (np.arange(2000) + 0.5) / 2000  # midpoints: the scores of the continuous worlds are uniform
 LEVELS = np.array([0.25, 0.5, 0.75, 1.0])

@@ -12,10 +12,11 @@ from streamer.recalibration.age_cut import choose
 from streamer.recalibration.missing_labels import missing_labels, unlabelled_by
 from streamer.recalibration.skill import Separation, level_of, separated
 from streamer.recalibration.suffix_test import LEAST_EVIDENCE, evidence, order, suffix_test
+from tests.validity.known_risk import repeats
 
 ALPHA = 0.1
 DRAWS = 300
-REPEATS = 3000
+REPEATS = repeats(3000)
 Z = float(stats.norm.isf(1e-6))
 BAD = 0.2  # an answer of score s is bad with chance 2 BAD (1 - s): the exposure at l is BAD (1 - l)^2
 

@@ -26,6 +26,7 @@ from tests.validity.known_risk import (
     assert_within,
     draw_groups,
     most_violations,
+    repeats,
     selective_risk,
     shipped_share,
     z_bound,
@@ -34,7 +35,7 @@ from tests.validity.known_risk import (
 ALPHA = DELTA = 0.1
 LEVELS = 60
 SIZES = (20, 60, 250, 1000)
-REPEATS = 2000
+REPEATS = repeats(2000)
 HISTORY = 300
 
 

@@ -1,7 +1,5 @@
 """What a cell holds: nested values by dotted names, texts, lists, and what counts as empty. Pure."""
 
-from __future__ import annotations
-
 import ast
 import io
 import json

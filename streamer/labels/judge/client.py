@@ -1,7 +1,5 @@
 """Puts cases to a judge at an OpenAI-compatible endpoint: bounded, patient, and with a record of every exchange."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import secrets
@@ -126,7 +124,7 @@ class JudgeClient:
         """Cancel what runs, close the connections and end the thread. May be called twice."""
         self._pool.close(self._chat.close)
 
-    def __enter__(self) -> JudgeClient:
+    def __enter__(self) -> "JudgeClient":
         return self
 
     def __exit__(self, *_: object) -> None:

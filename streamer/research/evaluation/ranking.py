@@ -1,7 +1,5 @@
 """How well a score ranks units: AUROC and the coverage-risk curve with its area, resampled by question. Pure."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -97,7 +95,7 @@ class _Ordered:
         self.questions = int(question.max()) + 1
 
     @classmethod
-    def of(cls, scores: Floats, severities: Floats, batch: NDArray[np.intp]) -> _Ordered:
+    def of(cls, scores: Floats, severities: Floats, batch: NDArray[np.intp]) -> "_Ordered":
         order = np.argsort(-scores, kind="stable")
         ranked = scores[order]
         starts = np.flatnonzero(np.append(True, ranked[1:] != ranked[:-1]))

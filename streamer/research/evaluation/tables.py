@@ -1,7 +1,5 @@
 """The tables of an evaluation, once for Markdown and once for the page: headings, cells as texts, and a caption."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -55,7 +53,7 @@ class ResultTable:
         title: str,
         caption: str,
         left: int = 1,
-    ) -> ResultTable:
+    ) -> "ResultTable":
         """Make a row of each item; `cells` says by heading what stands there."""
         rows = tuple(tuple(cell(item) for cell in cells.values()) for item in items)
         return cls(title=title, caption=caption, columns=tuple(cells), rows=rows, left=left)

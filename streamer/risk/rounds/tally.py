@@ -1,7 +1,5 @@
 """The bets that the verdict of a budget period rests on: every decision as soon as it is on record, labelled or not."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -39,7 +37,7 @@ class Tally:
         return json_form.write(KIND, json_form.fields_of(self))
 
     @classmethod
-    def from_json(cls, text: str) -> Tally:
+    def from_json(cls, text: str) -> "Tally":
         """Read what `to_json` wrote, or raise ValueError."""
         return json_form.made(cls, json_form.read(text, KIND))
 

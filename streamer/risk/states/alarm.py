@@ -17,8 +17,6 @@ average. Where at most one thing ships, w_i = 1 and that says: the expected seve
 Neither says that the present estimate is above a limit, which in a stable stream at the limit happens half of the time.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -98,7 +96,7 @@ class RiskAlarm(LabelAlarm):
     @classmethod
     def open(
         cls, *, alpha: float, delta: float, tolerance: float | None = None, false_every: int | None = None
-    ) -> RiskAlarm:
+    ) -> "RiskAlarm":
         """Arm an alarm; nothing has been read.
 
         Parameters
@@ -131,6 +129,6 @@ class SelectiveAlarm(LabelAlarm):
     json_kind: ClassVar[str] = "streamer.monitoring.selective-alarm.v1"
 
     @classmethod
-    def open(cls, *, delta: float, false_every: int | None = None) -> SelectiveAlarm:
+    def open(cls, *, delta: float, false_every: int | None = None) -> "SelectiveAlarm":
         """Arm an alarm; nothing has been read."""
         return cls(bets=DrawnBets(delta=delta, false_every=false_every))

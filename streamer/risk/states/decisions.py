@@ -1,7 +1,5 @@
 """What monitoring reads: decisions whose label deadline has passed, in an order that no label had a say in."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -85,7 +83,7 @@ class AuditedDecisions:
         loss: ArrayLike,
         shipped: ArrayLike = 1.0,
         predicted: ArrayLike = 0.0,
-    ) -> AuditedDecisions:
+    ) -> "AuditedDecisions":
         """Make decisions from columns; `probability`, `shipped` and `predicted` may be one number for all.
 
         Raises
@@ -119,7 +117,7 @@ class AuditedDecisions:
         return columns
 
     @classmethod
-    def of_pieces(cls, pieces: Iterable[AuditedDecision | NotSampled]) -> AuditedDecisions:
+    def of_pieces(cls, pieces: Iterable[AuditedDecision | NotSampled]) -> "AuditedDecisions":
         """Make decisions from single ones and runs of them, in their order; there may be none.
 
         Raises
@@ -165,7 +163,7 @@ class AuditedDecisions:
     def __len__(self) -> int:
         return int(self.sampled.size)
 
-    def where(self, rows: Flags) -> AuditedDecisions:
+    def where(self, rows: Flags) -> "AuditedDecisions":
         """Return the marked ones, in their order."""
         return replace(self, **{name: getattr(self, name)[rows] for name in self.__dataclass_fields__})
 

@@ -35,8 +35,6 @@ Sources: Shin, Ramdas and Rinaldo, E-detectors (2024); Waudby-Smith and Ramdas, 
 variables by betting (2024); Ville (1939).
 """
 
-from __future__ import annotations
-
 import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
@@ -160,7 +158,7 @@ class DrawnBets:
         *,
         known: Mapping[int, float] | None = None,
         overdue: float = -math.inf,
-    ) -> DrawnBets:
+    ) -> "DrawnBets":
         """Return the state with more draws, and more losses known.
 
         Where every loss is known when its draw is read, it is bit-identical however draws are cut into pieces.
@@ -221,7 +219,7 @@ class DrawnBets:
             yield stakes
 
     @classmethod
-    def from_fields(cls, fields: Any) -> DrawnBets:
+    def from_fields(cls, fields: Any) -> "DrawnBets":
         """Read the state from the fields of a JSON object, or raise ValueError."""
         found = json_form.made(cls, fields)
         if any(len(row) != len(Draw._fields) for row in fields["tail"]):

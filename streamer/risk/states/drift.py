@@ -19,8 +19,6 @@ Ranking against calibration alone, the obvious way, is wrong: all p-values then 
 over time the bet finds that sample out, whether anything moved or not.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -78,7 +76,7 @@ class DriftAlarm(State):
     @classmethod
     def open(
         cls, reference: ArrayLike, *, delta: float, bins: int = 64, restart_every: int = 500
-    ) -> DriftAlarm:
+    ) -> "DriftAlarm":
         """Arm an alarm on the numbers of calibration.
 
         Parameters
@@ -118,7 +116,7 @@ class DriftAlarm(State):
         """Number of the decision, from 1, that raised the alarm; None while it is quiet."""
         return self.bets.raised_at
 
-    def observe(self, values: ArrayLike, uniforms: ArrayLike) -> DriftAlarm:
+    def observe(self, values: ArrayLike, uniforms: ArrayLike) -> "DriftAlarm":
         """Return the state after these numbers: the same however they are cut into pieces.
 
         Parameters
@@ -143,7 +141,7 @@ class DriftAlarm(State):
             state = state._after(numbers[start : start + _PAGE], draws[start : start + _PAGE])
         return state
 
-    def _after(self, numbers: Floats, draws: Floats) -> DriftAlarm:
+    def _after(self, numbers: Floats, draws: Floats) -> "DriftAlarm":
         bins = np.searchsorted(self.edges, numbers, side="left")
         counts = np.array(self.counts)
         bets = self.bets.after(_factors(_p_values(counts, bins, draws)))

@@ -9,8 +9,6 @@ Answers i = 1, 2, ... that shipped have marks x_i, 0 or 1. Of the first 60 that 
 delta + N/H, H being `false_every`. It says nothing of the budget: that a judge marks more answers is not that more are wrong.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -50,7 +48,7 @@ class EarlyWarning(json_form.State):
     waiting: tuple[Draw, ...] = ()
 
     @classmethod
-    def open(cls, *, delta: float, false_every: int | None = None) -> EarlyWarning:
+    def open(cls, *, delta: float, false_every: int | None = None) -> "EarlyWarning":
         """Begin with nothing known; it is false with a chance of at most delta, and `false_every` as in `DrawnBets`."""
         return cls(bets=DrawnBets(delta=delta / 2, false_every=false_every))
 
@@ -75,7 +73,7 @@ class EarlyWarning(json_form.State):
         *,
         known: Mapping[int, float] | None = None,
         overdue: float = -math.inf,
-    ) -> EarlyWarning:
+    ) -> "EarlyWarning":
         """Return the state with more answers, and more marks known.
 
         Parameters
@@ -108,7 +106,7 @@ class EarlyWarning(json_form.State):
         )
 
     @classmethod
-    def from_json(cls, text: str | bytes) -> EarlyWarning:
+    def from_json(cls, text: str | bytes) -> "EarlyWarning":
         """Read what `to_json` wrote. Raises `ValueError` for anything else."""
         fields = json_form.read(text, cls.json_kind)
         return json_form.made(cls, fields | {"bets": DrawnBets.from_fields(fields.get("bets"))})

@@ -16,8 +16,6 @@ Sources: Shiryaev (1963) and Roberts (1966), for summing over change points by r
 E-detectors (2024); Waudby-Smith and Ramdas, Estimating means of bounded random variables by betting (2024).
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 
@@ -64,7 +62,7 @@ class RestartedBets:
             raise ValueError(f"raised at {self.raised_at!r}, but {self.seen!r} decisions were seen")
 
     @classmethod
-    def open(cls, bets: int, *, delta: float, restart_every: int) -> RestartedBets:
+    def open(cls, bets: int, *, delta: float, restart_every: int) -> "RestartedBets":
         """Begin with nothing read and everything still to be staked."""
         return cls(delta=delta, restart_every=restart_every, stakes=(0.0,) * bets)
 
@@ -73,7 +71,7 @@ class RestartedBets:
         """E: the mean stake, without what is kept aside; 1/delta or more raises."""
         return math.fsum(self.stakes) / len(self.stakes)
 
-    def after(self, factors: Floats) -> RestartedBets:
+    def after(self, factors: Floats) -> "RestartedBets":
         """Return the state after n more decisions: bit-identical however they are cut into pieces.
 
         Parameters
@@ -99,7 +97,7 @@ class RestartedBets:
             start, stakes = stop, path[-1]
         return self._at(stakes, seen, None)
 
-    def _at(self, stakes: Floats, seen: int, raised_at: int | None) -> RestartedBets:
+    def _at(self, stakes: Floats, seen: int, raised_at: int | None) -> "RestartedBets":
         # A label of a decision with a tiny probability may multiply a stake past the largest float.
         kept = tuple(float(stake) for stake in np.minimum(stakes, np.finfo(np.float64).max / len(stakes)))
         return replace(self, stakes=kept, seen=seen, raised_at=raised_at)

@@ -18,8 +18,6 @@ at any decision at any time, and at every one of them again. A corrected label i
 labels that nobody raises later.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -113,7 +111,7 @@ class VerdictBets(State):
         shipped: float = 0.0,
         known: Mapping[int, float] | None = None,
         overdue: float = -math.inf,
-    ) -> VerdictBets:
+    ) -> "VerdictBets":
         """Return the state with more decisions, the next in order, and more losses known or raised.
 
         Parameters

@@ -128,6 +128,12 @@ class SignalList:
         values = {"version": self.version, "given": self.given, "models": self.models, "declared": declared}
         return json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
+    @property
+    def written(self) -> list[str]:
+        """What `signal_list` makes it of."""
+        declared = [f"{name}={float(least)!r}..{float(most)!r}" for name, least, most in self.declared]
+        return [*self.given, *(f"model={name}" for name in self.models), *declared]
+
     @cached_property
     def hash(self) -> str:
         """SHA-256 of `text`, in hexadecimal."""

@@ -4,8 +4,6 @@ It says what the tables say, and judges nothing: a row that is gone is None. Ver
 seals. The form is described in docs/audit.md.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 from bisect import bisect_left
@@ -69,7 +67,7 @@ class ChainedRows:
         self._database = database
 
     @contextmanager
-    def snapshot(self) -> Iterator[ChainedRowsSnapshot]:
+    def snapshot(self) -> "Iterator[ChainedRowsSnapshot]":
         """Everything read until the end is of one moment."""
         with self._of_one_moment() as connection:
             yield ChainedRowsSnapshot(connection)

@@ -91,12 +91,14 @@ def rebuild_outcomes(connection: sa.Connection) -> None:
         )
 
 
-def rebuild_control(connection: sa.Connection) -> None:
-    """Compute the control log anew over what the tables say now."""
+def rebuild_control(
+    connection: sa.Connection, there: dict[str, dict[str, dict[str, Any]]] | None = None
+) -> None:
+    """Compute the control log anew over what the tables say now; `there`: the rows of those that were read before."""
     head = control.head(connection)
     log = Edge()
     entries = connection.execute(sa.select(control_log).order_by(control_log.c.leaf_index)).mappings().all()
-    there: dict[str, dict[str, dict[str, Any]]] = {}
+    there = {} if there is None else there
     new = []
     for entry in entries:
         table = _TABLES[entry["kind"]]

@@ -29,7 +29,7 @@ from tests.integration.audit.attacker import (
 )
 from tests.integration.audit.conftest import Record
 from tests.integration.audit.history import KEYS, PRIVATE
-from tests.machine import ASKED
+from tests.machine import LONG
 
 B25 = "(SELECT id FROM batches WHERE gate = 'best' AND batch_id = 'batch-25')"
 B26 = "(SELECT id FROM batches WHERE gate = 'best' AND batch_id = 'batch-26')"
@@ -101,7 +101,7 @@ CHANGES = [
 EVERYWHERE = [("sqlite", *change) for change in CHANGES] + [
     pytest.param("postgresql", *change, marks=pytest.mark.postgres)
     # The checks are the same code for both: without the long form a sample shows that PostgreSQL's rows are too.
-    for change in (CHANGES if ASKED.get("STREAMER_TEST_FAULTS") == "long" else CHANGES[::5])
+    for change in (CHANGES if LONG else CHANGES[::5])
 ]
 
 

@@ -14,7 +14,7 @@ from selenium.webdriver.common.keys import Keys
 
 from streamer.recalibration.one_gate import recalibrate_by_hand
 from streamer.review.items import Mark, Reviewer
-from tests.integration.console.conftest import HARM, PASSWORD, WAITING, Site
+from tests.integration.console.conftest import HARM, PASSWORD, Site
 from tests.integration.review.person import Person
 from tests.integration.store.conftest import World
 from tests.integration.store.labelled_gate import GATE
@@ -86,62 +86,6 @@ class Visitor(Person):
         return bool(
             self.run("return document.documentElement.scrollWidth > document.documentElement.clientWidth")
         )
-
-
-def test_a_person_looks_decides_labels_and_leaves_by_keyboard_alone(people: Site, browser: Browser) -> None:
-    root = Visitor(browser, people)
-    root.signs_in("administrator")
-    assert root.heading() == "Gates"
-    assert "The budget was kept under policy 2: exposure" in root.main()
-    assert f"labels waiting\n{WAITING}" in root.main()
-    root.follows(GATE)
-    root.until(lambda: root.heading().startswith(GATE))
-    assert "What scores above the threshold ships." in root.main()
-    assert len(root.driver.find_elements(By.CSS_SELECTOR, "figure svg")) == 1
-    root.follows("Look at it")
-    root.until(lambda: root.heading() == "Proposals")
-    assert "It would ship more: it is looser." in root.main()
-    root.driver.find_element(By.ID, "approve-1").send_keys("enough labels", Keys.ENTER)
-    root.until(lambda: "Run 2 is in force at gate support-bot, as policy 3." in root.main())
-    assert people.store.policies.newest(GATE).reason == "enough labels"
-
-    root.follows("Alerts")
-    root.until(lambda: root.heading() == "Alerts")
-    root.follows("a worker refuses policy 2")
-    root.until(lambda: root.heading().startswith("An open incident"))
-    root.driver.find_element(By.ID, "found").send_keys("an old worker", Keys.ENTER)
-    root.until(lambda: "There is no alert that nobody has acknowledged." in root.main())
-
-    root.follows("Decisions")
-    root.until(lambda: root.heading() == "Decisions")
-    root.driver.find_element(By.ID, "batch").send_keys("order-21*", Keys.TAB)
-    root.driver.find_element(By.ID, "least").send_keys("0.6", Keys.ENTER)
-    root.until(lambda: "batch=order-21" in root.driver.current_url)
-    found = [one.text for one in root.driver.find_elements(By.CSS_SELECTOR, ".decisions .head a")]
-    assert found == [f"order-{n}" for n in (*range(219, 209, -1), 21) if n * 37 % 100 >= 60]
-    root.follows(found[0])
-    root.until(lambda: root.heading().startswith(found[0]))
-    assert "is above the threshold 0.31 of policy 2." in root.main()
-    assert "The record fits its seal." in root.main()
-
-    root.follows("Label")
-    root.until(lambda: root.sees("item"))
-    assert root.text("answer").startswith("Answer ")
-    assert "#" not in root.driver.current_url
-    root.until(lambda: "done today" in root.text("counts"))
-    root.run("return new Promise((done) => setTimeout(done, 400))")
-    root.press("f")
-    root.until(lambda: root.text("last").startswith("You: fine"))
-    assert people.store.labels.pending()[GATE] == WAITING - 1
-    root.follows("Console")
-    root.until(lambda: root.heading() == "Gates")
-    root.follows("Sign out")
-    root.until(lambda: root.heading() == "Sign in")
-    root.goes(f"/gate/{GATE}")
-    root.until(lambda: root.heading() == "Sign in")
-    root.signs_in("viewer")
-    root.until(lambda: root.heading().startswith(GATE), "signing in leads to what was wanted")
-    assert browser.complaints() == []
 
 
 def test_the_gates_refresh_themselves_and_say_when_they_are_old(people: Site, browser: Browser) -> None:

@@ -11,10 +11,12 @@ from tests.integration.console.test_desk import FRONT, hold
 from tests.integration.console.test_pages import PHONE, Visitor
 from tests.integration.store.conftest import World
 from tests.integration.store.labelled_gate import GATE
+from tests.machine import LONG
 from tests.services.browser import Browser
 
 DARK_PAGE, LIGHT_PAGE = "rgb(20, 24, 29)", "rgb(251, 250, 247)"
 NEW_PASSWORD = "another horse battery"
+LOOKS = [(PHONE, True), *([(PHONE, False), (None, True)] if LONG else [])]
 
 
 class Somebody(Visitor):
@@ -42,9 +44,7 @@ class Somebody(Visitor):
         return " ".join(self.main().replace("\u00a0", " ").split())
 
 
-@pytest.mark.parametrize(
-    ("width", "dark"), [(PHONE, False), (PHONE, True), (None, True)], ids=["phone", "phone-dark", "dark"]
-)
+@pytest.mark.parametrize(("width", "dark"), LOOKS, ids=str)
 def test_a_person_does_everything_by_keyboard(
     people: Site, peopled_world: World, browser: Browser, width: int | None, dark: bool
 ) -> None:
@@ -56,8 +56,12 @@ def test_a_person_does_everything_by_keyboard(
 
     # Gates, a gate, and what if.
     root.sees_page("Gates")
+    assert "The budget was kept under policy 2: exposure" in root.main()
+    assert f"labels waiting\n{WAITING}" in root.main()
     root.follows(GATE)
     root.sees_page(GATE)
+    assert "What scores above the threshold ships." in root.main()
+    assert len(root.driver.find_elements(By.CSS_SELECTOR, "figure svg")) == 1
     budget = root.driver.find_element(By.CSS_SELECTOR, "[data-of=budget]")
     budget.send_keys(Keys.ARROW_LEFT, Keys.ARROW_LEFT)
     root.until(lambda: "With a budget of 9" in root.text("what-if-answer"))
@@ -78,6 +82,7 @@ def test_a_person_does_everything_by_keyboard(
     # A proposal is rejected; the next one is put in force.
     root.follows("Proposals")
     root.sees_page("Proposals")
+    assert "It would ship more: it is looser." in root.main()
     root.field("reject-1", "too loose", Keys.ENTER)
     root.until(lambda: "Run 2 is not proposed again" in root.said())
     assert store.calibration.proposal(GATE) is None
@@ -112,25 +117,40 @@ def test_a_person_does_everything_by_keyboard(
     # A decision is looked for and read.
     root.follows("Decisions")
     root.sees_page("Decisions")
-    root.field("batch", "order-25*")
+    root.field("batch", "order-21*")
     Select(root.driver.find_element(By.ID, "outcome")).select_by_value("shipped")
-    root.field("least", "0.5", Keys.ENTER)
-    root.until(lambda: "batch=order-25" in root.driver.current_url)
+    root.field("least", "0.6", Keys.ENTER)
+    root.until(lambda: "batch=order-21" in root.driver.current_url)
     root.fits("what was found")
+    found = [one.text for one in root.driver.find_elements(By.CSS_SELECTOR, ".decisions .head a")]
+    assert found == [f"order-{n}" for n in range(219, 209, -1) if n * 37 % 100 >= 60]
     root.driver.find_element(By.CSS_SELECTOR, ".decisions .head a").send_keys(Keys.ENTER)
-    root.sees_page("order-25")
+    root.sees_page(found[0])
+    assert "is above the threshold 0.31 of policy 2." in root.main()
     assert "The record fits its seal." in root.main()
 
     # An answer is labelled.
     root.follows("Label")
     root.until(lambda: root.sees("item"))
     root.fits("the label page")
+    assert root.text("answer").startswith("Answer ")
+    assert "#" not in root.driver.current_url
     root.until(lambda: "done today" in root.text("counts"))
     root.run("return new Promise((done) => setTimeout(done, 400))")
     root.press("w")
     root.until(lambda: root.text("last").startswith("You: worst"))
     assert store.labels.pending()[GATE] == WAITING - 1
     root.follows("Console")
+
+    # Whoever has signed out sees nothing, and is led to what was wanted after signing in.
+    root.sees_page("Gates")
+    root.follows("Sign out")
+    root.sees_page("Sign in")
+    root.goes(f"/gate/{GATE}")
+    root.sees_page("Sign in")
+    root.signs_in("administrator")
+    root.sees_page(GATE)
+    root.follows("Gates")
 
     # At the desk one is released, one edited, one rejected.
     root.sees_page("Gates")

@@ -382,16 +382,9 @@ class TestBounds:
     def test_a_cost_that_is_never_exceeded(self, capsys: pytest.CaptureFixture[str]) -> None:
         """A request costs 0.00005 in replies of 50 tokens at 1 a million, and could cost 0.00048."""
         options = (
-            "--max-tokens",
-            "96",
-            "--price",
-            "0/1",
-            "--max-cost",
-            "0.0006",
-            "--concurrency",
-            "1",
+            "--max-tokens", "96", "--price", "0/1", "--max-cost", "0.0006", "--concurrency", "1",
             "--json",
-        )
+        )  # fmt: skip
         with OpenAIServer(good) as server:
             assert sample(server, *options) == 1
             result = json.loads(capsys.readouterr().out)

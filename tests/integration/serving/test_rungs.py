@@ -254,14 +254,9 @@ def test_a_later_gate_is_asked_by_no_caller(plain: Plain) -> None:
     assert "ask gate/bot" in answer.json()["error"]["message"]
     listed = [one["id"] for one in endpoint.client.get("/v1/models").json()["data"]]
     assert listed == [
-        "gate/bot",
-        "gate/floorless",
-        "gate/hopeless",
-        "gate/mixed",
-        "gate/pooled",
-        "gate/signals",
-        "gate/unfixed",
-    ]
+        "gate/bot", "gate/floorless", "gate/hopeless", "gate/mixed", "gate/pooled",
+        "gate/signals", "gate/unfixed",
+    ]  # fmt: skip
 
 
 def test_gates_that_would_break_the_promise_say_why(plain: Plain) -> None:

@@ -26,8 +26,14 @@ POINTS = [
 ]
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize(
+    ("migrated_database_url", "point"),
+    [*zip(itertools.cycle(["sqlite", "postgresql"]), POINTS, strict=False)],
+    indirect=["migrated_database_url"],
+)
+@pytest.mark.postgres
 def test_killed_at_each_step_with_requests_in_flight(site: Site, point: str) -> None:
+    """Each on one of the databases, in turn; `make faults` kills at each on PostgreSQL, and at random moments."""
     with Model() as model:
         model.answer_forms(site)
         endpoint = site.serve(STREAMER_FAILPOINTS=f"{point}=kill@15")
@@ -36,16 +42,6 @@ def test_killed_at_each_step_with_requests_in_flight(site: Site, point: str) -> 
         agree(site, callers.said)
         ask_all_again(site.serve(), callers, most=40)
         agree(site, callers.said)
-
-
-def test_killed_at_any_moment(site: Site) -> None:
-    for seed, moment in enumerate((0.05, 0.2, 0.5)):
-        endpoint = site.serve()
-        with Callers([endpoint.base], seed=seed, ours=1) as callers:
-            time.sleep(moment)
-            endpoint.kill()
-        agree(site, callers.said)
-    ask_all_again(site.serve(), callers, most=200)
 
 
 def test_a_stop_answers_what_was_taken(site: Site) -> None:

@@ -103,7 +103,7 @@ def test_a_restart_goes_on_where_the_database_is(broker: TestedBroker) -> None:
         await published(broker.connection, source, numbered(100))
         async with a_worker(broker, [source], journal, EchoDecider(actions)) as worker:
             await worker.until(lambda: journal.total() == 100)
-            assert await worker.drain() < 20  # not by the deadline of a stop, 25 s
+            await worker.drain()
         await published(broker.connection, source, numbered(100, start=100))
         decider = EchoDecider(actions)
         async with a_worker(broker, [source], journal, decider) as worker:

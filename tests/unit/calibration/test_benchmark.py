@@ -44,13 +44,6 @@ def test_the_exit_status_follows_the_limits(limits, status):
     assert report["cpu"]
 
 
-def test_recall_is_calibrated_with_and_without_mapie():
-    returned, report = run("recall_against_mapie.py", "--samples", "200", "--classes", "5")
-    assert returned == 0
-    assert report["labels"] == 1000
-    assert 0 < report["level"] < 1
-
-
 COUNT, GROUPS = 400_000, 40_000
 
 

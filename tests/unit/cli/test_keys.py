@@ -40,19 +40,9 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]
 
 def test_a_key_is_printed_once_and_alone(capsys: pytest.CaptureFixture[str]) -> None:
     words = (
-        "--gate",
-        "bot",
-        "--may",
-        "decide",
-        "--rate",
-        "50/s",
-        "--expires",
-        "90d",
-        "--note",
-        "shop",
-        "--by",
-        "ana",
-    )
+        "--gate", "bot", "--may", "decide", "--rate", "50/s", "--expires", "90d", "--note",
+        "shop", "--by", "ana",
+    )  # fmt: skip
     status, out, err = run(capsys, "create", *words)
     assert status == cli.DONE
     token = out.removesuffix("\n")

@@ -28,7 +28,7 @@ class Served:
     """A server in a thread: it answers `/`, reads a body first where one is sent, and `/slow` once `go` is set."""
 
     def __init__(self, **options: Any) -> None:
-        self.go = threading.Event()
+        self.go, self.begun = threading.Event(), 0
         routes = [
             Route("/", self._answer, methods=["GET", "POST"]),
             Route("/slow", self._slow),
@@ -45,6 +45,7 @@ class Served:
         return PlainTextResponse(f"had {len(await request.body())}")
 
     async def _slow(self, _request: Request) -> PlainTextResponse:
+        self.begun += 1
         await asyncio.to_thread(self.go.wait, LONG)
         return PlainTextResponse("at last")
 
@@ -169,7 +170,8 @@ def test_those_that_are_being_answered_are_not_closed() -> None:
             stack.enter_context(one.connect(GET.replace(b"/", b"/slow", 1), source=f"127.0.0.{n}"))
             for n in range(1, 5)
         ]
-        time.sleep(0.2)
+        while one.begun < 4:
+            time.sleep(0.01)
         refused = heard(stack.enter_context(one.connect(source="127.0.0.9")))
         assert refused.startswith(b"HTTP/1.1 503")
         assert b"retry-after" in refused
