@@ -6,8 +6,6 @@ import typer
 
 from streamer import wiring
 from streamer.calibration import Threshold
-from streamer.calibration.registry import every
-from streamer.calibration.specification import Sample
 from streamer.cli import FAILED
 from streamer.cli import options as opt
 from streamer.cli.broker import announce_now
@@ -16,10 +14,8 @@ from streamer.cli.policies import NO_GATE, promise_text, verdict_json
 from streamer.errors import UsageError
 from streamer.gates.policy import Policy
 from streamer.gates.rule import Cut, Indicator, rule_to_json
-from streamer.recalibration.comparison import Reading
-from streamer.recalibration.in_sample import in_sample
 from streamer.wording.numbers import percent
-from streamer.wording.policies import cut_text, own_cuts, sample_sentence, threshold_text
+from streamer.wording.policies import cut_text, own_cuts, threshold_text
 from streamer.wording.verdicts import headline
 
 if TYPE_CHECKING:
@@ -96,11 +92,6 @@ def print_report(done: "Recalibration", headline: str | None, *, explain: bool) 
     if headline is not None:
         say(headline)
     name, settings = run.gate.gate, run.gate.settings
-    now, was_so = (
-        in_sample(one, settings.unit, run.sample) for one in (run.reading, Reading.of_policy(done.before))
-    )
-    if (sentence := sample_sentence(now, was_so, settings)) is not None:
-        say(sentence)
     attempts = f" / {settings.max_attempts} attempts" if settings.max_attempts > 1 else ""
     say(
         f"Gate {name}: {counted(len(run.groups), 'group (prompt)', 'groups (prompts)')}, "
@@ -141,11 +132,15 @@ def print_report(done: "Recalibration", headline: str | None, *, explain: bool) 
 
 def _role(name: str) -> str:
     """What a candidate that does not decide is: one that promises nothing at all says so."""
+    from streamer.calibration.registry import every
+
     return "diagnostic, asymptotic" if every()[name].family == "no promise" else "diagnostic"
 
 
 def why_closed(run: "CalibrationRun") -> str:
     """Say what would open a gate that calibration has found no threshold for."""
+    from streamer.calibration.specification import Sample
+
     settings = run.gate.settings
     least = settings.calibrator.groups_needed(run.effective_alpha)
     if len(run.groups) < least:

@@ -1,83 +1,38 @@
-"""Questions about a gate's past, and candidate policies: set with a threshold where labels give one, and put in force."""
+"""Candidate policies of gates: set with a threshold where labels give one, and put in force."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from streamer.errors import TryLater, UsageError
-from streamer.gates.gate import gate_batch
 from streamer.gates.policy import SIGNED_IN
 from streamer.gates.rule import Cut
 from streamer.gates.settings import PARAMETERS, GateSettings
+from streamer.wiring.asking import what_if
 from streamer.wiring.parts import now, open_store, recalibrate
-from streamer.wiring.parts import now as present
 
 if TYPE_CHECKING:
     from streamer.gates.candidate import CandidatePolicy
     from streamer.recalibration.run import CalibrationRun, Recalibration
     from streamer.settings.settings import Settings
     from streamer.store import Store
-    from streamer.whatif import Scores, WhatIf
-
-
-def what_if(
-    settings: Settings,
-    store: Store,
-    gate: str,
-    *,
-    since: datetime,
-    now: datetime | None = None,
-    progress: Callable[[int], object] = lambda _done: None,
-) -> WhatIf:
-    """Return what answers questions about the decisions of a gate from `since` on; nothing is read before the first one.
-
-    Raises `UsageError` when there is no such gate. Another scorer's scores need the configured encoder, which is loaded when
-    they are first asked for; `progress` is called with how many batches have been scored again.
-    """
-    from streamer.whatif import WhatIf
-
-    return WhatIf(
-        store.gates.get(gate),
-        past=store.past,
-        sample=store.calibration,
-        policies=store.policies,
-        since=since,
-        now=now or present(),
-        scores=lambda: _scores(settings, progress),
-        candidates=store.candidates,
-    )
-
-
-def _scores(settings: Settings, progress: Callable[[int], object]) -> Scores:
-    from streamer.audit.rescoring import StoredTexts
-    from streamer.wiring.encoders import encoder
-
-    cached = encoder(settings)
-    if cached is None:
-        raise UsageError("scoring stored texts again needs an encoder; STREAMER_ENCODER_NAME is none")
-    return StoredTexts(encoder=cached.identity.id, embed=cached.embed, progress=progress)
-
 
 _AT_ONCE = 500
 NOT_BESIDE = "not_beside"
 """Why a batch has no scores of a candidate: it was decided before that was set, or after it was stopped."""
 
 
-def calibrated_beside(
-    settings: Settings, store: Store, gate: str, wanted: GateSettings
-) -> CalibrationRun | None:
+def calibrated_beside(store: Store, gate: str, wanted: GateSettings) -> CalibrationRun | None:
     """Calibrate a gate for other settings on every label that there is, with the scores that candidates recorded; None: on none.
 
     Nothing is written.
     """
-    return what_if(settings, store, gate, since=now() - timedelta(days=1)).calibrate(wanted)
+    return what_if(store, gate, since=now() - timedelta(days=1)).calibrate(wanted)
 
 
 def set_candidate(
-    settings: Settings,
     store: Store,
     gate: str,
     wanted: GateSettings,
@@ -111,7 +66,7 @@ def set_candidate(
         raise UsageError("a candidate has its gate's unit, for which the audit draws answers to label")
     if cut is not None:
         return store.candidates.start(gate, wanted, cut=cut, rule=plain_rule(wanted), by=by, reason=reason)
-    run = calibrated_beside(settings, store, gate, wanted)
+    run = calibrated_beside(store, gate, wanted)
     reading = None if run is None else run.reading
     if must_ship and (run is None or run.decided.state == "closed"):
         raise TryLater(
@@ -152,7 +107,7 @@ def adopt_candidate(
                 f"the candidate reads the embeddings of {wanted.encoder}, for which no earlier decision can calibrate gate {gate}: "
                 f"`streamer gate set {gate} --scorer {wanted.scorer} --encoder {wanted.encoder}` closes it until labels have come"
             )
-        if calibrated_beside(settings, store, gate, wanted) is None:
+        if calibrated_beside(store, gate, wanted) is None:
             raise TryLater(
                 f"there is nothing to calibrate gate {gate!r} on as its candidate would have it: no answer that was drawn has "
                 "its scores; nothing was changed"
@@ -184,6 +139,8 @@ def _carry(store: Store, gate: str, wanted: GateSettings) -> Counter[str]:
 
     Returns how many have no scores, by the reason.
     """
+    from streamer.gates.gate import gate_batch
+
     found: dict[int, dict[str, float]] = {}
     rows: dict[int, bytes] = {}
     asked, made = store.candidates.drawn(gate, wanted)

@@ -1,51 +1,20 @@
-"""The console from settings: the store, the review page as a part of it, what it changes, and who gets in."""
+"""The console from settings: the store, the review page as a part of it, and who gets in."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
 from streamer.errors import StreamerError, UsageError
-from streamer.settings.settings import Settings
-from streamer.store import Store
-from streamer.store.policies.proposals import require_another_person
-from streamer.wiring.candidates import adopt_candidate, set_candidate
-from streamer.wiring.parts import now, open_store, publish_pending, recalibrate
-from streamer.wording.policies import status_text
+from streamer.wiring.parts import now, open_store, publish_pending
 
 if TYPE_CHECKING:
     from streamer.console.oidc import Issuer
-
-
-class Changes:
-    """Implements `streamer.console.app.Changes` by what the commands call."""
-
-    def __init__(self, settings: Settings, store: Store) -> None:
-        self._settings, self._store = settings, store
-
-    def recalibrate(self, gate: str, *, by: str, reason: str) -> int | None:
-        return recalibrate(self._settings, gate, by=by, reason=reason, propose=True).proposed
-
-    def propose_budget(self, gate: str, alpha: float, *, by: str, reason: str) -> None:
-        present = self._store.gates.get(gate).settings
-        if alpha == present.alpha:
-            raise UsageError(f"gate {gate} has this budget already")
-        try:
-            wanted = replace(present, alpha=alpha)
-        except ValueError as error:
-            raise UsageError(str(error)) from None
-        set_candidate(self._settings, self._store, gate, wanted, cut=None, by=by, reason=reason)
-
-    def adopt(self, gate: str, *, by: str, reason: str) -> str:
-        if self._store.gates.get(gate).settings.two_people:
-            require_another_person(gate, self._store.candidates.present(gate)[0].by, by)
-        adopt_candidate(self._settings, gate, by=by, reason=reason)
-        return f"It is in force at gate {gate}: {status_text(self._store.policies.newest(gate))}."
+    from streamer.settings.settings import Settings
 
 
 class OpenedConsole(NamedTuple):
@@ -93,7 +62,7 @@ def run_console(
     from streamer.review.app import review_app
     from streamer.review.server import listen, serve
     from streamer.web.server import base_url
-    from streamer.wiring.console import Changes
+    from streamer.wiring.console_changes import Changes
     from streamer.wiring.keys import policy_keys
     from streamer.wiring.process import when_available
     from streamer.wiring.review import Due, for_people, rubrics
