@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import streamer
-from streamer.cli.batch_files import publications
+from streamer.cli.publish import publications
 from streamer.clouds.cloud import cloud_row, parse_cloud
 from streamer.clouds.cloud_files import read_clouds
 from streamer.clouds.tables.answers import Reading
