@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from streamer.calibration.crc import calibrate, calibrate_groups
     from streamer.calibration.groups import LabelledGroup
     from streamer.calibration.threshold import Threshold
+    from streamer.frames.claims import ClaimGate
     from streamer.frames.gate import Gate
     from streamer.gates.gate import decide
     from streamer.scoring.gram import gram_energy
@@ -17,6 +18,7 @@ else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
+            "ClaimGate": "streamer.frames.claims",
             "Gate": "streamer.frames.gate",
             "LabelledGroup": "streamer.calibration.groups",
             "Threshold": "streamer.calibration.threshold",
@@ -27,4 +29,13 @@ else:
         },
     )
 
-__all__ = ["Gate", "LabelledGroup", "Threshold", "calibrate", "calibrate_groups", "decide", "gram_energy"]
+__all__ = [
+    "ClaimGate",
+    "Gate",
+    "LabelledGroup",
+    "Threshold",
+    "calibrate",
+    "calibrate_groups",
+    "decide",
+    "gram_energy",
+]

@@ -41,28 +41,6 @@ def test_killed_at_each_failpoint(site: Site, matrix: Matrix) -> None:
     matrix.add(f"1 killed at each of {len(WORKER_POINTS)} failpoints, all at once", found, seconds=seconds)
 
 
-@pytest.mark.long
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("point", WORKER_POINTS)
-def test_killed_at_a_failpoint_again_and_again(site: Site, matrix: Matrix, point: str) -> None:
-    published = 0
-    slowest = 0.0
-    for passing in (1, 2, 3):
-        if point == "after_lease" and passing > 1:
-            continue  # one lease a generation of the group
-        worker = site.start_worker(STREAMER_FAILPOINTS=f"{point}=kill@{passing}")
-        while not worker.ended:
-            publish(site, published, 30)
-            published += 30
-            time.sleep(0.3)
-        worker.wait_until_killed()
-        slowest = max(slowest, _recover(site, published))
-    found = site.check()
-    assert found.decisions == published
-    assert found.duplicates == found.dead_letters == 0
-    matrix.add(f"1 killed {point.replace('_', ' ')}, at its 1st, 2nd, 3rd passing", found, seconds=slowest)
-
-
 def _recover(site: Site, decided: int) -> float:
     """Seconds until a new worker has decided everything; the start of its process is part of them."""
     began = time.monotonic()

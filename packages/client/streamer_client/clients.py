@@ -464,10 +464,11 @@ class _Thread:
         return self._loop
 
     async def _end(self) -> None:
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+        # What is cancelled may begin something once more, as a connection that tries the next address does.
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:
+            for task in others:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
         await self._client.aclose()
         await asyncio.get_running_loop().shutdown_asyncgens()
 

@@ -11,6 +11,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
@@ -420,6 +421,26 @@ def test_a_client_goes_on_after_a_fork_on_both_sides() -> None:
                 os._exit(2)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         assert client.decide("support-bot", "?", ANSWERS).ships
+
+
+def test_what_begins_while_calls_are_cancelled_is_ended_too() -> None:
+    """A connection that tries the next address does so."""
+    begun: list[asyncio.Task[None]] = []
+
+    async def call(_: AsyncClient) -> None:
+        begun.append(asyncio.create_task(asyncio.sleep(600)))
+        try:
+            await asyncio.sleep(600)
+        finally:
+            begun.append(asyncio.create_task(asyncio.sleep(600)))
+
+    client = Client("http://127.0.0.1:9")
+    with ThreadPoolExecutor(1) as pool:
+        called = pool.submit(client._thread.run, call)
+        wait_until(lambda: len(begun) == 1, "it is called")
+        client.close()
+        assert called.exception() is not None
+    assert [one.cancelled() for one in begun] == [True, True]
 
 
 def test_a_closed_client_holds_and_closing_ends_what_is_under_way() -> None:

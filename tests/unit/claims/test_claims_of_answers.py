@@ -33,9 +33,6 @@ def test_claims_partition_the_text_and_each_says_something(text: str) -> None:
     assert "".join(parts) == text
     assert all(parts)
     assert len(parts) < 2 or all(map(says, parts))
-    assert [first for first, _ in sentences(text)] == [0, *(last for _, last in sentences(text))][
-        : len(parts)
-    ]
 
 
 def test_markdown_blocks_stay_whole() -> None:
@@ -50,9 +47,7 @@ def test_markdown_blocks_stay_whole() -> None:
 
 
 def test_support_is_what_its_text_says() -> None:
-    """By hand: of `Paris has 2 rivers` the words paris, 2 and rivers count; the names and numbers
-    are paris and 2.
-    """
+    """By hand: paris, 2 and rivers count as words; paris and 2 are its names and numbers."""
     witnesses = ["Paris has rivers.", " ", "Two rivers; PARIS is 2"]
     gram4 = (8 / 12 + 5 / 12) / 2  # of pari aris rish isha shas has2 as2r s2ri 2riv rive iver vers
     rows = features(["Paris has 2 rivers"], witnesses)

@@ -10,24 +10,16 @@ from typing import Any
 
 import pytest
 
+from streamer import ClaimGate
 from streamer.cli import main
 from streamer.clouds.cloud import cloud_row, parse_cloud
 from streamer.clouds.cloud_files import read_clouds
 from streamer.errors import UsageError
 from streamer.research.evaluation.claims import ClaimOptions, evaluate_claims
 
-WORDS = [
-    "amber",
-    "basalt",
-    "cobalt",
-    "dolomite",
-    "ebony",
-    "flint",
-    "garnet",
-    "halite",
-    "iolite",
-    "jasper",
-]
+WORDS = (
+    "Amber", "Basalt", "Cobalt", "Dolomite", "Ebony", "Flint", "Garnet", "Halite", "Iolite", "Jasper"
+)  # fmt: skip
 
 
 def lines(prompts: int = 60) -> list[dict[str, Any]]:
@@ -120,6 +112,23 @@ def test_claims_are_read_and_written_and_bad_ones_refused() -> None:
         line["responses"][0]["claims"] = claims
         with pytest.raises(UsageError, match=why):
             parse_cloud(json.dumps(line).encode(), "here")
+
+
+def test_a_gate_in_python_ships_text(file: Path) -> None:
+    gate = ClaimGate(alpha=0.1).fit(file)
+    assert gate.splitter_.startswith("sentences@1/")
+    new = lines()[0]
+    new["responses"][0].pop("claims")
+    responses = [{"prompt_id": "new", "answer": one["text"]} for one in new["responses"]]
+    (found,) = gate.decide(responses)
+    assert (found.action, found.answer_id, found.units[-1].ships) == ("mixed", "r00", False)
+    assert found.text == "".join(one.text for one in found.units if one.ships)
+    assert all(one.ships == (one.score > gate.threshold_.value) for one in found.units)
+    given = lines()
+    given[0]["responses"][0]["claims"].pop()
+    file.write_text("".join(json.dumps(line) + "\n" for line in given))
+    (held,) = gate.fit(file).decide(responses)  # what people cut by hand says nothing of sentences
+    assert (gate.splitter_, held.action, held.reason) == ("given", "hold", "no_claims")
 
 
 def test_what_nobody_labelled_counts_as_wrong(file: Path) -> None:

@@ -65,6 +65,9 @@ resources: {{- toYaml . | nindent 2 }}
 volumeMounts:
   - {name: tmp, mountPath: /tmp}
   - {name: secrets, mountPath: /run/secrets/streamer, readOnly: true}
+{{- if eq .name "gates" }}
+  - {name: gates, mountPath: /etc/streamer/gates, readOnly: true}
+{{- end }}
 {{- range $volume, $_ := mergeOverwrite (deepCopy .root.Values.volumes) (deepCopy (.row.volumes | default dict)) }}
   - {name: {{ $volume }}, mountPath: /etc/streamer/{{ $volume }}, readOnly: true}
 {{- end }}
@@ -90,6 +93,9 @@ volumes:
       {{- range $setting, $key := mergeOverwrite (deepCopy .root.Values.secrets) (deepCopy (.row.secrets | default dict)) }}
         - secret: {name: {{ $key.name }}, items: [{key: {{ $key.key }}, path: {{ $setting }}}]}
       {{- end }}
+{{- if eq .name "gates" }}
+  - {name: gates, configMap: {name: {{ include "streamer.name" .root }}-gates}}
+{{- end }}
 {{- range $volume, $source := mergeOverwrite (deepCopy .root.Values.volumes) (deepCopy (.row.volumes | default dict)) }}
   - {{ merge (dict "name" $volume) $source | toYaml | nindent 4 | trim }}
 {{- end }}
