@@ -33,55 +33,6 @@ and a score moves by no more than the cosines that it is the mean square of."""
 _BATCHES_A_CALL = 64
 
 
-class StoredTexts:
-    """Scores stored texts by any scorer that computes its scores; implements `streamer.whatif.ports.Scores`.
-
-    Parameters
-    ----------
-    encoder : its id, ``name@hash``.
-    embed : its vectors, as for `Rescorer`.
-    progress : called with how many batches have been scored.
-    """
-
-    def __init__(
-        self,
-        *,
-        encoder: str,
-        embed: Embed,
-        progress: Callable[[int], object] = lambda _done: None,
-    ) -> None:
-        self.encoder = encoder
-        self._embed = embed
-        self._progress = progress
-        self._done = 0
-
-    def score(
-        self,
-        scorer: str,
-        batches: Sequence[Sequence[str]],
-        *,
-        model: str | None = None,
-        models: Sequence[Sequence[str]] | None = None,
-        judged: Form = WHOLE,
-    ) -> list[tuple[float, ...] | None]:
-        """Score batches of texts, all in one call of the encoder; None for one that has no scores."""
-        scores_by = scorer_named(scorer, model)
-        found: list[tuple[float, ...] | None] = []
-        named = models or [()] * len(batches)
-        for texts, of, vectors in zip(
-            batches, named, self._embed(list(map(judged.parts, batches))), strict=True
-        ):
-            try:
-                batch = answer_batch(texts, vectors, judged.blank(texts), of, encoded=True, form=judged)
-                scores = scores_by.score(batch)
-                found.append(tuple(scores.tolist()))
-            except ValueError:
-                found.append(None)
-        self._done += len(found)
-        self._progress(self._done)
-        return found
-
-
 class _Row(NamedTuple):
     """A row of signals on record, and what it was made of besides texts and embeddings."""
 

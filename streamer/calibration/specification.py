@@ -317,65 +317,6 @@ class Calibrator(Parametrised, ABC):
         """Whether it cannot have a label floor with these parameters."""
         return not self.label_floor
 
-    def smallest_alpha(self, groups: int) -> float:
-        """The smallest budget with which so many groups could ship anything; 1 where none is."""
-        low, high = 0.0, 1.0
-        for _ in range(60):  # `groups_needed` falls in alpha
-            middle = (low + high) / 2
-            low, high = (low, middle) if self.groups_needed(middle) <= groups else (middle, high)
-        return high
-
-    def simulated(
-        self, scores: Floats, severities: Floats, *, largest: int, alpha: float, rng: np.random.Generator
-    ) -> float:
-        """Find lambda for groups that have no names, as `streamer plan` draws them: the strictest that a batch may get.
-
-        Parameters
-        ----------
-        scores, severities : shape (G, k), in [0, 1], of the k labelled items of each group, the oldest group first.
-        largest : the most items that a group may ever have.
-        """
-        from streamer.calibration.groups import labelled_groups
-
-        groups, drawn = scores.shape
-        items = tuple(str(item) for item in range(drawn))
-        named = labelled_groups(
-            [str(group) for group in range(groups)], [items] * groups, scores.ravel(), severities.ravel()
-        )
-        seed = int(rng.integers(2**62))
-        sample = Sample(groups=named, alpha=alpha, seed=seed, drawn=drawn, largest=largest)
-        return self.calibrate(sample).threshold.value
-
-    def lowest_cuts(
-        self, shipped: Counts, errors: Counts, walked: Indices, *, alpha: float, rng: np.random.Generator
-    ) -> Indices:
-        """Find the lowest of some cuts that ships, of calibrations of which only counts are known: a budget on selective risk.
-
-        Parameters
-        ----------
-        shipped, errors : shape (calibrations, cuts), the strictest cut first: groups that score above it, and how many of
-            those are wrong.
-        walked : the cuts that unlabelled history fixes, rising.
-
-        Returns
-        -------
-        ndarray
-            Shape (calibrations,); -1 where nothing ships.
-        """
-        import numpy as np
-
-        calibrations, cuts = shipped.shape
-        levels = np.arange(cuts, 0, -1) / cuts
-        found = np.empty(calibrations, dtype=np.intp)
-        there, wrong = (np.diff(counts, axis=1, prepend=0) for counts in (shipped, errors))
-        for row in range(calibrations):
-            kinds = np.stack([wrong[row], there[row] - wrong[row]], axis=1).ravel()
-            scores = np.repeat(np.repeat(levels, 2), kinds)[:, np.newaxis]
-            severities = np.repeat(np.tile([1.0, 0.0], cuts), kinds)[:, np.newaxis]
-            value = self.simulated(scores, severities, largest=1, alpha=alpha, rng=rng)
-            found[row] = np.searchsorted(-levels, -value, side="left") - 1
-        return found
-
     def why_closed(self, sample: Sample) -> str | None:
         """Say in a clause with its remedy why nothing ships although there are groups enough; None: nothing special."""
         return None

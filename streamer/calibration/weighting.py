@@ -47,24 +47,6 @@ class WeightingScheme(Calibrator):
     def keyed(self, group: str, items: Sequence[str], keys: KeyedWeights) -> Floats:
         """Return the weights of one named group of two or more items, in their order, derived from seed and names."""
 
-    def smallest_alpha(self, groups: int) -> float:
-        """1/(G + 1)."""
-        return 1 / (groups + 1)
-
-    def simulated(
-        self, scores: Floats, severities: Floats, *, largest: int, alpha: float, rng: np.random.Generator
-    ) -> float:
-        """Find lambda without naming groups; weights are drawn."""
-        import numpy as np
-
-        from streamer.calibration.crc import calibrate_items
-
-        groups, drawn = scores.shape
-        index = np.repeat(np.arange(groups), drawn)
-        return calibrate_items(
-            scores.ravel(), severities.ravel(), index, alpha=alpha, scheme=self, seed=rng
-        ).value
-
     def calibrate(self, sample: Sample) -> Calibrated:
         """Find the smallest threshold whose corrected mean loss is within the budget."""
         from streamer.calibration.crc import calibrate_by_scheme

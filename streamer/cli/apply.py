@@ -83,7 +83,7 @@ def apply(
         for step in steps:
             try:
                 if step in todo and not dry_run:
-                    _do(step, settings, store, by=actor, reason=reason)
+                    _do(step, store, by=actor, reason=reason)
             except StreamerError:
                 warn(f"Gate {step.gate} failed; done before it: {todo.index(step)} of {len(todo)}")
                 raise
@@ -102,13 +102,13 @@ def apply(
         raise typer.Exit(FOUND)
 
 
-def _do(step: Step, settings: Settings, store: Store, *, by: str, reason: str) -> None:
+def _do(step: Step, store: Store, *, by: str, reason: str) -> None:
     if step.settings is None:
         store.policies.close(step.gate, by=by, reason=reason)
     elif step.does == "create":
         store.gates.create(step.gate, step.settings, by=by, reason=reason)
     elif step.does == "propose":
-        wiring.set_candidate(settings, store, step.gate, step.settings, cut=None, by=by, reason=reason)
+        wiring.set_candidate(store, step.gate, step.settings, cut=None, by=by, reason=reason)
     else:
         changes = {name: now for name, (_, now) in (step.changes or {}).items()}
         store.gates.revise(step.gate, changes, by=by, reason=reason)

@@ -53,7 +53,7 @@ def set_(
     with wiring.open_store(settings) as store:
         present = store.gates.get(gate).settings
         wanted = chosen_settings(present.named(), given, settings, store.encoders.dimension)
-        made = wiring.set_candidate(settings, store, gate, wanted, cut=cut, by=actor, reason=reason)
+        made = wiring.set_candidate(store, gate, wanted, cut=cut, by=actor, reason=reason)
     if json:
         print_json(_candidate_json(made))
         return
@@ -100,7 +100,7 @@ def show(
         present = store.gates.get(gate).settings
         candidate, tried = store.candidates.present(gate)
         counts = store.candidates.counts(candidate.number)
-        asking = wiring.what_if(settings, store, gate, since=now - back, now=now)
+        asking = wiring.what_if(store, gate, since=now - back, now=now)
         try:
             answer = asking.ask(change)
         except NothingToJudge as error:
@@ -160,9 +160,7 @@ def calibrate(
     settings = wiring.load_settings()
     with wiring.open_store(settings) as store:
         present, wanted = store.gates.get(gate).settings, store.candidates.present(gate)[1]
-        made = wiring.set_candidate(
-            settings, store, gate, wanted, cut=None, by=actor, reason=reason, must_ship=True
-        )
+        made = wiring.set_candidate(store, gate, wanted, cut=None, by=actor, reason=reason, must_ship=True)
     if json:
         print_json(_candidate_json(made))
     else:

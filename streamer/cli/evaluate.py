@@ -4,7 +4,6 @@ import os
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -261,18 +260,15 @@ def evaluate(
 def _stored(settings: "Settings", gates: list[str], options: "Options") -> "list[DataSet]":
     if not gates:
         return []
+    from streamer.frames.recorded import recorded
     from streamer.research.evaluation.stored import stored_data_set
 
     found, unlabelled = [], check_unlabelled(options.unlabelled)
     with wiring.open_store(settings) as store:
         for name in gates:
             of_gate = store.gates.get(name).settings
-            deadline = wiring.now() - timedelta(seconds=of_gate.label_deadline_seconds)
-            found.append(
-                stored_data_set(
-                    store.answers, name, settings=of_gate, older_than=deadline, unlabelled=unlabelled
-                )
-            )
+            batches = recorded(store.answers, store.calibration, name, of_gate, now=wiring.now())
+            found.append(stored_data_set(batches, name, settings=of_gate, unlabelled=unlabelled))
     return found
 
 
@@ -323,48 +319,22 @@ def _encoder(settings: "Settings", *, own: bool) -> "Iterator[str | Encoder]":
 
 
 def _print(found: "Evaluation", out: Path) -> None:
+    from streamer.cli.try_file import print_budgets
+    from streamer.frames.results import AtBudget
     from streamer.research.evaluation.findings import findings, headline
 
     for result in found.data_sets:
         say(f"{result.name}: {headline(found, result).sentence}")
         for remark in result.notes:
             warn(f"{result.name}: {remark}")
-    say("")
-    print_table(
-        (
-            "data set",
-            "unit",
-            "mode",
-            "alpha",
-            "ship rate",
-            "exposure",
-            "severity shipped",
-            "held",
-            "reduction",
-        ),
-        [
-            (
-                result.name,
-                row.unit,
-                row.mode,
-                f"{row.alpha:g}",
-                *(
-                    None if value is None else f"{value:.3f}"
-                    for value in (
-                        row.ship_rate.mean,
-                        row.exposure.mean,
-                        row.shipped_severity.mean,
-                        row.held_severity.mean,
-                        row.reduction.mean,
-                    )
-                ),
+    for result in found.data_sets:
+        for unit in result.mean_severity:
+            rows = [result.default_row(unit, alpha) for alpha in found.options.alphas]
+            say("")
+            print_budgets(
+                [AtBudget(row.alpha, row.ship_rate, row.promised, row.shipped_severity) for row in rows],
+                f"{result.name}, unit {unit}, method {rows[0].method}: means over {found.options.splits} splits",
             )
-            for result in found.data_sets
-            for row in result.gates
-            if row.mode is not None
-        ],
-        title=f"The paper's modes, means over {found.options.splits} splits (its tables have unit response)",
-    )
     if len({result.judged for result in found.data_sets}) > 1:
         say("")
         _print_judged(found)

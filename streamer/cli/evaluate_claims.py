@@ -113,10 +113,11 @@ def _sentence(rows: "Sequence[ClaimRow]") -> str:
     if not row.something.mean:
         return f"{budget} nothing ships; at least {row.prompts} labelled prompts are needed"
     kept, wrong, whole = row.kept.mean, row.wrong.mean, row.whole.mean
+    error = f", {percent(row.whole_wrong.mean)} of them with an error" if whole else ""
     return (
         f"{budget} {percent(row.something.mean)} of prompts get something, {percent(kept)} of an "
         f"answer on average, with {percent(wrong)} of it wrong; whole answers would reach "
-        f"{percent(whole)} of prompts, {percent(row.whole_wrong.mean)} of them with an error"
+        f"{percent(whole)} of prompts{error}"
     )
 
 

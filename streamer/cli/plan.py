@@ -1,7 +1,7 @@
 """`streamer plan`: what a budget needs, and what it would give, before anyone labels."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -11,7 +11,7 @@ import typer
 from streamer import wiring
 from streamer.calibration.registry import offered, promises
 from streamer.calibration.specification import Calibrator
-from streamer.cli.console import note, print_json, progress, say, warn
+from streamer.cli.console import note, print_json, progress, warn
 from streamer.cli.options import (
     JsonOption,
     TableOptions,
@@ -22,10 +22,7 @@ from streamer.cli.options import (
     share_from,
 )
 from streamer.cli.plan_report import (
-    plan_json,
-    print_all_signals,
-    print_among_shipped,
-    print_plan,
+    print_past,
     print_rungs,
     print_until_sure,
 )
@@ -33,12 +30,14 @@ from streamer.clouds.unlabelled import check_unlabelled, counts, filled, unlabel
 from streamer.errors import UsageError
 
 if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
     from streamer.clouds.cloud import Cloud
     from streamer.clouds.tables.answers import Reading
     from streamer.gates.declared import Unit
-    from streamer.planning.all_signals import SignalsPlan
-    from streamer.planning.plan import Budget, Simulation
-    from streamer.planning.prompts import Prompts, SampledBatches
+    from streamer.planning.guess import Guess
+    from streamer.planning.past import PastPlan
+    from streamer.planning.prompts import SampledBatches
     from streamer.scoring.encoders.encoder import CachedEncoder
 
 
@@ -95,8 +94,8 @@ class GateOptions:
         str | None,
         typer.Option(
             metavar="|".join(offered()),
-            help="Calibrator; what each promises is in docs/guarantees.md. Default: mean, and beside it full, a new gate's, where --data "
-            "has texts and no scores of its own, and the unit is best or batch.",
+            help="Calibrator; what each promises is in docs/guarantees.md. Default: mean on a guess; with --data that "
+            "of a new gate, as in `streamer try`.",
         ),
     ] = None
     attempts: Annotated[
@@ -123,38 +122,6 @@ class GateOptions:
             "decide about: find what to hand on, and how to split the budget. With --data.",
         ),
     ] = None
-    audit_probability: Annotated[
-        float,
-        typer.Option(
-            metavar="P",
-            parser=share_from(0),
-            help="Chance from 0 to 1 that a batch is drawn for labelling; shows the labels needed per served answer.",
-        ),
-    ] = 0.05
-
-
-@dataclass(frozen=True, slots=True)
-class SimulationOptions:
-    """The simulation."""
-
-    repetitions: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            min=100,
-            max=100_000,
-            help="Simulated calibrations behind each figure.",
-        ),
-    ] = 1000
-    seed: Annotated[
-        int,
-        typer.Option(
-            metavar="S",
-            min=0,
-            max=2**63 - 1,
-            help="Seed; the same seed gives the same plan.",
-        ),
-    ] = 0
 
 
 @in_groups
@@ -191,19 +158,23 @@ def plan(
         ),
     ] = None,
     gate: GateOptions,
-    simulation: SimulationOptions,
+    seed: Annotated[
+        int,
+        typer.Option(metavar="S", min=0, max=2**62, help="Seed of the first halves, and of a guess."),
+    ] = 0,
     json: JsonOption = False,
 ) -> None:
     """Plan a budget before anyone labels: how many labels it needs, how to spend them, how many responses to sample.
 
-    Calibrations are simulated on a guess of your answers, or on past ones. A plan promises nothing: only a threshold
-    calibrated on labels does.
+    Numbers of labels are tried on the halves of `streamer try`: of past answers (--data), or of 2,000 prompts that are made from your
+    guess. A plan promises nothing: only a threshold calibrated on labels does.
     """
     from streamer.calibration.registry import calibrator
-    from streamer.planning.plan import Budget, Simulation
+    from streamer.planning.past import plan_past
+    from streamer.planning.prompts import guessed_answers
 
     past = None if data is None else _Past(data, tables.reading(), unlabelled)
-    unit, steps, seed, guessed = gate.unit, gate.steps, simulation.seed, asdict(guess)
+    unit, steps, guessed = gate.unit, gate.steps, asdict(guess)
     given = {
         "--labels": labels, "--promise": gate.promise, "--responses": responses,
         **{f"--{name}": value for name, value in guessed.items()},
@@ -219,27 +190,35 @@ def plan(
         _plan_until_sure(_of_best_answers("--steps", past, others, unit), steps, alpha, seed, json=json)
         return
     chosen = calibrator(_method(gate.promise, gate.method))
-    runs = Simulation(repetitions=simulation.repetitions, seed=seed)
     if chosen.risk == "selective" and gate.attempts > 1:
         asked = f"--method {chosen.name}" if gate.promise is None else f"--promise {gate.promise}"
         raise UsageError(f"--attempts must be 1 with {asked}: attempts change what ships")
-    if chosen.of_signals:
-        _check_of_signals(unit, guessed, responses)
-        found = _plan_all_signals(past, unit, alpha, gate.attempts, labels, runs)
-        if json:
-            print_json(asdict(found) | {"unit": unit, "method": chosen.name})
+    measured = past is not None or chosen.of_signals
+    if measured:
+        _check_measured(chosen, unit, guessed, responses if past is None else None)
+    try:
+        if measured:
+            method = None if gate.promise is gate.method is None else chosen.name
+            found = _plan_past(past, unit, method, alpha, gate.attempts, labels, responses, seed)
         else:
-            print_all_signals(found, unit)
-        return
-    budget = Budget(alpha, labels, gate.attempts, chosen) if chosen.risk == "exposure" else None
-    prompts = _guessed(guessed, responses, seed) if past is None else _past(past, guessed, responses, seed)
-    if budget is None:
-        _plan_among_shipped(prompts, unit, chosen, alpha, labels, runs, json=json)
+            made = _guess(guessed, responses)
+            found = plan_past(
+                guessed_answers(made, seed=seed),
+                chosen,
+                unit,
+                answers=made.responses,
+                guessed=True,
+                alpha=alpha,
+                attempts=gate.attempts,
+                labels=labels,
+                seed=seed,
+            )
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    if json:
+        print_json(asdict(found))
     else:
-        beside = None
-        if gate.method is gate.promise is None and past is not None and unit != "response" and past.has_texts:
-            beside = _plan_all_signals(past, unit, alpha, gate.attempts, labels, runs)
-        _plan_budget(prompts, budget, unit, gate.audit_probability, runs, beside, json=json)
+        print_past(found)
 
 
 def _method(promise: str | None, method: str | None) -> str:
@@ -249,102 +228,68 @@ def _method(promise: str | None, method: str | None) -> str:
     return method or "mean" if promise is None else promised_method(promise, method)
 
 
-def _check_of_signals(unit: "Unit", guessed: "Mapping[str, float | None]", responses: int | None) -> None:
-    """Refuse what a plan with all signals cannot look at."""
-    if unit == "response":
+def _check_measured(
+    method: "Calibrator", unit: "Unit", guessed: "Mapping[str, float | None]", responses: int | None
+) -> None:
+    """Refuse what a plan on past answers cannot look at."""
+    if method.of_signals and unit == "response":
         raise UsageError("--method full goes with the units best and batch, not response")
     given = [name for name, value in {**guessed, "responses": responses}.items() if value is not None]
     if given:
         raise UsageError(
-            f"--{given[0]} goes with --method mean: what all signals serve is measured on past answers (--data), and not guessed"
+            f"--{given[0]} is a guess, and goes with neither --data, which measures it, nor --method full, which is measured on past "
+            "answers alone: leave it out"
         )
 
 
-def _plan_all_signals(
-    past: "_Past | None", unit: "Unit", alpha: float, attempts: int, labels: int | None, runs: "Simulation"
-) -> "SignalsPlan":
-    import numpy as np
-
-    from streamer.clouds.offline import calibration_groups
-    from streamer.frames.answers import signals_of
-    from streamer.planning.all_signals import PastPrompts, plan_all_signals
-    from streamer.research.experiments.score_cache import chosen_answers
-
-    prompts = None
-    if past is not None:
-        listed = signals_of(past.clouds, past.reading.signals, past.reading.models)
-        chosen = chosen_answers(past.clouds, past.encoder(), listed, unit)
-        groups = calibration_groups(chosen, unit, drop_unlabelled=past.unlabelled == "drop")
-        rows = {f"{one.cloud.batch_id}#1": one.row for one in chosen}
-        prompts = PastPrompts(
-            np.array([rows[group.id] for group in groups], dtype=np.float32),
-            np.array([float(group.scores[0]) for group in groups]),
-            np.array([float(group.severities.mean()) for group in groups]),
-            held=sum(one.row is None for one in chosen),
-        )
-    try:
-        with progress("Simulating calibrations with all signals", runs.repetitions) as advance:
-            return plan_all_signals(
-                prompts, alpha=alpha, attempts=attempts, labels=labels, simulation=runs, progress=advance
-            )
-    except ValueError as error:
-        raise UsageError(str(error)) from None
-
-
-def _plan_budget(
-    prompts: "Prompts",
-    budget: "Budget",
+def _plan_past(
+    past: "_Past | None",
     unit: "Unit",
-    audit_probability: float,
-    runs: "Simulation",
-    beside: "SignalsPlan | None",
-    *,
-    json: bool,
-) -> None:
-    from streamer.planning.plan import make_plan, rounds
-
-    with progress("Simulating calibrations", rounds(prompts, budget, unit, runs)) as advance:
-        made = make_plan(
-            prompts,
-            budget,
-            unit=unit,
-            audit_probability=audit_probability,
-            simulation=runs,
-            progress=lambda done, _of: advance(done),
-        )
-    if json:
-        print_json(plan_json(made) | {"all_signals": None if beside is None else asdict(beside)})
-        return
-    print_plan(made)
-    if beside is not None:
-        say("")
-        print_all_signals(beside, unit)
-
-
-def _plan_among_shipped(
-    prompts: "Prompts",
-    unit: "Unit",
-    method: "Calibrator",
+    method: str | None,
     alpha: float,
+    attempts: int,
     labels: int | None,
-    runs: "Simulation",
-    *,
-    json: bool,
-) -> None:
-    from streamer.planning.among_shipped import LABELS, plan_among_shipped
+    responses: int | None,
+    seed: int,
+) -> "PastPlan":
+    """Try numbers of labels and of answers on past ones, by the gate that `streamer try` makes of them."""
+    from streamer.calibration.registry import calibrator
+    from streamer.frames.answers import Read
+    from streamer.frames.gate import Gate
+    from streamer.planning.past import plan_past
+    from streamer.planning.prompts import fewer_answers
 
-    made = plan_among_shipped(
-        prompts.by_size[prompts.responses].population(unit),
+    if past is None:
+        return plan_past(
+            {}, calibrator(method or "full"), unit, alpha=alpha, attempts=attempts, labels=labels, seed=seed
+        )
+    gate = Gate(
         alpha=alpha,
-        calibrator=method,
-        labels=LABELS if labels is None else tuple(sorted({*LABELS, labels})),
-        repetitions=runs.repetitions,
-        seed=runs.seed,
+        unit=unit,
+        method=method,
+        unlabelled=past.unlabelled,
+        encoder=past.encode,
+        signals=past.reading.signals,
+        models=past.reading.models,
     )
-    if json:
-        print_json(asdict(made) | {"unit": unit, "source": prompts.source, "responses": prompts.responses})
-    else:
-        print_among_shipped(made, unit, prompts.source)
+    table = Read(tuple(past.clouds), None, len(past.clouds), str(past.file))
+    settings = gate._settings(table)
+    by_size = fewer_answers(table.clouds, responses, seed=seed)
+    found = {}
+    with progress("Scoring responses", len(by_size)) as advance:
+        for done, (size, clouds) in enumerate(by_size.items(), start=1):
+            found[size] = gate._scored(replace(table, clouds=clouds), settings)[0]
+            advance(done)
+    return plan_past(
+        found,
+        settings.calibrator,
+        unit,
+        alpha=alpha,
+        attempts=attempts,
+        labels=labels,
+        drop_unlabelled=past.unlabelled == "drop",
+        seed=seed,
+    )
 
 
 def _of_best_answers(option: str, data: "_Past | None", others: "Sequence[str]", unit: "Unit") -> "_Past":
@@ -401,27 +346,13 @@ def _plan_rungs(data: "_Past", rungs: str, alpha: float, seed: int, *, json: boo
         print_rungs(made)
 
 
-def _guessed(guessed: dict[str, float | None], responses: int | None, seed: int) -> "Prompts":
+def _guess(guessed: dict[str, float | None], responses: int | None) -> "Guess":
     from streamer.planning.guess import Guess
-    from streamer.planning.prompts import guessed_prompts
 
     stated: dict[str, Any] = {name: value for name, value in guessed.items() if value is not None}
     if responses is not None:
         stated["responses"] = responses
-    return guessed_prompts(Guess(**stated), seed=seed)
-
-
-def _past(data: "_Past", guessed: dict[str, float | None], responses: int | None, seed: int) -> "Prompts":
-    from streamer.planning.prompts import past_prompts
-
-    for name, value in guessed.items():
-        if value is not None:
-            raise UsageError(f"--{name} is a guess, and --data measures it: leave one of them out")
-    if responses is not None and responses < 2:
-        raise UsageError(f"--responses must be at least 2, not {responses}: agreement needs others")
-    clouds, encoder = data.clouds, data.encoder_of_scores()
-    with progress("Scoring responses", len(clouds)) as advance:
-        return past_prompts(clouds, responses=responses, encoder=encoder, seed=seed, progress=advance)
+    return Guess(**stated)
 
 
 def _past_orders(
@@ -466,12 +397,9 @@ class _Past:
             warn(missing)
         return [filled(cloud) for cloud in clouds] if choice == "worst" else clouds
 
-    @property
-    def has_texts(self) -> bool:
-        """Whether texts are what there is to decide by: they are known, and have no scores of their own."""
-        from streamer.clouds.cloud import NOT_KEPT
-
-        return all(cloud.own_scores is None and NOT_KEPT not in cloud.texts for cloud in self.clouds)
+    def encode(self, texts: list[str]) -> "ArrayLike":
+        """Embed texts; what was embedded before is known."""
+        return self._configured.embed([texts])[0]
 
     def encoder_of_scores(self) -> "CachedEncoder | None":
         """What embeds texts that have no scores of their own; None: nothing need be embedded."""

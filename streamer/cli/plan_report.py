@@ -2,188 +2,95 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import replace
 from math import floor, log10
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from streamer.cli.console import SERVED, counted, percent, print_fields, print_table, say
+from streamer.cli.console import counted, percent, print_fields, print_table, say
 
 if TYPE_CHECKING:
-    from streamer.calibration.prediction import Interval, Prediction
-    from streamer.gates.declared import Unit
-    from streamer.planning.all_signals import SignalsPlan
-    from streamer.planning.among_shipped import AmongShippedPlan
-    from streamer.planning.plan import Plan
+    from streamer.calibration.prediction import Interval
+    from streamer.planning.past import PastPlan, Tried
     from streamer.planning.rungs import PlannedRungs, Rungs
     from streamer.planning.until_sure import UntilSure
 
 
-def plan_json(made: Plan) -> dict[str, Any]:
-    """Return a plan as JSON values; null where a figure is not defined."""
-
-    def prediction(one: Prediction) -> dict[str, Any]:
-        figures = asdict(one)
-        split = figures.pop("split")
-        return {"labels": one.split.labels, **split, **figures}
-
-    floors = [{**asdict(one), "prediction": prediction(one.prediction)} for one in made.floors]
-    return {
-        **asdict(made),
-        "floors": floors,
-        "fewest": None if made.fewest is None else floors[made.floors.index(made.fewest)],
-        "ladder": [prediction(one) for one in made.ladder],
-        "splits": [prediction(one) for one in made.splits],
-        "best": prediction(made.best),
-        "sizes": [{**asdict(one), "prediction": prediction(one.prediction)} for one in made.sizes],
-    }
-
-
-def print_plan(made: Plan) -> None:
-    each = f" / {made.attempts} attempts" if made.attempts > 1 else ""
-    say(
-        f"Plan for a budget of {percent(made.alpha)}{each} on exposure risk: unit {made.unit}, method {made.method}, "
-        f"{made.responses} responses a prompt"
-    )
-    say(_basis(made))
-    say("")
-    print_fields(_needs(made))
-    say("")
-    _print_predictions("What labels buy, one a prompt", made, made.ladder, made.labels)
-    say("")
-    if made.unit == "best":
-        say("Unit best: one label a prompt, for its best answer. Labels cannot be spent in another way.")
-    else:
-        _print_splits(made)
-    say("")
-    if made.floors:
-        _print_floors(made)
-        say("")
-    _print_sizes(made)
-
-
-def print_all_signals(made: SignalsPlan, unit: Unit) -> None:
-    from streamer.calibration.calibrators.full import LEAST_GROUPS
+def print_past(made: PastPlan) -> None:
+    from streamer.frames.results import spread_text
 
     each = f" / {made.attempts} attempts" if made.attempts > 1 else ""
-    high = percent(1.5 * made.alpha / made.attempts)
-    source = (
-        f"{made.repetitions} calibrations on {counted(made.prompts, 'past prompt', 'past prompts')}, each measured on the rest, seed {made.seed}"
-        if made.prompts
-        else "no past answers"
-    )
-    say(
-        f"All signals, method full, for a budget of {percent(made.alpha)}{each} on exposure risk: unit {unit}, {source}"
-    )
+    half, high = made.prompts // 2, percent(1.5 * made.alpha / made.attempts)
+    of = "no past answers"
+    if half:
+        what = "prompts made from a guess" if made.guessed else "past prompts"
+        of = f"{made.prompts} {what}, seed {made.seed}"
+    say(f"Plan for a budget of {percent(made.alpha)}{each}: unit {made.unit}, method {made.method}, {of}")
     fields = {
-        "needed": f"{counted(made.least, 'labelled prompt', 'labelled prompts')} or more: with fewer nothing can ship, and one score alone "
-        f"is cut with fewer than {LEAST_GROUPS}"
+        "needed": f"{counted(made.least, 'labelled prompt', 'labelled prompts')} or more: with fewer nothing can ship"
     }
     if made.mean_severity is not None and made.least_held is not None:
+        fields["labels"] = (
+            "none of these serves steadily: label more, find a better score, or raise the budget"
+            if made.enough is None
+            else f"{made.enough}: the fewest below that steadily serve 80 % of what the most do"
+        )
         fields["held"] = (
-            f"{percent(made.least_held, 1)} or more by any gate: exposure would be {percent(made.mean_severity, 1)} if everything were served"
+            f"{percent(made.least_held, 1)} or more by any gate: {percent(made.mean_severity, 1)} would be wrong if everything were served"
         )
     print_fields(fields)
+
+    def figures(one: Tried) -> list[object]:
+        spreads = (one.served, one.exposure, one.selective)
+        # How much one calibration differs from another, not how well their mean is known.
+        return ["-" if one is None else spread_text(replace(one, error=one.sd)) for one in spreads]
+
+    heads = ["served", "exposure", "error rate among shipped"]
+    signals = made.ladder[0].allowed is not None
     say("")
-
-    def cell(value: Interval | float | None) -> str:
-        mean = value if value is None or isinstance(value, float) else value.mean
-        return "-" if mean is None else f"{percent(mean, 1):>7}"
-
     print_table(
-        [
-            "labels",
-            "served",
-            f"{percent(made.level, 0)} range",
-            "exposure",
-            "one score",
-            f"above {high}",
-            "allowed",
-        ],
+        ["labels", *heads, *(["one score", f"above {high}", "allowed"] if signals else [])],
         [
             [
                 one.labels,
-                cell(one.served),
-                "-" if one.served is None else in_words(one.served),
-                cell(one.exposure),
-                cell(one.by_one_score),
-                cell(one.above),
-                max(one.allowed - 1, 0) if one.allowed else "closed",
+                *figures(one),
+                *(
+                    [
+                        "-" if one.by_one_score is None else percent(one.by_one_score),
+                        percent(one.above or 0.0, 1),
+                        max(one.allowed - 1, 0) if one.allowed else "closed",
+                    ]
+                    if one.allowed is not None
+                    else []
+                ),
             ]
             for one in made.ladder
         ],
         title="What labels buy, one a prompt",
     )
-    say(
-        "one score: what a cut of (Gram energy + chrF) / 2 serves on the same labels.\n"
-        f"above {high}: share of calibrations that expose so much, though their mean is within the budget.\n"
-        "allowed: wrong labelled prompts that may look at least as good as what ships."
-    )
-    if any(one.served is None for one in made.ladder):
+    if signals:
         say(
-            "-: more labels than past answers can show."
-            if made.prompts
-            else "-: measured on past answers with severities alone: label 60 prompts or more, and name their file with --data."
+            "one score: what a cut of (Gram energy + chrF) / 2 serves on the same labels.\n"
+            f"above {high}: share of calibrations that expose so much, though their mean is within the budget.\n"
+            "allowed: wrong labelled prompts that may look at least as good as what ships."
         )
-
-
-def print_among_shipped(made: AmongShippedPlan, unit: Unit, based_on: str) -> None:
-    from streamer.calibration.registry import every
-    from streamer.planning.among_shipped import POWER
-
-    sure = (
-        f" with probability {1 - made.delta:g}"
-        if every()[made.method].family == "with high probability"
-        else " on average (docs/guarantees.md says of what)"
-    )
-    what = SERVED[unit]
-    source = "a guess" if based_on == "guess" else "past answers"
+    if not half:
+        say(
+            "-: measured on past answers with severities alone: label 60 prompts or more, and name their file with --data."
+        )
+        return
+    if made.sizes:
+        print_table(
+            ["answers", *heads],
+            [[one.answers, *figures(one)] for one in made.sizes],
+            title=f"How many answers to sample, with {half} labels",
+        )
+    say("±: one standard deviation between calibrations.")
+    if made.guessed:
+        say("What your answers are like decides: label a few and plan again with --data.")
+        return
     say(
-        f"Plan for at most {percent(made.alpha, 1)} wrong among what ships{sure}: unit {unit}, method {made.method}, on {source}: "
-        f"{made.prompts} prompts, {percent(made.mean_severity, 1)} wrong if everything ships."
-    )
-    needed = (
-        f"{made.needed} labelled prompts"
-        if made.needed
-        else f"more than {made.ladder[-1].labels} labelled prompts"
-    )
-    print_fields(
-        {
-            "needed": f"{needed}, so that {percent(POWER, 0)} of calibrations ship anything",
-            "least": f"{made.least} labelled answers that ship, none of them wrong; nothing ships with fewer",
-            "at best": f"{percent(made.oracle, 1)} of {what} served by a cut that knows every severity; any gate holds "
-            f"{percent(made.least_held, 1)} or more",
-            "fewer labels": "`gate set --label-above SHARE` labels only the highest scores, and nothing below ships",
-        }
-    )
-    say("")
-    print_table(
-        ["cut ships", "wrong there", "labelled answers above", "labelled prompts"],
-        [
-            [
-                percent(one.share, 0),
-                percent(one.risk, 1),
-                "-" if one.shipped is None else str(one.shipped),
-                "never" if one.labels is None else str(one.labels),
-            ]
-            for one in made.cuts
-        ],
-        title=f"What shows each cut to be within the budget, with probability {percent(POWER, 0)}",
-    )
-    say("")
-    print_table(
-        ["labels", "calibrations that ship", "served", "90 % range", "calibrations over the budget"],
-        [
-            [
-                str(one.labels),
-                percent(one.opens, 0),
-                percent(one.served, 1),
-                f"{percent(one.low, 0)} to {percent(one.high, 0)}",
-                percent(one.exceeds, 0),
-            ]
-            for one in made.ladder
-        ],
-        title="What labels buy, one a prompt",
+        f"Measured as `streamer try` does, on the {made.prompts - half} prompts of each of its second halves; so many labels of the "
+        f"first calibrate. -: more labels than the {half} of a first half."
     )
 
 
@@ -282,190 +189,7 @@ def _floored(budget: float) -> str:
     return f"{floor(budget * 10**digits) / 10**digits:g}"
 
 
-def _basis(made: Plan) -> str:
-    figures = (
-        f"mean severity {made.response_severity:.2f}, AUC {_or_dash(made.auc)}, "
-        f"correlation within a prompt {_or_dash(made.correlation)}"
-    )
-    runs = f"{made.repetitions} simulated calibrations, seed {made.seed}"
-    if made.source == "guess":
-        return (
-            f"A guess: {figures}; severities 0 or 1.\n"
-            f"{made.prompts} made-up prompts, scored by agreement; {runs}.\n"
-            "What your answers are like decides: label a few and plan again with --data."
-        )
-    left = f" ({made.left_out} more could not be used)" if made.left_out else ""
-    return (
-        f"Past data: {counted(made.prompts, 'prompt', 'prompts')}{left}, {figures};\n{runs}. "
-        "Ranges hold what so few prompts leave open; future prompts are assumed to be like these."
-    )
-
-
-def _needs(made: Plan) -> dict[str, object]:
-    from streamer.planning.plan import ENOUGH
-
-    what, served = SERVED[made.unit], made.best.ship_rate
-    steady = f"{percent((1 + made.level) / 2, 0)} of calibrations serve {percent(ENOUGH, 0)} or more of what unlimited labels would"
-    if not made.oracle_ship_rate:
-        why = "and more do not help: with unlimited labels nothing ships; find a better score, or raise the budget"
-    elif made.labels_enough:
-        why = f"{'enough' if made.labels_named else 'the fewest below'} that {steady}"
-    else:
-        why = (
-            f"{'too few' if made.labels_named else 'the most below, too few'} for steady calibrations: more than "
-            f"{percent((1 - made.level) / 2, 0)} serve less than {percent(ENOUGH, 0)} of what unlimited labels would"
-        )
-    fields: dict[str, object] = {
-        "needed": f"{counted(made.least_groups, 'labelled prompt', 'labelled prompts')} or more: with fewer nothing can ship",
-        "labels": f"{made.labels}, {why}",
-        "smallest budget": f"{made.smallest_alpha:.3g} with {counted(made.labels, 'label', 'labels')}, one a prompt",
-        "served": f"{percent(served.mean, 1)} of {what}; {in_words(served)} in {percent(made.level, 0)} of calibrations; "
-        f"{percent(made.oracle_ship_rate, 1)} with unlimited labels",
-        "held": _least_held(made),
-    }
-    if made.labels_per_served is not None and made.prompts_to_collect is not None:
-        fields["labels an answer"] = (
-            f"{made.labels_per_served:.2g} for each served one at audit probability {made.audit_probability:g}; "
-            f"these labels come from {made.prompts_to_collect} prompts of traffic"
-        )
-    fields["labels that wait"] = (
-        "labels of the newest answers are not used until these are older than 95 % of labels take: have so many more drawn"
-    )
-    return fields
-
-
-def _print_predictions(title: str, made: Plan, rows: Sequence[Prediction], marked: int) -> None:
-    print_table(
-        ["labels", *_figure_heads(made), ""],
-        [
-            [
-                one.split.labels,
-                *_figures(one, marked=one.split.labels == marked),
-                "planned" if one.split.labels == marked else "",
-            ]
-            for one in rows
-        ],
-        title=title,
-    )
-
-
-def _print_splits(made: Plan) -> None:
-    from streamer.calibration.plan import smallest_alpha
-    from streamer.calibration.registry import calibrator
-
-    def remark(one: Prediction) -> str:
-        if one is made.best or one.split == made.best.split:
-            return "best"
-        least = smallest_alpha(one.split.groups, made.attempts, calibrator(made.method))
-        return f"closed: budgets from {least:.3g}" if least > made.alpha else ""
-
-    print_table(
-        ["prompts", "labels each", *_figure_heads(made), ""],
-        [
-            [
-                one.split.groups,
-                one.split.per_group,
-                *_figures(one, marked=one.split == made.best.split),
-                remark(one),
-            ]
-            for one in made.splits
-        ],
-        title=f"How to spend {made.labels} labels",
-    )
-
-
-def _print_floors(made: Plan) -> None:
-    print_table(
-        ["highest", "labels", *_figure_heads(made)[:-1], ""],
-        [
-            [
-                percent(one.above, 0),
-                one.labels,
-                *_figures(one.prediction, marked=one is made.fewest)[:-1],
-                "fewest" if one is made.fewest else "",
-            ]
-            for one in made.floors
-        ],
-        title=f"Labelling only the highest scores of {made.labels} drawn prompts",
-    )
-    say(
-        "Nothing below them ships, so leave room above what is served. `gate set NAME\n"
-        "--label-above SHARE` sets it."
-    )
-
-
-def _print_sizes(made: Plan) -> None:
-    from rich.text import Text
-
-    title = f"How many responses to sample, with {made.labels} labels, one a prompt"
-    print_table(
-        [
-            "responses",
-            "AUC",
-            "all shipped",
-            "served",
-            f"{percent(made.level, 0)} range",
-            "among served",
-            "unlimited",
-            "",
-        ],
-        [
-            [
-                one.responses,
-                _or_dash(one.auc),
-                Text(f"{percent(one.mean_severity, 1):>7}"),
-                *(_figures(one.prediction, marked=one.responses == made.responses)[i] for i in (0, 1, 4)),
-                Text(f"{percent(one.oracle_ship_rate, 1):>7}"),
-                "planned" if one.responses == made.responses else "",
-            ]
-            for one in made.sizes
-        ],
-        title=title,
-    )
-
-
-def _figure_heads(made: Plan) -> list[str]:
-    return [
-        "served",
-        f"{percent(made.level, 0)} range",
-        "exposure",
-        f"{percent(made.level, 0)} range",
-        "among served",
-    ]
-
-
-def _figures(one: Prediction, *, marked: bool) -> list[object]:
-    from rich.text import Text
-
-    style = "bold green" if marked else ""
-    selective = f"{percent(one.selective_risk, 1):>7}" if one.selective_risk is not None else "      -"
-    cells = [
-        f"{percent(one.ship_rate.mean, 1):>7}",
-        in_words(one.ship_rate),
-        f"{percent(one.exposure_risk.mean, 1):>7}",
-        in_words(one.exposure_risk),
-        selective,
-    ]
-    return [Text(cell, style=style) for cell in cells]
-
-
-def _least_held(made: Plan) -> str:
-    exposure, alpha = percent(made.mean_severity, 1), percent(made.alpha_per_attempt, 1)
-    if made.least_held == 0:
-        return (
-            f"nothing need be held: if everything were served, exposure would be {exposure}, within {alpha}"
-        )
-    return (
-        f"{percent(made.least_held, 1)} or more by any gate, however good its score: exposure of {exposure} must come down to "
-        f"{alpha}; {percent(made.least_held_selective, 1)} or more for as small an error rate among shipped"
-    )
-
-
 def in_words(interval: Interval) -> str:
     """The two ends as one range of percentages, such as ``41 to 47 %``."""
     digits = 0 if interval.high >= 0.2 else 1
     return f"{100 * interval.low:.{digits}f} to {percent(interval.high, digits)}"
-
-
-def _or_dash(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"

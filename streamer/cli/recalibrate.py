@@ -15,7 +15,7 @@ from streamer.errors import UsageError
 from streamer.gates.policy import Policy
 from streamer.gates.rule import Cut, Indicator, rule_to_json
 from streamer.wording.numbers import percent
-from streamer.wording.policies import cut_text, own_cuts, sample_sentence, threshold_text
+from streamer.wording.policies import cut_text, own_cuts, threshold_text
 from streamer.wording.verdicts import headline
 
 if TYPE_CHECKING:
@@ -87,19 +87,12 @@ def print_report(done: "Recalibration", headline: str | None, *, explain: bool) 
     from rich.text import Text
 
     from streamer.recalibration.comparison import Reading
-    from streamer.recalibration.in_sample import in_sample
     from streamer.recalibration.skill import separation
 
     run = done.run
     if headline is not None:
         say(headline)
     name, settings = run.gate.gate, run.gate.settings
-    now, was_so = (
-        in_sample(one, settings.unit, run.sample)
-        for one in (Reading.of_run(run), Reading.of_policy(done.before))
-    )
-    if (sentence := sample_sentence(now, was_so, settings)) is not None:
-        say(sentence)
     attempts = f" / {settings.max_attempts} attempts" if settings.max_attempts > 1 else ""
     say(
         f"Gate {name}: {counted(len(run.groups), 'group (prompt)', 'groups (prompts)')}, "

@@ -56,7 +56,7 @@ def review(
             _print_json(opened)
         else:
             _print(opened)
-        if _has_screen() if open_ is None else open_:
+        if has_screen() if open_ is None else open_:
             _open(opened.own_browser)
 
     try:
@@ -98,7 +98,8 @@ def _print(opened: "Opened") -> None:
         )
 
 
-def _has_screen() -> bool:
+def has_screen() -> bool:
+    """Whether somebody sits at a terminal that a browser can be shown beside."""
     return sys.stdout.isatty() and (
         sys.platform in ("darwin", "win32")
         or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))

@@ -27,7 +27,6 @@ from streamer.gates.policy import Policy
 from streamer.wording.numbers import when
 from streamer.wording.policies import (
     cut_text,
-    sample_sentence,
     segment_lines,
     selection_text,
     status_text,
@@ -103,9 +102,6 @@ def show(
     json: opt.JsonOption = False,
 ) -> None:
     """Show one policy: its threshold, what it promises and what not, who made it and why."""
-    from streamer.gates.setting_changes import calibrated_for_another
-    from streamer.recalibration.comparison import Reading
-    from streamer.recalibration.in_sample import in_sample
     from streamer.signing.policies import REFUSAL_TEXTS
 
     settings = wiring.load_settings()
@@ -122,7 +118,6 @@ def show(
         run = policy.calibration_run
         sample = [] if run is None or not policy.calibrated else store.calibration.sample(run)
         selection = selection_text(policy, store.gates.history(gate), sample)
-        older = store.policies.version(gate, policy.version - 1).active if policy.version > 1 else None
     if json:
         unread_labels = {"unread_labels": unread_json(unread).get(gate)}
         print_json(_version_json(found, keys) | unread_labels | verdict_json(risk))
@@ -130,12 +125,6 @@ def show(
     if (verdict := headline(risk)) is not None:
         say(verdict)
     say(f"{gate}, version {policy.version}{'' if present else ' (superseded)'}: {status_text(policy)}")
-    figures = in_sample(Reading.of_policy(policy), policy.settings.unit, sample)
-    before = None
-    if older is not None and not calibrated_for_another(older.policy.settings, policy.settings):
-        before = in_sample(Reading.of_policy(older.policy), policy.settings.unit, sample)
-    if (sentence := sample_sentence(figures, before, policy.settings)) is not None:
-        say(sentence)
     print_fields(
         {
             "threshold": styled_threshold(policy),

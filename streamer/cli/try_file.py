@@ -1,6 +1,8 @@
 """`streamer try`: what a gate would make of a labelled file of your own, on one page."""
 
-from collections.abc import Mapping
+import sys
+import webbrowser
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from functools import partial
@@ -14,9 +16,12 @@ from streamer import wiring
 from streamer.cli import options as opt
 from streamer.cli.console import note, print_json, print_table, say, warn
 from streamer.cli.gate_options import with_settings
+from streamer.cli.review import has_screen
+from streamer.clouds.tables.columns import Role, parse_mapping
 from streamer.clouds.unlabelled import check_unlabelled, counts, unlabelled_note
 from streamer.errors import UsageError, why
-from streamer.frames.results import Report
+from streamer.frames.answers import Read
+from streamer.frames.results import AtBudget, Report, spread_text
 from streamer.gates.settings import NO_ENCODER, PARAMETERS
 from streamer.settings.settings import Settings
 from streamer.wording.numbers import percent
@@ -51,6 +56,12 @@ def try_(
     *,
     given: dict[str, Any],
     out: Annotated[Path, typer.Option(metavar="FILE", help="The page; written anew.")] = Path("try.html"),
+    show: Annotated[
+        bool,
+        typer.Option(
+            "--open/--no-open", help="Open the page in a browser, where there is a terminal with a screen."
+        ),
+    ] = True,
     unlabelled: opt.UnlabelledOption = "worst",
     seed: Annotated[
         int,
@@ -66,14 +77,9 @@ def try_(
     A random half of the prompts calibrates and the other is decided, 50 times, as `streamer evaluate` does it; no label judges
     a threshold that it found. No gate and no database are needed.
     """
-    report = _report(file, given, tables, unlabelled, seed)
+    report = _report(file, given, tables, unlabelled, seed, json=json)
     if json:
-        told = asdict(replace(report, _frame=None))
-        guarantee = told.pop("threshold")["guarantee"]
-        print_json(
-            {name: value for name, value in told.items() if name != "_frame"}
-            | {"worth": report.worth, "basis": report.basis, "guarantee": guarantee}
-        )
+        print_json(report_json(report))
         return
     _print(report)
     from streamer.frames.notebook import report_page
@@ -85,9 +91,34 @@ def try_(
     except OSError as error:
         raise UsageError(f"cannot write {out}: {why(error)}; name another file with --out") from error
     say(f"The page, with a slider over all budgets: {out}")
+    if show and has_screen() and not webbrowser.open(out.resolve().as_uri()):
+        note("No browser could be opened; open the page yourself.")
 
 
-def _report(file: Path, given: Mapping[str, Any], tables: opt.TableOptions, choice: str, seed: int) -> Report:
+def _asked(table: Read) -> dict[Role, tuple[str, ...]]:
+    """Ask once, at a terminal, what the severities are where the table leaves it open; returns the columns that were named."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return {}
+    if table.doubted:
+        shown = ", ".join(table.doubted)
+        if typer.confirm(f"In {shown}, is 0 fine and 1 wrong? (no: 1 means right)", default=True, err=True):
+            return {"severity": table.doubted}
+        return {"severity": (), "correct": table.doubted}
+    missing, answers = counts(table.clouds)
+    if missing < answers or table.recognised == "response clouds":
+        return {}
+    named: str = typer.prompt(
+        "Which column says how bad an answer is, from 0 (fine) to 1? NAME, or correct=NAME where 1 means right",
+        default="",
+        show_default=False,
+        err=True,
+    )
+    return parse_mapping([named if "=" in named else f"severity={named}"]) if named else {}
+
+
+def _report(
+    file: Path, given: Mapping[str, Any], tables: opt.TableOptions, choice: str, seed: int, *, json: bool
+) -> Report:
     from streamer.frames.answers import read
     from streamer.frames.gate import Gate
 
@@ -104,6 +135,9 @@ def _report(file: Path, given: Mapping[str, Any], tables: opt.TableOptions, choi
             **named,
         )
         table = read(str(file), reading, gate.kept_columns, advice=lambda text: text)
+        if str(file) != "-" and not json and (answered := _asked(table)):
+            reading = replace(reading, columns={**reading.columns, **answered})
+            table = read(str(file), reading, gate.kept_columns, advice=lambda text: text)
         for said in (f"{file}: {table.recognised}", *table.notes):
             note(said)
         missing, answers = counts(table.clouds)
@@ -123,31 +157,48 @@ def _report(file: Path, given: Mapping[str, Any], tables: opt.TableOptions, choi
 def _print(report: Report) -> None:
     say(report.worth)
     say(report.basis)
-    shown = [
-        report.at,
-        *(one for one in report.budgets if one.alpha in _SHOWN and one.alpha != report.at.alpha),
-    ]
+    print_budgets(
+        [
+            report.at,
+            *(one for one in report.budgets if one.alpha in _SHOWN and one.alpha != report.at.alpha),
+        ]
+    )
+    print_through(report, _WRONG, "on the page")
+
+
+def print_budgets(shown: Iterable[AtBudget], title: str | None = None) -> None:
+    """Print what ships at budgets of prompts that did not calibrate, and what gets through: mean and standard error."""
     print_table(
         ["budget", "served", "error rate among shipped", "exposure"],
         [
             [
                 percent(one.alpha),
-                *(_spread(spread) for spread in (one.ship_rate, one.selective, one.exposure)),
+                *(spread_text(spread) for spread in (one.ship_rate, one.selective, one.exposure)),
             ]
             for one in sorted(shown, key=lambda one: one.alpha)
         ],
+        title=title,
     )
+
+
+def print_through(report: Report, most: int, where: str) -> None:
+    """Print the wrong answers that get through at the report's budget."""
     through = report.through
-    for one in through[:_WRONG]:
+    for one in through[:most]:
         say(f"would have got through: {one.prompt[:80]} -> {one.answer[:120]}")
-    if len(through) > _WRONG:
-        say(f"... and {len(through) - _WRONG} more, on the page")
+    if len(through) > most:
+        say(f"... and {len(through) - most} more, {where}")
 
 
-def _spread(one: Any) -> str | None:
-    if one.mean is None:
-        return None
-    return percent(one.mean) + ("" if one.error is None else f" ± {100 * one.error:.1f}")
+def report_json(report: Report) -> dict[str, Any]:
+    """Return a report as JSON values."""
+    told = asdict(replace(report, _frame=None, _at=None))
+    guarantee = told.pop("threshold")["guarantee"]
+    return {name: value for name, value in told.items() if not name.startswith("_")} | {
+        "worth": report.worth,
+        "basis": report.basis,
+        "guarantee": guarantee,
+    }
 
 
 class _Encode:

@@ -1,6 +1,5 @@
 """`streamer what-if`: what another policy would have made of the recorded past, beside what was in force."""
 
-from contextlib import nullcontext
 from dataclasses import asdict
 from datetime import timedelta
 from functools import partial
@@ -12,11 +11,13 @@ import typer
 from streamer import wiring
 from streamer.cli import FOUND
 from streamer.cli import options as opt
-from streamer.cli.console import note, print_json, print_table, progress, say, warn
+from streamer.cli.console import note, print_json, print_table, say, warn
 from streamer.cli.gate_names import gate_names
 from streamer.cli.gate_options import with_settings
 from streamer.cli.policies import cut_json
+from streamer.cli.try_file import print_budgets, print_through, report_json
 from streamer.errors import UsageError
+from streamer.frames.results import Report
 from streamer.gates.rule import Cut, rule_to_json
 from streamer.gates.settings import PARAMETERS
 from streamer.whatif import Changed, WhatIfAnswer
@@ -64,13 +65,6 @@ def what_if(
         typer.Option("--candidate", help="The gate's candidate policy instead; see `streamer candidate`."),
     ] = False,
     since: opt.SinceOption = _SINCE,
-    in_sample: Annotated[
-        bool,
-        typer.Option(
-            "--in-sample",
-            help="Also judge a threshold by the labels that chose it, which makes it look better than it is.",
-        ),
-    ] = False,
     monitor_delta: Annotated[
         float | None,
         typer.Option(
@@ -90,11 +84,10 @@ def what_if(
 ) -> None:
     """Say what another budget, method, scorer or threshold would have shipped of the recorded past, and what that would have cost.
 
-    Without options: what the gate's own settings would have done, calibrated anew. The intervals rest on the audit draw,
-    which includes held answers, each with a recorded chance. A calibrated threshold is judged on later prompts than those it was
-    calibrated on. Nothing is changed. Exit status 3 if a recorded decision cannot be derived again from its own policy.
-
-    `streamer try` says the same of a file of your own.
+    Without options: what the gate's own settings would do, calibrated anew. Settings are tried as `streamer try` tries a file: half of
+    the drawn prompts calibrates and the other is judged, 50 times. A threshold, a policy or a candidate is judged on prompts whose
+    labels had no part in it; these intervals rest on the audit draw. Nothing is changed. Exit status 3 if a recorded decision
+    cannot be derived again from its own policy.
     """
     from streamer.cli.gate import chosen_settings
     from streamer.gates.setting_changes import unread
@@ -104,34 +97,61 @@ def what_if(
     if monitor_delta is not None and not 0 < monitor_delta < 1:
         raise UsageError(f"--monitor-delta must be between 0 and 1, not {monitor_delta!r}")
     cut = None if threshold is None else given_cut(threshold)
+    asked = threshold is not None or against is not None or proposal or candidate
+    change = Change(candidate=True)
+    if asked:
+        try:
+            change = Change(cut=cut, policy=against, proposal=proposal, candidate=candidate)
+        except ValueError as error:
+            raise UsageError(str(error)) from None
     settings = wiring.load_settings()
     if "/" in gate or gate == "-" or Path(gate).is_file():
         raise UsageError(f"what-if asks about a gate, and {gate} is a file: streamer try {gate}")
     with wiring.open_store(settings) as store:
         present = store.gates.get(gate).settings
-        named: dict[str, object] = {}
-        if given:
+        now = wiring.now()
+        if asked:
+            if given:
+                raise UsageError(
+                    "a threshold, a policy, a proposal and a candidate are asked about without other settings"
+                )
+            answer = wiring.what_if(store, gate, since=now - back, now=now).ask(change, delta=monitor_delta)
+        else:
             chosen: GateSettings = chosen_settings(present.named(), given, settings, store.encoders.dimension)
-            named = {name: value for name, value in chosen.named().items() if present.named()[name] != value}
             for name in sorted(unread(chosen) & given.keys()):
                 note(
                     f"--{name.replace('_', '-')} has no effect: method {chosen.method}, shape {chosen.shape.name}"
                 )
-        try:
-            change = Change(settings=named, cut=cut, policy=against, proposal=proposal, candidate=candidate)
-        except ValueError as error:
-            raise UsageError(str(error)) from None
-        now = wiring.now()
-        again = named.keys() & {"scorer", "encoder"}
-        with progress("score again") if again else nullcontext(lambda _done: None) as done:
-            asking = wiring.what_if(settings, store, gate, since=now - back, now=now, progress=done)
-            answer = asking.ask(change, in_sample=in_sample, delta=monitor_delta)
+            found, own, notes = wiring.tried_gate(settings, store, gate, chosen, since=now - back, now=now)
+    if not asked:
+        if json:
+            print_json(report_json(found) | {"gate": gate, "present": asdict(own.at), "notes": notes})
+            return
+        _print_tried(found, own, notes, most=answers)
+        if explain:
+            say(guarantee_text(found.threshold.guarantee))
+        return
     if json:
         print_json(answer_json(answer, change))
     else:
         show_answer(answer, change, most=answers, explain=explain)
     if answer.differences:
         raise typer.Exit(FOUND)
+
+
+def _print_tried(found: Report, own: Report, notes: list[str], *, most: int) -> None:
+    """Print what other settings would ship of the recorded prompts, beside what the gate's own would with today's labels."""
+    say(found.worth)
+    say(found.basis)
+    same = found.at.alpha == own.at.alpha
+    print_budgets([found.at], f"What is asked about, of {found.prompts} drawn prompts")
+    if not same or found.at != own.at:
+        print_budgets(
+            [own.at], f"The gate's own settings with today's labels, of {own.prompts} drawn prompts"
+        )
+    print_through(found, most, "with --answers N")
+    for text in notes:
+        note(text)
 
 
 def given_cut(text: str) -> Cut:
@@ -205,7 +225,6 @@ def answer_json(answer: "WhatIfAnswer", change: Change) -> dict[str, Any]:
     return {
         "gate": answer.gate.gate,
         "asked": {
-            "settings": dict(change.settings),
             "threshold": None if change.cut is None else cut_json(change.cut),
             "policy": change.policy,
             "proposal": change.proposal,
@@ -229,7 +248,6 @@ def answer_json(answer: "WhatIfAnswer", change: Change) -> dict[str, Any]:
         "promised": answer.promised,
         "delta": answer.delta,
         "in_force": asdict(answer.recorded),
-        "present": None if answer.present is None else asdict(answer.present),
         "what_if": asdict(answer.asked),
         "got_through": asdict(answer.more),
         "held_instead": asdict(answer.less),

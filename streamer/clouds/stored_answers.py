@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+from streamer.clouds.cloud import NOT_KEPT, Cloud, CloudResponse
 
 if TYPE_CHECKING:
     from streamer.gates.settings import GateSettings
@@ -37,6 +39,9 @@ class StoredBatch:
     Attributes
     ----------
     probability : with which the gate's audit took a batch then.
+    waits : a response that the audit drew has no label.
+    signals : the recorded row of what its unit may ship, d float32, little-endian; None where another list of signals made it.
+    metadata : None once erased.
     """
 
     batch_id: str
@@ -44,11 +49,40 @@ class StoredBatch:
     references: tuple[str, ...]
     probability: float
     responses: tuple[StoredResponse, ...]
+    decided_at: datetime
+    waits: bool
+    signals: bytes | None
+    metadata: Mapping[str, Any] | None
+
+    def cloud(self, kind: str) -> Cloud:
+        """The answers as a file has them, with severities of a kind."""
+        return Cloud(
+            question_id=self.batch_id,
+            question=NOT_KEPT if self.prompt is None else self.prompt,
+            references=self.references,
+            responses=tuple(
+                CloudResponse(
+                    id=one.id,
+                    text=one.text if one.text is not None else "" if one.blank else NOT_KEPT,
+                    severity=one.severity,
+                    kind=kind,
+                )
+                for one in self.responses
+            ),
+        )
+
+    @property
+    def scores(self) -> tuple[float, ...] | None:
+        """Of its responses, that decided; None where it was held without any."""
+        found = tuple(one.score for one in self.responses if one.score is not None)
+        return found if len(found) == len(self.responses) else None
 
 
 class AnswerStore(Protocol):
     """What a store has to be, to be evaluated from."""
 
-    def audited(self, gate: str, *, settings: GateSettings, older_than: datetime) -> Sequence[StoredBatch]:
-        """Batches decided before `older_than` under these settings' scorer and encoder, in order of decision."""
+    def audited(
+        self, gate: str, *, settings: GateSettings, older_than: datetime, since: datetime | None = None
+    ) -> Sequence[StoredBatch]:
+        """Batches decided from `since` on and before `older_than` by these settings' scorer and encoder, the oldest first."""
         ...

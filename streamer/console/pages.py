@@ -14,11 +14,10 @@ from streamer.audit.verification import UNREADABLE
 from streamer.console.charts import Moment, course_chart, interval_bar
 from streamer.console.what_if import Questions
 from streamer.errors import Unreadable, UsageError
-from streamer.gates.policy import SIGNED_IN, Policy
+from streamer.gates.policy import SIGNED_IN
 from streamer.gates.setting_changes import differences, unread
 from streamer.gates.settings import HELD_WORDS, PARAMETERS, SETTINGS, GateSettings, parameter_setting
 from streamer.recalibration.comparison import Reading, direction
-from streamer.recalibration.in_sample import InSample, in_sample
 from streamer.recalibration.skill import separation
 from streamer.risk.rounds.report import RiskReport, report_of
 from streamer.risk.rounds.serving import Course
@@ -36,7 +35,6 @@ from streamer.wording.policies import (
     cut_text,
     guarantee_text,
     own_cuts,
-    sample_sentence,
     segment_lines,
     status_text,
     threshold_text,
@@ -62,7 +60,6 @@ _MOST_WORDS: Final = 10
 _POINTS: Final = 240
 _VERSIONS: Final = 50
 _ALERTS: Final = 200
-_MOST_SAMPLES: Final = 500
 
 
 class Pages:
@@ -79,7 +76,6 @@ class Pages:
         self._clock = clock
         self._reports: dict[str, tuple[float, RiskReport]] = {}
         self._counts: tuple[float, dict[str, int]] | None = None
-        self._samples: dict[tuple[str, int], str | None] = {}
         self._courses = Courses(store)
         self._questions = Questions(store, clock=clock)
 
@@ -137,7 +133,6 @@ class Pages:
             "policy": policy,
             "policy_status": status_text(policy),
             "refused": None if refused is None else REFUSAL_TEXTS[refused],
-            "sample": self._sample_sentence(policy),
             "guarantee": guarantee_text(policy.guarantee).split("\n") if policy.guarantee else [],
             "segments": segment_lines(policy.rule),
             "settings": _settings(policy.settings),
@@ -239,18 +234,6 @@ class Pages:
             "signed": found.signature is not None,
             "refused": said,
         }
-
-    def _sample_sentence(self, policy: Policy) -> str | None:
-        if policy.calibration_run is None or not policy.calibrated:
-            return None
-        key = (policy.gate, policy.version)
-        if key not in self._samples:  # what a policy was calibrated on stays as it was
-            sample = self._store.calibration.sample(policy.calibration_run)
-            found = in_sample(Reading.of_policy(policy), policy.settings.unit, sample)
-            while len(self._samples) >= _MOST_SAMPLES:
-                self._samples.pop(next(iter(self._samples)), None)
-            self._samples[key] = sample_sentence(found, None, policy.settings)
-        return self._samples[key]
 
     def what_if(self, name: str, query: Mapping[str, str]) -> dict[str, Any]:
         """What another budget or threshold would have done in a gate's past."""
@@ -368,7 +351,6 @@ class Pages:
         unit = present.settings.unit
         report = self._report(proposal.gate)
         turn = direction(now, then)
-        before, after = in_sample(now, unit, sample), in_sample(then, unit, sample)
         skill = separation(then, unit, sample)
         return {
             "gate": proposal.gate,
@@ -387,7 +369,6 @@ class Pages:
             "sentence": sentence(report).removeprefix(f"{proposal.gate}: "),
             "rows": [
                 ("threshold", threshold_text(present), cut_text(proposal.cut, proposal.rule)),
-                *_sample_rows(before, after, SERVED[unit]),
                 ("budget", percent(present.settings.alpha), percent(proposal.settings.alpha)),
                 ("method", present.settings.method, proposal.settings.method),
                 (
@@ -553,20 +534,6 @@ def _differences(before: GateSettings, after: GateSettings) -> list[tuple[str, s
         ("budget" if name == "alpha" else name.replace("_", " "), said(name, was), said(name, now))
         for name, (was, now) in differences(before, after).items()
         if name not in ("model", "signals")
-    ]
-
-
-def _sample_rows(before: InSample | None, after: InSample | None, many: str) -> list[tuple[str, str, str]]:
-    if before is None or after is None:
-        return []
-
-    def wrong(one: InSample) -> str:
-        return "nothing ships" if one.wrong is None else percent(one.wrong, 1)
-
-    return [
-        (f"{many} served", percent(before.served, 1), percent(after.served, 1)),
-        ("error rate among shipped", wrong(before), wrong(after)),
-        ("exposure", percent(before.exposure, 1), percent(after.exposure, 1)),
     ]
 
 

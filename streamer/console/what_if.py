@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from streamer.console.charts import interval_bar
 from streamer.errors import StreamerError, Unavailable, UsageError
+from streamer.frames.recorded import recorded, tried_record
+from streamer.frames.results import Report, spread_text
 from streamer.gates.candidate import CandidatePolicy
 from streamer.gates.rule import Cut
 from streamer.whatif import Change, Changed, WhatIf, WhatIfAnswer
 from streamer.whatif.words import answer_rows, basis_sentence, caveats, columns, sentence
+from streamer.wording.numbers import SERVED, percent
 from streamer.wording.verdicts import interval_text
 
 if TYPE_CHECKING:
+    from streamer.clouds.stored_answers import StoredBatch
     from streamer.store import Store
 
 DAYS: Final = (1, 7, 30, 90, 365)
@@ -30,6 +35,8 @@ _MOST_ASKED: Final = 8
 
 class _Asked(NamedTuple):
     asking: WhatIf
+    batches: list[StoredBatch]
+    own: list[tuple[Report, list[str]]]
     version: int
     at: float
     lock: threading.Lock
@@ -78,19 +85,67 @@ class Questions:
             at = self.sliders(gate, query)
         except UsageError as error:
             return self.sliders(gate, {}) | {"wrong": str(error), "answer": None}
-        if at["about"] == "budget":
-            change = Change(settings={"alpha": percent_of(at["budget_value"])})
-        else:
-            change = Change(cut=Cut.at(float(at["threshold_value"])))
         try:
             asked = self._asking(gate, at["days"])
             with asked.lock:
-                answer = asked.asking.ask(change)
+                if at["about"] == "budget":
+                    told = self._tried(gate, asked, percent_of(at["budget_value"]))
+                else:
+                    change = Change(cut=Cut.at(float(at["threshold_value"])))
+                    told = self._told(gate, asked.asking.ask(change), change)
         except Unavailable:
             raise
         except StreamerError as error:
             return at | {"wrong": str(error), "answer": None}
-        return at | {"wrong": None, "answer": answer} | self._told(gate, answer, change)
+        return at | {"wrong": None, "answer": True} | told
+
+    def _tried(self, gate: str, asked: _Asked, alpha: float) -> dict[str, Any]:
+        """Another budget, tried on halves of the record; what the gate's own settings give is found once."""
+        settings = self._store.gates.get(gate).settings
+        if not asked.own:
+            asked.own.append(tried_record(asked.batches, settings, settings))
+        (own, notes), each = asked.own[0], alpha / settings.max_attempts
+        found = own.at_budget(each)
+        if found is None:
+            found = tried_record(asked.batches, settings, replace(settings, alpha=alpha))[0]
+        shown = found.through[:_SHOWN]
+        both = (own, found)
+        answers = [
+            (
+                {"batch_id": one.prompt_id, "score": one.score, "severity": one.severity},
+                one.prompt,
+                one.answer,
+            )
+            for one in shown
+        ]
+        return {
+            "said": f"{found.sentence}.",
+            "basis": found.basis,
+            "columns": [f"its own budget, {percent(settings.alpha)}", f"{percent(alpha)}"],
+            "rows": [
+                ("prompts", *(str(one.prompts) for one in both)),
+                *(
+                    (name, *(spread_text(getattr(one.at, field)) for one in both))
+                    for name, field in (
+                        (f"share of {SERVED[settings.unit]} served", "ship_rate"),
+                        ("error rate among shipped", "selective"),
+                        ("exposure", "exposure"),
+                    )
+                ),
+            ],
+            "bars": [],
+            "caveats": [
+                *notes,
+                "Means over the halves, with one standard error of other prompts like these.",
+            ],
+            "changes": [
+                (
+                    "that are wrong would have got through",
+                    {"count": len(found.through), "rate": "", "answers": answers},
+                )
+            ],
+            "differences": 0,
+        }
 
     def _asking(self, gate: str, days: int) -> _Asked:
         version = self._store.policies.newest(gate).version
@@ -110,7 +165,16 @@ class Questions:
         )
         while len(self._asked) >= _MOST_ASKED:
             self._asked.pop(next(iter(self._asked)), None)
-        self._asked[(gate, days)] = made = _Asked(asking, version, monotonic(), threading.Lock(), {})
+        batches = recorded(
+            self._store.answers,
+            self._store.calibration,
+            gate,
+            self._store.gates.get(gate).settings,
+            now=now,
+            since=now - timedelta(days=days),
+        )
+        made = _Asked(asking, batches, [], version, monotonic(), threading.Lock(), {})
+        self._asked[(gate, days)] = made
         return made
 
     def candidate(self, candidate: CandidatePolicy) -> dict[str, Any]:
@@ -136,8 +200,7 @@ class Questions:
     def _told(self, gate: str, answer: WhatIfAnswer, change: Change) -> dict[str, Any]:
         judged = [
             (one.selective if answer.promised == "selective" else one.exposure)
-            for one in (answer.recorded, answer.present, answer.asked)
-            if one is not None
+            for one in (answer.recorded, answer.asked)
         ]
         return {
             "said": sentence(answer, change).removeprefix(f"{gate} "),
@@ -159,7 +222,7 @@ class Questions:
         texts = self._store.decision_search.texts(gate, [(one.batch_id, one.response_id) for one in shown])
         return {
             "count": len(found.answers),
-            "rate": interval_text(found.selective),
+            "rate": f"; error rate among them {interval_text(found.selective)}",
             "answers": [(one, *texts.get((one.batch_id, one.response_id), (None, None))) for one in shown],
         }
 

@@ -52,7 +52,7 @@ class Read:
     rows : for each cloud the rows of each of its answers, numbers from 0; None where a row is a prompt.
     count : rows of the table.
     recognised : what was taken for what, for people.
-    doubt : what severities were taken to mean by a name that leaves it open; empty: nothing.
+    doubt : what severities were taken to mean by a name that leaves it open, that of the columns `doubted`; empty: nothing.
     metadata : for each cloud the values of the columns that were to be kept, in its first row.
     score_columns : those that hold scores.
     notes : what was made of the table, in sentences.
@@ -66,6 +66,7 @@ class Read:
     metadata: tuple[Mapping[str, Any], ...] = ()
     score_columns: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    doubted: tuple[str, ...] = ()
 
 
 def read(
@@ -147,6 +148,7 @@ def _read(table: Table, reading: Reading, kept: Collection[str], advice: Callabl
         tuple(metadata),
         columns.named.get("score", ()),
         tuple(map(advice, reader.notes)),
+        columns.doubted,
     )
 
 

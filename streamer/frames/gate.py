@@ -378,7 +378,6 @@ class Gate:
             settings.unit,
             splits,
             gate_of,
-            alphas=(self.alpha, *(BUDGETS if at_any else ())),
             drop_unlabelled=drop,
         )
         units = units_of(
@@ -390,8 +389,8 @@ class Gate:
             unit=settings.unit,
             risk=settings.calibrator.risk,
             threshold=self.threshold_,
-            at=at[0],
-            budgets=tuple(at[1:]),
+            at=at(self.alpha),
+            budgets=tuple(map(at, BUDGETS)) if at_any else (),
             everything=float((units.labelled() if drop else units).severities.mean()),
             prompts=len(found),
             labels=len(splits[0].first),
@@ -403,6 +402,7 @@ class Gate:
             weights=rule.weights(listed.columns) if isinstance(rule, FullRule) and listed is not None else {},
             why_closed=self._why_closed,
             _frame=fitted_frame if frame is None else frame,
+            _at=at if at_any else None,
         )
 
     def _calibrated(self, split: HalvesSplit, alpha: float) -> Gate | None:

@@ -1,8 +1,10 @@
 """What a gate on a table answers with: decisions, and a report on what they do."""
 
+from __future__ import annotations
+
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -93,6 +95,13 @@ def _known(values: NDArray[np.float64]) -> list[float | None]:
     return [None if math.isnan(one) else one for one in values.tolist()]
 
 
+def spread_text(one: Spread) -> str:
+    """A share with its standard error: ``36 % ± 3.1``; ``-`` where it is not defined."""
+    if one.mean is None:
+        return "-"
+    return percent(one.mean) + ("" if one.error is None else f" ± {100 * one.error:.1f}")
+
+
 @dataclass(frozen=True, slots=True)
 class AtBudget:
     """What a gate makes, at a budget `alpha`, of prompts that did not calibrate it: means over splits.
@@ -118,6 +127,7 @@ class Through:
     prompt: str
     answer: str
     severity: float
+    score: float
     budget: float
 
 
@@ -157,6 +167,7 @@ class Report(Tabular):
     weights: Mapping[str, float]
     why_closed: str = ""
     _frame: Any = field(repr=False, default=None)
+    _at: Callable[[float], AtBudget] | None = field(repr=False, default=None)
 
     def __str__(self) -> str:
         return self.sentence
@@ -177,6 +188,10 @@ class Report(Tabular):
             self.everything,
         )
 
+    def at_budget(self, alpha: float) -> Report | None:
+        """The same at another budget in (0, 1), by the same calibrations; None where these answer for one budget alone."""
+        return None if self._at is None else replace(self, at=self._at(alpha), why_closed="")
+
     @property
     def through(self) -> list[Through]:
         """The wrong answers that get through at the gate's budget."""
@@ -194,6 +209,8 @@ class Report(Tabular):
         cost = f"It costs {counted(self.samples, 'answer', 'answers')} a prompt and {counted(self.labels, 'label', 'labels')}"
         if self.unit == "response":
             cost += f" of every {one}"
+        elif through := len(self.through):
+            cost = f"{counted(through, 'wrong answer', 'wrong answers')} would have got through. {cost}"
         if self.everything <= at.alpha:
             return f"No gate is needed at {said}: if everything ships, {percent(self.everything)} are wrong."
         if wrong + error >= self.everything:

@@ -39,14 +39,11 @@ def tried(
     splits: Sequence[HalvesSplit],
     gate_of: Callable[[HalvesSplit], Decide],
     *,
-    alphas: Sequence[float],
     drop_unlabelled: bool,
-) -> tuple[list[AtBudget], tuple[Through, ...]]:
-    """Decide the second half of each split by a gate that has seen the first; returns what ships at each budget, and what gets through.
+) -> tuple[Callable[[float], AtBudget], tuple[Through, ...]]:
+    """Decide the second half of each split by a gate that has seen the first.
 
-    Parameters
-    ----------
-    alphas : budgets, of which those above what a prompt needed ship it.
+    Returns what ships at a budget, which is what needed no larger one, and what gets through.
     """
     halves = Halves.at(found, unit, splits, drop_unlabelled=drop_unlabelled)
     needed: dict[int, Floats] = {}
@@ -66,17 +63,15 @@ def tried(
     def run(labels: MethodLabels, alpha: float, _traffic: Traffic) -> Served:
         return Served(None, (needed[labels.seed] <= alpha).astype(np.float64))
 
-    at = []
-    for alpha in alphas:
+    def at(alpha: float) -> AtBudget:
         one = outcomes(run, halves, alpha)
-        at.append(
-            AtBudget(
-                alpha,
-                one.spread(one.ship_rate),
-                one.spread(one.exposure_by_question),
-                one.spread(one.shipped_severity),
-            )
+        return AtBudget(
+            alpha,
+            one.spread(one.ship_rate),
+            one.spread(one.exposure_by_question),
+            one.spread(one.shipped_severity),
         )
+
     return at, () if unit == "response" else tuple(_through(found, of_prompts))
 
 
@@ -91,6 +86,13 @@ def _through(found: Sequence[ScoredCloud], of_prompts: Sequence[Sequence[float]]
         severity = item.cloud.severities[best]
         if severity is not None and severity >= 0.5:
             wrong.append(
-                Through(item.cloud.question_id, item.cloud.question, item.cloud.texts[best], severity, share)
+                Through(
+                    item.cloud.question_id,
+                    item.cloud.question,
+                    item.cloud.texts[best],
+                    severity,
+                    item.scores[best],
+                    share,
+                )
             )
     return sorted(wrong, key=lambda one: (one.budget, one.prompt_id))

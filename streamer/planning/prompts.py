@@ -2,17 +2,14 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamer.calibration.prediction import Population
-from streamer.clouds.cloud import Cloud
+from streamer.clouds.cloud import Cloud, CloudResponse, response_id
+from streamer.clouds.offline import ScoredCloud
 from streamer.errors import UsageError
-from streamer.gates.declared import Unit
-from streamer.gates.gate import mean_score
 from streamer.planning.guess import Guess, make_world
 from streamer.scoring.blank import is_blank
 from streamer.scoring.encoders.encoder import CachedEncoder
@@ -25,6 +22,9 @@ Booleans = NDArray[np.bool_]
 
 SIZES = (2, 3, 5, 10, 20, 50, 100, 200)
 """Numbers of samples a prompt that are compared, as far as there are so many."""
+
+GUESSED = 2_000
+"""Prompts that are made from a guess: half of them calibrate, at most."""
 
 _GUESSED_UP_TO = 20
 _CLOUDS_AT_ONCE = 64
@@ -50,25 +50,6 @@ class SampledBatches:
         rows, best = np.arange(len(self.scores)), np.where(self.blank, -1.0, self.scores).argmax(axis=1)
         return self.scores[rows, best], self.severities[rows, best], np.asarray(~self.blank.all(axis=1))
 
-    def population(self, unit: Unit) -> Population:
-        """Return the items that a gate of this unit calibrates and decides on.
-
-        Raises `UsageError` when every prompt is held unscored: all answers blank, or any under the unit `batch`.
-        """
-        held = self.blank.any(axis=1) if unit == "batch" else self.blank.all(axis=1)
-        scores, severities, blank = self.scores[~held], self.severities[~held], self.blank[~held]
-        if not len(scores):
-            raise UsageError(
-                "every prompt has only blank answers, or one under the unit batch: nothing to plan with"
-            )
-        if unit == "best":
-            scores, severities = (one[~held, np.newaxis] for one in self.best()[:2])
-            blank = np.zeros(scores.shape, dtype=np.bool_)
-        elif unit == "batch":
-            means = np.array([[mean_score(row)] for row in scores.tolist()])
-            scores = np.repeat(means, scores.shape[1], axis=1)
-        return Population(scores, severities, ~blank, held=int(held.sum()))
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prompts:
@@ -76,20 +57,18 @@ class Prompts:
 
     Attributes
     ----------
-    source : `guess`, or `data` for past response clouds.
     responses : samples n a prompt that the plan is for.
     by_size : the prompts with n samples each, by n; `responses` is among them.
     left_out : past prompts that could not be used: fewer responses than n, or one of them without a severity.
     """
 
-    source: Literal["guess", "data"]
     responses: int
     by_size: Mapping[int, SampledBatches]
     left_out: int = 0
 
 
-def guessed_prompts(guess: Guess, *, seed: int) -> Prompts:
-    """Make prompts that fit a guess, scored with any number of samples up to 20, or up to the guess's.
+def guessed_answers(guess: Guess, *, seed: int) -> dict[int, list[ScoredCloud]]:
+    """Make prompts that fit a guess, scored with any number of samples up to 20, or up to the guess's, by that number.
 
     Parameters
     ----------
@@ -101,12 +80,24 @@ def guessed_prompts(guess: Guess, *, seed: int) -> Prompts:
         If no such prompts can be; see `make_world`.
     """
     sizes = _sizes(max(_GUESSED_UP_TO, guess.responses), guess.responses)
-    world = make_world(guess, most_responses=sizes[-1], rng=np.random.default_rng([seed, _WORLD]))
-    by_size = {}
+    rng = np.random.default_rng([seed, _WORLD])
+    world = make_world(guess, most_responses=sizes[-1], prompts=GUESSED, rng=rng)
+    found = {}
     for size in sizes:
         scores, severities = world.sample(size)
-        by_size[size] = SampledBatches(scores, severities, np.zeros(scores.shape, dtype=np.bool_))
-    return Prompts("guess", guess.responses, by_size)
+        found[size] = [
+            ScoredCloud(
+                Cloud(
+                    f"guess-{place}",
+                    "",
+                    (),
+                    tuple(CloudResponse(response_id(i), ".", bad) for i, bad in enumerate(harm)),
+                ),
+                tuple(row),
+            )
+            for place, (row, harm) in enumerate(zip(scores.tolist(), severities.tolist(), strict=True))
+        ]
+    return found
 
 
 def past_prompts(
@@ -187,7 +178,40 @@ def past_prompts(
         )
         for size in sizes
     }
-    return Prompts("data", responses, by_size, left_out=len(clouds) - len(usable))
+    return Prompts(responses, by_size, left_out=len(clouds) - len(usable))
+
+
+def fewer_answers(
+    clouds: Sequence[Cloud], responses: int | None, *, seed: int
+) -> dict[int, tuple[Cloud, ...]]:
+    """Take of each prompt with enough answers as many as are to be compared, drawn at random, the fewer among the more.
+
+    The last number is `responses`, or all that each prompt has, for which None stands; see `SIZES`. Scores of one's own say
+    nothing about fewer answers. Raises `UsageError` for fewer than two answers, or than two prompts.
+    """
+    counts = Counter(len(cloud.responses) for cloud in clouds)
+    usual = max(counts, key=lambda n: (counts[n], n), default=1)
+    if responses is not None and responses < 2:
+        raise UsageError(f"--responses must be at least 2, not {responses}: agreement needs others")
+    usable = [cloud for cloud in clouds if responses is None or len(cloud.responses) >= responses]
+    if len(usable) < 2:
+        raise UsageError(
+            f"{len(usable)} of {len(clouds)} prompts have {responses or 1} answers, and a plan needs at least 2; plan for fewer "
+            "--responses"
+        )
+    rng = np.random.default_rng([seed, _SUBSETS])
+    orders = [rng.permutation(len(cloud.responses)) for cloud in usable]
+
+    def cut(size: int) -> tuple[Cloud, ...]:
+        return tuple(
+            replace(cloud, responses=tuple(cloud.responses[i] for i in np.sort(order[:size]).tolist()))
+            for cloud, order in zip(usable, orders, strict=True)
+        )
+
+    most = responses or usual
+    scored = all(cloud.own_scores is not None for cloud in usable)
+    fewer = {} if scored else {size: cut(size) for size in SIZES if size < most}
+    return fewer | {most: tuple(usable) if responses is None else cut(most)}
 
 
 def _vectors(

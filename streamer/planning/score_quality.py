@@ -1,4 +1,4 @@
-"""How well a score separates fine answers from bad ones, and how alike the answers to one prompt are."""
+"""How well a score separates fine answers from bad ones."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,25 +30,3 @@ def area_under_curve(scores: Floats, severities: Floats) -> float | None:
     fine, bad = np.add.reduceat(fine, starts), np.add.reduceat(bad, starts)
     below = np.cumsum(bad) - bad / 2
     return float(fine @ below / (fine.sum() * bad.sum()))
-
-
-def intraclass_correlation(severities: Floats) -> float | None:
-    """Return how alike the severities of one prompt's answers are, by one-way analysis of variance.
-
-    Parameters
-    ----------
-    severities : shape (P, n).
-
-    Returns
-    -------
-    float or None
-        At most 1, the same for all answers to a prompt; about 0 for answers that have nothing in common. None for
-        fewer than two prompts, for one answer a prompt, or where nothing varies.
-    """
-    prompts, n = severities.shape
-    if prompts < 2 or n < 2:
-        return None
-    between = n * float(severities.mean(axis=1).var(ddof=1))
-    within = float(severities.var(axis=1, ddof=1).mean())
-    total = between + (n - 1) * within
-    return (between - within) / total if total > 0 else None

@@ -1,7 +1,7 @@
 """What may be asked about the past, and what comes of it: values."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
@@ -18,20 +18,16 @@ from streamer.whatif.replay import Difference
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What is asked about; nothing at all asks for the gate's own settings, calibrated anew.
+    """What is asked about: one of these.
 
     Attributes
     ----------
-    settings : to put in place of the gate's, by the names of `GateSettings` (see `SETTINGS`; alpha in (0, 1)). The threshold
-        is what a calibration finds for them.
-    cut : a threshold on the score in place of a calibrated one: `Cut.at(0.7)`, `Cut("open", None)`, `Cut("closed", None)`. It
-        serves every segment alike.
-    policy : the version of an earlier policy in place of both.
-    proposal : the threshold that waits for a person in place of all.
-    candidate : the gate's candidate policy in place of all, by the scores that it gave the same prompts when they were decided.
+    cut : a threshold on the score: `Cut.at(0.7)`, `Cut("open", None)`, `Cut("closed", None)`. It serves every segment alike.
+    policy : the version of an earlier policy.
+    proposal : the threshold that waits for a person.
+    candidate : the gate's candidate policy, by the scores that it gave the same prompts when they were decided.
     """
 
-    settings: Mapping[str, object] = field(default_factory=dict)
     cut: Cut | None = None
     policy: int | None = None
     proposal: bool = False
@@ -39,12 +35,8 @@ class Change:
 
     def __post_init__(self) -> None:
         named = (self.cut is not None) + (self.policy is not None) + self.proposal + self.candidate
-        if named > 1:
+        if named != 1:
             raise ValueError("ask about a threshold, a policy, the proposal or the candidate, one at a time")
-        if self.settings and (self.policy is not None or self.proposal or self.candidate):
-            raise ValueError(
-                "a policy, a proposal and a candidate have settings of their own: ask about these without others"
-            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,22 +45,20 @@ class Basis:
 
     Attributes
     ----------
-    source : `calibrated` now, `given` by whoever asks, `recorded` with each decision (the budget that it needed), or that of a `policy`, `proposal` or `candidate`.
-    before : labels of prompts decided from here on had no part in it; None: no labels had, or see `in_sample`.
+    source : `calibrated` now, `given` by whoever asks, or that of a `policy`, `proposal` or `candidate`.
+    before : labels of prompts decided from here on had no part in it; None: no labels had.
     prompts, labelled : of the calibration that was made now; 0 where none was.
     drawn, missing : responses of these prompts, and those that counted as severity 1 for want of a label.
-    in_sample : it is judged on the prompts that chose it, and so looks better than it is.
     moved : the period begins later than was asked for, so that it is not.
     guarantee : what the calibration, policy or proposal promises; empty for a given threshold.
     """
 
-    source: Literal["calibrated", "given", "recorded", "policy", "proposal", "candidate"]
+    source: Literal["calibrated", "given", "policy", "proposal", "candidate"]
     before: datetime | None = None
     prompts: int = 0
     labelled: int = 0
     drawn: int = 0
     missing: int = 0
-    in_sample: bool = False
     moved: bool = False
     guarantee: str = ""
 
@@ -128,8 +118,6 @@ class WhatIfAnswer:
     left_out : prompts of the period that are not counted, by reason.
     versions : the oldest and the newest policy among those that decided the judged.
     recorded, asked : the figures of the record, and of what was asked about.
-    present : of the gate's own budget, found as `asked` is and on the same prompts, where another budget was asked about; a smaller
-        budget never serves more than it, as it may serve more than `recorded`, of which part was decided while the gate was closed.
     more, less : what would have got through, and what would have been held instead.
     differences : decisions of the record that their own policies do not come to again, and with a candidate what it decided and
         does not come to again; there should be none.
@@ -153,7 +141,6 @@ class WhatIfAnswer:
     versions: tuple[int, int]
     recorded: Figures
     asked: Figures
-    present: Figures | None
     more: Changed
     less: Changed
     differences: tuple[Difference, ...]

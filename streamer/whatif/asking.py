@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from streamer.errors import TryLater, UsageError
 from streamer.gates.candidate import NOT_TRIED, CandidatePolicy
-from streamer.gates.rule import INDICATOR, Chance, Cut, Indicator, Rank, Rule
-from streamer.gates.settings import PARAMETERS, GateSettings
+from streamer.gates.rule import Chance, Indicator, Rank, Rule
 from streamer.gates.settings import SETTINGS as DECLARED
+from streamer.gates.settings import GateSettings
 from streamer.recalibration import age_cut
 from streamer.recalibration.age_cut import AgeCut
 from streamer.recalibration.comparison import Reading
@@ -25,24 +25,19 @@ from streamer.risk.states import RiskInterval
 from streamer.whatif.answers import Basis, Change, Changed, ChangedAnswer, WhatIfAnswer, budget_of
 from streamer.whatif.figures import figures, risk, watched
 from streamer.whatif.past import MOST
-from streamer.whatif.remembered import RememberedSample
-from streamer.whatif.replay import Difference, replay, replay_record, segments_under, within_budget
-from streamer.whatif.rescored import RescoredSample, from_texts, rescored
+from streamer.whatif.replay import Difference, replay, replay_record, segments_under
+from streamer.whatif.rescored import RescoredSample, rescored
 
 if TYPE_CHECKING:
     from streamer.gates.policy import GateRevision, Policy
     from streamer.whatif.past import Past, PastReader
-    from streamer.whatif.ports import CandidateRecord, PastPolicies, PastSample, Scores, WaitingProposal
+    from streamer.whatif.ports import CandidateRecord, PastPolicies, PastSample, WaitingProposal
     from streamer.whatif.rescored import Found, ScoresOf
 
 Flags = NDArray[np.bool_]
 
 SETTINGS = tuple(name for name, one in DECLARED.items() if one.asked)
 """The settings that may be asked about, beside the parameters of methods and shapes."""
-
-
-_ASKED = frozenset({*SETTINGS, *PARAMETERS, "model", "unit", "embeddings", "dimension", "least_groups"})
-"""With those that go with an encoder, that which is refused with a reason, and that which says when few prompts are too few."""
 
 
 class NothingToJudge(TryLater):
@@ -59,7 +54,6 @@ class WhatIf:
     since : the period begins here.
     now : the present moment; the period ends here.
     most : prompts that are looked at, the newest.
-    scores : scores texts again where another scorer is asked about; None: such questions are refused. Called once at most.
     candidates : where candidate policies are; None: there is none.
     """
 
@@ -73,51 +67,43 @@ class WhatIf:
         since: datetime,
         now: datetime,
         most: int = MOST,
-        scores: Callable[[], Scores] | None = None,
         candidates: CandidateRecord | None = None,
     ) -> None:
         self._gate = gate
         self._reader = past
-        self._sample = RememberedSample(sample)
+        self._sample = sample
         self._closure = sample.alarm_closure
         self._proposal = sample.proposal
         self._policies = policies
         self._since = since
         self._now = now
         self._most = most
-        self._load_scores = scores
         self._candidates = candidates
-        self._scores: Scores | None = None
         self._pasts: dict[str | None, Past] = {}
-        self._rescored: dict[tuple[object, ...], tuple[Past, Flags]] = {}
         self._differences: tuple[Difference, ...] | None = None
 
-    def ask(self, change: Change, *, in_sample: bool = False, delta: float | None = None) -> WhatIfAnswer:
+    def ask(self, change: Change, *, delta: float | None = None) -> WhatIfAnswer:
         """Say what a change would have done.
 
-        A threshold is judged on prompts that had no part in finding it. One that is calibrated now reads the prompts decided
-        before the period and is judged on the period; where there are too few of these (`least_groups` of the gate, or what
-        the method needs to open at all), the older half of those of the period that are old enough for their labels calibrates,
-        and what was decided later is judged.
-        Another budget alone, with the method `full`, is compared with the one that each decision needed, which is on record.
-        An earlier policy is judged from its calibration on, and a candidate with a threshold from when it was set on.
+        A threshold is judged on prompts that had no part in finding it: an earlier policy from its calibration on, a candidate with
+        a threshold from when it was set on. One without is calibrated on the prompts decided before the period and judged on the
+        period; where there are too few of these (`least_groups` of the gate, or what the method needs to open at all), the older half
+        of those of the period that are old enough for their labels calibrates, and what was decided later is judged.
 
         Parameters
         ----------
-        in_sample : calibrate on everything and judge on the whole period all the same; the answer says so.
-        delta : chance that an interval is wrong, in (0, 1); None: the gate's `monitor_delta`. To compare k settings, give
+        delta : chance that an interval is wrong, in (0, 1); None: the gate's `monitor_delta`. To compare k thresholds, give
             each delta / k: then all their intervals hold together.
 
         Raises
         ------
         UsageError
-            For what no gate can have, what the record cannot answer, and an unknown policy.
+            For what the record cannot answer, and an unknown policy.
         NothingToJudge
             When nothing was decided in the period.
         """
         settings = self._settings(change)
-        by_record = self._by_record(change, settings)
-        past, usable, left_out = self._usable(settings, beside=change.candidate, by_record=by_record)
+        past, usable, left_out = self._usable(settings, beside=change.candidate)
         if not usable.any():
             raise NothingToJudge(self._nothing(left_out))
         # Before the period is divided and before a severity is looked at.
@@ -125,33 +111,19 @@ class WhatIf:
         old = np.ones(len(past), dtype=np.bool_)
         if cut is not None and cut.seconds > 0:
             old = ~_from(past, self._now - timedelta(seconds=cut.seconds))
-        if by_record:
-            reading, basis = Reading(Cut("full", None), INDICATOR), Basis(source="recorded")
-        else:
-            reading, basis = self._threshold(change, settings, past, usable & old, in_sample=in_sample)
-        if basis.before is not None and not basis.in_sample:
+        reading, basis = self._threshold(change, settings, past, usable & old)
+        if basis.before is not None:
             usable = usable & _from(past, basis.before)
             if not usable.any():
                 raise NothingToJudge(
                     f"nothing was decided after {basis.before:%Y-%m-%d %H:%M:%SZ}, up to where the labels go that chose this "
-                    "threshold; --in-sample judges it on those all the same"
+                    "threshold"
                 )
         kept, judged = past.where(usable), old[usable]
         if not judged.any():  # all are young: counts say something, and missing labels that nothing is known
             judged[:] = True
-        if by_record:
-            ships = within_budget(kept, settings)
-        else:
-            ships = replay(kept, settings, reading, salt=self._gate.audit_salt)
+        ships = replay(kept, settings, reading, salt=self._gate.audit_salt)
         counted, asked = kept.where(judged), ships[np.repeat(judged, kept.sizes)]
-        at_present, present = None, self._gate.settings
-        if change.cut is None and change.settings.get("alpha", present.alpha) != present.alpha:
-            own = replace(settings, alpha=present.alpha)
-            run = None if by_record else self._run(own, basis.before or self._now, beside=False)
-            if by_record:
-                at_present = within_budget(kept, own)
-            elif run is not None:
-                at_present = replay(kept, own, Reading.of_run(run), salt=self._gate.audit_salt)
         differences = self.differences()
         if change.candidate:
             differences += self._not_as_beside(kept, ships)
@@ -180,15 +152,6 @@ class WhatIf:
             versions=(int(counted.versions.min()), int(counted.versions.max())),
             recorded=figures(counted, counted.shipped, unit=unit, alpha=budget, delta=chance),
             asked=figures(counted, asked, unit=unit, alpha=budget, delta=chance),
-            present=None
-            if at_present is None
-            else figures(
-                counted,
-                at_present[np.repeat(judged, kept.sizes)],
-                unit=unit,
-                alpha=budget_of(present),
-                delta=chance,
-            ),
             more=changed(asked & ~counted.shipped),
             less=changed(counted.shipped & ~asked),
             differences=differences,
@@ -197,7 +160,7 @@ class WhatIf:
 
     def calibrate(self, settings: GateSettings) -> CalibrationRun | None:
         """Calibrate on every label that there is by now, with another scorer's scores as candidates gave them; None: on none."""
-        return self._run(settings, self._now, beside=True)
+        return self._run(settings, self._now)
 
     def differences(self) -> tuple[Difference, ...]:
         """Decide the whole period again by the policies that decided it, and say what differs from the record."""
@@ -216,32 +179,13 @@ class WhatIf:
         elif change.candidate:
             wanted = self._candidate()[1]
         else:
-            if other := sorted(change.settings.keys() - _ASKED):
-                raise UsageError(
-                    f"what-if knows nothing of {', '.join(other)}; it asks about {', '.join(SETTINGS)} and the parameters of methods "
-                    "and shapes"
-                )
-            try:
-                model = {"model": None} if "scorer" in change.settings else {}
-                wanted = replace(present, **(model | dict(change.settings)))  # type: ignore[arg-type]
-            except (ValueError, TypeError) as error:
-                raise UsageError(str(error)) from None
+            wanted = present
         if wanted.unit != present.unit:
             raise UsageError(
                 f"the audit drew answers to label for the unit {present.unit}: what the unit {wanted.unit} would have cost "
                 "does not follow from their labels"
             )
         return wanted
-
-    def _by_record(self, change: Change, settings: GateSettings) -> bool:
-        """Whether another budget alone is asked about, and the record says which budget each prompt needed."""
-        if (
-            change.cut is not None
-            or change.settings.keys() != {"alpha"}
-            or not settings.calibrator.of_signals
-        ):
-            return False
-        return any(one is not None for one in self._past(settings.segment_by).needed)
 
     def _proposed(self) -> WaitingProposal:
         found = self._proposal(self._gate.gate)
@@ -255,24 +199,24 @@ class WhatIf:
         return self._candidates.present(self._gate.gate)
 
     def _threshold(
-        self, change: Change, settings: GateSettings, past: Past, old: Flags, *, in_sample: bool
+        self, change: Change, settings: GateSettings, past: Past, old: Flags
     ) -> tuple[Reading, Basis]:
         if change.cut is not None:
             return Reading(change.cut, plain_rule(settings)), Basis(source="given")
         if change.policy is not None:
-            return self._of_policy(self._policies.get(self._gate.gate, change.policy), in_sample=in_sample)
+            return self._of_policy(self._policies.get(self._gate.gate, change.policy))
         if change.proposal:
             found = self._proposed()
-            basis = self._known("proposal", found.at, found.guarantee, in_sample=in_sample)
-            return Reading(found.cut, found.rule, found.bursts), basis
-        if change.candidate:
-            candidate, _ = self._candidate()
-            if candidate.cut is not None:
-                basis = self._known("candidate", candidate.at, candidate.guarantee, in_sample=in_sample)
-                return Reading(candidate.cut, candidate.rule), basis
-        return self._calibrated(settings, past, old, in_sample=in_sample, beside=change.candidate)
+            return Reading(found.cut, found.rule, found.bursts), self._known(
+                "proposal", found.at, found.guarantee
+            )
+        candidate, _ = self._candidate()
+        if candidate.cut is not None:
+            basis = self._known("candidate", candidate.at, candidate.guarantee)
+            return Reading(candidate.cut, candidate.rule), basis
+        return self._calibrated(settings, past, old)
 
-    def _of_policy(self, policy: Policy, *, in_sample: bool) -> tuple[Reading, Basis]:
+    def _of_policy(self, policy: Policy) -> tuple[Reading, Basis]:
         """An earlier policy: whatever its run had read was decided before the first policy of that run came into force."""
         if policy.calibration_run is None:
             return Reading.of_policy(policy), Basis(source="policy")
@@ -281,41 +225,23 @@ class WhatIf:
             for one in (*self._policies.list(self._gate.gate), policy)
             if one.calibration_run == policy.calibration_run
         )
-        return Reading.of_policy(policy), self._known("policy", first, policy.guarantee, in_sample=in_sample)
+        return Reading.of_policy(policy), self._known("policy", first, policy.guarantee)
 
     def _known(
-        self,
-        source: Literal["policy", "proposal", "candidate"],
-        moment: datetime,
-        guarantee: str,
-        *,
-        in_sample: bool,
+        self, source: Literal["policy", "proposal", "candidate"], moment: datetime, guarantee: str
     ) -> Basis:
-        inside = moment > self._since
-        return Basis(
-            source=source,
-            before=moment,
-            in_sample=in_sample and inside,
-            moved=inside and not in_sample,
-            guarantee=guarantee,
-        )
+        return Basis(source=source, before=moment, moved=moment > self._since, guarantee=guarantee)
 
-    def _calibrated(
-        self, settings: GateSettings, past: Past, old: Flags, *, in_sample: bool, beside: bool
-    ) -> tuple[Reading, Basis]:
-        boundary = self._since
-        if in_sample:
-            boundary = self._now
-        elif past.earlier:
-            boundary = min(past.decided_at)
-        run = self._run(settings, boundary, beside=beside)
+    def _calibrated(self, settings: GateSettings, past: Past, old: Flags) -> tuple[Reading, Basis]:
+        boundary = min(past.decided_at) if past.earlier else self._since
+        run = self._run(settings, boundary)
         enough = max(settings.calibrator.groups_needed(budget_of(settings)), settings.least_groups)
         moved = False
-        if not in_sample and (run is None or len(run.sample) < enough):
+        if run is None or len(run.sample) < enough:
             middle = _middle(past, old)
             if middle is not None and middle > boundary:
                 boundary, moved = middle, True
-                run = self._run(settings, boundary, beside=beside) or run
+                run = self._run(settings, boundary) or run
         if run is None:
             raise NothingToJudge(
                 f"gate {self._gate.gate!r} has no audit-sampled batch decided before {boundary:%Y-%m-%d %H:%M:%SZ} to "
@@ -328,22 +254,19 @@ class WhatIf:
             labelled=sum(group.labelled for group in run.sample),
             drawn=run.drawn,
             missing=run.missing,
-            in_sample=in_sample,
             moved=moved,
             guarantee=run.guarantee,
         )
         return Reading.of_run(run), basis
 
-    def _run(self, settings: GateSettings, before: datetime, *, beside: bool) -> CalibrationRun | None:
+    def _run(self, settings: GateSettings, before: datetime) -> CalibrationRun | None:
         """Calibrate as the gate would, on prompts decided before a moment; None where there are none."""
         since = self._closure(self._gate.gate)
         if since is not None and since.moment >= before:
             since = None  # that alarm was still to come
         sample: AuditSample = self._sample
-        if self._other_scores(settings, beside=beside):
-            sample = RescoredSample(
-                self._sample, self._scores_of(settings, beside=beside), self._gate.settings
-            )
+        if settings.scored_by != self._gate.settings.scored_by:
+            sample = RescoredSample(self._sample, self._scores_of(settings), self._gate.settings)
         try:
             return calibrate_gate(
                 sample,
@@ -370,9 +293,7 @@ class WhatIf:
             )
         return self._pasts[key]
 
-    def _usable(
-        self, settings: GateSettings, *, beside: bool, by_record: bool
-    ) -> tuple[Past, Flags, Counter[str]]:
+    def _usable(self, settings: GateSettings, *, beside: bool) -> tuple[Past, Flags, Counter[str]]:
         """The past with the scores that are asked about, which prompts can be decided by them, and why others cannot."""
         past = self._past(settings.segment_by)
         left_out: Counter[str] = Counter()
@@ -391,15 +312,10 @@ class WhatIf:
             ~_decided_by(past, lambda one: one.unit == unit),
             f"they were decided by another unit than {unit}",
         )
-        others = self._other_scores(settings, beside=beside)
+        others = beside and settings.scored_by != self._gate.settings.scored_by
         if others:
-            past, scored = self._score_again(past, settings, beside=beside)
-            leave_out(
-                ~scored,
-                "no candidate with this scorer was beside them, or it had no time for them"
-                if beside
-                else "their texts are erased or were never kept, so that they cannot be scored again",
-            )
+            past, scored = rescored(past, self._scores_of(settings))
+            leave_out(~scored, "no candidate with this scorer was beside them, or it had no time for them")
         else:
             leave_out(
                 ~_decided_by(
@@ -411,12 +327,7 @@ class WhatIf:
                 ),
                 f"they were scored otherwise than by {settings.scorer}",
             )
-        if by_record:
-            leave_out(
-                past.scored & np.array([one is None for one in past.needed], dtype=np.bool_),
-                "the budget that they needed is not on record: no calibrated policy decided them",
-            )
-        elif settings.calibrator.of_signals:
+        if settings.calibrator.of_signals:
             leave_out(
                 past.scored & np.array([one is None for one in past.rows], dtype=np.bool_)
                 if others
@@ -431,21 +342,8 @@ class WhatIf:
             )
         return past, kept, left_out
 
-    def _other_scores(self, settings: GateSettings, *, beside: bool) -> bool:
-        """Whether scores are to be those of others than the gate's; only candidates record rows by another list of signals."""
-        one, other = settings.scored_by, self._gate.settings.scored_by
-        return one != other if beside else (one[:2], one[3]) != (other[:2], other[3])
-
-    def _score_again(self, past: Past, settings: GateSettings, *, beside: bool) -> tuple[Past, Flags]:
-        key = (settings.segment_by, *settings.scored_by, beside)
-        if key not in self._rescored:
-            self._rescored[key] = rescored(past, self._scores_of(settings, beside=beside), every=beside)
-        return self._rescored[key]
-
-    def _scores_of(self, settings: GateSettings, *, beside: bool) -> ScoresOf:
-        """Return where another scorer's scores are: beside the decisions, or to be made of their texts."""
-        if not beside:
-            return from_texts(self._reader.texts, self._scorer(settings))
+    def _scores_of(self, settings: GateSettings) -> ScoresOf:
+        """Return where another scorer's scores are: beside the decisions."""
 
         def recorded(gate: str, numbers: Sequence[int]) -> dict[int, Found]:
             made = () if self._candidates is None else self._candidates.made(gate, settings, numbers)
@@ -474,29 +372,6 @@ class WhatIf:
             if one.decision.candidate == candidate.number and one.decision.shipped is not None
             for place in [places[one.number]]
             if list(one.decision.shipped) != ships[past.of_batch(place)].tolist()
-        )
-
-    def _scorer(
-        self, settings: GateSettings
-    ) -> Callable[[Sequence[Sequence[str]], Sequence[Sequence[str]]], Sequence[tuple[float, ...] | None]]:
-        """Return what scores texts, with the language models they are of, as these settings ask for."""
-        if not settings.embeds:
-            raise UsageError(
-                f"scores of the scorer {settings.scorer} come with the events, or are asked for, and the record of gate "
-                f"{self._gate.gate!r} has those of {self._gate.settings.scorer}: they cannot be computed"
-            )
-        if self._load_scores is None:
-            raise UsageError("scoring stored texts again needs an encoder, and there is none here")
-        if self._scores is None:
-            self._scores = self._load_scores()
-        scores = self._scores
-        if settings.encoder != scores.encoder:
-            raise UsageError(
-                f"the embeddings of {settings.encoder} are not on record, and this process has the encoder "
-                f"{scores.encoder}: set STREAMER_ENCODER_NAME to score the stored texts again"
-            )
-        return lambda batches, models: scores.score(
-            settings.scorer, batches, model=settings.model, models=models, judged=settings.form
         )
 
     def _age_cut(self, settings: GateSettings, past: Past) -> AgeCut | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
@@ -21,19 +21,6 @@ Places = NDArray[np.int64]
 
 MOST = 100_000
 """First attempts that are looked at, the newest of the period: more take long and make no interval much narrower."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PastText:
-    """The answers of one batch, in event order; no texts where they are erased or were never kept.
-
-    `models` : the language model of each, empty for one that named none; nothing at all where none did.
-    """
-
-    number: int
-    response_ids: tuple[str, ...]
-    texts: tuple[str, ...] | None
-    models: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -176,8 +163,4 @@ class PastReader(Protocol):
 
         `keys` : the metadata keys of `Past.named`. `group_by` : the key of `Past.burst_names`.
         """
-        ...
-
-    def texts(self, gate: str, numbers: Sequence[int]) -> Iterator[PastText]:
-        """Read the texts of these batches again, in the order of their numbers."""
         ...

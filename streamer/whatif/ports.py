@@ -12,7 +12,6 @@ from streamer.gates.policy_gate import Bursts
 from streamer.gates.rule import Cut, Rule
 from streamer.gates.settings import GateSettings
 from streamer.recalibration.run import AuditSample, Since
-from streamer.scoring.judged import WHOLE, Form
 
 
 class PastSample(AuditSample, Protocol):
@@ -67,28 +66,4 @@ class CandidateRecord(Protocol):
 
     def made(self, gate: str, settings: GateSettings, numbers: Sequence[int]) -> Iterable[MadeBeside]:
         """Return what candidates with the scorer and the encoder of these settings made of batches; not all need be there."""
-        ...
-
-
-class Scores(Protocol):
-    """Scores stored texts again."""
-
-    @property
-    def encoder(self) -> str:
-        """The encoder that it embeds with, ``name@hash``."""
-        ...
-
-    def score(
-        self,
-        scorer: str,
-        batches: Sequence[Sequence[str]],
-        *,
-        model: str | None = None,
-        models: Sequence[Sequence[str]] | None = None,
-        judged: Form = WHOLE,
-    ) -> Sequence[tuple[float, ...] | None]:
-        """Score batches of texts; None for one that cannot be scored. A blank text scores 0.
-
-        `judged` : what of the texts is judged. `model` : the specification of another package's scorer, as JSON. `models` : the language models of each batch's answers, as in `PastText`.
-        """
         ...

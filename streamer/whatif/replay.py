@@ -1,6 +1,5 @@
 """The past decided again, batch by batch, by the gate that decides in service (`streamer.gates.policy_gate`)."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -9,9 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamer.gates.batch_key import BatchKey
-from streamer.gates.gate import gate_batch
 from streamer.gates.policy_gate import PolicyGate
-from streamer.gates.rule import Cut
 from streamer.gates.settings import GateSettings
 from streamer.gates.uniforms import uniforms_for
 from streamer.recalibration.comparison import Reading
@@ -143,27 +140,6 @@ def replay(past: Past, settings: GateSettings, reading: Reading, *, salt: bytes)
             burst=None if bursts is None else bursts.sealed(past.burst_names[place]),
         )
         ships[there] = ruling.gate.shipped
-    return ships
-
-
-def within_budget(past: Past, settings: GateSettings) -> Flags:
-    """Return which responses would have shipped by a budget, as the one that each batch needed is on record: shape (m,)."""
-    ships = np.zeros(len(past.response_ids), dtype=np.bool_)
-    scores, blank = past.scores.tolist(), past.blank.tolist()
-    for place in np.flatnonzero(past.scored).tolist():
-        needed, there = past.needed[place], past.of_batch(place)
-        policy = past.policies.get(int(past.versions[place]))
-        if policy is not None and policy.bursts is not None and policy.bursts.holds(past.bursts[place]):
-            continue
-        if needed is not None and needed.within(settings.alpha, attempts=settings.max_attempts):
-            cut = Cut.at(-math.inf if settings.floor is None else settings.floor)
-            ships[there] = gate_batch(
-                scores[there],
-                unit=settings.unit,
-                state=cut.state,
-                threshold=cut.threshold,
-                blank=blank[there],
-            ).shipped
     return ships
 
 

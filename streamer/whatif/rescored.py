@@ -1,4 +1,4 @@
-"""The past with the scores of another scorer: computed from the texts that are stored, or as a candidate policy gave them.
+"""The past with the scores of another scorer, as a candidate policy gave them.
 
 Labels stay where the audit drew them. With the unit `best` that is the answer that the recorded scorer ranked first: where
 another one ranks another first, nobody knows how bad that is.
@@ -6,7 +6,7 @@ another one ranks another first, nobody knows how bad that is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -24,41 +24,26 @@ from streamer.recalibration.sampled import SampledGroup, SampledItem
 
 if TYPE_CHECKING:
     from streamer.recalibration.run import AuditSample, SampleQuery
-    from streamer.whatif.past import Past, PastText
+    from streamer.whatif.past import Past
 
-    Texts = Callable[[str, Sequence[int]], Iterator[PastText]]
-    Score = Callable[[Sequence[Sequence[str]], Sequence[Sequence[str]]], Sequence[tuple[float, ...] | None]]
     Found = tuple[tuple[str, ...], tuple[float, ...] | None, bytes | None]
     """Response ids, scores and row of signals of a batch; no scores where the scorer has none for it."""
     ScoresOf = Callable[[str, Sequence[int]], Mapping[int, Found]]
     """Gives gate and numbers of batches what is found of them, by number."""
 
-_AT_ONCE = 64
-"""Batches that are scored by one call of the encoder."""
 
-
-def from_texts(texts: Texts, score: Score) -> ScoresOf:
-    """Return what scores the texts of batches again."""
-    return lambda gate, numbers: dict(_scored(texts(gate, numbers), score))
-
-
-def rescored(past: Past, scores_of: ScoresOf, *, every: bool = False) -> tuple[Past, NDArray[np.bool_]]:
-    """Put other scores in place of the recorded ones.
-
-    Parameters
-    ----------
-    every : also where the recorded scorer had none; otherwise what was held without scores stays so.
+def rescored(past: Past, scores_of: ScoresOf) -> tuple[Past, NDArray[np.bool_]]:
+    """Put other scores in place of the recorded ones, also where the recorded scorer had none.
 
     Returns
     -------
     The past with the new scores, and which of its batches it now holds rightly: shape (n,). Of the others nothing was found.
     """
-    rows = np.ones(len(past), dtype=np.bool_) if every else past.scored
-    found = scores_of(past.gate, past.numbers[rows].tolist())
+    found = scores_of(past.gate, past.numbers.tolist())
     scores = past.scores.copy()
     signals: list[bytes | None] = [None] * len(past)
     known = np.ones(len(past), dtype=np.bool_)
-    for place in np.flatnonzero(rows).tolist():
+    for place in range(len(past)):
         there = past.of_batch(place)
         _, new, signals[place] = found.get(int(past.numbers[place]), ((), (), None))
         if new is None:
@@ -121,27 +106,6 @@ class RescoredSample:
             embeddings=was.embeddings,
             dimension=was.dimension,
         )
-
-
-def _scored(texts: Iterator[PastText], score: Score) -> Iterator[tuple[int, Found]]:
-    """Give number, response ids and scores of each batch whose texts are there and can be scored."""
-    waiting: list[PastText] = []
-
-    def finish() -> Iterator[tuple[int, Found]]:
-        found = score([one.texts or () for one in waiting], [one.models for one in waiting])
-        for one, scores in zip(waiting, found, strict=True):
-            if scores is not None:
-                yield one.number, (one.response_ids, scores, None)
-        waiting.clear()
-
-    for one in texts:
-        if one.texts is None:
-            continue
-        waiting.append(one)
-        if len(waiting) == _AT_ONCE:
-            yield from finish()
-    if waiting:
-        yield from finish()
 
 
 def _with_scores(

@@ -3,7 +3,6 @@
 from streamer.recalibration.age_cut import span
 from streamer.risk.states import RiskInterval
 from streamer.whatif import Change, WhatIfAnswer
-from streamer.whatif.answers import budget_of
 from streamer.wording.numbers import SERVED, counted, percent, when
 from streamer.wording.policies import cut_text
 from streamer.wording.verdicts import interval_text
@@ -17,38 +16,22 @@ def sentence(answer: WhatIfAnswer, change: Change) -> str:
     return (
         f"{answer.gate.gate} {_asked(answer, change)}: {percent(share)} of {SERVED[unit]} served in place of "
         f"{percent(shared)}; error rate among shipped answers {_interval(asked.selective)} (it was "
-        f"{_estimate(was.selective)}), exposure {_interval(asked.exposure)} (it was {_estimate(was.exposure)}){_own(answer)}."
+        f"{_estimate(was.selective)}), exposure {_interval(asked.exposure)} (it was {_estimate(was.exposure)})."
     )
 
 
-def _own(answer: WhatIfAnswer) -> str:
-    """What the gate's own budget would have served, found the same way."""
-    if answer.present is None:
-        return ""
-    unit, own = answer.settings.unit, answer.present
-    share = percent(own.shipped if unit == "response" else own.served)
-    return f"; its own budget of {percent(budget_of(answer.gate.settings))} with today's labels: {share} of {SERVED[unit]} served"
-
-
 def _asked(answer: WhatIfAnswer, change: Change) -> str:
-    """Name what was asked about: ``with a budget of 10 %, method selective``."""
+    """Name what was asked about: ``with the threshold Q > 0.7``."""
     if change.proposal:
         return "with the proposed threshold"
     if change.candidate:
         return "under its candidate policy"
     if change.policy is not None:
         return f"under policy {change.policy}"
-    named = [
-        f"a budget of {percent(float(str(value)))}"
-        if name == "alpha"
-        else f"{name.replace('_', ' ')} {value}"
-        for name, value in change.settings.items()
-        if name not in ("encoder", "embeddings", "dimension")
-    ]
-    if change.cut is not None:
-        text = cut_text(change.cut, answer.reading.rule)
-        named.append(f"the gate {text}" if change.cut.threshold is None else f"the threshold {text}")
-    return "with " + ", ".join(named) if named else "with its own settings, calibrated anew"
+    if change.cut is None:
+        raise ValueError("nothing was asked")
+    text = cut_text(change.cut, answer.reading.rule)
+    return f"with the gate {text}" if change.cut.threshold is None else f"with the threshold {text}"
 
 
 def _interval(interval: RiskInterval) -> str:
@@ -65,12 +48,6 @@ def _estimate(interval: RiskInterval) -> str:
 def basis_sentence(answer: WhatIfAnswer) -> str:
     """Say where the threshold comes from, and on which prompts it is judged."""
     basis = answer.basis
-    if basis.source == "recorded":
-        return (
-            "Each prompt ships iff the budget that it needed, as recorded when it was decided, is at most this one: no label of "
-            "these prompts is in it. A budget that was chosen after seeing this has no promise on the labels so far: its promise "
-            "begins with a calibration on labels of later prompts."
-        )
     threshold = cut_text(answer.reading.cut, answer.reading.rule)
     if basis.source == "given":
         return (
@@ -79,8 +56,6 @@ def basis_sentence(answer: WhatIfAnswer) -> str:
         )
     if basis.source == "calibrated":
         said = f"The threshold, {threshold}, is calibrated on {counted(basis.prompts, 'prompt', 'prompts')}"
-        if basis.in_sample:
-            return f"{said}, IN-SAMPLE: they are judged as well, so that it looks better than it is."
         before = "" if basis.before is None else f" decided before {when(basis.before)}"
         said += f"{before} and judged on {'those' if before else 'prompts'} decided since: no label counts for both"
         if basis.moved:
@@ -89,15 +64,10 @@ def basis_sentence(answer: WhatIfAnswer) -> str:
     name = basis.source
     if basis.before is None:
         return f"The policy's threshold, {threshold}, comes from no calibration."
-    if name == "candidate" and not basis.in_sample:
+    if name == "candidate":
         return (
             f"The candidate's threshold, {threshold}, was set at {when(basis.before)}, and is judged on prompts decided since: it was "
             "decided beside them."
-        )
-    if basis.in_sample:
-        return (
-            f"The threshold of the {name}, {threshold}, is judged IN-SAMPLE: labels up to {when(basis.before)} chose it, so that "
-            "it looks better than it is."
         )
     return (
         f"The threshold of the {name}, {threshold}, was chosen by labels of prompts decided before {when(basis.before)}, and is "
@@ -113,13 +83,12 @@ def in_force(answer: WhatIfAnswer) -> str:
 
 def columns(answer: WhatIfAnswer) -> list[str]:
     """Name the columns of `answer_rows` behind the first."""
-    own = [] if answer.present is None else [f"at its own budget, {percent(budget_of(answer.gate.settings))}"]
-    return [in_force(answer), *own, "what if"]
+    return [in_force(answer), "what if"]
 
 
 def answer_rows(answer: WhatIfAnswer) -> list[tuple[str, ...]]:
-    """Put side by side what was in force, the gate's own budget with today's labels, and what was asked about."""
-    both = [one for one in (answer.recorded, answer.present, answer.asked) if one is not None]
+    """Put side by side what was in force and what was asked about."""
+    both = (answer.recorded, answer.asked)
     rows: list[tuple[str, ...]] = [
         ("prompts", *(str(one.prompts) for one in both)),
         ("share of prompts served", *(percent(one.served) for one in both)),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -10,24 +9,44 @@ from streamer.errors import UsageError
 from streamer.wiring.parts import now as present
 
 if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from streamer.frames.results import Report
+    from streamer.gates.settings import GateSettings
     from streamer.settings.settings import Settings
     from streamer.store import Store
-    from streamer.whatif import Scores, WhatIf
+    from streamer.whatif import WhatIf
 
 
-def what_if(
-    settings: Settings,
-    store: Store,
-    gate: str,
-    *,
-    since: datetime,
-    now: datetime | None = None,
-    progress: Callable[[int], object] = lambda _done: None,
-) -> WhatIf:
+def tried_gate(
+    settings: Settings, store: Store, gate: str, asked: GateSettings, *, since: datetime, now: datetime
+) -> tuple[Report, Report, list[str]]:
+    """Say what a gate with other settings would ship of what it decided from `since` on, and what its own would of the same.
+
+    Another scorer's scores need the configured encoder. See `streamer.frames.recorded`.
+    """
+    from streamer.frames.recorded import beside, recorded
+    from streamer.wiring.encoders import encoder
+
+    def encode(texts: list[str]) -> ArrayLike:
+        cached = encoder(settings)
+        if cached is None or cached.identity.id != asked.encoder:
+            there = "none" if cached is None else cached.identity.id
+            raise UsageError(
+                f"the embeddings of {asked.encoder} are not on record, and this process has the encoder {there}: set "
+                "STREAMER_ENCODER_NAME to score the stored texts again"
+            )
+        return cached.embed([texts])[0]
+
+    own = store.gates.get(gate).settings
+    batches = recorded(store.answers, store.calibration, gate, own, now=now, since=since)
+    return beside(batches, own, asked, encode)
+
+
+def what_if(store: Store, gate: str, *, since: datetime, now: datetime | None = None) -> WhatIf:
     """Return what answers questions about the decisions of a gate from `since` on; nothing is read before the first one.
 
-    Raises `UsageError` when there is no such gate. Another scorer's scores need the configured encoder, which is loaded when
-    they are first asked for; `progress` is called with how many batches have been scored again.
+    Raises `UsageError` when there is no such gate.
     """
     from streamer.whatif import WhatIf
 
@@ -38,16 +57,5 @@ def what_if(
         policies=store.policies,
         since=since,
         now=now or present(),
-        scores=lambda: _scores(settings, progress),
         candidates=store.candidates,
     )
-
-
-def _scores(settings: Settings, progress: Callable[[int], object]) -> Scores:
-    from streamer.audit.rescoring import StoredTexts
-    from streamer.wiring.encoders import encoder
-
-    cached = encoder(settings)
-    if cached is None:
-        raise UsageError("scoring stored texts again needs an encoder; STREAMER_ENCODER_NAME is none")
-    return StoredTexts(encoder=cached.identity.id, embed=cached.embed, progress=progress)

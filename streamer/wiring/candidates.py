@@ -24,18 +24,15 @@ NOT_BESIDE = "not_beside"
 """Why a batch has no scores of a candidate: it was decided before that was set, or after it was stopped."""
 
 
-def calibrated_beside(
-    settings: Settings, store: Store, gate: str, wanted: GateSettings
-) -> CalibrationRun | None:
+def calibrated_beside(store: Store, gate: str, wanted: GateSettings) -> CalibrationRun | None:
     """Calibrate a gate for other settings on every label that there is, with the scores that candidates recorded; None: on none.
 
     Nothing is written.
     """
-    return what_if(settings, store, gate, since=now() - timedelta(days=1)).calibrate(wanted)
+    return what_if(store, gate, since=now() - timedelta(days=1)).calibrate(wanted)
 
 
 def set_candidate(
-    settings: Settings,
     store: Store,
     gate: str,
     wanted: GateSettings,
@@ -70,7 +67,7 @@ def set_candidate(
         raise UsageError("a candidate has its gate's unit, for which the audit draws answers to label")
     if cut is not None:
         return store.candidates.start(gate, wanted, cut=cut, rule=plain_rule(wanted), by=by, reason=reason)
-    run = calibrated_beside(settings, store, gate, wanted)
+    run = calibrated_beside(store, gate, wanted)
     reading = None if run is None else Reading.of_run(run)
     if must_ship and (run is None or run.decided.state == "closed"):
         raise TryLater(
@@ -111,7 +108,7 @@ def adopt_candidate(
                 f"the candidate reads the embeddings of {wanted.encoder}, for which no earlier decision can calibrate gate {gate}: "
                 f"`streamer gate set {gate} --scorer {wanted.scorer} --encoder {wanted.encoder}` closes it until labels have come"
             )
-        if calibrated_beside(settings, store, gate, wanted) is None:
+        if calibrated_beside(store, gate, wanted) is None:
             raise TryLater(
                 f"there is nothing to calibrate gate {gate!r} on as its candidate would have it: no answer that was drawn has "
                 "its scores; nothing was changed"

@@ -28,7 +28,7 @@ class Changes:
             wanted = replace(present, alpha=alpha)
         except ValueError as error:
             raise UsageError(str(error)) from None
-        set_candidate(self._settings, self._store, gate, wanted, cut=None, by=by, reason=reason)
+        set_candidate(self._store, gate, wanted, cut=None, by=by, reason=reason)
 
     def adopt(self, gate: str, *, by: str, reason: str) -> str:
         if self._store.gates.get(gate).settings.two_people:

@@ -5,14 +5,11 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from streamer.calibration.calibrators.full import chance_above
-from streamer.calibration.registry import every
 from streamer.gates.policy import MONITOR, RECALIBRATOR, SIGNED_IN, WARNING, GateRevision, Policy
 from streamer.gates.rule import INDICATOR, BatchCut, Chance, Cut, Full, Quantile, Rank, Rule, Segments
 from streamer.gates.setting_changes import calibrated_for_another
-from streamer.gates.settings import GateSettings
-from streamer.recalibration.in_sample import InSample
 from streamer.recalibration.sampled import SampledGroup, cuts_at_budget
-from streamer.wording.numbers import SERVED, counted, percent, when
+from streamer.wording.numbers import counted, percent, when
 
 
 def cut_text(cut: Cut, rule: Rule) -> str:
@@ -187,23 +184,3 @@ def _what_ships(policy: Policy) -> str:
 def guarantee_text(guarantee: str) -> str:
     """Break a guarantee into its parts, one a line: what holds, on what basis, if what, and what is not promised."""
     return re.sub(r" (?=(?:Basis|Assumptions|Not promised|Besides): )", "\n", guarantee)
-
-
-def sample_sentence(now: InSample | None, before: InSample | None, settings: GateSettings) -> str | None:
-    """Say what a threshold does to the groups that it was calibrated on, and what another one did to the same."""
-    if now is None:
-        return None
-
-    def figures(one: InSample) -> str:
-        wrong = "" if one.wrong is None else f", error rate among shipped {percent(one.wrong, 1)}"
-        of = "" if settings.unit == "best" else f" of {SERVED[settings.unit]}"
-        return f"{percent(one.served, 1)}{of} served{wrong}, exposure {percent(one.exposure, 1)}"
-
-    budget = f" against a budget of {percent(settings.alpha)}"
-    if every()[settings.method].risk == "selective":
-        budget = f"; the budget of {percent(settings.alpha)} is on the error rate among shipped"
-    said = (
-        f"On the {counted(now.groups, 'prompt', 'prompts')} that it was calibrated on: {figures(now)}{budget} "
-        f"({counted(now.labelled, 'labelled answer ships', 'labelled answers ship')})."
-    )
-    return said if before is None else f"{said} Before: {figures(before)}."

@@ -122,12 +122,11 @@ def test_from_its_creation_to_decisions_that_follow_from_the_labels(
             assert needed == [count / (BEFORE + 1)]
         assert shipped >= AFTER // 3
         assert held > 2
-        said = site.command("what-if", NAME, "--against", str(policy.version), "--in-sample", "--json").stdout
+        said = site.command("what-if", NAME, "--threshold", "closed", "--json").stdout
         assert json.loads(said)["replay"]["as_recorded"], said
 
         shown = site.command("threshold", "show", NAME).stdout
         assert "of 60 labelled prompts" in shown
-        assert "served, error rate among shipped" in shown
         assert "carried by" in shown
         assert "of calibrations on 60 prompts expose more than" in shown
         site.command("audit", "verify")

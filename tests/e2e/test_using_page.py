@@ -232,7 +232,7 @@ def test_from_a_closed_gate_to_a_decision_by_the_calibrated_policy(terminal: Ter
             *("label queue", "label import", "recalibrate support-bot", "threshold show"),
         ]
 
-        assert "prompts served in place of" in terminal.run(what_if, seconds=100)
+        assert "Measured on prompts that did not calibrate" in terminal.run(what_if, seconds=100)
 
         for words in at_last:
             out = reader.follow(words)

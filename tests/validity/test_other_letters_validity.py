@@ -5,8 +5,8 @@ import string
 import numpy as np
 import pytest
 
+from streamer import calibrate
 from streamer.calibration.calibrators.full import allowed, fit_full
-from streamer.calibration.registry import weighting_scheme
 from streamer.clouds.offline import ScoredCloud
 from streamer.labels.answer_forms import answer_batch
 from streamer.scoring.blank import is_blank
@@ -21,7 +21,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.encoder]
 
 ALPHA, LABELS = 0.1, 60
 ETHIOPIC = {ord(one): chr(0x1200 + 8 * place) for place, one in enumerate(string.ascii_lowercase)}
-_MEAN = weighting_scheme("mean", {})
 
 
 def swapped(text: str) -> str:
@@ -32,9 +31,9 @@ def best(scores: np.ndarray, severities: np.ndarray) -> tuple[float, float]:
     return float(scores.max()), float(severities[scores.argmax()])
 
 
-def level(found: np.ndarray, rng: np.random.Generator) -> float:
+def level(found: np.ndarray) -> float:
     """The threshold of some prompts, shape (G, 2): score and severity."""
-    return float(_MEAN.simulated(found[:, :1], found[:, 1:], largest=1, alpha=ALPHA, rng=rng))
+    return calibrate(found[:, 0], found[:, 1], np.arange(len(found)), alpha=ALPHA).value
 
 
 def test_no_threshold_meets_it_and_its_own_labels_ship_it(
@@ -66,14 +65,14 @@ def test_no_threshold_meets_it_and_its_own_labels_ship_it(
 
     rng, found = np.random.default_rng(8), []
     for _ in range(200):
-        ships = unread[:, 0] > level(read[rng.permutation(len(read))[:250]], rng)
+        ships = unread[:, 0] > level(read[rng.permutation(len(read))[:250]])
         order = rng.permutation(len(rows))
         mine, rest = order[:LABELS], order[LABELS:]
         bad = rng.random(len(rows)) < chosen
         ours = fit_full(np.array(rows)[mine], bad[mine]).counts(np.array(rows)[rest]) <= allowed(
             ALPHA, LABELS
         )
-        rouge = lexical[rest, 0] > level(lexical[mine], rng)
+        rouge = lexical[rest, 0] > level(lexical[mine])
         found.append(
             (
                 ships.mean(),

@@ -5,26 +5,21 @@ ships little, and what is asked about ships much more: most of what that would h
 """
 
 import functools
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
-from streamer.calibration.history import NO_HISTORY
 from streamer.calibration.threshold import Threshold
-from streamer.gates.batch_key import BatchKey
 from streamer.gates.gate import decide
 from streamer.gates.rule import INDICATOR, Cut
 from streamer.gates.settings import GateSettings
 from streamer.recalibration.comparison import Reading
-from streamer.recalibration.run import SampleQuery
-from streamer.recalibration.sampled import SampledGroup, SampledItem
-from streamer.whatif import Change, Past, WhatIf
+from streamer.whatif import Past
 from streamer.whatif.figures import figures
 from streamer.whatif.replay import replay, replay_record
 from streamer.whatif.rescored import rescored
-from tests.made import a_policy, a_revision
+from tests.made import a_policy
 from tests.validity.known_risk import most_violations
 
 P, FACTOR, LAG, DELTA = 0.2, 4.0, 40, 0.1
@@ -184,83 +179,6 @@ def test_what_shipped_alone_says_nothing_of_what_was_held() -> None:
     assert abs(bias(estimates, [month.truth for month in months()])) > 4
 
 
-# -- a threshold that is calibrated is not judged on the labels that chose it ---------------------------------
-
-
-class Record:
-    """One past, as the ports give it."""
-
-    def __init__(self, past: Past) -> None:
-        self.past = past
-
-    def read(self, _gate: str, **_asked: object) -> Past:
-        return self.past
-
-    def texts(self, _gate: str, _numbers: object) -> Iterator[object]:
-        raise AssertionError("no text is asked for")
-
-    def audit_sample(self, query: SampleQuery) -> list[SampledGroup]:
-        past = self.past
-        return [
-            SampledGroup(
-                key=BatchKey(query.gate, past.batch_ids[i], 1),
-                probability=float(past.probability[i]),
-                items=(
-                    SampledItem(
-                        response_id="r", score=float(past.scores[i]), severity=float(past.severities[i])
-                    ),
-                ),
-                decided_at=past.decided_at[i],
-                labelled_at=past.decided_at[i],
-                row=i,
-            )
-            for i in np.flatnonzero(past.sampled).tolist()
-            if past.decided_at[i] < query.before
-        ]
-
-    def label_delays(self, _gate: str, **_asked: object) -> list[float | None]:
-        return []
-
-    def undrawn_history(self, _query: SampleQuery, **_asked: object) -> object:
-        return NO_HISTORY
-
-    def alarm_closure(self, _gate: str) -> None:
-        return None
-
-    def proposal(self, _gate: str) -> None:
-        return None
-
-
-def test_a_calibrated_threshold_is_judged_on_others_than_those_that_chose_it() -> None:
-    rng = np.random.default_rng(7)
-    gate = a_revision(replace(SETTINGS, audit_probability=1.0), gate="tests", created_at=START)
-    errors: dict[bool, list[float]] = {False: [], True: []}
-    for _ in range(400):
-        scores = rng.random(40).round(6)
-        severities = (rng.random(40) < 0.6).astype(float)  # the score is worth nothing
-        everything = np.ones(40, dtype=np.bool_)
-        past = a_past(scores, severities, everything, np.ones(40))
-        record = Record(replace(past, policies=ALL_DRAWN))
-        asking = WhatIf(
-            gate, past=record, sample=record, policies=record,  # type: ignore[arg-type]
-            since=START, now=START + timedelta(days=2),
-        )  # fmt: skip
-        for in_sample in (False, True):
-            answer = asking.ask(Change(settings={"alpha": 0.2}), in_sample=in_sample)
-            assert answer.basis.in_sample is in_sample
-            assert answer.basis.moved is not in_sample
-            assert answer.prompts == (40 if in_sample else 20)
-            assert answer.differences == ()
-            # On new prompts it would lose .6 wherever it ships.
-            truth = 0.6 * (1 - answer.reading.cut.value) if answer.reading.cut.state == "cut" else 0.0
-            assert answer.asked.exposure.estimate is not None
-            errors[in_sample].append(answer.asked.exposure.estimate - truth)
-    outside = bias(errors[False], [0.0] * 400)
-    inside = bias(errors[True], [0.0] * 400)
-    assert abs(outside) < 4
-    assert inside < -4, "on the labels that chose it a threshold looks better than it is"
-
-
 # -- a candidate with another score, decided beside ---------------------------------------------------------------
 
 
@@ -275,7 +193,7 @@ def test_intervals_of_a_candidate_hold_by_the_draws_of_the_gate_that_decided() -
             n: (("r",), None if failed[n] else (float(theirs[n]),), None)
             for n in np.flatnonzero(~late).tolist()
         }
-        beside, known = rescored(month.past, lambda _gate, _numbers, made=recorded: made, every=True)
+        beside, known = rescored(month.past, lambda _gate, _numbers, made=recorded: made)
         assert (known == ~late).all()
         beside = beside.where(known)
         ships = decide(theirs, Threshold.at(ASKED, alpha=0.2, method="mean", groups=0, guarantee=""))

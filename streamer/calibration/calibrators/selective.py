@@ -39,7 +39,7 @@ from streamer.calibration.specification import Calibrated, Calibrator, Family, R
 from streamer.calibration.threshold import Threshold
 
 if TYPE_CHECKING:
-    from streamer.calibration.specification import Counts
+    pass
 
 Indices = NDArray[np.intp]
 
@@ -200,13 +200,6 @@ class Selective(Calibrator):
     def groups_needed(self, alpha: float) -> int:
         """So many labelled answers must ship, if none of them is wrong."""
         return shipped_needed(alpha, self.delta)
-
-    def lowest_cuts(
-        self, shipped: Counts, errors: Counts, walked: Indices, *, alpha: float, rng: np.random.Generator
-    ) -> Indices:
-        """Walk over the cuts of a history."""
-        last = last_walked(shipped[:, walked], errors[:, walked], alpha, self.delta)
-        return np.where(last < 0, -1, walked[last])
 
     def why_closed(self, sample: Sample) -> str | None:
         """Nothing was shown."""

@@ -37,7 +37,7 @@ from streamer.calibration.specification import Calibrated, Calibrator, Risk, Sam
 from streamer.calibration.threshold import Threshold
 
 if TYPE_CHECKING:
-    from streamer.calibration.specification import Counts
+    pass
 
 Indices = NDArray[np.intp]
 
@@ -144,13 +144,6 @@ class SelectiveMean(Calibrator):
                 sample.groups, alpha=sample.alpha, floor=sample.floor or 0.0, seed=sample.seed
             )
         )
-
-    def lowest_cuts(
-        self, shipped: Counts, errors: Counts, walked: Indices, *, alpha: float, rng: np.random.Generator
-    ) -> Indices:
-        """Find the lowest that is admitted."""
-        inside = admitted(shipped, errors, alpha)
-        return np.where(inside.any(axis=1), inside.shape[1] - 1 - np.argmax(inside[:, ::-1], axis=1), -1)
 
     def why_closed(self, sample: Sample) -> str | None:
         """No cut was admitted."""

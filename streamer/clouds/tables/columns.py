@@ -137,13 +137,19 @@ class Columns:
         return found[0] if found else None
 
     @property
+    def doubted(self) -> tuple[str, ...]:
+        """The columns of severities whose name leaves open what they mean."""
+        severity = self.named.get("severity", ())
+        unsure = self.assumed and severity and _plain_name(severity[0]).startswith("label")
+        return severity if unsure else ()
+
+    @property
     def doubt(self) -> str:
         """What severities were taken to mean, where the name leaves it open, and how to say otherwise; empty: nothing."""
-        severity = self.named.get("severity", ())
-        if not self.assumed or not severity or not _plain_name(severity[0]).startswith("label"):
+        if not self.doubted:
             return ""
-        options = " ".join(f"--column correct={name}" for name in severity)
-        return f"{severity[0]}: 0 fine, 1 worst; if 1 means right: {options}"
+        options = " ".join(f"--column correct={name}" for name in self.doubted)
+        return f"{self.doubted[0]}: 0 fine, 1 worst; if 1 means right: {options}"
 
     @property
     def words(self) -> str:

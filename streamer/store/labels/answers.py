@@ -24,8 +24,10 @@ class SqlAnswers:
         self._database = database
         self._read = read
 
-    def audited(self, gate: str, *, settings: GateSettings, older_than: datetime) -> list[StoredBatch]:
-        """First attempts that the audit sample took, decided before `older_than` under these scores.
+    def audited(
+        self, gate: str, *, settings: GateSettings, older_than: datetime, since: datetime | None = None
+    ) -> list[StoredBatch]:
+        """First attempts that the audit sample took, decided from `since` on and before `older_than` under these scores.
 
         What a raised audit rate alone has drawn is left out.
 
@@ -34,7 +36,9 @@ class SqlAnswers:
         query = (
             sa.select(
                 *batches.c["id", "gate", "batch_id", "attempt", "prompt", "references"],
-                decisions.c.sampled,
+                batches.c.metadata,
+                *decisions.c["sampled", "decided_at"],
+                sa.case((gate_revisions.c.signals == settings.signals, decisions.c.signals)).label("signals"),
                 gate_revisions.c.audit_probability,
                 *responses.c["response_id", "text", "score", "raw_energy", "drawn"],
             )
@@ -45,6 +49,7 @@ class SqlAnswers:
             .where(
                 decisions.c.gate == gate,
                 decisions.c.decided_at < older_than,
+                *([] if since is None else [decisions.c.decided_at >= since]),
                 decisions.c.scorer == settings.scorer,
                 # The gate's: a batch of blank answers is not embedded, and its decision names none.
                 gate_revisions.c.encoder == settings.encoder,
@@ -71,6 +76,8 @@ class SqlAnswers:
 def _batch(rows: Sequence[Row], severities: Severities, settings: GateSettings) -> StoredBatch:
     first = rows[0]
     key = key_of(first)
+    floor = -1.0 if settings.label_floor is None else settings.label_floor
+    known = {row["response_id"]: severities.get(key, row["response_id"]) for row in rows}
     return StoredBatch(
         batch_id=first["batch_id"],
         prompt=first["prompt"],
@@ -82,12 +89,17 @@ def _batch(rows: Sequence[Row], severities: Severities, settings: GateSettings) 
                 text=row["text"],
                 score=row["score"],
                 blank=_blank(row, settings),
-                severity=severities.get(key, row["response_id"])
-                if row["drawn"] or not first["sampled"]
-                else None,
+                severity=known[row["response_id"]] if row["drawn"] or not first["sampled"] else None,
             )
             for row in rows
         ),
+        decided_at=first["decided_at"],
+        waits=any(
+            row["drawn"] and known[row["response_id"]] is None and (row["score"] or 0.0) > floor
+            for row in rows
+        ),
+        signals=first["signals"],
+        metadata=first["metadata"],
     )
 
 

@@ -1,6 +1,6 @@
 """The recorded past of a gate, for asking what another policy would have made of it."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from itertools import groupby
 from operator import itemgetter
@@ -11,19 +11,17 @@ import sqlalchemy as sa
 
 from streamer.audit.verification import UNREADABLE
 from streamer.errors import Unreadable
-from streamer.events.responses import recorded_models
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.policy import Policy
 from streamer.gates.policy_gate import Needed, burst_of, segment_of
 from streamer.gates.rule import Cut
 from streamer.scoring.judged import WHOLE
-from streamer.store.db import bulk_insert
 from streamer.store.db.engine import Database
 from streamer.store.db.schema import batches, decisions, responses
 from streamer.store.labels.read_labels import ReadLabels
 from streamer.store.labels.revisions import Severities
 from streamer.store.policies.policy_rows import read_versions
-from streamer.whatif.past import MOST, Past, PastText
+from streamer.whatif.past import MOST, Past
 
 _PAGE = 5_000
 _SEEN = "."
@@ -130,28 +128,6 @@ class PastDecisions:
             found = read_versions(connection, [(gate, version) for version in versions])
             policies = {one.version: one.active.policy for one in found if one.active is not None}
         return columns.past(policies, earlier=max(0, count - most))
-
-    def texts(self, gate: str, numbers: Sequence[int]) -> Iterator[PastText]:
-        query = (
-            sa.select(*responses.c["batch", "position", "response_id", "text"], batches.c.metadata)
-            .join_from(decisions, responses, responses.c.batch == decisions.c.batch)
-            .join(batches, batches.c.id == decisions.c.batch)
-        )
-        wanted = sorted(numbers)
-        for start in range(0, len(wanted), _PAGE):
-            keys = [(number,) for number in wanted[start : start + _PAGE]]
-            with self._database.reading() as connection:
-                rows = bulk_insert.look_up_rows(
-                    connection, query.where(decisions.c.gate == gate), [responses.c.batch], keys
-                )
-            for number, found in groupby(sorted(rows, key=itemgetter(0, 1)), key=_BATCH):
-                ids, texts, metadata = zip(*((row[2], row[3], row[4]) for row in found), strict=True)
-                yield PastText(
-                    number=number,
-                    response_ids=ids,
-                    texts=None if any(one is None for one in texts) else texts,
-                    models=recorded_models(metadata[0], ids),
-                )
 
 
 class _PastColumns:

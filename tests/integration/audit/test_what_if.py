@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,22 +14,19 @@ import pytest
 import sqlalchemy as sa
 
 from streamer import wiring
-from streamer.audit.rescoring import StoredTexts
-from streamer.calibration.calibrators.full import allowed, chance_above
+from streamer.calibration.calibrators.full import chance_above
 from streamer.cli import WRONG_USAGE, main
 from streamer.errors import UsageError
 from streamer.gates.rule import Cut
+from streamer.gates.settings import GateSettings
 from streamer.recalibration.comparison import Reading
-from streamer.recalibration.run import Since
-from streamer.scoring.encoders.encoder import CachedEncoder, Encoder
 from streamer.scoring.signals.signal_list import SignalList
 from streamer.settings.settings import Settings
 from streamer.store import Store
 from streamer.whatif import Change, WhatIf
 from streamer.whatif.asking import NothingToJudge
 from streamer.whatif.replay import replay
-from streamer.whatif.rescored import from_texts, rescored
-from streamer.whatif.words import basis_sentence, caveats
+from streamer.whatif.words import caveats
 from streamer.wording.numbers import percent
 from tests.integration.audit.attacker import batch_of, breaking_in
 from tests.integration.audit.conftest import Record
@@ -107,7 +104,7 @@ def store(written: tuple[Settings, Path]) -> Iterator[Store]:
 
 def _asking(written: tuple[Settings, Path], store: Store, gate: str) -> WhatIf:
     now = wiring.now()
-    return wiring.what_if(written[0], store, gate, since=now - _HOUR, now=now)
+    return wiring.what_if(store, gate, since=now - _HOUR, now=now)
 
 
 @pytest.mark.parametrize("name", RULES)
@@ -170,7 +167,7 @@ def test_a_given_threshold_says_which_answers_get_through(
     assert all(one.score <= 0.7 for one in at.less.answers)
 
 
-def test_method_full_comes_out_again_and_another_budget_is_read_off_the_record(
+def test_method_full_comes_out_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = settings_for(f"sqlite:///{tmp_path / 'record.db'}", tmp_path)
@@ -191,38 +188,14 @@ def test_method_full_comes_out_again_and_another_budget_is_read_off_the_record(
         scribe.deliver(labels[240:], topic="labels")
         now = wiring.now()
         past = store.past.read("all", since=now - _HOUR, until=now, kind="human")
-        asking = wiring.what_if(settings, store, "all", since=now - _HOUR, now=now)
+        asking = wiring.what_if(store, "all", since=now - _HOUR, now=now)
         policy = store.policies.newest("all")
         assert policy.state == "full"
         assert asking.differences() == ()
         assert past.shipped.sum() >= 20
 
-        # What the policy does to the same prompts, and what another budget would: by what is on record, and by a fit.
         again = asking.ask(Change(policy=policy.version))
         assert (again.more.answers, again.less.answers) == ((), ())
-        for alpha in (0.05, 0.29, 0.6):
-            answer = asking.ask(Change(settings={"alpha": alpha}))
-            assert answer.present is not None, "the gate's own budget stands beside, on the same prompts"
-            assert (answer.asked.served <= answer.present.served) == (alpha <= 0.3)
-            k = allowed(alpha, 60)
-            ships = {
-                batch
-                for batch, row in zip(past.batch_ids, past.rows, strict=True)
-                if int(batch.split("-")[1]) >= 60
-                and row is not None
-                and next(policy.rule.counts(np.frombuffer(row, "<f4")))[0] <= k
-            }
-            assert (answer.basis.source, answer.prompts) == ("recorded", 60)
-            assert answer.asked.served == len(ships) / 60
-            assert sum(answer.left_out.values()) == 60
-            assert "has no promise" in basis_sentence(answer)
-        closed = asking.ask(Change(settings={"alpha": 0.001}))
-        assert (closed.asked.served, len(closed.less.answers)) == (0, past.shipped.sum())
-
-        # A calibration made now decides by its own fit, each of its own prompts left out of it.
-        in_sample = asking.ask(Change(), in_sample=True)
-        assert in_sample.reading.cut.state == "full"
-        assert 0 < in_sample.asked.served < 1
 
         monkeypatch.setenv("STREAMER_DATABASE_URL", settings.database.url)
         assert main(["what-if", "all", "--scorer", "gram"]) == WRONG_USAGE
@@ -246,7 +219,7 @@ def test_method_full_comes_out_again_and_another_budget_is_read_off_the_record(
                 "update decisions set budget_count = budget_count + 1 where budget_count is not null"
             )
             connection.execute(row)
-        found = wiring.what_if(settings, store, "all", since=now - _HOUR, now=now).differences()
+        found = wiring.what_if(store, "all", since=now - _HOUR, now=now).differences()
         assert {one.what for one in found} == {"needed"}
 
 
@@ -272,45 +245,11 @@ def test_what_is_too_young_for_its_labels_is_neither_judged_nor_listed(
     assert answer.shadow == answer.closed == 9
     assert answer.asked.exposure.overdue == 0
     assert answer.asked.exposure.estimate == 0
-    calibrated = asking.ask(Change(settings={"alpha": 0.3, "least_groups": 2}))
-    assert calibrated.basis.prompts == 4, "the older half of those that are old enough"
-    assert calibrated.judged == 5
-    assert calibrated.prompts == 16
 
 
-def test_the_proposal_is_judged_by_what_comes_or_in_sample(
-    written: tuple[Settings, Path], store: Store
-) -> None:
-    asking = _asking(written, store, "waiting")
+def test_the_proposal_is_judged_by_what_comes(written: tuple[Settings, Path], store: Store) -> None:
     with pytest.raises(NothingToJudge, match="nothing was decided after"):
-        asking.ask(Change(proposal=True))
-    answer = asking.ask(Change(proposal=True), in_sample=True)
-    found = store.calibration.proposal("waiting")
-    assert found is not None
-    assert (answer.basis.source, answer.basis.in_sample) == ("proposal", True)
-    assert answer.reading == Reading(found.cut, found.rule)
-    assert answer.prompts == 20
-
-
-def test_a_calibration_reads_what_was_decided_before_what_it_is_judged_on(
-    written: tuple[Settings, Path], store: Store
-) -> None:
-    asking = _asking(written, store, "plain")
-    answer = asking.ask(Change(settings={"alpha": 0.6}))
-    assert answer.basis.source == "calibrated"
-    assert answer.basis.moved
-    assert answer.basis.before is not None
-    assert answer.since >= answer.basis.before
-    now = wiring.now()
-    past = store.past.read("plain", since=now - _HOUR, until=now, kind="human")
-    before = sum(
-        moment < answer.basis.before and bool(drawn)
-        for moment, drawn in zip(past.decided_at, past.sampled, strict=True)
-    )
-    assert answer.basis.prompts == before
-    inside = asking.ask(Change(settings={"alpha": 0.6}), in_sample=True)
-    assert inside.basis.in_sample
-    assert inside.prompts == 55
+        _asking(written, store, "waiting").ask(Change(proposal=True))
 
 
 def test_an_earlier_policy_is_judged_from_its_calibration_on(
@@ -333,52 +272,11 @@ def test_an_earlier_policy_is_judged_from_its_calibration_on(
 def test_further_questions_read_nothing_again(
     written: tuple[Settings, Path], store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    statements = []
     asking = _asking(written, store, "plain")
-    asking.ask(Change(settings={"alpha": 0.6}))
-    reading = store._database.reading
-
-    def counted(**options: bool) -> Any:
-        statements.append(options)
-        return reading(**options)
-
-    monkeypatch.setattr(store._database, "reading", counted)
+    asking.ask(Change(cut=Cut.at(0.3)))
+    monkeypatch.setattr(store._database, "reading", None)
     for level in (0.2, 0.4, 0.6):
         asking.ask(Change(cut=Cut.at(level)))
-    assert statements == []
-    # Whether an alarm restarts the sample is asked again; the sample is not.
-    asking.ask(Change(settings={"alpha": 0.5}))
-    asking.ask(Change(settings={"alpha": 0.7, "method": "crc"}))
-    assert len(statements) <= 6
-
-
-def test_an_alarm_restarts_the_sample_of_what_was_decided_after_it(
-    written: tuple[Settings, Path], store: Store
-) -> None:
-    class Alarmed:
-        """The sample, with an alarm that closed the gate by policy 3."""
-
-        def __init__(self, moment: datetime) -> None:
-            self._moment = moment
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(store.calibration, name)
-
-        def alarm_closure(self, _gate: str) -> Since:
-            return Since(3, self._moment)
-
-    now = wiring.now()
-    closed = store.policies.get("plain", 3).valid_from
-    since = store.policies.get("plain", 5).valid_from
-    found = []
-    for moment in (closed, now):
-        asking = WhatIf(
-            store.gates.get("plain"), past=store.past, sample=Alarmed(moment), policies=store.policies, since=since, now=now,
-        )  # fmt: skip
-        found.append(asking.ask(Change(settings={"alpha": 0.6})).basis)
-    after, to_come = found
-    assert after.prompts == 8, "policies 3 and 4 decided four each"
-    assert to_come.prompts == 36, "an alarm that was still to come restarted nothing"
 
 
 @pytest.mark.parametrize(
@@ -387,120 +285,25 @@ def test_an_alarm_restarts_the_sample_of_what_was_decided_after_it(
         ({"unit": "response"}, "drew answers to label for the unit best"),
         (
             {"scorer": "external", "encoder": "none", "embeddings": "refuse", "dimension": None},
-            "come with the events",
+            "cannot be computed from the record",
         ),
-        ({"scorer": "choice"}, "embeddings of external:made-up are not on record"),
-        ({"alpha": 2.0}, "alpha must be"),
-        ({"alphabet": 2.0}, "alphabet"),
+        ({"encoder": "other@53aa5117"}, "embeddings of other@53aa5117 are not on record"),
     ],
 )
 def test_what_the_record_cannot_answer_is_refused(
     written: tuple[Settings, Path], store: Store, change: dict[str, Any], says: str
 ) -> None:
-    class Encoder:
-        encoder = "all-MiniLM-L6-v2@53aa5117"
-
-        def score(self, _scorer: str, _batches: object) -> Any:
-            raise AssertionError
-
     now = wiring.now()
-    asking = WhatIf(
-        store.gates.get("plain"), past=store.past, sample=store.calibration, policies=store.policies,
-        since=now - _HOUR, now=now, scores=Encoder,
-    )  # fmt: skip
+    asked = GateSettings(**store.gates.get("plain").settings.flat() | change)
     with pytest.raises(UsageError, match=says):
-        asking.ask(Change(settings=change))
+        wiring.tried_gate(written[0], store, "plain", asked, since=now - _HOUR, now=now)
 
 
 def test_nothing_in_the_period_is_said(written: tuple[Settings, Path], store: Store) -> None:
     now = wiring.now() + _HOUR
-    asking = wiring.what_if(written[0], store, "plain", since=now, now=now + _HOUR)
+    asking = wiring.what_if(store, "plain", since=now, now=now + _HOUR)
     with pytest.raises(NothingToJudge, match="decided nothing since"):
         asking.ask(Change(cut=Cut.at(0.5)))
-
-
-@pytest.mark.parametrize("unit", ["best", "response", "batch"])
-def test_another_scorer_scores_the_stored_texts(real_encoder: Encoder, tmp_path: Path, unit: str) -> None:
-    settings = settings_for(f"sqlite:///{tmp_path / 'record.db'}", tmp_path)
-    migrated(settings)
-    encoder = CachedEncoder(real_encoder)
-    with wiring.open_store(settings) as store:
-        store.encoders.register(encoder.identity)
-        scribe = Scribe(store, settings, encoder)
-        scribe.gate("texts", encoder=encoder.identity.id, unit=unit, alpha=0.5, audit_draws=4)
-        scribe.deliver(_priced(n, unit) for n in range(24))
-        # Two who agree word for word are right, a blank and a long answer are not.
-        right = {"r1": 0.0, "r2": 0.0}
-        scribe.deliver(
-            (
-                label_event("texts", n, response=f"r{i}", severity=right.get(f"r{i}", 1.0))
-                for n in range(24)
-                for i in range(4)
-            ),
-            topic="labels",
-        )
-        texts = StoredTexts(encoder=encoder.identity.id, embed=encoder.embed)
-        now = wiring.now()
-        asking = WhatIf(
-            store.gates.get("texts"), past=store.past, sample=store.calibration, policies=store.policies,
-            since=now - _HOUR, now=now, scores=lambda: texts,
-        )  # fmt: skip
-        past = store.past.read("texts", since=now - _HOUR, until=now, kind="human")
-        again, known = rescored(
-            past,
-            from_texts(store.past.texts, lambda batches, models: texts.score("gram", batches, models=models)),
-        )
-        assert known.all()
-        assert np.array_equal(again.scores, past.scores, equal_nan=True), "gram scores what it scored"
-        plain = asking.ask(Change(cut=Cut.at(0.3)))
-        other = asking.ask(Change(settings={"scorer": "choice"}, cut=Cut.at(0.4)))
-        calibrated = asking.ask(Change(settings={"scorer": "choice", "least_groups": 5}))
-        store.gates.revise("texts", {"keep_texts": False}, by="ana", reason="private")
-        scribe.deliver(_priced(n, unit) for n in range(24, 30))
-        later = wiring.what_if(settings, store, "texts", since=now - _HOUR, now=wiring.now())
-        assert later.ask(Change(cut=Cut.at(0.3))).prompts == 30
-        with_less = WhatIf(
-            store.gates.get("texts"), past=store.past, sample=store.calibration, policies=store.policies,
-            since=now - _HOUR, now=wiring.now(), scores=lambda: texts,
-        ).ask(Change(settings={"scorer": "choice"}, cut=Cut.at(0.4)))  # fmt: skip
-    assert plain.prompts == other.prompts == 24
-    assert calibrated.basis.prompts == 12
-    assert with_less.prompts == 24
-    assert sum(with_less.left_out.values()) == 6
-    if unit == "response":  # exactly the two that agree, all of them labelled
-        assert {one.response_id for one in other.more.answers} <= {"r1", "r2"}
-        assert other.asked.shipped == 0.5
-        assert other.asked.selective.estimate == 0
-        assert other.asked.exposure.overdue == 0
-    if unit == "best":
-        # The label is of the answer that gram ranked first: where r1 is another one nobody knows how bad it is.
-        drawn = {
-            past.batch_ids[i]: past.response_ids[
-                past.of_batch(i).start + int(np.argmax(past.drawn[past.of_batch(i)]))
-            ]
-            for i in range(24)
-        }
-        assert other.asked.served == 1
-        assert other.asked.exposure.overdue == sum(one != "r1" for one in drawn.values())
-    if unit == "batch":
-        assert other.asked.served == 0, "the mean is below what the two that agree score"
-
-
-def _priced(number: int, unit: str) -> bytes:
-    texts = [
-        f"That is a long story, and it begins in {number}.",
-        f"It costs {number} euros.",
-        f"It costs {number} euros.",
-        "No idea." if unit == "batch" else " ",  # a blank one would hold the whole batch
-    ]
-    content: dict[str, Any] = {
-        "schema": "streamer.responses.v1",
-        "gate": "texts",
-        "batch_id": f"batch-{number}",
-        "prompt": "What does it cost?",
-        "responses": [{"id": f"r{i}", "text": text} for i, text in enumerate(texts)],
-    }
-    return json.dumps(content).encode()
 
 
 # -- the command ---------------------------------------------------------------------------------------------
@@ -530,10 +333,9 @@ def test_the_command_begins_with_one_sentence(capsys: pytest.CaptureFixture[str]
 
 @pytest.mark.usefixtures("here")
 def test_the_command_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["what-if", "plain", "--alpha", "60%", "--method", "crc", "--json"]) == 0
+    assert main(["what-if", "plain", "--threshold", ".5", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
-    assert said["asked"]["settings"] == {"alpha": 0.6, "method": "crc"}
-    assert said["basis"]["source"] == "calibrated"
+    assert (said["asked"]["threshold"]["lambda"], said["basis"]["source"]) == (0.5, "given")
     assert said["what_if"]["prompts"] == said["in_force"]["prompts"] == said["prompts"]
     assert said["replay"] == {"as_recorded": True, "differences": []}
 
@@ -549,7 +351,7 @@ def test_the_command_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
         (["plain", "--since", "0"], "--since must be above 0"),
         (["plain", "--monitor-delta", "1"], "--monitor-delta must be between"),
         (["plain", "--against", "2", "--proposal"], "one at a time"),
-        (["plain", "--against", "2", "--alpha", ".1"], "settings of their own"),
+        (["plain", "--against", "2", "--alpha", ".1"], "without other settings"),
         (["plain", "--alpha", "0"], "alpha must be"),
     ],
 )
@@ -592,7 +394,7 @@ def test_the_past_is_the_same_on_every_database(record: Record) -> None:
     now = wiring.now()
     with wiring.open_store(record.settings) as store:
         for gate in ("best", "each"):
-            asking = wiring.what_if(record.settings, store, gate, since=now - 24 * _HOUR, now=now)
+            asking = wiring.what_if(store, gate, since=now - 24 * _HOUR, now=now)
             assert asking.differences() == ()
             answer = asking.ask(Change(cut=Cut("open", None)))
             shipped, _ = store.reports.decided_and_shipped(gate)
@@ -605,9 +407,6 @@ def test_the_past_is_the_same_on_every_database(record: Record) -> None:
         assert past.named["kind"][-1] in ("odd", "even")
         every = store.past.read("best", since=now - 24 * _HOUR, until=now, kind="human")
         assert every.batch_ids[-10:] == past.batch_ids
-        (first, *_) = store.past.texts("best", every.numbers.tolist())
-        assert first.number == every.numbers[0]
-        assert len(first.response_ids) == len(first.texts or ()) == 4
 
 
 def answer_count(store: Store) -> int:

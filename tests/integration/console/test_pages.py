@@ -279,8 +279,8 @@ def test_a_slider_says_what_another_threshold_would_have_done(root: Visitor, bro
     budget = root.driver.find_element(By.CSS_SELECTOR, "[data-of=budget]")
     for _ in range(10):
         budget.send_keys(Keys.ARROW_LEFT)
-    root.until(lambda: "With a budget of 5" in root.text("what-if-answer"))
-    assert "no label counts for both" in root.text("what-if-answer")
+    root.until(lambda: "At a budget of 5" in root.text("what-if-answer"))
+    assert "Measured on prompts that did not calibrate" in root.text("what-if-answer")
     assert root.run("return document.querySelector('[name=about]:checked').value") == "budget"
 
     def follows() -> bool:

@@ -64,7 +64,7 @@ def test_a_person_does_everything_by_keyboard(
     assert len(root.driver.find_elements(By.CSS_SELECTOR, "figure svg")) == 1
     budget = root.driver.find_element(By.CSS_SELECTOR, "[data-of=budget]")
     budget.send_keys(Keys.ARROW_LEFT, Keys.ARROW_LEFT)
-    root.until(lambda: "With a budget of 9" in root.text("what-if-answer"))
+    root.until(lambda: "At a budget of 9" in root.text("what-if-answer"))
     root.fits("a slider's answer")
     root.driver.find_element(By.CSS_SELECTOR, "#what-if-answer details:not(.act) summary").send_keys(
         Keys.ENTER

@@ -6,16 +6,20 @@ import json
 import shutil
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import streamer
 from streamer import wiring
 from streamer.cli import main
 from streamer.clouds.cloud import Cloud, cloud_labels, cloud_message
 from streamer.clouds.cloud_files import read_clouds
 from streamer.clouds.simulation import simulate_clouds
+from streamer.console.what_if import Questions
 from streamer.errors import UsageError
 from streamer.events.labels import encode_label
+from streamer.frames.results import spread_text
 from streamer.research.evaluation import (
     DataSet,
     Evaluation,
@@ -28,6 +32,7 @@ from streamer.research.evaluation import (
 from streamer.research.evaluation.csv_files import responses_csv
 from streamer.research.evaluation.stored import stored_data_set
 from streamer.scoring.encoders.encoder import CachedEncoder
+from streamer.scoring.signals.signal_list import SignalList
 from streamer.settings.settings import Settings, load_settings
 from tests.integration.audit.history import Scribe
 from tests.migrated import migrated
@@ -88,7 +93,8 @@ def from_store(settings: Settings):
     with wiring.open_store(settings) as store:
         chosen = store.gates.get("bot").settings
         later = wiring.now() + timedelta(seconds=1)
-        return stored_data_set(store.answers, "bot", settings=chosen, older_than=later)
+        batches = store.answers.audited("bot", settings=chosen, older_than=later)
+        return stored_data_set(batches, "bot", settings=chosen)
 
 
 def test_the_record_and_the_file_have_the_same_figures_to_the_last_bit(
@@ -176,3 +182,69 @@ def test_a_gate_without_an_audit_has_nothing_to_evaluate(sqlite_database_url, cl
         from_store(settings)
     with wiring.open_store(settings) as store, pytest.raises(UsageError, match="no gate"):
         store.gates.get("nobody")
+
+
+def test_one_file_has_one_answer_through_every_door(
+    sqlite_database_url, tmp_path, real_encoder, monkeypatch, capsys
+):
+    """From the file and from the record of a gate that decided and audited all of it."""
+    cached, file = CachedEncoder(real_encoder), tmp_path / "answers.jsonl"
+    file.write_text(
+        "".join(
+            json.dumps(
+                {
+                    "question_id": cloud.question_id,
+                    "question": cloud.question,
+                    "responses": [
+                        {"text": one.text, "label": one.severity, "meta": {"label_kind": "human"}}
+                        for one in cloud.responses
+                    ],
+                }
+            )
+            + "\n"
+            for cloud in simulate_clouds(seed=8, clouds=90, responses=ANSWERS)
+        )
+    )
+    settings = load_settings(database={"url": sqlite_database_url})
+    signals = {"signals": SignalList().text, "method": "full", "scorer": "choice", "dimension": 384}
+    stream(settings, file, cached, unit="best", alpha=0.1, **signals)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("STREAMER_DATABASE_URL", sqlite_database_url)
+
+    def said(*words: str) -> dict[str, Any]:
+        assert main([*words, "--json"]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    def means(at: dict[str, Any]) -> list[float]:
+        return [at[name]["mean"] for name in ("ship_rate", "exposure", "selective")]
+
+    def full(found: dict[str, Any]) -> list[float]:
+        (row,) = (one for one in found["data_sets"][0]["gates"] if one["method"] == "full")
+        return [row[name]["mean"] for name in ("ship_rate", "promised", "shipped_severity")]
+
+    expected = means(said("try", "answers.jsonl", "--alpha", "20%")["at"])
+    assert 0 < expected[0] < 1
+    asked = ("--alpha", "0.2", "--unit", "best", "--processes", "1")
+    report = streamer.Gate(alpha=0.2, encoder=real_encoder).fit(file).report()
+    what_if = said("what-if", "bot", "--alpha", "20%")
+    with wiring.open_store(settings) as store:
+        page = Questions(store, clock=wiring.now).answer("bot", {"about": "budget", "budget": "20"})
+    doors = {
+        "evaluate": full(said("evaluate", "answers.jsonl", *asked)),
+        "evaluate --from-store": full(said("evaluate", "--from-store", "bot", *asked)),
+        "report()": [one.mean for one in (report.at.ship_rate, report.at.exposure, report.at.selective)],
+        "what-if": means(what_if["at"]),
+    }
+    for door, found in doors.items():
+        assert found == pytest.approx(expected, rel=1e-9), door
+    (half,) = (
+        one
+        for one in said("plan", "--data", "answers.jsonl", "--alpha", "0.2")["ladder"]
+        if one["labels"] == 45
+    )
+    assert means({"ship_rate": half["served"], **half}) == pytest.approx(expected, rel=1e-9), "plan"
+    own = means(said("try", "answers.jsonl", "--alpha", "10%")["at"])
+    assert means(what_if["present"]) == pytest.approx(own, rel=1e-9)
+    assert [row[2] for row in page["rows"][1:]] == [
+        spread_text(getattr(report.at, name)) for name in ("ship_rate", "selective", "exposure")
+    ]

@@ -71,6 +71,7 @@ def test_the_command_prints_what_ships_and_writes_it(
     assert main(asked) == 0
     said = capsys.readouterr().out
     assert "of prompts get something" in said
+    assert "not defined" not in said
     assert all(loss in said for loss in ("any", "share", "mass:3", "wrong-among"))
     assert main([*asked, "--loss", "any", "--json"]) == 0
     (found,) = json.loads(capsys.readouterr().out)

@@ -706,7 +706,7 @@ def test_a_share_may_be_written_as_a_percentage(
 
 
 def test_what_is_no_share_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    for option, written in (("--severity", "130%"), ("--audit-probability", "-1%"), ("--auc", "2")):
+    for option, written in (("--severity", "130%"), ("--severity", "-1%"), ("--auc", "2")):
         status, _, err = run(capsys, "plan", "--alpha", "10%", option, written)
         assert (status, f"'{written}' is not from 0 (or 0%) to 1" in err) == (2, True)
     for written in ("5%%", "%", "five", ""):

@@ -11,13 +11,9 @@ from streamer.calibration.history import NO_HISTORY, History
 from streamer.cli.policies import promise_text
 from streamer.cli.recalibrate import why_closed, why_little
 from streamer.gates.batch_key import BatchKey
-from streamer.gates.rule import INDICATOR, Cut
 from streamer.gates.settings import GateSettings
-from streamer.recalibration.comparison import Reading
-from streamer.recalibration.in_sample import in_sample
 from streamer.recalibration.run import SampleQuery, calibrate_gate
 from streamer.recalibration.sampled import SampledGroup, SampledItem
-from streamer.wording.policies import sample_sentence
 from tests.made import a_revision
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
@@ -100,49 +96,6 @@ def test_the_numbers_of_groups_are_exact(method: str, groups: int) -> None:
     ]
     assert states[0] == "closed"
     assert method == "betting" or states[1] != "closed"
-
-
-@pytest.mark.parametrize(
-    ("changes", "severities", "cut", "said"),
-    [
-        (
-            {},
-            [0.0] * 10 + [1.0] + [0.0] * 8 + [1.0],
-            0.5,
-            "On the 20 prompts that it was calibrated on: 50.0 % served, error rate among shipped 20.0 %, exposure 10.0 % against a budget "
-            "of 10 % (10 labelled answers ship). Before: 0.0 % served, exposure 0.0 %.",
-        ),
-        (
-            {"unit": "response"},
-            [1.0] * 10 + [0.0] * 9 + [None],
-            0.5,
-            "On the 20 prompts that it was calibrated on: 50.0 % of responses served, error rate among shipped 10.0 %, exposure 5.0 % against a "
-            "budget of 10 % (9 labelled answers ship). Before: 0.0 % of responses served, exposure 0.0 %.",
-        ),
-        (
-            {"method": "selective"},
-            [1.0, 0.0],
-            0.5,
-            "On the 2 prompts that it was calibrated on: 50.0 % served, error rate among shipped 0.0 %, exposure 0.0 %; the budget of 10 % is on "
-            "the error rate among shipped (1 labelled answer ships). Before: 0.0 % served, exposure 0.0 %.",
-        ),
-    ],
-    ids=["best", "response", "selective"],
-)
-def test_a_sentence_says_what_a_threshold_does_to_its_own_sample(
-    changes: dict[str, Any], severities: Sequence[float | None], cut: float, said: str
-) -> None:
-    settings = GateSettings(encoder="e", alpha=0.1, **changes)
-    groups = Sample(severities).audit_sample(SampleQuery("x", settings, datetime.now(UTC)))
-    now, before = (
-        in_sample(Reading(one, INDICATOR), settings.unit, groups)
-        for one in (Cut("cut", cut), Cut("closed", None))
-    )
-    assert sample_sentence(now, before, settings) == said
-    assert (
-        sample_sentence(in_sample(Reading(Cut("cut", cut), INDICATOR), settings.unit, []), None, settings)
-        is None
-    )
 
 
 def test_a_guarantee_is_shown_in_part_unless_it_is_asked_for() -> None:

@@ -6,13 +6,10 @@ import numpy as np
 import pytest
 
 from streamer.clouds.cloud import Cloud, CloudResponse
-from streamer.clouds.measurement import units_of
-from streamer.clouds.offline import decided_batch, score_clouds
 from streamer.errors import UsageError
-from streamer.gates.settings import UNITS
 from streamer.planning.guess import Guess
-from streamer.planning.prompts import SampledBatches, guessed_prompts, past_prompts
-from streamer.planning.score_quality import area_under_curve, intraclass_correlation
+from streamer.planning.prompts import GUESSED, guessed_answers, past_prompts
+from streamer.planning.score_quality import area_under_curve
 from streamer.scoring.encoders.encoder import CachedEncoder
 
 
@@ -52,25 +49,28 @@ def encoder() -> CachedEncoder:
     return CachedEncoder(LetterCounts())  # type: ignore[arg-type]
 
 
+def arrays(guess: Guess, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Scores and severities of the prompts that are made from a guess."""
+    made = guessed_answers(guess, seed=0)[size]
+    return np.array([one.scores for one in made]), np.array([one.cloud.severities for one in made])
+
+
 @pytest.mark.parametrize(
     "guess",
     [Guess(), Guess(0.05, 0.7, 0.2, 5), Guess(0.6, 0.65, 0.4, 4), Guess(0.9, 0.6, 0.9, 3), Guess(0.3, 0.5, 0, 2)],
 )  # fmt: skip
 def test_made_prompts_fit_their_guess(guess: Guess) -> None:
-    made = guessed_prompts(guess, seed=0).by_size[guess.responses]
-    prompts = len(made.severities)
-    assert area_under_curve(made.scores, made.severities) == pytest.approx(guess.auc, abs=1e-3)
+    scores, severities = arrays(guess, guess.responses)
+    assert area_under_curve(scores, severities) == pytest.approx(
+        guess.auc, abs=1e-3 if guess.auc > 0.5 else 0.5 / np.sqrt(GUESSED)
+    ), "a score of noise alone is as good as chance has it"
     # The mean of a prompt has a variance of mu (1 - mu) at most.
-    error = np.sqrt(guess.severity * (1 - guess.severity) / prompts)
-    assert abs(made.severities.mean() - guess.severity) < 4.9 * error
-    found = intraclass_correlation(made.severities)
-    assert found is not None
-    assert abs(found - guess.correlation) < 0.05
+    error = np.sqrt(guess.severity * (1 - guess.severity) / GUESSED)
+    assert abs(severities.mean() - guess.severity) < 4.9 * error
 
 
 def test_a_score_gets_better_with_more_samples() -> None:
-    prompts = guessed_prompts(Guess(), seed=0)
-    quality = [area_under_curve(b.scores, b.severities) for _, b in sorted(prompts.by_size.items())]
+    quality = [area_under_curve(*arrays(Guess(), size)) for size in (2, 20)]
     assert quality == sorted(quality, key=float)  # type: ignore[arg-type]
 
 
@@ -82,31 +82,6 @@ def test_the_area_under_the_curve_counts_pairs() -> None:
     expected = (fine[:, None] * bad[None, :] * above).sum() / (fine.sum() * bad.sum())
     assert area_under_curve(scores, severities) == pytest.approx(expected)
     assert area_under_curve(scores, np.zeros((6, 5))) is None
-
-
-def test_answers_that_are_all_alike_in_a_prompt_have_correlation_one() -> None:
-    alike = np.repeat([[0.0], [1.0], [0.5]], 4, axis=1)
-    assert intraclass_correlation(alike) == pytest.approx(1)
-    assert intraclass_correlation(alike[:1]) is None
-    assert intraclass_correlation(np.zeros((3, 4))) is None
-
-
-@pytest.mark.parametrize("unit", UNITS)
-def test_past_prompts_are_scored_and_reduced_as_the_gate_does(unit: str) -> None:
-    some = clouds(40, 5, blank=True)
-    population = past_prompts(some, encoder=encoder(), seed=0).by_size[5].population(unit)  # type: ignore[arg-type]
-    scored = score_clouds(some, encoder())
-    batches = [decided_batch(one, unit=unit, state="open", threshold=None) for one in scored]  # type: ignore[arg-type]
-    units = units_of(batches, unit)  # type: ignore[arg-type]
-    assert population.prompts == 40
-    shipped = population.shippable.sum() / (population.prompts * population.items)
-    assert shipped == pytest.approx(units.shipped.mean())
-    assert population.mean_severity == pytest.approx((units.shipped * units.severities).mean())
-    for threshold in (0.2, 0.5, 0.8):
-        above = (population.shippable & (population.scores > threshold)).sum()
-        assert above / (population.prompts * population.items) == pytest.approx(
-            units.shipped_above(threshold).mean()
-        )
 
 
 def test_reasoning_is_not_read() -> None:
@@ -143,9 +118,3 @@ def test_clouds_that_cannot_be_used_are_left_out_and_counted() -> None:
     assert (prompts.responses, len(prompts.by_size[5].scores), prompts.left_out) == (5, 4, 2)
     with pytest.raises(UsageError, match="0 of 4 prompts have 9 responses"):
         past_prompts(clouds(4, 5), responses=9, encoder=encoder(), seed=0)
-
-
-def test_nothing_but_blank_answers_cannot_be_planned_with() -> None:
-    blank = SampledBatches(np.zeros((2, 2)), np.ones((2, 2)), np.ones((2, 2), dtype=bool))
-    with pytest.raises(UsageError, match="blank"):
-        blank.population("best")

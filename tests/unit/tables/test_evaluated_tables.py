@@ -130,12 +130,12 @@ def test_a_plan_on_scores_of_a_table_needs_no_encoder(
     monkeypatch.setenv("STREAMER_ENCODER_NAME", "none")
     made = rows(unlabelled=0.2)
     path = write(tmp_path / "p.csv", made, "prompt_id", "score", "severity")
-    command = ["plan", "--alpha", "0.2", "--data", str(path), "--repetitions", "100", "--json"]
+    command = ["plan", "--alpha", "0.2", "--data", str(path), "--json"]
     assert main(command) == 0
     worst = capsys.readouterr()
     assert "count as 1, the worst" in worst.err
     assert "prompt_id from prompt_id, severity from severity, score from score" in worst.err
-    assert json.loads(worst.out)["responses"] == ANSWERS
+    assert json.loads(worst.out)["ladder"][0]["answers"] == ANSWERS
     assert main([*command, "--unlabelled", "fail"]) == 2
     assert "none may be missing" in capsys.readouterr().err
     assert main([*command, "--unlabelled", "drop"]) == 0

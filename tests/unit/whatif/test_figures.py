@@ -189,5 +189,5 @@ def test_a_segment_is_as_it_is_named_or_as_it_was_recorded() -> None:
 def test_a_change_names_one_thing() -> None:
     with pytest.raises(ValueError, match="one at a time"):
         Change(cut=Cut.at(0.5), policy=2)
-    with pytest.raises(ValueError, match="settings of their own"):
-        Change(settings={"alpha": 0.1}, proposal=True)
+    with pytest.raises(ValueError, match="one at a time"):
+        Change()

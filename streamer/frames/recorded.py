@@ -1,0 +1,155 @@
+"""A gate's record, tried as a file of answers is: the same halves, calibrations and figures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streamer.clouds.cloud import judged_cloud
+from streamer.clouds.offline import ScoredCloud
+from streamer.errors import TryLater, UsageError
+from streamer.frames.answers import Read
+from streamer.frames.gate import Gate
+from streamer.gates.settings import GateSettings
+from streamer.recalibration import age_cut
+from streamer.recalibration.run import AuditSample
+from streamer.scoring.registry import EVERY
+from streamer.wording.numbers import counted
+
+if TYPE_CHECKING:
+    from streamer.clouds.stored_answers import AnswerStore, StoredBatch
+    from streamer.frames.answers import Encode
+    from streamer.frames.results import Report
+
+
+class NothingToTry(TryLater):
+    """The record has too little to try a gate on."""
+
+
+def recorded(
+    answers: AnswerStore,
+    sample: AuditSample,
+    gate: str,
+    settings: GateSettings,
+    *,
+    now: datetime,
+    since: datetime | None = None,
+) -> list[StoredBatch]:
+    """Read what a gate decided and drew, without what is too young for its labels: by age alone, as a calibration chooses."""
+    found = list(answers.audited(gate, settings=settings, older_than=now, since=since))
+    if not found:
+        return []
+    waits = [one.waits for one in found]
+    cut = age_cut.choose(
+        [(now - one.decided_at).total_seconds() for one in found],
+        waits,
+        pending="age",
+        earlier=sample.label_delays(
+            gate, settings=settings, before=found[0].decided_at, most=age_cut.MOST_DELAYS
+        )
+        if any(waits)
+        else (),
+        label_deadline=settings.label_deadline_seconds,
+        deadline=settings.monitor_deadline_seconds,
+    )
+    return [one for one in found if (now - one.decided_at).total_seconds() >= cut.seconds]
+
+
+def tried_record(
+    batches: Sequence[StoredBatch],
+    settings: GateSettings,
+    asked: GateSettings,
+    encode: Encode | None = None,
+) -> tuple[Report, list[str]]:
+    """Say what gates with other settings would ship of recorded prompts that did not calibrate them.
+
+    Parameters
+    ----------
+    settings : by which they were decided; `asked` : what is asked about.
+    encode : embeds the stored texts, where the record has no scores or signals of what is asked about.
+
+    Returns
+    -------
+    The report, and what has to be said of the record, in sentences.
+
+    Raises
+    ------
+    UsageError
+        For another unit, and where texts or an encoder are wanted and are not there.
+    NothingToTry
+        Where too little is labelled.
+    """
+    if asked.unit != settings.unit:
+        raise UsageError(
+            f"the audit drew answers to label for the unit {settings.unit}: what the unit {asked.unit} would have cost does not "
+            "follow from their labels"
+        )
+    notes = []
+    again = asked.scored_by != settings.scored_by
+    kept = [one for one in batches if _usable(one, asked, again=again)]
+    if left := len(batches) - len(kept):
+        wanted = "the texts" if again else "the signals or the metadata"
+        notes.append(f"{counted(left, 'prompt is', 'prompts are')} left out: {wanted} are not on record.")
+    waiting = sum(one.waits for one in kept)
+    if len(kept) < 2 or 2 * waiting > len(kept):
+        raise NothingToTry(
+            f"{counted(len(kept), 'prompt was', 'prompts were')} drawn for labelling and can be judged, {waiting} of them without a "
+            "label: label what `streamer label queue` shows, or give an earlier --since"
+        )
+    if again and not (asked.calibrator.of_signals or (asked.embeds and asked.scorer in EVERY)):
+        raise UsageError(
+            f"scores of the scorer {asked.scorer} cannot be computed from the record; `streamer candidate set` has it score "
+            "beside the gate from now on"
+        )
+    if waiting:
+        notes.append(f"{waiting} of {len(kept)} drawn prompts have no label, and count as wrong.")
+    if len({one.probability for one in kept}) > 1:
+        notes.append("The audit probability changed; times with a higher one count for more.")
+    if asked.max_attempts > 1:
+        notes.append("Of first attempts alone, at the budget of one attempt.")
+    asked = replace(asked, alpha=asked.alpha / asked.max_attempts, max_attempts=1)
+    gate = Gate(
+        alpha=asked.alpha,
+        unit=asked.unit,
+        segment_by=asked.segment_by,
+        segment_fallback=asked.segment_fallback,
+        group_by=asked.group_by,
+        scorer=asked.scorer if again and not asked.calibrator.of_signals else None,
+        encoder=encode,
+    )
+    clouds = tuple(judged_cloud(one.cloud(settings.severity_kind), settings.form) for one in kept)
+    table = Read(clouds, None, len(clouds), "the record", metadata=tuple(one.metadata or {} for one in kept))
+    found = [
+        ScoredCloud(cloud, one.scores, None if one.signals is None else np.frombuffer(one.signals, "<f4"))
+        for cloud, one in zip(clouds, kept, strict=True)
+    ]
+    if again:
+        found = gate._scored(table, asked)[0]
+    return gate._learn(None, table, found, asked, "", drop=False).report(), notes
+
+
+def beside(
+    batches: Sequence[StoredBatch], settings: GateSettings, asked: GateSettings, encode: Encode | None = None
+) -> tuple[Report, Report, list[str]]:
+    """Try what is asked about and, beside it, the gate's own settings; see `tried_record`."""
+    found, notes = tried_record(batches, settings, asked, encode)
+    own = None
+    if settings == replace(asked, alpha=settings.alpha):
+        own = found.at_budget(settings.alpha / settings.max_attempts)
+    return found, own or tried_record(batches, settings, settings)[0], notes
+
+
+def _usable(batch: StoredBatch, asked: GateSettings, *, again: bool) -> bool:
+    """Whether the record has what is read of a prompt."""
+    texts = batch.prompt is not None and all(one.text is not None for one in batch.responses)
+    if asked.group_by == "prompt" and batch.prompt is None:
+        return False
+    if batch.metadata is None and (asked.segment_by or asked.group_by not in (None, "prompt")):
+        return False
+    if again:
+        return texts
+    return batch.signals is not None or batch.scores is None or not asked.calibrator.of_signals
