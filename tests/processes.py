@@ -46,8 +46,8 @@ PRELOADED = (
 
 _MANY_FILES = 250
 
-FEW = {"kafka_broker": (0, 1), "browser": (2,)}
-"""Fixtures of the session that cost each process that has one, at rest too, and the processes that take the files with them.
+FEW = {"kafka": (0, 1), "browser": (2,)}
+"""Marks of services that cost each process that has one, at rest too, and the processes that take the files with them.
 
 The others take such files once nothing else is left.
 """
@@ -201,8 +201,8 @@ class _Leader:
 def _next(files: deque[list[pytest.Item]], number: int) -> list[pytest.Item]:
     """Take the next file for this process."""
     for place, items in enumerate(files):
-        needed = {name for item in items for name in getattr(item, "fixturenames", ())}
-        if all(number in takers for name, takers in FEW.items() if name in needed):
+        not_mine = [mark for mark, takers in FEW.items() if number not in takers]
+        if not any(item.get_closest_marker(mark) for item in items for mark in not_mine):
             del files[place]
             return items
     return files.popleft()

@@ -93,11 +93,10 @@ def test_nothing_more_is_run_after_as_many_failures_as_are_allowed(tmp_path: Pat
 
 
 def test_files_that_need_what_few_processes_have_go_to_those_while_the_others_have_work() -> None:
-    needs: list[Any] = [
-        [SimpleNamespace(fixturenames=names)] for names in (["kafka_broker"], ["browser"], [])
-    ]
+    marks = ("kafka", "browser", "")
+    needs: list[Any] = [[SimpleNamespace(get_closest_marker=mark.__eq__)] for mark in marks]
     kafka, browser, rest = needs
-    files = deque([kafka, browser, rest])
+    files = deque(needs)
     assert _next(files, 5) is rest
     assert _next(files, FEW["browser"][0]) is browser
     assert _next(files, 5) is kafka, "nothing else is left"
