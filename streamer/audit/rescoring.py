@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from streamer.events.responses import recorded_models, recorded_numbers
 from streamer.gates.policy_gate import unit_row
+from streamer.gates.settings import NO_ENCODER
 from streamer.labels.answer_forms import answer_batch
 from streamer.scoring.judged import WHOLE, Form, form
 from streamer.scoring.plugins import Installed, loaded
-from streamer.scoring.registry import EVERY, is_plugin, scorer_named
+from streamer.scoring.registry import EVERY, LIKELIHOOD, is_plugin, scorer_named
 from streamer.scoring.scorer import AnswerBatch, Scorer
 from streamer.scoring.scorers.judge import Judge
 from streamer.scoring.signals.signal_list import SignalList
@@ -67,7 +68,7 @@ class Rescorer:
     def __init__(self, encoders: Mapping[str, Embed], *, tolerance: float = TOLERANCE) -> None:
         self._encoders = encoders
         self._tolerance = tolerance
-        self._waiting: dict[str, list[_Waiting]] = {one: [] for one in encoders}
+        self._waiting: dict[str, list[_Waiting]] = {one: [] for one in (*encoders, NO_ENCODER)}
 
     def take(self, line: dict[str, Any], verifier: Verifier) -> None:
         """Score the decision of a line, now or with later ones."""
@@ -77,9 +78,10 @@ class Rescorer:
             return
         if facts["scorer"] == Judge.name:
             return  # derived from the recorded marks, whether texts are scored again or not
-        if facts["embedding_source"] != "encoder":
+        unembedded = facts["scorer"] == LIKELIHOOD and "signals" in facts
+        if facts["embedding_source"] != "encoder" and not unembedded:
             self._left_out(verifier, "scores came with their events, or from embeddings that did")
-        elif facts["encoder"] not in self._encoders:
+        elif facts["encoder"] not in self._encoders and not unembedded:
             self._left_out(verifier, self._of_another(facts["encoder"]))
         elif (scorer := _scorer(facts["scorer"], verifier)) is None:
             self._left_out(verifier, f"there is no scorer {facts['scorer']} here")
@@ -134,7 +136,7 @@ class Rescorer:
 
     def finish(self, verifier: Verifier) -> None:
         """Score what still waits."""
-        for encoder in self._encoders:
+        for encoder in self._waiting:
             self._score(encoder, verifier)
 
     def _add(self, encoder: str, one: _Waiting, verifier: Verifier) -> None:
@@ -146,16 +148,20 @@ class Rescorer:
         waiting, self._waiting[encoder] = self._waiting[encoder], []
         if not waiting:
             return
-        vectors_of_each = self._encoders[encoder](
-            [judged.parts(texts) for _, _, texts, judged, *_ in waiting]
-        )
+        parts = [judged.parts(texts) for _, _, texts, judged, *_ in waiting]
+        embed = self._encoders.get(encoder)
+        vectors_of_each = embed(parts) if embed else [np.empty((len(one), 0), "<f4") for one in parts]
         for (place, scorer, texts, judged, models, stored, row), vectors in zip(
             waiting, vectors_of_each, strict=True
         ):
             verifier.counts["batches scored again"] += 1
             blank = judged.blank(texts)
-            batch = answer_batch(texts, vectors, blank, models, encoded=True, form=judged)
-            found = scorer.score(batch)
+            batch = answer_batch(texts, vectors, blank, models, encoded=embed is not None, form=judged)
+            if embed is None and row is not None:
+                came = scorer.of_given(row.given.get(scorer.of_event or "", [None] * len(texts)), blank)
+                found = np.full(len(texts), np.inf) if came is None else np.array(came[0])
+            else:
+                found = scorer.score(batch)
             if stored is None:  # a row came without
                 stored = found.tolist()
             worst = float(np.abs(found - np.asarray(stored)).max())

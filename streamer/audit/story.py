@@ -27,6 +27,7 @@ HELD = {
     "encoder_mismatch": "the gate is calibrated for a different encoder than the worker's",
     "scorer_failed": "the scorer failed",
     "signal_out_of_range": "a number that came with an answer is outside the range that the gate names",
+    "no_logprob": "the event has no log-probability of an answer, and the gate scores by it",
     "no_mark": "the judge that the gate's score is made of gave no mark in time, or not to every answer",
     "upstream_mismatch": "the gate is calibrated for the answers of a different upstream, or with different settings of it",
     "attempts_exhausted": "the prompt had used up its attempts",

@@ -42,7 +42,7 @@ from streamer.gates.settings import (
 )
 from streamer.gates.shapes import INDICATOR_SHAPE
 from streamer.scoring.judged import WHOLE, form
-from streamer.scoring.registry import CHOICE, EVERY, GRAM
+from streamer.scoring.registry import CHOICE, CHOOSING, EVERY, GRAM, LIKELIHOOD
 from streamer.scoring.scorer import Scorer
 from streamer.scoring.signals.signal_list import SignalList
 from streamer.wording.numbers import when
@@ -426,14 +426,14 @@ def _by_signals(
     A new gate has the method `full`, unless what it is given goes with another one only. That is known before any label is.
     """
     full = chosen.get("method") == Full.name
-    if full and given.get("scorer", CHOICE) != CHOICE:
+    if full and given.get("scorer", CHOICE) not in CHOOSING:
         raise UsageError(
             f"--scorer {given['scorer']} goes with a method that cuts one score, and --method {Full.name} reads all signals: name one too, "
             f"like --method {DEFAULT_METHOD}"
         )
     if "method" not in chosen:
         full = (
-            chosen.get("scorer", CHOICE) == CHOICE
+            chosen.get("scorer", CHOICE) in CHOOSING
             and chosen.get("unit", "best") != "response"
             and chosen.get("label_floor") is None
             and chosen.get("shape", INDICATOR_SHAPE.name) == INDICATOR_SHAPE.name
@@ -446,17 +446,18 @@ def _by_signals(
         before, judged = form(present.get("judged", WHOLE.text)), form(str(chosen.get("judged", WHOLE.text)))
     except ValueError as error:
         raise UsageError(_as_options(str(error))) from None
-    if (full or judged.agrees) and "scorer" not in given:
+    if (full or judged.agrees) and "scorer" not in given and chosen.get("scorer") not in CHOOSING:
         found["scorer"] = CHOICE
     scorer = found.get("scorer", chosen.get("scorer", GRAM))
     if full and chosen.get("signals") is None:
         found["signals"] = SignalList().text
-    elif scorer != CHOICE and "signals" not in given:
+    elif scorer not in CHOOSING and "signals" not in given:
         found["signals"] = None
     if (listed := found.get("signals", chosen.get("signals"))) is not None:
         kept = SignalList.of_text(listed)
         names = [name for name in kept.given if "signals" in given or name not in before.signal]
-        found["signals"] = replace(kept, given=tuple(dict.fromkeys((*names, *judged.signal)))).text
+        own = ("logprob",) if scorer == LIKELIHOOD else judged.signal
+        found["signals"] = replace(kept, given=tuple(dict.fromkeys((*names, *own)))).text
     return found
 
 

@@ -27,18 +27,17 @@ from streamer.errors import BadMessage, UsageError
 from streamer.events.labels import SCHEMA as LABELS_SCHEMA
 from streamer.events.labels import LabelsV1
 from streamer.events.limits import Limits
+from streamer.events.responses import SCHEMA as RESPONSES_SCHEMA
 from streamer.events.responses import (
-    LEAST_LOGPROB,
     ResponsesV1,
     ResponseV1,
     SignalName,
     decode_responses,
     encode_responses,
 )
-from streamer.events.responses import SCHEMA as RESPONSES_SCHEMA
 from streamer.scoring.blank import is_blank
 from streamer.scoring.judged import Form
-from streamer.scoring.signals.declared import FIELDS, MOST_DECLARED
+from streamer.scoring.signals.declared import FIELDS, LEAST_LOGPROB, MOST_DECLARED
 
 MAX_ID_LENGTH = 200
 UNSTATED_KIND = "unstated"

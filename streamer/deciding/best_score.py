@@ -11,13 +11,14 @@ def best_score(
     settings: GateSettings,
     texts: Sequence[str],
     encoder: CachedEncoder | None,
+    logprobs: Sequence[float | None],
 ) -> float:
     """Score answers as a gate does, and return the score of the one that it would select; 0.0 where all are blank,
     or where the gate's encoder does not read one.
 
     Parameters
     ----------
-    texts : at least 2.
+    texts : at least as many as the gate's scorer needs.
     encoder : it remembers the texts, so that the decision about them does not encode them again. Blocks.
 
     Raises
@@ -30,6 +31,11 @@ def best_score(
     blank = settings.form.blank(texts)
     if all(blank):
         return 0.0
+    if settings.of_event is not None:
+        made = settings.scores_by.of_given(logprobs, blank)
+        if made is None:
+            raise ValueError("the upstream gave an answer without log-probabilities")
+        return max(made[0])
     if encoder is None or encoder.identity.id != settings.encoder:
         raise ValueError(f"the gate's encoder is {settings.encoder}, which does not run here")
     (vectors,) = encoder.embed([settings.form.parts(texts)])

@@ -14,19 +14,17 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
+from streamer.deciding.measuring import NoScore, batch_made, measured
 from streamer.errors import EncoderGivenUp, Unavailable
-from streamer.events.responses import ResponsesV1, dimension_of, models_named, numbers_given
+from streamer.events.responses import ResponsesV1, dimension_of
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.candidate import NO_ENCODER_HERE, OTHER_UNIT, TOO_SLOW, CandidateDecision, CandidatePolicy
 from streamer.gates.declared import Unit
-from streamer.gates.policy_gate import PolicyGate, Ruling, segment_of, unit_row
+from streamer.gates.policy_gate import PolicyGate, Ruling, segment_of
 from streamer.gates.settings import GateSettings
 from streamer.gates.uniforms import uniforms_for
-from streamer.labels.answer_forms import answer_batch
 from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.scoring.scorer import AnswerBatch
-from streamer.scoring.signals.measured import Measured
-from streamer.scoring.signals.signal_list import choice_scores
 
 log = structlog.get_logger(__name__)
 
@@ -47,10 +45,6 @@ _WHATEVER_SCORES = frozenset(
     }
 )
 """Why a batch is held whoever scores it, its gate's scorer or the candidate's."""
-
-
-class NoScore(Exception):
-    """A candidate has no scores of a batch; the argument says why, in one word."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,29 +163,15 @@ class CandidateScorer:
         settings, n = one.settings, len(one.event.responses)
         if settings.unit != one.unit:
             raise NoScore(OTHER_UNIT)
-        scorer = settings.scores_by
-        if scorer.of_event is not None:
-            given = [getattr(response, scorer.of_event) for response in one.event.responses]
-            made = scorer.of_given(given, one.blank)
-            if made is None:
-                raise NoScore(scorer.missing)
-            return made[0], None
-        batch, listed = self._batch(one), settings.signal_list
-        if listed is None and scorer.holds(batch):
-            raise NoScore("not_read")
-        measured = None if listed is None else Measured(batch, one.event.prompt)
-        found = scorer.score(batch) if measured is None else choice_scores(measured)
-        scores: tuple[float, ...] = tuple(found.tolist())
+        batch = (
+            self._batch(one)
+            if settings.embeds
+            else batch_made(settings, one.event, one.blank, None, encoded=False)
+        )
+        scores, _, row = measured(settings, one.event, batch)
         if len(scores) != n or not all(0 <= score <= 1 for score in scores):
             raise ValueError(f"{n} answers got the scores {scores}")
-        if measured is None or listed is None:
-            return scores, None
-        numbers = numbers_given(one.event.responses)
-        try:
-            listed.check(numbers)
-        except ValueError:
-            raise NoScore("signal_out_of_range") from None
-        return scores, unit_row(settings.unit, listed.of_measured(measured, numbers), scores, one.blank)
+        return scores, row
 
     def _batch(self, one: Beside) -> AnswerBatch:
         """The answers with embeddings of the candidate's encoder: those of the decision, where they are."""
@@ -212,14 +192,7 @@ class CandidateScorer:
             )
         else:
             raise NoScore(NO_ENCODER_HERE)
-        return answer_batch(
-            [r.text for r in one.event.responses],
-            vectors,
-            one.blank,
-            models_named(one.event),
-            encoded=one.rows is None,
-            form=settings.form,
-        )
+        return batch_made(settings, one.event, one.blank, vectors, encoded=one.rows is None)
 
     def _ruling(
         self, one: Beside, scores: tuple[float, ...], row: NDArray[np.float32] | None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from streamer.deciding.actions import Judged, action_event
 from streamer.deciding.candidates import WAIT_SECONDS, Beside, CandidateScorer
+from streamer.deciding.measuring import NoScore, batch_made, measured
 from streamer.errors import BadMessage, EncoderGivenUp, Unavailable
 from streamer.events import codes
 from streamer.events.actions import BatchAction, action_message
@@ -30,8 +30,6 @@ from streamer.events.responses import (
     decode_responses,
     dimension_of,
     embedding_rows,
-    models_named,
-    numbers_given,
     recorded_metadata,
 )
 from streamer.events.structured_mode import traced
@@ -39,7 +37,7 @@ from streamer.events.topics import HTTP_LABELS, Topics
 from streamer.gates.audit_rate import probability_under
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.candidate import CandidateDecision
-from streamer.gates.policy_gate import PolicyGate, Ruling, segment_of, unit_row
+from streamer.gates.policy_gate import PolicyGate, Ruling, segment_of
 from streamer.gates.rule import BatchCut, Cut, Segments
 from streamer.gates.settings import NO_ENCODER, GateSettings
 from streamer.gates.uniforms import uniforms_for
@@ -56,13 +54,10 @@ from streamer.journal import (
     Redelivery,
     ScoredResponse,
 )
-from streamer.labels.answer_forms import answer_batch
 from streamer.labels.audit_sample import draw_responses, is_sampled
 from streamer.scoring.cloud import cloud_numbers
 from streamer.scoring.reading import Rule
 from streamer.scoring.scorer import AnswerBatch
-from streamer.scoring.signals.measured import Measured
-from streamer.scoring.signals.signal_list import SignalList, scored_for_choice
 from streamer.tracing import NO_TRACING, Tracing
 
 if TYPE_CHECKING:
@@ -306,15 +301,12 @@ class BatchDecider:
             held = "deadline_passed"
         elif settings.upstream is not None and event.metadata.get(UPSTREAM) != settings.upstream:
             held = "upstream_mismatch"
-        elif len(event.responses) < self._limits.min_responses:
+        elif len(event.responses) < settings.least_answers:
             held = "too_few_responses"
         elif all(blank) or (settings.unit == "batch" and any(blank)):
             held = "empty_text"
-        elif settings.of_event is not None:
-            if settings.scores_by.of_given(_given(event, settings.of_event), blank) is None:
-                held = settings.scores_by.missing
-        elif settings.asks:
-            if self._judge is None or settings.encoder != self._judge.id:
+        elif not settings.embeds:
+            if settings.asks and (self._judge is None or settings.encoder != self._judge.id):
                 held = "encoder_mismatch"
         elif given:
             embeddings = "event"
@@ -387,64 +379,27 @@ class BatchDecider:
                 p.scores, p.raw = made
 
     def _score_one(self, p: _Pending, vectors: NDArray[np.float32] | NDArray[np.float64] | None) -> None:
-        scorer = p.active.policy.settings.scores_by
-        if scorer.of_event is not None:
-            made = scorer.of_given(_given(p.event, scorer.of_event), p.blank)
-            if made is None:
-                p.held = scorer.missing
-            else:
-                p.scores, p.raw = made
-            return
+        settings, encoded = p.active.policy.settings, p.embeddings == "encoder"
         if p.embeddings == "event":
             vectors = p.rows
-        if vectors is None:
+        if settings.embeds and vectors is None:
             p.held = "scorer_failed"
             return
         try:
-            batch = answer_batch(
-                [r.text for r in p.event.responses],
-                vectors,
-                p.blank,
-                models_named(p.event),
-                encoded=p.embeddings == "encoder",
-                form=p.active.policy.settings.form,
-            )
-            p.batch = batch if p.active.candidate is not None else None
-            listed = p.active.policy.settings.signal_list
-            p.not_read = batch.not_read if listed is not None or scorer.holds(batch) else ()
-            if listed is None and p.not_read:
-                p.held = "not_read"
-                return
-            if listed is None:
-                scores, raw = scorer.with_raw(batch)
-            else:
-                measured = Measured(batch, p.event.prompt)
-                scores, raw = scored_for_choice(measured)
-                p.signals = self._signals(p, listed, measured, scores.tolist())
+            batch = batch_made(settings, p.event, p.blank, vectors, encoded=encoded)
+            p.batch = batch if p.active.candidate is not None and settings.embeds else None
+            if settings.signal_list is not None or settings.scores_by.holds(batch):
+                p.not_read = batch.not_read
+            p.scores, p.raw, p.signals = measured(settings, p.event, batch)
+        except NoScore as error:
+            p.held = str(error)
+            return
         except ValueError:
             log.warning("deciding.scoring_failed", gate=p.key.gate, batch_id=p.key.batch_id, exc_info=True)
             p.held = "scorer_failed"
             return
-        if p.held is not None:
-            return
-        p.scores = tuple(scores.tolist())
-        p.raw = None if raw is None else tuple(None if math.isnan(one) else one for one in raw.tolist())
-        if not batch.not_read:
-            rows = batch.unit_rows
-            p.cloud = cloud_numbers(rows, len(rows) - sum(p.blank), p.active.policy.settings.encoder)
-
-    def _signals(
-        self, p: _Pending, listed: SignalList, measured: Measured, scores: Sequence[float]
-    ) -> NDArray[np.float32] | None:
-        """The row of signals of what a batch's unit may ship; a batch with a number outside its declared range is held."""
-        given = numbers_given(p.event.responses)
-        try:
-            listed.check(given)
-        except ValueError as error:
-            log.info("deciding.signal_refused", gate=p.key.gate, batch_id=p.key.batch_id, reason=str(error))
-            p.held = "signal_out_of_range"
-            return None
-        return unit_row(p.active.policy.settings.unit, listed.of_measured(measured, given), scores, p.blank)
+        if batch.embedded:
+            p.cloud = cloud_numbers(batch.unit_rows, len(p.blank) - sum(p.blank), settings.encoder)
 
     def _decide(self, p: _Pending) -> BatchDecision:
         policy = p.active.policy
@@ -486,7 +441,7 @@ class BatchDecider:
             content_hash=p.content_hash,
             prompt=p.event.prompt,
             references=None if references is None else tuple(references),
-            metadata=recorded_metadata(p.event, (settings.of_event or "",)),
+            metadata=recorded_metadata(p.event, () if settings.signals else (settings.of_event or "",)),
             created_at=p.event.created_at,
             unit=settings.unit,
             mode=settings.mode,
@@ -622,11 +577,6 @@ def _beside(p: _Pending) -> Beside | None:
         rows=p.rows,
         salt=p.active.audit_salt,
     )
-
-
-def _given(event: ResponsesV1, field: str) -> list[float | None]:
-    """What an event says of each response."""
-    return [getattr(response, field) for response in event.responses]
 
 
 def _parts(p: _Pending) -> list[str]:

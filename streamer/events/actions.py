@@ -42,6 +42,7 @@ Reason = Literal[
     "not_read",
     "encoder_mismatch",
     "scorer_failed",
+    "no_logprob",
     "no_mark",
     "signal_out_of_range",
     "upstream_mismatch",

@@ -16,7 +16,6 @@ class Limits:
 
     Attributes
     ----------
-    min_responses : fewest responses that can be scored; a smaller batch is read, and held by the decider.
     max_responses : most responses of one batch, >= 2.
     max_text_bytes : most bytes of UTF-8 in one response's text.
     max_value_bytes : most bytes in a record's value.
@@ -31,7 +30,6 @@ class Limits:
         When a bound makes no sense.
     """
 
-    min_responses: int = 2
     max_responses: int = 256
     max_text_bytes: int = 64 * 1024
     max_value_bytes: int = 1024 * 1024
@@ -43,8 +41,7 @@ class Limits:
 
     def __post_init__(self) -> None:
         for name, ok, want in (
-            ("min_responses", self.min_responses >= 2, "at least 2 (one response has nothing to agree with)"),
-            ("max_responses", self.max_responses >= self.min_responses, "at least min_responses"),
+            ("max_responses", self.max_responses >= 2, "at least 2"),
             ("max_text_bytes", self.max_text_bytes >= 1, "at least 1"),
             ("max_value_bytes", self.max_value_bytes >= 1024, "at least 1024"),
             ("max_identifier", 1 <= self.max_identifier <= 200, "in 1..200"),

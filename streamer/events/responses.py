@@ -24,7 +24,7 @@ from streamer.events.structured_mode import data_of
 from streamer.events.topic import Topic, batch_text
 from streamer.gates.batch_key import BatchKey
 from streamer.scoring.judged import call_text
-from streamer.scoring.signals.declared import FIELDS, MOST_DECLARED, SIGNAL_NAME
+from streamer.scoring.signals import declared
 from streamer.signing.canonical_json import canonical_json
 
 SCHEMA: Final = "streamer.responses.v1"
@@ -37,9 +37,6 @@ SIGNALS: Final = "streamer.signals"
 
 UPSTREAM: Final = "upstream"
 """The key of a batch's metadata that names the upstream its answers were sampled from, as ``MODEL@HASH``."""
-
-LEAST_LOGPROB = -10_000
-"""Of a response; endpoints write -9999 for a token that they call very unlikely."""
 
 MAX_ATTEMPT = 2**31 - 1
 
@@ -94,7 +91,7 @@ _SEND_NUMBERS = "send a list of numbers, or padded base64 (standard alphabet) of
 _MIN_NORM, _MAX_NORM = 1e-18, 1e18  # between these a norm and its square are normal numbers in float32 too
 
 
-SignalName = Annotated[str, Meta(pattern=rf"^{SIGNAL_NAME}$(?!\n)")]
+SignalName = Annotated[str, Meta(pattern=rf"^{declared.SIGNAL_NAME}$(?!\n)")]
 
 
 _TEXT_OR_CALLS: Final = {"anyOf": [{"required": ["text"]}, {"required": ["calls"]}]}
@@ -147,9 +144,19 @@ class ResponseV1(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defau
         Annotated[
             float,
             Meta(
-                ge=LEAST_LOGPROB,
+                ge=declared.LEAST_LOGPROB,
                 le=0,
                 description="The mean of the natural logarithms of the probabilities that the model gave to this response's tokens.",
+            ),
+        ]
+        | None
+    ) = None
+    token_logprobs: (
+        Annotated[
+            tuple[Annotated[float, Meta(ge=declared.LEAST_LOGPROB)], ...],
+            Meta(
+                description="In the place of `logprob`: that of each token, in order. The record has "
+                "`logprob`, and among the signals `low_logprob` and `least_logprob`."
             ),
         ]
         | None
@@ -164,15 +171,15 @@ class ResponseV1(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defau
     signals: Annotated[
         dict[SignalName, float],
         Meta(
-            max_length=MOST_DECLARED,
+            max_length=declared.MOST_DECLARED,
             description="Numbers of your own that say something of this response, by names of 1 to 40 of a-z, 0-9 and `_`, the first "
-            f"a letter, other than {', '.join(sorted(FIELDS))}. A gate reads those that it declares; leave out what is not known.",
+            f"a letter, other than {', '.join(sorted(declared.FIELDS))}. A gate reads those that it declares; leave out what is not known.",
         ),
     ] = {}
 
 
 class ResponsesV1(Event, frozen=True, gc=False, kw_only=True):
-    """A response batch: at least two responses to one prompt, one event.
+    """A response batch: the responses to one prompt, one event.
 
     The identity of the batch is (gate, batch_id, attempt).
     """
@@ -184,11 +191,9 @@ class ResponsesV1(Event, frozen=True, gc=False, kw_only=True):
     responses: Annotated[
         tuple[Annotated[ResponseV1, Meta(extra_json_schema=_TEXT_OR_CALLS)], ...],
         Meta(
-            description="2 to 256 responses. A batch of fewer is read, and held (`too_few_responses`).",
-            extra_json_schema={
-                "minItems": DEFAULT_LIMITS.min_responses,
-                "maxItems": DEFAULT_LIMITS.max_responses,
-            },
+            description="2 to 256 responses; 1 is enough for a gate that does not compare them. "
+            "A batch of fewer is read, and held (`too_few_responses`).",
+            extra_json_schema={"minItems": 1, "maxItems": DEFAULT_LIMITS.max_responses},
         ),
     ]
     attempt: Attempt = 1
@@ -276,7 +281,23 @@ def decode_responses(value: bytes | None, limits: Limits = DEFAULT_LIMITS) -> Re
     strings = _check_responses(event.responses, limits)
     assert value is not None  # the reader has refused it
     _check_keys(event, value, strings, limits)
-    return event
+    if all(response.token_logprobs is None for response in event.responses):
+        return event
+    return msgspec.structs.replace(event, responses=tuple(map(_with_figures, event.responses)))
+
+
+def _with_figures(response: ResponseV1) -> ResponseV1:
+    """The response with what the log-probabilities of its tokens come to in their place."""
+    if response.token_logprobs is None:
+        return response
+    signals = declared.token_figures(response.token_logprobs) | response.signals
+    mean = signals.pop("logprob", None)
+    if response.logprob is not None:
+        raise BadMessage(
+            codes.INVALID_FIELD,
+            f"response {excerpt(response.id)} has logprob and token_logprobs; send one of them",
+        )
+    return msgspec.structs.replace(response, token_logprobs=None, logprob=mean, signals=signals)
 
 
 def encode_responses(event: ResponsesV1) -> bytes:
@@ -300,12 +321,9 @@ def content_hash(event: ResponsesV1, rows: NDArray[np.float64] | None = None) ->
         if response.embedding is not None:
             numbers = _doubles(response.embedding) if rows is None else rows[place].data
             hashed["embedding"] = hashlib.sha256(numbers).hexdigest()
-        if response.score is not None:
-            hashed["score"] = response.score
-        if response.logprob is not None:
-            hashed["logprob"] = response.logprob
-        if response.model is not None:
-            hashed["model"] = response.model
+        for name in ("score", "logprob", "model"):
+            if (value := getattr(response, name)) is not None:
+                hashed[name] = value
         if response.signals:
             hashed["signals"] = response.signals
         responses.append(hashed)
@@ -326,17 +344,14 @@ class HasNumbers(Protocol):
     @property
     def score(self) -> float | None:
         """The publisher's own, in [0, 1]."""
-        ...
 
     @property
     def logprob(self) -> float | None:
         """The mean log-probability of its tokens."""
-        ...
 
     @property
     def signals(self) -> Mapping[str, float]:
         """Those that a gate declares."""
-        ...
 
 
 def numbers_given(
@@ -458,12 +473,13 @@ def _check_responses(responses: tuple[ResponseV1, ...], limits: Limits) -> int:
                 check_identifier(f"the model of response {excerpt(response.id)}", response.model, longest)
         if response.signals:
             strings += 1 + len(response.signals)
-            if taken := FIELDS & response.signals.keys():
+            if taken := declared.FIELDS & response.signals.keys():
                 raise BadMessage(
                     codes.INVALID_FIELD,
                     f"the signals of response {excerpt(response.id)} have {min(taken)}, which is read from elsewhere; call it otherwise",
                 )
-        strings += (response.score is not None) + (response.logprob is not None)
+        numbers = (response.score, response.logprob, response.token_logprobs)
+        strings += sum(one is not None for one in numbers)
     if embedded:
         strings += embedded + _check_embeddings(responses, embedded, limits)
     return strings

@@ -77,8 +77,8 @@ class Declared:
         f"Where scores come from: {', '.join(EVERY_SCORER)}.",
         POLICY,
         "SCORER",
-        typed="gram is the agreement of the responses' embeddings, external a score in the event, judge the mark of the configured "
-        "language model; the others are what `streamer evaluate` compares.",
+        typed="gram is the agreement of the responses' embeddings, likelihood their log-probability (one response is enough), external "
+        "a score in the event, judge the mark of the configured language model; the others are what `streamer evaluate` compares.",
         most=64,
         before=NO_VALUE,
         calibrated=True,
@@ -97,8 +97,8 @@ class Declared:
         POLICY,
         "NAME=LOW..HIGH",
         typed="26 of the texts always, and these besides; give it once for each. score, logprob, token_entropy, "
-        "most_token_entropy, judge (0 to 100): as they come with an event. final, number, json, call: how far answers agree in that part "
-        "(see --judged). NAME=LOW..HIGH: a number of your own in the event's "
+        "most_token_entropy, low_logprob, least_logprob, judge (0 to 100): as they come with an event. "
+        "final, number, json, call: how far answers agree in that part (see --judged). NAME=LOW..HIGH: a number of your own in the event's "
         "signals, with its range. model=NAME: whether this model gave the answer. none: nothing besides. The whole list is set "
         "anew, and its labels count from then on.",
         flag="--signal",
@@ -198,7 +198,7 @@ class Declared:
         POLICY,
         "METHOD",
         typed="Choose it before anyone sees labels (docs/guarantees.md says what each promises). New gates: full for the units best "
-        "and batch; mean for response, and where a --scorer is named.",
+        "and batch; mean for response, and where another --scorer than likelihood is named.",
         most=64,
         before=NO_VALUE,
         calibrated=True,

@@ -25,7 +25,7 @@ from streamer.gates.setting import (
 )
 from streamer.gates.shapes import INDICATOR_SHAPE, GateShape
 from streamer.scoring.judged import Form, form
-from streamer.scoring.registry import CHOICE, is_plugin, scorer_named
+from streamer.scoring.registry import CHOICE, CHOOSING, is_plugin, scorer_named
 from streamer.scoring.registry import EVERY as EVERY_SCORER
 from streamer.scoring.scorer import Scorer
 from streamer.scoring.signals.signal_list import SignalList
@@ -51,7 +51,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _YEAR_10000_MS = 253_402_300_800_000
 
 NO_ENCODER = "none"
-"""The encoder of a gate whose scorer is `external`."""
+"""The encoder of a gate whose scorer is `external` or `likelihood`."""
 
 _IN_PLACE = tuple(one.in_place for one in EVERY_SCORER.values() if one.in_place is not None)
 
@@ -238,15 +238,18 @@ class GateSettings(Declared):
                 raise ValueError(f"signals must be a list of signals with the method {self.method}")
             return
         try:
-            SignalList.of_text(self.signals)
+            given = SignalList.of_text(self.signals).given
         except ValueError as error:
             raise ValueError(f"signals must be a list of signals: {error}") from None
-        if missing := set(judged.signal) - set(SignalList.of_text(self.signals).given):
+        if missing := set(judged.signal) - set(given):
             raise ValueError(f"signals must have {missing.pop()}, the agreement in what is judged")
-        if self.scorer != CHOICE:
+        if self.scorer not in CHOOSING:
             raise ValueError(
-                f"scorer must be {CHOICE} with a list of signals, not {self.scorer!r}: it chooses the answer that the signals are of"
+                f"scorer must be {' or '.join(CHOOSING)} with a list of signals, not {self.scorer!r}: it chooses the answer that the "
+                "signals are of"
             )
+        if self.of_event not in (None, *given):
+            raise ValueError(f"signals must have {self.of_event} with the scorer {self.scorer}")
 
     def _check_model(self) -> None:
         if is_plugin(self.scorer):
@@ -284,6 +287,11 @@ class GateSettings(Declared):
     def embeds(self) -> bool:
         """Whether scores are made of embeddings."""
         return self.scores_by.in_place is None
+
+    @property
+    def least_answers(self) -> int:
+        """How many answers a batch needs: two, where they are compared."""
+        return 2 if self.embeds else 1
 
     @property
     def signal_list(self) -> SignalList | None:

@@ -26,7 +26,7 @@ _WORDS = (
 _BATCHES = 60
 _DIMENSION = 8
 _READ = frozenset(
-    {"texts", "forms", "embeddings", "blank", "models", "not_read", "unit_rows", "form", "wholes"}
+    {"texts", "forms", "embeddings", "blank", "models", "not_read", "embedded", "unit_rows", "form", "wholes"}
 )
 
 

@@ -12,9 +12,10 @@ from streamer.scoring import plugins, scorers
 from streamer.scoring.scorer import Scorer
 from streamer.scoring.scorers.choice import Choice
 from streamer.scoring.scorers.gram import Gram
+from streamer.scoring.scorers.likelihood import Likelihood
 
 EVERY: Mapping[str, Scorer] = MappingProxyType(
-    {name: kind() for name, kind in discovered(scorers, Scorer).items()}  # type: ignore[type-abstract]
+    {name: kind() for name, kind in discovered(scorers, Scorer).items()}
 )
 """All of them, the one that gates use first."""
 
@@ -25,6 +26,9 @@ SCORER_NAMES = tuple(one.name for one in SCORERS)
 
 GRAM = Gram.name
 CHOICE = Choice.name
+LIKELIHOOD = Likelihood.name
+CHOOSING = (CHOICE, LIKELIHOOD)
+"""Those that choose the answer which a list of signals is about."""
 
 
 def is_plugin(name: str) -> bool:

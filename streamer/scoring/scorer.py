@@ -4,7 +4,6 @@ Scores lie in [0, 1], higher is safer, and are rounded to 1e-6, so that what dif
 agrees with no other and scores 0. The order of the answers does not matter: permuting them permutes the scores.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -40,13 +39,14 @@ class Judges(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class AnswerBatch:
-    """The n >= 2 answers to one prompt, as scorers see them.
+    """The n >= 2 answers to one prompt, as scorers see them; n >= 1 without embeddings.
 
     Attributes
     ----------
     texts : the judged part of each answer.
     forms : what of each answer is compared word by word, in a normal form; empty for a blank one.
     embeddings : shape (n, d), rows of any positive length; those of blank answers are not looked at.
+        d = 0: there are none.
     blank : n marks of answers that are nothing but white space.
     models : the model that gave each answer, empty for one that is not named; nothing at all where none is.
     not_read : why the encoder did not read each answer, None for one that it did; nothing at all where it read all. Otherwise its
@@ -72,8 +72,13 @@ class AnswerBatch:
             )
         if self.models and len(self.models) != len(self.texts):
             raise ValueError(f"there are {len(self.texts)} answers and {len(self.models)} models")
-        if len(self.texts) < 2:
+        if len(self.texts) < 2 and self.embeddings.size:
             raise ValueError(f"agreement needs at least 2 responses, not {len(self.texts)}")
+
+    @property
+    def embedded(self) -> bool:
+        """Whether it has embeddings that say something: the encoder has read the answers."""
+        return bool(self.embeddings.size) and not self.not_read
 
     @cached_property
     def unit_rows(self) -> Floats:
@@ -81,7 +86,7 @@ class AnswerBatch:
         return unit_rows(self.embeddings, self.blank)
 
 
-class Scorer(Parametrised, ABC):
+class Scorer(Parametrised):
     """A way to score answers without labels: one file in `streamer.scoring.scorers`, and everything else follows from it."""
 
     __slots__ = ()
@@ -100,9 +105,9 @@ class Scorer(Parametrised, ABC):
     missing: ClassVar[str] = "scorer_failed"
     """The reason of a hold, where that which the scores are made of is not there."""
 
-    @abstractmethod
     def score(self, batch: AnswerBatch) -> Floats:
         """Return shape (n,), in [0, 1], rounded to 1e-6; 0 for blank answers. Raises `ValueError` for what has no score."""
+        raise ValueError(f"the scores of {self.name} are not computed from answers")
 
     def holds(self, batch: AnswerBatch) -> bool:
         """Whether it has nothing to say of a batch, since the encoder did not read it."""
@@ -112,12 +117,21 @@ class Scorer(Parametrised, ABC):
         """Return the scores, and the quantity that they are made of where it is kept with a decision; not a number: there is none."""
         return self.score(batch), None
 
-    def of_given(self, given: Sequence[float | None], blank: Sequence[bool]) -> Given | None:
-        """Return the scores of one number an answer, and what is kept with them; None where one is missing.
-
-        Of scorers that read no embeddings alone.
-        """
+    def of_number(self, number: float) -> float:
+        """Return the score in [0, 1] of the number that came with an answer; of scorers that read no embeddings alone."""
         raise NotImplementedError(f"the scorer {self.name} computes its scores")
+
+    def of_given(self, given: Sequence[float | None], blank: Sequence[bool]) -> Given | None:
+        """Return the scores of one number an answer, and those that were asked for; None where one is missing.
+
+        A blank answer scores 0 and needs none.
+        """
+        numbers = [None if empty else one for one, empty in zip(given, blank, strict=True)]
+        if numbers.count(None) > sum(blank):
+            return None
+        scores = (0.0 if one is None else round(self.of_number(one), DECIMALS) for one in numbers)
+        kept = tuple(None if one is None else one + 0.0 for one in numbers)  # no -0.0
+        return tuple(one + 0.0 for one in scores), kept if self.asks else None
 
 
 def finished(values: Floats, blank: Sequence[bool]) -> Floats:

@@ -12,7 +12,8 @@ class Steps:
 
     Attributes
     ----------
-    sizes : numbers of answers at which sampling may stop, rising, each >= 2; at the last one it always does.
+    sizes : numbers of answers at which sampling may stop, rising, each >= 2, the only one >= 1; at the last
+        it always does.
     above : stop where the best score is at least this, in (0, 1]; None: no score is high enough.
     below : stop where the best score is at most this, in [0, 1), and below `above`; None: no score is low enough.
 
@@ -27,7 +28,11 @@ class Steps:
     below: float | None = None
 
     def __post_init__(self) -> None:
-        if not self.sizes or self.sizes[0] < 2 or list(self.sizes) != sorted(set(self.sizes)):
+        if (
+            not self.sizes
+            or self.sizes[0] < 1 + (len(self.sizes) > 1)
+            or list(self.sizes) != sorted(set(self.sizes))
+        ):
             raise ValueError(
                 "steps must be rising numbers of answers, each at least 2 and fewer than all, not "
                 f"{', '.join(map(str, self.sizes)) or 'none'}"

@@ -312,7 +312,11 @@ class UpstreamSettings(_Group):
         "after the name, of the file that does.",
     )
     answers: int = Field(
-        10, ge=2, le=256, description="Answers that are sampled for each request; fewer only with `steps`."
+        10,
+        ge=1,
+        le=256,
+        description="Answers that are sampled for each request; fewer only with `steps`. 1 is for "
+        "`--scorer likelihood`.",
     )
     steps: tuple[int, ...] = Field(
         (),

@@ -333,7 +333,7 @@ async def _best_score(shared: _Shared, settings: GateSettings, answers: Sequence
     both = (shared.encoder, shared.candidate_encoder)
     encoder = next((one for one in both if one is not None and one.identity.id == settings.encoder), None)
     return await asyncio.get_running_loop().run_in_executor(
-        shared.threads["score"], best_score, settings, texts, encoder
+        shared.threads["score"], best_score, settings, texts, encoder, [one.logprob for one in answers]
     )
 
 

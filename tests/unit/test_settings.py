@@ -378,9 +378,9 @@ def test_tables_by_name_come_from_toml_or_one_variable(monkeypatch: pytest.Monke
     shown = {row["setting"]: (row["value"], row["origin"]) for row in setting_rows(settings)}
     assert shown["upstreams.faq.model"] == ("small", "environment STREAMER_UPSTREAMS")
     assert shown["upstreams.faq.answers"] == (10, "default")
-    monkeypatch.setenv("STREAMER_UPSTREAMS", json.dumps({"faq": upstream | {"answers": 1}}))
+    monkeypatch.setenv("STREAMER_UPSTREAMS", json.dumps({"faq": upstream | {"answers": 0}}))
     with pytest.raises(
-        UsageError, match=r"upstreams\.faq\.answers \(environment STREAMER_UPSTREAMS\): .* than or equal to 2"
+        UsageError, match=r"upstreams\.faq\.answers \(environment STREAMER_UPSTREAMS\): .* than or equal to 1"
     ):
         load_settings()
     monkeypatch.setenv("STREAMER_UPSTREAMS", "small")

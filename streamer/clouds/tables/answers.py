@@ -34,7 +34,7 @@ from streamer.clouds.tables.values import (
 )
 from streamer.errors import UsageError
 from streamer.events.excerpts import excerpt
-from streamer.events.responses import LEAST_LOGPROB
+from streamer.scoring.signals.declared import LEAST_LOGPROB
 from streamer.security.csv_cells import plain_cell
 
 

@@ -10,8 +10,8 @@ import msgspec
 from msgspec import Raw
 
 from streamer.events.excerpts import one_line
-from streamer.events.responses import LEAST_LOGPROB
 from streamer.labels.llm.record import Choice, FailureCode, TokenUsage
+from streamer.scoring.signals.declared import token_figures
 from streamer_client.door import Reply, ReplyFailed, read_json
 
 T = TypeVar("T")
@@ -119,7 +119,7 @@ def completion_of(reply: Reply, most_text: int) -> dict[str, Any]:
         "fingerprint": text_of(member(found.system_fingerprint, str)),
         "finish_reason": first.finish_reason,
         "logprob": first.logprob,
-        "token_entropies": first.token_entropies,
+        "token_figures": first.token_figures,
         "calls": first.calls,
         "usage": _usage(member(found.usage, _Usage)),
         "further": tuple(one for one, _ in others),
@@ -185,7 +185,8 @@ def _choice(choice: _Choice) -> tuple[Choice, tuple[FailureCode, str] | None]:
     if reasoning and not (text or why or problem or calls):
         problem = "only_reasoning", "the reply has reasoning and no answer: raise max_tokens, or reason less"
     tokens = member(choice.logprobs, _Logprobs)
-    return Choice(text, finish_reason, why, _mean_logprob(tokens), _token_entropies(tokens), calls), problem
+    figures = _token_figures(tokens)
+    return Choice(text, finish_reason, why, figures.pop("logprob", None), figures, calls), problem
 
 
 def _content(content: Raw) -> tuple[str, str, bool, tuple[FailureCode, str] | None]:
@@ -207,32 +208,25 @@ def _content(content: Raw) -> tuple[str, str, bool, tuple[FailureCode, str] | No
     )
 
 
-def _mean_logprob(logprobs: _Logprobs | None) -> float | None:
-    """The mean log-probability of a choice's tokens; None where an endpoint gave none, or not one for each."""
-    if logprobs is None or not logprobs.content:
-        return None
-    mean = math.fsum(one.logprob for one in logprobs.content) / len(logprobs.content)
-    # Some endpoints write a rounding error above 0.
-    return min(0.0, max(float(LEAST_LOGPROB), mean))
+def _token_figures(logprobs: _Logprobs | None) -> dict[str, float]:
+    """What the log-probabilities of a choice's tokens come to; nothing where they are not all there.
 
-
-def _token_entropies(logprobs: _Logprobs | None) -> dict[str, float]:
-    """The mean and the largest entropy of a choice's tokens, in nats; nothing where the likeliest of one did not come.
-
-    What is left of a token's probability counts as one token more: the entropy is at least this.
+    With the likeliest of each also the mean and the largest entropy of a token, in nats: at least this,
+    for what is left of its probability counts as one token more.
     """
-    if logprobs is None or not logprobs.content:
-        return {}
-    found = []
-    for token in logprobs.content:
-        if not token.top_logprobs:
-            return {}
-        rest = 1 - math.fsum(math.exp(min(0.0, one.logprob)) for one in token.top_logprobs)
-        found.append(
-            -math.fsum(math.exp(one.logprob) * one.logprob for one in token.top_logprobs if one.logprob < 0)
-            - (rest * math.log(rest) if rest > 0 else 0.0)
-        )
-    return {"token_entropy": max(0.0, math.fsum(found) / len(found)), "most_token_entropy": max(0.0, *found)}
+    tokens = [] if logprobs is None else logprobs.content
+    found = token_figures([one.logprob for one in tokens])
+    if not found or not all(one.top_logprobs for one in tokens):
+        return found
+    entropies = [_entropy([top.logprob for top in one.top_logprobs or ()]) for one in tokens]
+    mean = max(0.0, math.fsum(entropies) / len(entropies))
+    return found | {"token_entropy": mean, "most_token_entropy": max(0.0, *entropies)}
+
+
+def _entropy(likeliest: list[float]) -> float:
+    rest = 1 - math.fsum(math.exp(min(0.0, one)) for one in likeliest)
+    known = -math.fsum(math.exp(one) * one for one in likeliest if one < 0)
+    return known - (rest * math.log(rest) if rest > 0 else 0.0)
 
 
 def _usage(usage: _Usage | None) -> TokenUsage | None:

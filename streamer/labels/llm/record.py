@@ -84,8 +84,8 @@ class Choice:
     finish_reason : why it ended (``stop``, ``length``, ...); None where the endpoint did not say.
     refusal : why the model would not answer, in its words or the filter's; None where it did.
     logprob : the mean log-probability of its tokens, in [-10000, 0]; None where none came, or it has no token.
-    token_entropies : ``token_entropy`` and ``most_token_entropy``, the mean and the largest of a token in nats, >= 0; nothing
-        where the likeliest tokens did not come.
+    token_figures : what else `streamer.scoring.signals.declared` has of tokens, by name; without entropies where the likeliest did not
+        come.
     calls : its tool calls, in JSON as they came; empty where there is none.
     """
 
@@ -93,7 +93,7 @@ class Choice:
     finish_reason: str | None = None
     refusal: str | None = None
     logprob: float | None = None
-    token_entropies: dict[str, float] = field(default_factory=dict)
+    token_figures: dict[str, float] = field(default_factory=dict)
     calls: str = ""
 
 
@@ -115,7 +115,7 @@ class Exchange:
     problem : what went wrong, None when nothing did.
     detail : about the problem, one line.
     seconds : from request to reply or problem.
-    logprob, token_entropies, calls : of the first choice; see `Choice`.
+    logprob, token_figures, calls : of the first choice; see `Choice`.
     further : the choices after the first, where several were asked for.
     vectors : where vectors were asked for, a row for each message, as they came; None where none came.
     """
@@ -133,7 +133,7 @@ class Exchange:
     detail: str | None = None
     seconds: float
     logprob: float | None = None
-    token_entropies: dict[str, float] = field(default_factory=dict)
+    token_figures: dict[str, float] = field(default_factory=dict)
     calls: str = ""
     further: tuple[Choice, ...] = ()
     vectors: NDArray[np.float32] | None = None
@@ -144,9 +144,7 @@ class Exchange:
         if self.reply is None:
             return ()
         refusal = (self.detail or "") if self.problem == "refused" else None
-        first = Choice(
-            self.reply, self.finish_reason, refusal, self.logprob, self.token_entropies, self.calls
-        )
+        first = Choice(self.reply, self.finish_reason, refusal, self.logprob, self.token_figures, self.calls)
         return (first, *self.further)
 
 

@@ -3,12 +3,10 @@
 Whoever decides asks the model (`streamer.labels.judge.scores`); here is what becomes of its marks.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from streamer.scoring.gram import DECIMALS
-from streamer.scoring.scorer import AnswerBatch, Floats, Given, Scorer
+from streamer.scoring.scorer import Scorer
 
 _BEST = 100.0
 
@@ -24,14 +22,6 @@ class Judge(Scorer):
     asks: ClassVar[bool] = True
     missing: ClassVar[str] = "no_mark"
 
-    def score(self, batch: AnswerBatch) -> Floats:
-        """Refuse: there is nothing to compute."""
-        raise ValueError("a judge's marks are asked for; none are computed from answers")
-
-    def of_given(self, given: Sequence[float | None], blank: Sequence[bool]) -> Given | None:
-        """Score answers by their marks, which are kept; a blank answer scores 0 and needs none."""
-        marks = [None if empty else mark for mark, empty in zip(given, blank, strict=True)]
-        if any(mark is None and not empty for mark, empty in zip(marks, blank, strict=True)):
-            return None
-        scores = tuple(0.0 if mark is None else round(mark / _BEST, DECIMALS) for mark in marks)
-        return scores, tuple(None if mark is None else float(mark) + 0.0 for mark in marks)  # no -0.0
+    def of_number(self, number: float) -> float:
+        """Return the mark as a share of the best one."""
+        return number / _BEST

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from numbers import Real
 from typing import Any
 
@@ -10,17 +10,40 @@ MOST_DECLARED = 20
 SIGNAL_NAME = "[a-z][a-z0-9_]{0,39}"
 GIVEN: Mapping[str, tuple[float, float]] = {
     "score": (0.0, 1.0), "logprob": (0.0, 1.0), "judge": (0.0, 100.0),
-    "token_entropy": (0.0, 1.0), "most_token_entropy": (0.0, 1.0),
+    "token_entropy": (0.0, 1.0), "most_token_entropy": (0.0, 1.0), "low_logprob": (0.0, 1.0), "least_logprob": (0.0, 1.0),
 }  # fmt: skip
 """What may come besides, and its range: the publisher's score, the tokens' mean log-probability (Malinin and Gales 2021), a
-judge's mark, the mean and the largest entropy of a token in nats. No number of the user's own is called so."""
+judge's mark, the mean and the largest entropy of a token in nats, the mean log-probability of the least likely third of the tokens
+and of the least likely one. No number of the user's own is called so."""
 
 FIELDS = frozenset({"score", "logprob"})
 """Of `GIVEN`, what is no entry in the `signals` of a response: it has a field of its own there."""
 
-LOGARITHMS: Mapping[str, int] = {"logprob": 1, "token_entropy": -1, "most_token_entropy": -1}
+LOGARITHMS: Mapping[str, int] = {
+    "logprob": 1, "token_entropy": -1, "most_token_entropy": -1, "low_logprob": 1, "least_logprob": 1,
+}  # fmt: skip
 """What is read as exp(x), or exp(-x): the geometric mean of the tokens' probabilities, and what they would be were they
 equally likely."""
+
+
+LEAST_LOGPROB = -10_000
+"""Of a response; endpoints write -9999 for a token that they call very unlikely."""
+
+
+def token_figures(logprobs: Sequence[float]) -> dict[str, float]:
+    """Return `logprob`, `low_logprob` and `least_logprob` of an answer's tokens, in [-10000, 0]; nothing of no token.
+
+    The least likely third is a token at least. What lies above 0 is an endpoint's rounding error.
+    """
+    rising = sorted(min(0.0, max(float(LEAST_LOGPROB), one)) for one in logprobs)
+    if not rising:
+        return {}
+    low = rising[: -(-len(rising) // 3)]
+    return {
+        "logprob": math.fsum(rising) / len(rising),
+        "low_logprob": math.fsum(low) / len(low),
+        "least_logprob": rising[0],
+    }
 
 
 def declared_ranges(declared: Any) -> dict[str, tuple[float, float]]:

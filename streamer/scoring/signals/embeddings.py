@@ -15,7 +15,7 @@ from streamer.scoring.signals.signal import signal
 
 Floats = NDArray[np.float64]
 
-embedded = partial(signal, of_embeddings=True)
+embedded = partial(signal, of_others=True, of_embeddings=True)
 
 LINKED = 0.8
 """The cosine from which two answers count as saying the same; clusters are what links connect, whatever the order."""

@@ -24,6 +24,7 @@ class Signal:
         --scales` computes them.
     measure : of a batch: n numbers, or one that holds for all answers.
     of_embeddings : whether it is made of them.
+    of_others : whether it compares the answer with the others.
     """
 
     name: str
@@ -33,16 +34,26 @@ class Signal:
     deviation: float
     measure: Callable[[Measured], Floats | float]
     of_embeddings: bool = False
+    of_others: bool = False
 
     def of(self, batch: Measured) -> Floats:
-        """Return shape (n,), as measured, not scaled; computed once a batch. The mean, where the encoder has not read what it needs."""
-        if self.of_embeddings and batch.batch.not_read:
+        """Return shape (n,), as measured, not scaled; computed once a batch. The mean, where what it needs is not there: other
+        answers, or embeddings of what the encoder has read.
+        """
+        if (self.of_others and batch.size < 2) or (self.of_embeddings and not batch.batch.embedded):
             return np.full(batch.size, self.mean)
         return batch.once(self.name, lambda: np.zeros(batch.size) + self.measure(batch))
 
 
 def signal(
-    name: str, title: str, says: str, *, mean: float, deviation: float, of_embeddings: bool = False
+    name: str,
+    title: str,
+    says: str,
+    *,
+    mean: float,
+    deviation: float,
+    of_embeddings: bool = False,
+    of_others: bool = False,
 ) -> Callable[[Callable[[Measured], Floats | float]], Signal]:
     """Make a signal of the function that measures it."""
-    return lambda measure: Signal(name, title, says, mean, deviation, measure, of_embeddings)
+    return lambda measure: Signal(name, title, says, mean, deviation, measure, of_embeddings, of_others)

@@ -275,7 +275,9 @@ def _is_form(name: str) -> bool:
 
 
 def _agreement(name: str, measured: Measured) -> list[float | None]:
-    """How far each answer agrees in a part of it, None where it has none."""
+    """How far each answer agrees in a part of it, None where it has none, or is the only one."""
+    if measured.size < 2:
+        return [None]
     parts = form(name).parts(measured.texts)
     return [
         share if part else None

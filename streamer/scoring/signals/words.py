@@ -2,6 +2,7 @@
 
 from collections import Counter
 from decimal import Decimal
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +12,10 @@ from streamer.scoring.signals.signal import signal
 
 Floats = NDArray[np.float64]
 
+compared = partial(signal, of_others=True)
 
-@signal(
+
+@compared(
     "exact_match",
     "same head",
     "begins with the same claim as many others (its head, normalised)",
@@ -26,13 +29,13 @@ def exact_match(batch: Measured) -> Floats:
     )
 
 
-@signal("contains", "contains the others", "has the words of the others' heads", mean=0.53, deviation=0.23)
+@compared("contains", "contains the others", "has the words of the others' heads", mean=0.53, deviation=0.23)
 def contains(batch: Measured) -> Floats:
     """The mean share of the words of another's head that it has."""
     return batch.over_others(batch.heads_in_answers.T)
 
 
-@signal(
+@compared(
     "contained",
     "contained in the others",
     "has a head whose words the others have",
@@ -44,25 +47,25 @@ def contained(batch: Measured) -> Floats:
     return batch.over_others(batch.heads_in_answers)
 
 
-@signal("jaccard", "Jaccard index", "has the same words as the others", mean=0.36, deviation=0.22)
+@compared("jaccard", "Jaccard index", "has the same words as the others", mean=0.36, deviation=0.22)
 def jaccard(batch: Measured) -> Floats:
     """The mean over the others of the words that both have, of those that either has."""
     return batch.over_others(batch.jaccard)
 
 
-@signal("rouge_1", "ROUGE-1", "has the same words as the others, as often", mean=0.46, deviation=0.22)
+@compared("rouge_1", "ROUGE-1", "has the same words as the others, as often", mean=0.46, deviation=0.22)
 def rouge_1(batch: Measured) -> Floats:
     """The mean F measure of Lin 2004 over the others, words not stemmed."""
     return batch.over_others(batch.rouge_1)
 
 
-@signal("chrf", "chrF", "has the same sequences of characters as the others", mean=0.44, deviation=0.2)
+@compared("chrf", "chrF", "has the same sequences of characters as the others", mean=0.44, deviation=0.2)
 def chrf(batch: Measured) -> Floats:
     """The mean over the others; see `Measured.chrf`."""
     return batch.over_others(batch.chrf)
 
 
-@signal(
+@compared(
     "same_number", "same last number", "ends with the same number as many others", mean=0.12, deviation=0.26
 )
 def same_number(batch: Measured) -> Floats:
@@ -70,7 +73,7 @@ def same_number(batch: Measured) -> Floats:
     return _votes(batch.last_numbers)
 
 
-@signal(
+@compared(
     "same_names", "same names", "has the capitalised words that the others have", mean=0.53, deviation=0.27
 )
 def same_names(batch: Measured) -> Floats:
@@ -78,7 +81,7 @@ def same_names(batch: Measured) -> Floats:
     return batch.over_others(batch.names_in_names)
 
 
-@signal(
+@compared(
     "best_match", "largest vote", "is one of answers many of which have one head", mean=0.14, deviation=0.25
 )
 def best_match(batch: Measured) -> float:
@@ -86,13 +89,13 @@ def best_match(batch: Measured) -> float:
     return batch.best(exact_match.of(batch))
 
 
-@signal("best_rouge_1", "best ROUGE-1", "is one of answers that share words", mean=0.54, deviation=0.18)
+@compared("best_rouge_1", "best ROUGE-1", "is one of answers that share words", mean=0.54, deviation=0.18)
 def best_rouge_1(batch: Measured) -> float:
     """The largest `rouge_1` of the batch."""
     return batch.best(rouge_1.of(batch))
 
 
-@signal(
+@compared(
     "best_chrf",
     "best chrF",
     "is one of answers that share sequences of characters",

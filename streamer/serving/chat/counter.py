@@ -251,7 +251,7 @@ class ChatCounter:
                         id=str(number),
                         text=answer.text,
                         logprob=answer.logprob,
-                        signals=answer.token_entropies,
+                        signals=answer.token_figures,
                     )
                     for number, answer in enumerate(sampled.answers, start=1)
                 ),

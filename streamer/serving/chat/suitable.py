@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from streamer.events.responses import UPSTREAM
 from streamer.gates.setting import EXTERNAL_PREFIX
+from streamer.scoring.registry import LIKELIHOOD
+from streamer.scoring.signals.declared import LOGARITHMS
 
 MOST_TOP_LOGPROBS = 20
 """As many as OpenAI's protocol gives for a token."""
@@ -23,20 +25,25 @@ def of_one_origin(settings: GateSettings) -> bool:
 def token_numbers(settings: GateSettings) -> dict[str, object]:
     """What is asked of an upstream beside its answers: the log-probabilities that a gate has among its signals."""
     listed = settings.signal_list
-    given = () if listed is None else listed.given
+    given = (settings.of_event,) if listed is None else listed.given
     if "token_entropy" in given or "most_token_entropy" in given:
         return {"logprobs": True, "top_logprobs": MOST_TOP_LOGPROBS}
-    return {"logprobs": True} if "logprob" in given else {}
+    return {"logprobs": True} if any(one in LOGARITHMS for one in given) else {}
 
 
 def unsuited(settings: GateSettings, upstream: Upstream) -> str | None:
     """Say why a gate could ship none of this upstream's answers, or could not answer a repeat, and what to do; None if it can."""
     if settings.unit != "best":
         return f"its unit is {settings.unit}, and one answer is selected under the unit best alone; give it --unit best"
-    if settings.of_event is not None or settings.encoder.startswith(EXTERNAL_PREFIX):
+    if settings.of_event not in (None, "logprob") or settings.encoder.startswith(EXTERNAL_PREFIX):
         return (
             "its scores or embeddings come with the batch, and sampled answers bring none; give it a --scorer and an --encoder "
             "that the service runs"
+        )
+    if min(upstream.rule.sizes) < settings.least_answers:
+        return (
+            f"its upstream samples one answer, and the scorer {settings.scorer} compares several; give it --scorer {LIKELIHOOD}, or the "
+            "upstream 2 answers or more"
         )
     if not settings.keep_texts:
         return "it keeps no texts, and a repeat could not be answered; give it --keep-texts"

@@ -41,7 +41,7 @@ class Upstream(ChatEndpoint):
 
     Attributes
     ----------
-    answers : how many are sampled for each request, >= 2; never fewer, unless `steps` says so.
+    answers : how many are sampled for each request, >= 1; never fewer, unless `steps` says so.
     steps, stop_above, stop_below : see `rule`.
     per_request : most answers in one request, >= 1; None: all in one.
     temperature, top_p, max_tokens : sent with each request; None: not sent.
@@ -96,7 +96,7 @@ class Upstream(ChatEndpoint):
     def __post_init__(self) -> None:
         ChatEndpoint.__post_init__(self)
         self._require(
-            ("answers", self.answers, self.answers >= 2),
+            ("answers", self.answers, self.answers >= 1),
             ("per_request", self.per_request, self.per_request is None or self.per_request >= 1),
         )
         try:

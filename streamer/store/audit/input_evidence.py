@@ -64,8 +64,14 @@ def scored_later(connection: sa.Connection) -> Iterator[dict[str, Any]]:
         }
     lists = {
         (gate, SignalList.of_text(text).hash): text
-        for gate, text in connection.execute(sa.select(*gate_revisions.c["gate", "signals"]).distinct())
-        if text is not None
+        if scorer == CHOICE
+        else None  # that of a likelihood, if both have it
+        for gate, text, scorer in connection.execute(
+            sa.select(*gate_revisions.c["gate", "signals", "scorer"])
+            .where(gate_revisions.c.signals.is_not(None))
+            .distinct()
+            .order_by(gate_revisions.c.scorer)
+        )
     }
     rows_later = (
         sa.select(

@@ -58,6 +58,7 @@ GATES: dict[str, dict[str, Any]] = {
         "segment_fallback": "pooled",
         "alpha": 0.2,
     },
+    "one-call": {"scorer": "likelihood", "encoder": "none", "signals": ("logprob", "low_logprob")},
     "mean": {"unit": "batch", "method": "mean", "scorer": "gram", "signals": ()},
 }
 """Prompts that calibrate: all but for `FEW`, which have too few for all signals."""
@@ -81,6 +82,9 @@ def words(gate: str, number: int) -> bytes:
         one["score"] = round(float(rng.uniform()), 3)
         if gate.startswith("unread"):
             one["text"] += " too long" * (number % 12 == 0) + " ☃" * (number % 2)
+        if gate == "one-call":
+            one["token_logprobs"] = (-rng.exponential(0.2, 9)).round(3).tolist()
+    content["responses"] = content["responses"][: 1 if gate == "one-call" else None]
     return json.dumps(content).encode()
 
 
@@ -106,9 +110,9 @@ def write(folder: Path) -> None:
             listed = signal_list(given.get("signals", ("retrieval=0..1",))).text
             scribe.gate(
                 name,
-                **{"method": "full", "scorer": "choice", "alpha": 0.3, "pending": "worst"} | given
-                | {"signals": listed if given.get("method") is None else None}
-                | {"encoder": ENCODER.identity.id, "embeddings": "refuse", "dimension": None},
+                **{"method": "full", "scorer": "choice", "alpha": 0.3, "pending": "worst", "encoder": ENCODER.identity.id}
+                | given | {"signals": listed if given.get("method") is None else None}
+                | {"embeddings": "refuse", "dimension": None},
             )  # fmt: skip
             count = 20 if name in FEW else BEFORE
             scribe.deliver(words(name, n) for n in range(count))
@@ -175,20 +179,14 @@ def test_a_record_of_every_kind_of_budget_fits(settings: Settings, tmp_path: Pat
         BEFORE,
         15,
         40,
-        *[BEFORE] * 3,
+        *[BEFORE] * 4,
         20,
         BEFORE,
         BEFORE,
     ]
     assert {name for name, state in kinds.items() if state == "full"} == {
-        "above",
-        "all",
-        "bursts",
-        "kinds",
-        "pooled",
-        "unread",
-        "unread-never",
-        "unread-text",
+        *("above", "all", "bursts", "kinds", "one-call", "pooled"),
+        *("unread", "unread-never", "unread-text"),
     }
 
 
@@ -314,7 +312,7 @@ def test_rows_of_signals_are_measured_again_from_texts(settings: Settings) -> No
 
     report = again()
     assert report.faults == ()
-    assert report.counts["rows of signals measured again"] == 8 * (BEFORE + AFTER) + 2 * (20 + AFTER)
+    assert report.counts["rows of signals measured again"] == 9 * (BEFORE + AFTER) + 2 * (20 + AFTER)
     with breaking_in(settings.database.url) as connection:  # a signal that no calibration has read
         changed_row(connection, "WHERE gate = 'few' AND budget_count IS NOT NULL")
         rebuild_outcomes(connection)

@@ -56,6 +56,9 @@ def _plain(tmp_path_factory: pytest.TempPathFactory, migrated_sqlite_file: Path)
             if gate == "likely":
                 listed = signal_list(["logprob", "token_entropy", "most_token_entropy"])
                 of |= {"scorer": "choice", "signals": listed.text}
+            if gate == "one-call":
+                listed = signal_list(["logprob", "least_logprob", "token_entropy"])
+                of = {"scorer": "likelihood", "encoder": "none", "signals": listed.text}
             if judged := {"fields": "json", "calls": "call"}.get(gate):
                 listed = signal_list([judged])
                 of |= {"scorer": "choice", "signals": listed.text, "judged": judged}

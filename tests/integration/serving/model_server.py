@@ -26,6 +26,7 @@ AGREED = "It left the depot this morning."
 GATES: dict[str, dict[str, Any]] = {
     GATE: {},
     "likely": {},
+    "one-call": {"answers": 1},
     "away": {"base_url": "http://127.0.0.1:9/v1"},
     "one-by-one": {"per_request": 1, "concurrency": 1},
     "cached": {"per_request": 1, "cached": "accept"},

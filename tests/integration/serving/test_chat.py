@@ -182,6 +182,28 @@ def test_a_gate_that_reads_log_probabilities_asks_for_them_and_does_without(plai
     assert found[1] == [0.0, 1.0] * 3
 
 
+def test_one_call_is_enough_for_a_gate_that_reads_its_log_probabilities(plain: Plain) -> None:
+    site, model, endpoint = plain
+    sure: dict[str, Any] = {"logprobs": (-0.2,), "top": ([0.5, 0.5], [0.9])}
+    for given, said, reason in (
+        ({**sure, "logprobs": (-2.0,)}, None, "scored"),
+        ({}, None, "no_logprob"),
+        (sure, AGREED, "scored"),
+    ):
+        model.requests.clear()
+        model.reply = lambda _, given=given: ChatReply(AGREED, **given)
+        found = ask(endpoint, gate="one-call")
+        decided = json.loads(site.recorded()[found.streamer["batch_id"]])
+        assert (found.choices[0].message.content, decided["reason"]) == (said, reason)
+        (asked,) = model.requests
+        assert ("n" in asked.body, asked.body["top_logprobs"]) == (False, 20)
+    with client(endpoint) as made:
+        assert made.responses.create(model="one-call", input="Where?").output_text == AGREED
+    model.reply = lambda _: refusal_of_a_parameter("logprobs")
+    batch_id = ask(endpoint, gate="one-call").streamer["batch_id"]
+    assert "'logprobs' is not supported" in kept(site, batch_id)["sampling"]["calls"][0]["detail"]
+
+
 def test_usage_is_the_sum_of_all_upstream_calls(plain: Plain) -> None:
     _, model, endpoint = plain
 

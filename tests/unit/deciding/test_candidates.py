@@ -105,10 +105,10 @@ def test_every_outcome_is_the_same_to_the_bit_with_a_candidate_and_without(
             raise ZeroDivisionError("it fails")
         if way == "hangs":
             released.wait(PATIENCE)
-        return np.full(len(given.texts), 7.0)
+        return np.full(len(given.texts), 7.0), None
 
     if way in ("fails", "lies", "hangs"):
-        monkeypatch.setattr(Choice, "score", score)
+        monkeypatch.setattr(Choice, "with_raw", score)
     candidates = [candidate(gate) for gate in World().sql if gate not in ("outer", "judge")]
     candidates = [replace(one, settings=replace(one.settings, unit=World().sql[one.gate].policy.settings.unit)) for one in candidates if one.settings]  # fmt: skip
     seconds = {"hangs": 0.05, "no time": 0.0}.get(way, PATIENCE)
@@ -159,7 +159,7 @@ def test_what_is_late_is_recorded_so_and_nothing_is_begun_while_it_goes_on(
 ) -> None:
     asked: list[str] = []
     released, first = threading.Event(), threading.Event()
-    as_ever = Choice.score
+    as_ever = Choice.with_raw
 
     def score(scorer: Choice, given: AnswerBatch) -> Any:
         asked.append(given.texts[0])
@@ -168,7 +168,7 @@ def test_what_is_late_is_recorded_so_and_nothing_is_begun_while_it_goes_on(
             released.wait(PATIENCE)
         return as_ever(scorer, given)
 
-    monkeypatch.setattr(Choice, "score", score)
+    monkeypatch.setattr(Choice, "with_raw", score)
     world = Beside(candidate(), seconds=0.2)
     group = world.decide(
         raw(batch(batch_id="quick", texts=["quick", "b"])),
@@ -190,7 +190,7 @@ def test_what_is_late_is_recorded_so_and_nothing_is_begun_while_it_goes_on(
 
 def test_a_request_is_not_kept_from_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     released = threading.Event()
-    monkeypatch.setattr(Choice, "score", lambda *_: released.wait(PATIENCE))
+    monkeypatch.setattr(Choice, "with_raw", lambda *_: released.wait(PATIENCE))
     deadline = int(NOW.timestamp() * 1000) + 500
     (one,) = Beside(candidate()).decide(raw(batch()), deadline_ms=deadline)
     assert not released.is_set(), "it waited for a tenth of half a second, and not for the candidate"

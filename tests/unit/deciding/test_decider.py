@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -182,6 +183,15 @@ def with_embeddings(
             base64.b64encode(np.asarray(vector, "<f4").tobytes()).decode() if packed else list(vector)
         )
     return raw(event)
+
+
+def decision_of(world: World, gate: str, texts: Sequence[str], **fields: Any) -> BatchDecision:
+    event = batch(gate, texts)
+    for response in event["responses"]:
+        response |= fields
+    (found,) = world.decide(raw(event))
+    assert isinstance(found, BatchDecision)
+    return found
 
 
 HELD = {
@@ -695,14 +705,7 @@ def test_the_callers_numbers_are_signals_and_one_outside_its_range_holds() -> No
     world = World()
     listed = signal_list(["score", "logprob", "judge", "retrieval=-10..10"])
     world.sql["signals"] = active("signals", scorer="choice", signals=listed.text)
-
-    def decided(**fields: Any) -> BatchDecision:
-        event = batch("signals", ["yes", "yes", "yes"])
-        for response in event["responses"]:
-            response |= fields
-        (found,) = world.decide(raw(event))
-        assert isinstance(found, BatchDecision)
-        return found
+    decided = partial(decision_of, world, "signals", ["yes", "yes", "yes"])
 
     known = decided(score=0.75, logprob=-1.0, signals={"retrieval": 5, "judge": 75, "another": 1e9})
     assert known.signals is not None
@@ -721,3 +724,28 @@ def test_the_callers_numbers_are_signals_and_one_outside_its_range_holds() -> No
     assert (outside.outcome, outside.reason, outside.signals) == ("abstain", "signal_out_of_range", None)
     assert decode_action(outside.action.value).reason == "signal_out_of_range"
     assert outside.metadata["streamer.signals"]["r0"] == {"retrieval": 10.5}, "what was refused is kept"  # type: ignore[index]
+
+
+def test_one_answer_is_enough_for_a_gate_that_compares_none() -> None:
+    world = World(encodes=False)
+    listed = signal_list(["logprob", "low_logprob", "least_logprob", "number"])
+    alone = {"scorer": "likelihood", "encoder": "none", "signals": listed.text, "threshold": 0.5}
+    world.sql["one"] = active("one", **alone)
+    decided = partial(decision_of, world, "one", ["It is 42."])
+    known = decided(token_logprobs=[-0.1, -0.2, -0.6])
+    assert (known.outcome, known.reason, known.encoder) == ("ship", "scored", "none")
+    assert known.responses[0].score == round(np.exp(-0.3), 6)
+    assert known.signals is not None
+    row = dict(zip(listed.columns, np.frombuffer(known.signals, "<f4").tolist(), strict=True))
+    given = [row[name] for one in listed.given for name in (one, f"{one}:missing")]
+    wanted = [x for y in (-0.3, -0.6, -0.6) for x in (2 * np.exp(y) - 1, 0)]
+    assert given == pytest.approx([*wanted, 0, 1])
+    compares = {one.name for one in listed.measured if one.of_others}
+    assert not any(row[name] for name in compares), "what needs others says nothing of one alone"
+    assert all(row[name] for name in ("length", "question_overlap", "has_number"))
+    figures = decided(logprob=-0.3, signals={"low_logprob": -0.6, "least_logprob": -0.6})
+    assert figures.content_hash == known.content_hash, "numbers of tokens are what is made of them"
+    assert decided().reason == "no_logprob"
+    for gate, texts in (("one", []), ("bot", ["alone"])):
+        assert decision_of(world, gate, texts, logprob=-0.3).reason == "too_few_responses"
+    assert decision_of(world, "judge", ["alone"], score=0.9).outcome == "ship", "no others are read"

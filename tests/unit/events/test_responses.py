@@ -343,7 +343,6 @@ def test_limits_are_settings() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"min_responses": 1},
         {"max_responses": 1},
         {"max_text_bytes": 0},
         {"max_value_bytes": 10},

@@ -340,7 +340,7 @@ def test_a_number_outside_its_range_is_refused(came: dict[str, list[float | None
         ({"version": 1}, "version of the signals must be one of 2"),
         (
             {"given": ("gram",)},
-            "must be among score, logprob, judge, token_entropy, most_token_entropy, not 'gram'",
+            "must be among score, logprob, judge, token_entropy, most_token_entropy, low_logprob, least_logprob, not 'gram'",
         ),
         ({"given": ("score", "score")}, "'score' stands twice"),
         ({"models": tuple(map(str, range(MOST_MODELS + 1)))}, "at most 20, not 21"),

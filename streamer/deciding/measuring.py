@@ -1,0 +1,81 @@
+"""What a scorer and a list of signals make of a batch, for the decision and for a candidate."""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import structlog
+from numpy.typing import NDArray
+
+from streamer.events.responses import ResponsesV1, models_named, numbers_given
+from streamer.gates.policy_gate import unit_row
+from streamer.gates.settings import GateSettings
+from streamer.labels.answer_forms import answer_batch
+from streamer.scoring.scorer import AnswerBatch, Given
+from streamer.scoring.signals.measured import Measured
+from streamer.scoring.signals.signal_list import scored_for_choice
+
+log = structlog.get_logger(__name__)
+
+
+class NoScore(Exception):
+    """There are no scores of a batch; the argument says why, in one word."""
+
+
+class Made(NamedTuple):
+    """n scores, the numbers behind them where these are kept, and the row of what the unit may ship."""
+
+    scores: tuple[float, ...]
+    raw: tuple[float | None, ...] | None
+    row: NDArray[np.float32] | None
+
+
+def batch_made(
+    settings: GateSettings,
+    event: ResponsesV1,
+    blank: Sequence[bool],
+    vectors: NDArray[np.float64] | NDArray[np.float32] | None,
+    *,
+    encoded: bool,
+) -> AnswerBatch:
+    """Return the answers as scorers see them. `vectors` : their embeddings; None: none are read."""
+    texts = [one.text for one in event.responses]
+    rows = np.empty((len(texts), 0)) if vectors is None else vectors
+    return answer_batch(texts, rows, blank, models_named(event), encoded=encoded, form=settings.form)
+
+
+def measured(settings: GateSettings, event: ResponsesV1, batch: AnswerBatch) -> Made:
+    """Score a batch, and measure its signals where the settings list some.
+
+    Raises
+    ------
+    NoScore
+        Something is missing, was not read, or lies outside its range.
+    ValueError
+        The scorer cannot score these.
+    """
+    scorer, listed = settings.scores_by, settings.signal_list
+    seen = None if listed is None else Measured(batch, event.prompt)
+    given: Given | None
+    if scorer.of_event is not None:
+        numbers = [getattr(one, scorer.of_event) for one in event.responses]
+        given = scorer.of_given(numbers, batch.blank)
+        if given is None:
+            raise NoScore(scorer.missing)
+    elif seen is None and scorer.holds(batch):
+        raise NoScore("not_read")
+    else:
+        scores, raw = scorer.with_raw(batch) if seen is None else scored_for_choice(seen)
+        kept = None if raw is None else tuple(None if math.isnan(x) else x for x in raw.tolist())
+        given = tuple(scores.tolist()), kept
+    if seen is None or listed is None:
+        return Made(*given, None)
+    came = numbers_given(event.responses)
+    try:
+        listed.check(came)
+    except ValueError as error:
+        log.info("deciding.signal_refused", gate=event.gate, batch_id=event.batch_id, reason=str(error))
+        raise NoScore("signal_out_of_range") from None
+    rows = listed.of_measured(seen, came)
+    return Made(*given, unit_row(settings.unit, rows, given[0], batch.blank))
