@@ -1,7 +1,5 @@
 """Names of a package (PEP 562), modules and loggers that are imported at their first use: what lies beside them costs less."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module

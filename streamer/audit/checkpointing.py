@@ -1,25 +1,74 @@
 """Signing the record: a leaf of the log of heads when a log has grown, and a checkpoint of it, kept outside the database too."""
 
+import fcntl
+import os
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol
 
 import msgspec
 import structlog
 
-from streamer.audit.checkpoint_file import CheckpointFile
 from streamer.audit.signing import Signer
 from streamer.errors import BadMessage, LeaseLost, Unavailable
 from streamer.events.checkpoints import checkpoint_message, decode_checkpoint, encode_checkpoint
 from streamer.journal import OutboxMessage
 from streamer.recalibration.service import Leadership
 from streamer.signing.canonical_json import canonical_json
-from streamer.signing.notes import Note, SignedHead, read_note
-from streamer.signing.restorations import Restoration
+from streamer.signing.notes import Note, Restoration, SignedHead, read_note
+
+_BLOCK = 65_536
+"""Longer than any line."""
+
+
+class CheckpointFile:
+    """Several processes of one machine may append to it: they take turns.
+
+    A process that dies while it writes leaves a line without an end; the next append removes it, and readers
+    skip it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def last(self) -> bytes | None:
+        """The last whole line; None when there is none yet. Raises `OSError`."""
+        with self._open() as file:
+            return _last(file)[0]
+
+    def append(self, line: bytes, *, after: bytes | None) -> bool:
+        """Add a line and make it last. Raises `OSError`.
+
+        Returns False, and writes nothing, when the last line is not `after` any more: another process was faster.
+        """
+        with self._open() as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            last, end = _last(file)
+            if last != after:
+                return False
+            file.truncate(end)
+            file.write(line + b"\n")
+            file.flush()
+            os.fsync(file)
+        return True
+
+    def _open(self) -> BinaryIO:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        return self.path.open("a+b")
+
+
+def _last(file: BinaryIO) -> tuple[bytes | None, int]:
+    """The last whole line, and where it ends."""
+    start = max(0, file.seek(0, os.SEEK_END) - 2 * _BLOCK)
+    file.seek(start)
+    whole, newline, _ = file.read().rpartition(b"\n")
+    return (whole.rpartition(b"\n")[2], start + len(whole) + 1) if newline else (None, 0)
+
 
 log = structlog.get_logger(__name__)
 

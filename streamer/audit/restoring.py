@@ -8,8 +8,7 @@ from streamer.audit import signing
 from streamer.audit.checkpointing import Checkpointer, said
 from streamer.audit.witnesses import Witness, WitnessFailed, ask
 from streamer.errors import BadMessage, UsageError
-from streamer.signing.notes import Note
-from streamer.signing.restorations import Restoration
+from streamer.signing.notes import Note, Restoration
 
 
 def give_up(

@@ -3,16 +3,50 @@
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
+from importlib import import_module
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
-from streamer.cli.deferred import DeferredCommand
-from streamer.cli.help import WIDEST, write_commands, write_options
+from streamer.cli.help import WIDEST, write_commands, write_options, written_for_help
 from streamer.errors import UsageError
 from streamer.extras import PackageMissing, needed_by
 from streamer.security.visible import visible
+
+
+class DeferredCommand(TyperCommand):
+    """A command or a group of commands, of which only its name and its line in the list are known until it is called.
+
+    Parameters
+    ----------
+    name : as on the command line.
+    home : where it is, ``module:attribute``: a function, or a `typer.Typer` with commands of its own.
+    line : what `streamer --help` says of it: a group's help, the first paragraph of a command's own.
+    extra : the extra of pyproject.toml that has what it imports; None: all is always there.
+    """
+
+    def __init__(self, name: str, home: str, line: str, extra: str | None) -> None:
+        super().__init__(name, help=line, short_help=line)
+        self.home, self.extra = home, extra
+
+    @cached_property
+    def command(self) -> Any:
+        """The command itself."""
+        module, attribute = self.home.split(":")
+        found = getattr(import_module(module), attribute)
+        alone = typer.Typer(add_completion=False)
+        if isinstance(found, typer.Typer):
+            alone.add_typer(found, name=self.name, help=self.help)
+        else:
+            alone.command(self.name)(found)
+        return written_for_help(typer.main.get_group(alone).commands[self.name or ""])
+
+    def make_context(self, *arguments: Any, **options: Any) -> Any:
+        """Read its command line: from here on the command itself is asked."""
+        return self.command.make_context(*arguments, **options)
+
 
 _COMMANDS = {
     "Try it": (
@@ -28,7 +62,7 @@ _COMMANDS = {
     "Run it": (
         ("worker", "services:worker", "worker",
          "Run one worker until SIGTERM or Ctrl-C: decide every batch on the responses topic."),
-        ("serve", "serve:serve", "serve",
+        ("serve", "services:serve", "serve",
          "Serve the gates by HTTP until SIGTERM or Ctrl-C: a request gets its decision once it is on record."),
         ("recalibrator", "services:recalibrator", "service",
          "Run the recalibrator until SIGTERM or Ctrl-C: calibrate each gate when it is due, as the gate's rule says."),

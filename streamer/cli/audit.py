@@ -17,10 +17,10 @@ from streamer.cli.services import PortOption, run_service
 from streamer.collector import looking_rarely
 from streamer.errors import Unreadable, UsageError
 from streamer.events.cloudevents import rfc3339
+from streamer.settings.settings import Settings
 from streamer.wording.numbers import counted
 
 if TYPE_CHECKING:
-    from streamer.settings.settings import Settings
     from streamer.store import Store
     from streamer.store.audit.chained_rows import ChainedRowsSnapshot
 

@@ -14,7 +14,8 @@ from streamer.cli.gate_options import with_settings
 from streamer.cli.policies import cut_json
 from streamer.gates.candidate import CandidatePolicy
 from streamer.gates.settings import PARAMETERS, GateSettings
-from streamer.whatif.asking import SETTINGS
+from streamer.whatif import Change
+from streamer.whatif.asking import SETTINGS, NothingToJudge
 from streamer.wording.numbers import counted, when
 from streamer.wording.policies import cut_text
 
@@ -89,9 +90,6 @@ def show(
     them give is proposed. Exit status 3 if a decision that is on record, of either, does not come out again.
     """
     from streamer.cli.what_if import answer_json, period, show_answer
-    from streamer.recalibration.comparison import Reading
-    from streamer.whatif import Change
-    from streamer.whatif.asking import NothingToJudge
 
     back = period(since)
     settings, change, now = wiring.load_settings(), Change(candidate=True), wiring.now()
@@ -108,7 +106,7 @@ def show(
         proposed = None
         if candidate.cut is None:
             run = asking.calibrate(tried)
-            proposed = None if run is None else Reading.of_run(run)
+            proposed = None if run is None else run.reading
     scored = counts.pop(None, 0)
     if json:
         print_json(

@@ -9,7 +9,7 @@ import typer
 from streamer import wiring
 from streamer.cli import options as opt
 from streamer.cli.console import note, print_json, print_list, say, warn
-from streamer.cli.services import UntilStdinClosesOption
+from streamer.cli.services import UntilStdinClosesOption, begin, collected, stop_when_stdin_closes
 from streamer.errors import UsageError
 from streamer.security.accounts import LEAST_CHARACTERS, ROLES, Account
 from streamer.wiring.console import OpenedConsole
@@ -82,8 +82,6 @@ def console(
     """
     if context.invoked_subcommand is not None:
         return
-    from streamer.cli.services import begin, collected, stop_when_stdin_closes
-
     settings = wiring.load_settings()
     if oidc is not None:
         settings = settings.model_copy(update={"oidc": settings.oidc.model_copy(update={"issuer": oidc})})

@@ -76,7 +76,7 @@ def roles(json: JsonOption = False) -> None:
     must run first, one a line on standard output, and exit status 2.
     """
     from streamer.store.db.roles import RightsMissing
-    from streamer.wiring.database import create_roles
+    from streamer.wiring.parts import create_roles
 
     try:
         created = create_roles(wiring.load_settings())
@@ -130,7 +130,7 @@ def prune(
     again after that counts as a duplicate, whatever it holds. Who erased, why, and what age allowed it goes on record with it.
     On PostgreSQL: as a member of streamer_migrate.
     """
-    from streamer.wiring.database import prune as prune_database
+    from streamer.wiring.parts import prune as prune_database
 
     run = partial(
         prune_database,

@@ -18,13 +18,15 @@ from streamer.cli.policies import unread_text
 from streamer.errors import StreamerError, UsageError
 from streamer.extras import needed_by
 from streamer.gates.policy import Policy
+from streamer.gates.settings import NO_ENCODER
 from streamer.scoring.reading import SAYS, Rule
 from streamer.security.redaction import redact_text
+from streamer.settings.settings import Settings
+from streamer.settings.sources import misspelt_variables
 from streamer.wording.numbers import percent
 from streamer.wording.policies import cut_text, status_text
 
 if TYPE_CHECKING:
-    from streamer.settings.settings import Settings
     from streamer.store import Store
 
 Level = Literal["ok", "warn", "fail"]
@@ -129,9 +131,6 @@ def _python(_settings: "Settings") -> Iterator[Diagnosis]:
 
 def _settings(settings: "Settings") -> Iterator[Diagnosis]:
 
-    from streamer.settings.settings import Settings
-    from streamer.settings.sources import misspelt_variables
-
     unknown = misspelt_variables(Settings)
     if unknown:
         yield _warn(
@@ -142,8 +141,6 @@ def _settings(settings: "Settings") -> Iterator[Diagnosis]:
 
 
 def _encoder(settings: "Settings") -> Iterator[Diagnosis]:
-    from streamer.gates.settings import NO_ENCODER
-
     if settings.encoder.name == NO_ENCODER:
         yield _ok("encoder", "none: workers decide on scores, and on embeddings where the gate accepts them")
         return
@@ -242,8 +239,6 @@ def _broker(settings: "Settings") -> Iterator[Diagnosis]:
 
 
 def _gates(settings: "Settings") -> Iterator[Diagnosis]:
-    from streamer.gates.settings import NO_ENCODER
-
     with wiring.open_store(settings) as store:
         policies = {name: active.policy for name, active in store.policies.active().items()}
         pending = store.labels.pending()

@@ -12,8 +12,16 @@ import typer
 from streamer import wiring
 from streamer.cli.console import note, output, print_json, print_table, say, warn
 from streamer.cli.evaluate_claims import OfClaims, print_claims
-from streamer.cli.gate_names import gate_names
-from streamer.cli.options import JsonOption, TableOptions, UnlabelledOption, given, in_groups, names, share
+from streamer.cli.options import (
+    JsonOption,
+    TableOptions,
+    UnlabelledOption,
+    gate_names,
+    given,
+    in_groups,
+    names,
+    share,
+)
 from streamer.clouds.unlabelled import check_unlabelled
 from streamer.errors import UsageError
 from streamer.scoring.judged import FORMS

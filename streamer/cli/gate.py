@@ -45,12 +45,12 @@ from streamer.scoring.judged import WHOLE, form
 from streamer.scoring.registry import CHOICE, CHOOSING, EVERY, GRAM, LIKELIHOOD
 from streamer.scoring.scorer import Scorer
 from streamer.scoring.signals.signal_list import SignalList
+from streamer.settings.settings import Settings
 from streamer.wording.numbers import when
 from streamer.wording.policies import guarantee_text, status_text, threshold_text
 from streamer.wording.verdicts import drawing_text
 
 if TYPE_CHECKING:
-    from streamer.settings.settings import Settings
     from streamer.store import Store
     from streamer.store.calibration.calibration_runs import Calibrations
 

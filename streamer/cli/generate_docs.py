@@ -8,12 +8,13 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
+from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 from streamer.cli import DONE, FOUND
+from streamer.cli.app import DeferredCommand, app
 from streamer.cli.console import note
-from streamer.cli.deferred import DeferredCommand
 from streamer.cli.gate_files import SCHEMA, schema
 from streamer.cli.help import choices, default, term
 from streamer.errors import UsageError
@@ -138,9 +139,6 @@ def _default_text(leaf: Any) -> str:
 
 def _type_text(annotation: Any) -> str:
     """Write a type for people: ``text``, ``whole number``, ``json or console``."""
-    from decimal import Decimal
-    from typing import Literal, get_args, get_origin
-
     plain = {str: "text", int: "whole number", float: "number", Decimal: "number", bool: "true or false"}
     if annotation in plain:
         return plain[annotation]
@@ -157,8 +155,6 @@ def _type_text(annotation: Any) -> str:
 def cli_page() -> str:
     """Describe every command with its arguments and options, in the order of `streamer --help`."""
     import typer
-
-    from streamer.cli.app import app
 
     root: Any = typer.main.get_command(app)
     lines = [

@@ -6,8 +6,9 @@ option stands at the left and its text beside it, or below it where the option i
 
 import re
 from collections.abc import Sequence
+from enum import Enum
 from textwrap import wrap
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 WIDEST = 100
 """Columns that a help takes at most, however wide the terminal is."""
@@ -107,9 +108,6 @@ def default(one: Any) -> str | None:
 
 def choices(one: Any) -> list[str]:
     """Values that an option takes; none where they are not listed."""
-    from enum import Enum
-    from typing import Literal, get_args, get_origin
-
     annotation = one.type_descriptor.annotation
     for inner in (annotation, *get_args(annotation)):
         if get_origin(inner) is Literal:

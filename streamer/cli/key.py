@@ -9,9 +9,9 @@ import typer
 from streamer import wiring
 from streamer.cli import options as opt
 from streamer.cli.console import note, print_json, print_list, say
-from streamer.cli.gate_names import gate_names
+from streamer.cli.options import gate_names
 from streamer.errors import UsageError
-from streamer.security.api_keys import ApiKey
+from streamer.security.api_keys import ApiKey, read_rate
 from streamer.wording.numbers import when
 
 app = typer.Typer(no_args_is_help=True)
@@ -51,8 +51,6 @@ def create(
 
     Standard output has only the key, so that it can go to a file.
     """
-    from streamer.security.api_keys import read_rate
-
     if bool(gate) == all_gates:
         raise UsageError("name the gates with --gate, or say --all-gates")
     actor, now = opt.who(by), wiring.now()

@@ -2,7 +2,6 @@
 
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache
@@ -12,24 +11,26 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 import typer
 
 from streamer import wiring
-from streamer.cli import FAILED, label_clouds, label_filling, label_keys
+from streamer.cli import FAILED, label_clouds, label_filling
 from streamer.cli import options as opt
 from streamer.cli.console import counted, note, print_json, say, warn
-from streamer.cli.gate_names import gate_names
+from streamer.cli.key_files import write_key_files
+from streamer.cli.label_filling import waiting
+from streamer.cli.options import gate_names
 from streamer.cli.policies import unread_json, unread_text
+from streamer.clouds.tables.answers import Reading
 from streamer.clouds.tables.columns import shown_columns
 from streamer.clouds.tables.marks import Annotators
 from streamer.errors import UsageError
+from streamer.gates import labeller_names
+from streamer.journal import LabelRevision
 from streamer.labels.registry import by_programs
 from streamer.security.visible import VisibleLines
 
 if TYPE_CHECKING:
-    from streamer.clouds.tables.answers import Reading
-    from streamer.journal import LabelRevision
-    from streamer.labels.label_files import LabelReader, LabelTask
+    from streamer.labels.label_files import LabelReader
     from streamer.store import Store
 
-_PAGE = 500
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -86,8 +87,6 @@ def import_(
     importing it again changes nothing, and an older file does not undo a newer one. Exit status 1 when no row has a
     severity.
     """
-    from streamer.clouds.tables.answers import Reading
-
     settings = wiring.load_settings()
     reading = Reading(
         marks=opt.given_marks(scale, words),
@@ -302,40 +301,34 @@ def queue(
         note(f"Fill in the column severity (0 fine, 1 worst), then: streamer label import {out}")
 
 
-def waiting(
-    store: "Store", gate: str | None, *, textless: Counter[str] | None = None
-) -> "Iterator[LabelTask]":
-    """Iterate over what waits for a severity, the oldest first; what is labelled meanwhile may be left out.
+@app.command()
+def keygen(
+    labeller: Annotated[
+        str, typer.Argument(metavar="WHO", help="The labeller's name; the key signs only for this one.")
+    ],
+    out: Annotated[
+        Path, typer.Option(metavar="FILE", help="New file for the private key; FILE.pub gets the public one.")
+    ],
+) -> None:
+    """Make a key pair with which one labeller signs labels, for gates that demand it (--signed-labels).
 
-    Gates whose audit rate is raised come first, and are said to be urgent.
-
-    `textless` counts by gate what is kept without a text, which is then passed over.
+    Keep the private key only where this labeller's labels are made. Put the public keys of all labellers, one after the
+    other, into one file for everything that reads labels.
     """
-    from streamer.labels.label_files import LabelTask
-    from streamer.scoring.judged import form
+    from streamer.audit.signing import generate_keys
 
-    last, urgent = None, store.labels.urgent(wiring.now())
-    while page := store.labels.queue(gate, limit=_PAGE, after=last, urgent=urgent):
-        for one in page:
-            if textless is not None and one.text is None:
-                textless[one.key.gate] += 1
-                continue
-            judged = form(one.judged)
-            yield LabelTask(
-                key=one.key,
-                response_id=one.response_id,
-                kind=one.kind,
-                prompt=one.prompt,
-                response=judged.ships(one.text or ""),
-                judged=judged,
-                references=one.references,
-                urgent=one.urgent,
-                decided_at=one.decided_at,
-            )
-        last = page[-1]
+    name = labeller_names.normalised(labeller)
+    if (wrong := labeller_names.fault(name)) is not None:
+        raise UsageError(f"the name of a labeller {wrong}")
+    private, public = generate_keys()
+    beside = write_key_files(out, wiring.key_block(name, private), wiring.key_block(name, public))
+    say(f"{out}: the private key of {name}. STREAMER_LABELS_PRIVATE_KEYS_FILE, where {name} labels.")
+    say(
+        f"{beside}: the public key. Append it to the file named by STREAMER_LABELS_PUBLIC_KEYS_FILE, wherever labels are read:"
+        " recalibrator, review page, commands."
+    )
 
 
-app.command("keygen")(label_keys.keygen)
 for name, program_kind in by_programs().items():
     app.command(name)(label_filling.filling(program_kind))
 app.command("clouds")(label_clouds.clouds)

@@ -15,6 +15,7 @@ from streamer.cli import options as opt
 from streamer.cli.console import counted, note, print_json, progress, say, warn
 from streamer.cli.label_filling import parameter
 from streamer.errors import UsageError
+from streamer.labels.filling import FillingTally, fill
 from streamer.labels.kinds.lexical import Lexical
 from streamer.labels.registry import by_programs, program_kind
 from streamer.scoring.judged import FORMS, form
@@ -31,7 +32,6 @@ def clouds(file: str, out: Path, by: str, judged: str, json: bool, **options: An
     references stay unlabelled where a kind compares with them.
     """
     from streamer.labels.cloud_labels import CloudLabelling
-    from streamer.labels.filling import FillingTally, fill
 
     try:
         read = form(judged)

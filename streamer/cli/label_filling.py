@@ -21,9 +21,11 @@ from streamer.errors import StreamerError, UsageError
 
 if TYPE_CHECKING:
     from streamer.labels.filling import Attempted, FillingTally
-    from streamer.labels.label_files import LabelTask
+    from streamer.labels.severity import LabelTask
     from streamer.labels.severity_kind import KindOption, ProgramKind
     from streamer.store import Store
+
+_PAGE = 500
 
 LimitOption = Annotated[
     int | None, typer.Option("--limit", metavar="N", min=1, help="Label at most this many responses.")
@@ -133,8 +135,6 @@ def _pending(store: Store, gates: Sequence[str]) -> int:
 
 
 def _queued(store: Store, gates: Sequence[str]) -> Iterator[LabelTask]:
-    from streamer.cli.label import waiting
-
     for gate in gates:
         yield from waiting(store, gate, textless=Counter())
 
@@ -206,3 +206,34 @@ def _print(done: _Filled, *, stopped: bool) -> None:
         )
     elif tally.labelled:
         note("Next: streamer recalibrate" + (f" {gates[0]}" if len(gates) == 1 else ""))
+
+
+def waiting(store: Store, gate: str | None, *, textless: Counter[str] | None = None) -> Iterator[LabelTask]:
+    """Iterate over what waits for a severity, the oldest first; what is labelled meanwhile may be left out.
+
+    Gates whose audit rate is raised come first, and are said to be urgent.
+
+    `textless` counts by gate what is kept without a text, which is then passed over.
+    """
+    from streamer.labels.severity import LabelTask
+    from streamer.scoring.judged import form
+
+    last, urgent = None, store.labels.urgent(wiring.now())
+    while page := store.labels.queue(gate, limit=_PAGE, after=last, urgent=urgent):
+        for one in page:
+            if textless is not None and one.text is None:
+                textless[one.key.gate] += 1
+                continue
+            judged = form(one.judged)
+            yield LabelTask(
+                key=one.key,
+                response_id=one.response_id,
+                kind=one.kind,
+                prompt=one.prompt,
+                response=judged.ships(one.text or ""),
+                judged=judged,
+                references=one.references,
+                urgent=one.urgent,
+                decided_at=one.decided_at,
+            )
+        last = page[-1]

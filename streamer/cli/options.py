@@ -5,13 +5,13 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
 from decimal import Decimal
 from typing import Annotated, Any, cast, get_type_hints
 
 import typer
 
-from streamer.cli.gate_names import gate_names
 from streamer.clouds.tables.answers import Reading
 from streamer.clouds.tables.columns import ROLES, parse_mapping
 from streamer.clouds.tables.marks import ANNOTATORS, Annotators, Marks, parse_scale, parse_words
@@ -19,7 +19,19 @@ from streamer.clouds.unlabelled import UNLABELLED
 from streamer.errors import UsageError
 from streamer.gates import free_text
 from streamer.gates.policy import PROGRAM, SIGNED_IN
-from streamer.scoring.signals.signal_list import SignalList
+from streamer.scoring.signals.signal_list import SignalList, signal_list
+
+
+def gate_names(incomplete: str) -> list[str]:
+    """List the gates whose names begin so; none when the database is unavailable, since completion must not fail."""
+    with suppress(Exception):
+        from streamer import wiring
+        from streamer.settings.settings import load_settings
+
+        with wiring.open_store(load_settings()) as store:
+            return [revision.gate for revision in store.gates.list() if revision.gate.startswith(incomplete)]
+    return []
+
 
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print JSON on standard output, and nothing else there.")
@@ -134,8 +146,6 @@ class TableOptions:
 
     def signals(self) -> "SignalList":
         """Return the declared signals. Raises `UsageError`."""
-        from streamer.scoring.signals.signal_list import signal_list
-
         try:
             return signal_list(self.signal or ())
         except ValueError as error:
@@ -143,8 +153,6 @@ class TableOptions:
 
     def reading(self) -> "Reading":
         """Return how tables are read. Raises `UsageError`."""
-        from streamer.clouds.tables.answers import Reading
-
         listed = self.signals()
         ranges = {name: (least, most) for name, least, most in listed.declared}
         return Reading(

@@ -10,13 +10,13 @@ from streamer.cli.console import counted, print_table
 from streamer.gates.policy import GateRevision, Policy
 from streamer.gates.rule import Cut, rule_to_json
 from streamer.gates.settings import GateSettings
+from streamer.risk.rounds.report import RiskReport
 from streamer.wording.policies import guarantee_text, own_cuts, threshold_text
 from streamer.wording.verdicts import figures
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from streamer.risk.rounds.report import RiskReport
     from streamer.signing.policies import PolicyKeys, PolicyVersion
     from streamer.store.labels.read_labels import UnreadLabels
 

@@ -1,7 +1,10 @@
-"""`streamer publish`: response batches, and the labels of response clouds, onto the topics."""
+"""`streamer publish`: files of events or of response clouds, checked line by line, onto the topics."""
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -13,13 +16,175 @@ import typer
 from streamer import wiring
 from streamer.cli import FAILED
 from streamer.cli import options as opt
-from streamer.cli.batch_files import Publication
 from streamer.cli.broker import require_broker
 from streamer.cli.console import counted, note, print_json, progress, say
-from streamer.cli.gate_names import gate_names
 from streamer.cli.known_gate import WhatIsKnown, asking
-from streamer.cli.pacing import Backpressure
+from streamer.cli.options import gate_names
+from streamer.clouds.cloud import cloud_labels, cloud_message
+from streamer.clouds.cloud_files import AS_IT_IS, content_of, read_clouds
+from streamer.clouds.line_files import numbered_lines, shown_name
+from streamer.clouds.tables.answers import Reading
+from streamer.clouds.tables.columns import NO_SEVERITIES
+from streamer.clouds.tables.rows import json_object
+from streamer.errors import BadMessage, Unavailable, UsageError
+from streamer.events import codes
+from streamer.events.labels import encode_label
+from streamer.events.limits import Limits
+from streamer.events.responses import decode_responses
+from streamer.gates.setting import GATE_NAME, GATE_NAME_RULE
 from streamer.settings.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """One batch to send, and the labels that go with it.
+
+    Attributes
+    ----------
+    key : of all these messages, so that attempts and labels of one batch keep their order.
+    value : the event, as the responses topic requires it.
+    labels : events for the labels topic.
+    """
+
+    key: bytes
+    value: bytes
+    labels: tuple[bytes, ...] = ()
+
+
+def publications(
+    file: str,
+    *,
+    gate: str | None,
+    labels: bool,
+    labeller: str | None,
+    limits: Limits,
+    reading: Reading = AS_IT_IS,
+    embeddings_of: str | None = None,
+    report: Callable[[str], None] = lambda _text: None,
+) -> Iterator[Publication]:
+    """Iterate over what a file asks to publish, in its order, one line in memory at a time.
+
+    Parameters
+    ----------
+    file : a path, or ``-`` for standard input; plain or gzip, detected by content.
+    gate : needed for clouds and tables; replaces the gate of events when given.
+    labels : take the severities of clouds and tables along.
+    labeller : who gave them; ``file:NAME`` when None.
+    limits : bounds on an event.
+    reading, report : see `streamer.clouds.cloud_files.read_clouds`.
+    embeddings_of : what made the embeddings of clouds and tables, which then go along; None: they do not.
+
+    Raises
+    ------
+    UsageError : the file cannot be read, or a line is not fit to be published; the text names the line.
+    """
+    if gate is not None and GATE_NAME.fullmatch(gate) is None:
+        raise UsageError(f"--gate {gate!r} is not a valid gate name: {GATE_NAME_RULE}")
+    content = content_of(file)
+    if content == "events":
+        for option, given in (
+            ("--labels", labels),
+            ("--column", reading.columns),
+            ("--signal", reading.signals),
+            ("--embeddings-of", embeddings_of),
+        ):
+            if given:
+                raise UsageError(
+                    f"{_name(file)} holds events, which have their own fields and carry no labels; {option} is for "
+                    "response clouds and tables"
+                )
+        yield from _events(file, gate, limits)
+        return
+    if gate is None:
+        raise UsageError(f"{_name(file)} names no gate, as only events do; say which with --gate")
+    at = datetime.now(UTC)
+    who = labeller or f"file:{_name(file)}"[:200]
+    if not labels and content == "table":  # what nobody asked for is not looked at
+        reading = replace(reading, columns={**NO_SEVERITIES, **reading.columns})
+    for cloud in read_clouds(file, reading, report=report, hold=False, needs_answers=True):
+        if embeddings_of is not None and not cloud.embedded:
+            raise UsageError(
+                f"question {cloud.question_id!r} has no embeddings to send with --embeddings-of; a table has them in a "
+                "column: --column embedding=NAME"
+            )
+        yield Publication(
+            key=cloud.batch_id.encode(),
+            value=cloud_message(cloud, gate, limits, embeddings_of=embeddings_of),
+            labels=tuple(map(encode_label, cloud_labels(cloud, gate, who, at))) if labels else (),
+        )
+
+
+def _events(file: str, gate: str | None, limits: Limits) -> Iterator[Publication]:
+    for number, line in numbered_lines(file):
+        yield _event(line.strip(), gate, limits, _name(file), number)
+
+
+def _event(line: bytes, gate: str | None, limits: Limits, name: str, number: int) -> Publication:
+    where = f"{name}, line {number}"
+    try:
+        if gate is not None:
+            line = json.dumps(json.loads(line) | {"gate": gate}, ensure_ascii=False).encode()
+        return Publication(key=decode_responses(line, limits).batch_id.encode(), value=line)
+    except BadMessage as error:
+        if error.code == codes.NOT_JSON:
+            json_object(line, name, number)  # says of a line that is cut off that it is
+        raise UsageError(f"{where} would be refused: {error.detail}") from None
+    except (ValueError, TypeError, RecursionError):
+        json_object(line, name, number)
+        raise UsageError(f"{where} is not a JSON object") from None
+
+
+def _name(file: str) -> str:
+    return shown_name(file) if file == "-" else Path(file).name
+
+
+AHEAD_BYTES = 2 * 2**20
+"""How much may be published and not yet recorded: less than half of what one partition of the mock broker keeps."""
+
+_PATIENCE_SECONDS = 120.0
+
+
+class Backpressure:
+    """Blocks publishing while the worker is too far behind.
+
+    Parameters
+    ----------
+    outcomes : how many records of this log have been recorded.
+    sleep, clock : of the `time` module.
+    """
+
+    def __init__(
+        self,
+        outcomes: Callable[[], int],
+        *,
+        sleep: Callable[[float], None] = sleep,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._outcomes = outcomes
+        self._sleep = sleep
+        self._clock = clock
+        self._before = outcomes()
+        self._sizes: list[int] = []
+        self._recorded = 0
+        self._ahead = 0
+
+    def sent(self, size: int) -> None:
+        """Note a record of `size` bytes, and wait until there is room. Raises `Unavailable` when nothing moves."""
+        self._sizes.append(size)
+        self._ahead += size
+        since = self._clock()
+        while self._ahead > AHEAD_BYTES:
+            recorded = min(self._outcomes() - self._before, len(self._sizes))
+            if recorded > self._recorded:
+                self._ahead -= sum(self._sizes[self._recorded : recorded])
+                self._recorded, since = recorded, self._clock()
+                continue
+            if self._clock() - since > _PATIENCE_SECONDS:
+                raise Unavailable(
+                    f"the worker has recorded nothing for {_PATIENCE_SECONDS:.0f} s; see `streamer doctor`"
+                )
+            self._sleep(0.05)
+
 
 _AT_A_TIME = 200
 """Batches looked up in the record at once."""
@@ -77,8 +242,6 @@ def publish(
     If the database can be read, batches that were already decided are reported as repeats. Exit status 1 when a batch
     names an unknown gate: it is published, and workers refuse it until the gate is created.
     """
-    from streamer.cli.batch_files import publications
-
     reading = tables.reading()
     settings = wiring.load_settings()
     topics, limits = wiring.topics(settings), wiring.limits(settings)

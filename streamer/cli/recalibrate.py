@@ -86,7 +86,6 @@ def print_report(done: "Recalibration", headline: str | None, *, explain: bool) 
     """Print a run: its sample, its candidates, and what it changed."""
     from rich.text import Text
 
-    from streamer.recalibration.comparison import Reading
     from streamer.recalibration.skill import separation
 
     run = done.run
@@ -125,7 +124,7 @@ def print_report(done: "Recalibration", headline: str | None, *, explain: bool) 
         return
     if reason := why_little(run):
         warn(reason)
-    if (skill := separation(Reading.of_run(run), settings.unit, run.sample)) is not None and not skill.shown:
+    if (skill := separation(run.reading, settings.unit, run.sample)) is not None and not skill.shown:
         warn(f"{skill.said[:1].upper()}{skill.said[1:]}.")
     if done.after is not None and settings.mode == "shadow":
         note(f"It is in shadow mode, where consumers do not enforce: streamer gate set {name} --mode enforce")

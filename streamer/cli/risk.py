@@ -1,7 +1,7 @@
 """`streamer risk`: what the labels of the audit sample say of the risk in service, as the recalibrator last wrote it."""
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -9,11 +9,9 @@ from streamer import wiring
 from streamer.cli import options as opt
 from streamer.cli.console import note, print_json, print_pairs, say
 from streamer.cli.policies import NO_GATE, print_figures, promise_text
+from streamer.risk.rounds.report import DeskReport, RiskReport, report_of
 from streamer.wording.numbers import when
 from streamer.wording.verdicts import ALARMS, alarm_text, facts, sentence
-
-if TYPE_CHECKING:
-    from streamer.risk.rounds.report import DeskReport, RiskReport
 
 
 def risk(
@@ -26,8 +24,6 @@ def risk(
     The figures are those that `streamer recalibrator` last wrote. They are bounds that hold at all times at once, so
     you may look as often as you like.
     """
-    from streamer.risk.rounds.report import report_of
-
     with wiring.open_store(wiring.load_settings()) as store:
         gates = [store.gates.get(gate)] if gate else store.gates.list()
         now = wiring.now()

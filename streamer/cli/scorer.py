@@ -12,6 +12,8 @@ from streamer.cli import FAILED
 from streamer.cli import options as opt
 from streamer.cli.console import print_json, print_table, say, warn
 from streamer.errors import UsageError
+from streamer.scoring.plugins import entry_points, frozen, scorer_of
+from streamer.scoring.registry import EVERY
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -19,9 +21,6 @@ app = typer.Typer(no_args_is_help=True)
 @app.command("list")
 def list_(json: opt.JsonOption = False) -> None:
     """List the scorers that `gate create --scorer` takes: those of this package, and installed entry points of streamer.scorers."""
-    from streamer.scoring.plugins import entry_points, frozen
-    from streamer.scoring.registry import EVERY
-
     rows = [(one.name, "", "", one.title) for one in EVERY.values()]
     for name in sorted(entry_points()):
         try:
@@ -54,7 +53,6 @@ def check(
     """
     from streamer.scoring.contract import Finding
     from streamer.scoring.contract import check as findings
-    from streamer.scoring.plugins import entry_points, scorer_of
 
     if "" not in sys.path:
         sys.path.insert(0, str(Path.cwd()))  # a class that is being written is in no package yet

@@ -1,4 +1,4 @@
-"""`streamer worker`, `streamer recalibrator` and `streamer dev`: what runs until it is stopped."""
+"""`streamer worker`, `serve`, `recalibrator` and `dev`: what runs until it is stopped."""
 
 import os
 import signal
@@ -30,6 +30,7 @@ from streamer.security.redaction import redact
 if TYPE_CHECKING:
     from streamer.dev.look import Look
     from streamer.settings.settings import Settings
+
 
 _RECALIBRATOR_PORT = 9470
 """Where deploy/prometheus looks for a recalibrator."""
@@ -252,3 +253,38 @@ def _warn_of_misspelt() -> None:
 
     for name in misspelt_variables(Settings):
         warn(f"{name} is set but is not a setting; is it misspelt? `streamer config show` lists them all")
+
+
+def serve(
+    kafka: Annotated[
+        bool, typer.Option("--kafka/--no-kafka", help="Publish decisions to the actions topic, too.")
+    ] = True,
+    host: Annotated[
+        str, typer.Option(metavar="HOST", help="Address to listen on, of this machine's own.")
+    ] = "127.0.0.1",
+    port: Annotated[int, opt.port("Port to listen on")] = 8080,
+    wait: Annotated[
+        float,
+        typer.Option(
+            metavar="SECONDS",
+            min=0.001,
+            max=3600,
+            help="Most time that a request may take; it may ask for less.",
+        ),
+    ] = 30.0,
+    until_stdin_closes: UntilStdinClosesOption = False,
+    json: opt.JsonOption = False,
+) -> None:
+    """Serve the gates by HTTP until SIGTERM or Ctrl-C: a request gets its decision once it is on record.
+
+    docs/endpoint.md has the requests and responses. With --json the first line on standard output is an object with the
+    addresses.
+
+    Exit status: 0 stopped after answering what it had taken, 1 crashed, 70 another process took its slot, 124 it did not
+    stop in time.
+    """
+    from streamer.wiring import run_serving
+    from streamer.wording.verdicts import sentence
+
+    run = partial(run_serving, kafka=kafka, host=host, port=port, wait=wait, sentence=sentence)
+    raise typer.Exit(run_service(run, None, until_stdin_closes=until_stdin_closes, json=json))

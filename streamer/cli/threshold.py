@@ -24,6 +24,7 @@ from streamer.cli.policies import (
 )
 from streamer.errors import Unavailable, UsageError
 from streamer.gates.policy import Policy
+from streamer.settings.settings import Settings
 from streamer.wording.numbers import when
 from streamer.wording.policies import (
     cut_text,
@@ -38,7 +39,6 @@ from streamer.wording.policies import (
 from streamer.wording.verdicts import headline
 
 if TYPE_CHECKING:
-    from streamer.settings.settings import Settings
     from streamer.signing.policies import PolicyKeys, PolicyVersion
     from streamer.store import Store
     from streamer.store.policies.proposals import Proposal

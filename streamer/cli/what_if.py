@@ -12,8 +12,8 @@ from streamer import wiring
 from streamer.cli import FOUND
 from streamer.cli import options as opt
 from streamer.cli.console import note, print_json, print_table, say, warn
-from streamer.cli.gate_names import gate_names
 from streamer.cli.gate_options import with_settings
+from streamer.cli.options import gate_names
 from streamer.cli.policies import cut_json
 from streamer.cli.try_file import print_budgets, print_through, report_json
 from streamer.errors import UsageError

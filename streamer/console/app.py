@@ -671,8 +671,6 @@ class _LabellersOnly:
         self._site = site
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        from starlette.requests import Request
-
         if scope["type"] != "http":
             return
         session = await self._site.session(Request(scope))

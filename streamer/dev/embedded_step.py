@@ -4,25 +4,16 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from streamer.errors import UsageError, why
-
-if TYPE_CHECKING:
-    from streamer.clouds.cloud import Cloud
-    from streamer.dev.demonstration import DemoObserver
-    from streamer.dev.embedded import EmbeddedStep
-    from streamer.dev.look import Look, Looking
-    from streamer.gates.declared import Unit
-    from streamer.recalibration.run import Recalibration
-    from streamer.report.page import DemoRun
-    from streamer.settings.settings import Settings
-    from streamer.store import Store
-
+from streamer.gates.declared import Unit
+from streamer.gates.policy import GateRevision
+from streamer.gates.settings import NO_ENCODER
 from streamer.wiring.parts import (
     limits,
     migrate,
@@ -33,6 +24,17 @@ from streamer.wiring.parts import (
     recalibrate,
     topics,
 )
+
+if TYPE_CHECKING:
+    from streamer.clouds.cloud import Cloud
+    from streamer.dev.demonstration import DemoObserver
+    from streamer.dev.embedded import EmbeddedStep
+    from streamer.dev.look import Look, Looking
+    from streamer.recalibration.run import Recalibration
+    from streamer.report.page import DemoRun
+    from streamer.settings.settings import Settings
+    from streamer.store import Store
+
 
 DEV_DIRECTORY = Path(".streamer")
 
@@ -140,7 +142,7 @@ _SHOWN = 5
 
 
 def _request(step: EmbeddedStep, store: Store) -> str:
-    from streamer.dev.first_request import first_request
+    from streamer.dev.embedded_step import first_request
 
     served = step.endpoint
     return first_request(served["endpoint"], store.gates.list(), encoder=served["encoder"])
@@ -299,3 +301,33 @@ def _demo_next_steps(directory: Path, data: Path | None) -> list[tuple[str, str]
         ("streamer demo --gate-unit response", "each response decides for itself, as in the paper"),
         ("streamer dev", "a broker, a worker and an HTTP endpoint to try your own answers on"),
     ]
+
+
+NEW_GATE = "try"
+"""The gate that the line creates where there is none that could answer."""
+
+
+def first_request(endpoint: str, gates: Sequence[GateRevision], *, encoder: str) -> str:
+    """Write what asks for a decision when it is pasted into a shell, in short lines; also a second time.
+
+    Parameters
+    ----------
+    endpoint : root of the service.
+    gates : all that there are; the first that decides by text, or by scores in the event, is asked.
+    encoder : what the service embeds texts with; `NO_ENCODER`: nothing.
+    """
+    fitting = (
+        (one.gate, one.settings.scorer == "external")
+        for one in gates
+        if one.settings.scorer == "external" or one.settings.encoder == encoder
+    )
+    first = next(fitting, None)
+    gate, scored = first or (NEW_GATE, encoder == NO_ENCODER)
+    create = f"streamer gate create {gate}{' --scorer external' if scored else ''}\n"
+    one, two = (f', "score": {score}' if scored else "" for score in (0.9, 0.8))
+    return (
+        ("" if first else create)
+        + f"curl {endpoint}/v1/gates/{gate}/decisions --json '\n"
+        + f'  {{"prompt": "Who?", "responses": [{{"id": "a", "text": "Ada."{one}}},\n'
+        + f'    {{"id": "b", "text": "Ada Lovelace."{two}}}]}}\''
+    )

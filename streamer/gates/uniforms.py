@@ -1,10 +1,33 @@
-"""The random numbers of random gates: independent of scores and labels, reproducible, recorded. Pure."""
+"""Keyed hashes of identities, which every draw derives from, and the random numbers of random gates. Pure.
 
+They are independent of scores and labels, reproducible, and recorded.
+"""
+
+import hashlib
+import hmac
 from collections.abc import Sequence
 
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.declared import Unit
-from streamer.gates.keyed_hash import keyed_bits
+
+
+def keyed_bits(salt: bytes, *parts: str) -> int:
+    """Map `parts` to a number in [0, 2^64), uniform to anyone who does not know `salt`.
+
+    It is the first eight bytes of HMAC-SHA256, the highest first. Parts are length-prefixed, so that no two sequences
+    of parts share an encoding.
+    """
+    mac = hmac.new(salt, digestmod=hashlib.sha256)
+    for part in parts:
+        mac.update(_length_prefixed(part))
+    return int.from_bytes(mac.digest()[:8], "big")
+
+
+def _length_prefixed(part: str) -> bytes:
+    """Encode a part with its length before it."""
+    encoded = part.encode("utf-8")
+    return len(encoded).to_bytes(4, "big") + encoded
+
 
 _BITS = 52
 

@@ -7,7 +7,7 @@ scores, texts and labels, reproducible by whoever holds the salt, and the same h
 from collections.abc import Sequence
 
 from streamer.gates.batch_key import BatchKey
-from streamer.gates.keyed_hash import keyed_bits
+from streamer.gates.uniforms import keyed_bits
 
 _TWO_TO_64 = float(2**64)
 

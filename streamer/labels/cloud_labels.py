@@ -19,7 +19,7 @@ from streamer.clouds.tables.answers import Reading
 from streamer.errors import Unavailable, UsageError, named_beside
 from streamer.gates.batch_key import BatchKey
 from streamer.labels.filling import Attempted, Labeller
-from streamer.labels.label_files import LabelTask
+from streamer.labels.severity import LabelTask
 from streamer.scoring.judged import WHOLE, Form
 
 _NO_GATE = "clouds"

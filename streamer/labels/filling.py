@@ -14,10 +14,10 @@ from decimal import Decimal
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
+from streamer.labels.severity import LabelTask, Severity
+
 if TYPE_CHECKING:
     from streamer.labels.judge.record import Judgement
-    from streamer.labels.label_files import LabelTask
-    from streamer.labels.severity import Severity
 
 _EXAMPLES = 5
 

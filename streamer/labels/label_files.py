@@ -15,7 +15,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -36,11 +36,10 @@ from streamer.events.excerpts import excerpt, one_line
 from streamer.events.identifiers import check_name
 from streamer.events.labels import SCHEMA, FieldSeverities, LabelsV1, check_label, label_revision
 from streamer.gates import labeller_names
-from streamer.gates.batch_key import BatchKey
 from streamer.journal import LabelRevision
 from streamer.labels.bridges.bridge import Bridge
 from streamer.labels.bridges.registry import bridges
-from streamer.scoring.judged import WHOLE, Form
+from streamer.labels.severity import LabelTask
 from streamer.security.csv_cells import CsvTable
 
 if TYPE_CHECKING:
@@ -60,30 +59,6 @@ _UNSAID = ("schema", "severities", *_SIGNATURE)
 QUEUE_FIELDS = (*LABEL_FIELDS, "prompt", "references", "response", "urgent")
 
 _WHOLE_NUMBER = re.compile(r"[0-9]{1,10}", re.ASCII)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LabelTask:
-    """One response that waits for a severity, with what a person needs to judge it.
-
-    `response` : as it would go out. `judged` : what of it is judged. `urgent` : label it before others. `decided_at` : when its batch
-    was decided, with zone.
-    """
-
-    key: BatchKey
-    response_id: str
-    kind: str
-    prompt: str
-    response: str
-    references: tuple[str, ...] | None = None
-    urgent: bool = False
-    decided_at: datetime | None = None
-    judged: Form = WHOLE
-
-    @property
-    def head(self) -> str:
-        """What a program that labels reads of the response."""
-        return self.judged.head(self.response)
 
 
 LabelFileError = TableError

@@ -1,10 +1,14 @@
-"""Severities: numbers in [0, 1], 0 = fine, 1 = worst. Pure.
+"""Severities: numbers in [0, 1], 0 = fine, 1 = worst; and what waits for one. Pure.
 
 Severities are made offline, for calibration and monitoring; the gate never sees one.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
+
+from streamer.gates.batch_key import BatchKey
+from streamer.scoring.judged import WHOLE, Form
 
 DECIMALS = 6
 """Severities are rounded once, here: floating-point noise of a model is no difference between answers."""
@@ -22,6 +26,30 @@ class Severity:
 
     value: float
     raw: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelTask:
+    """One response that waits for a severity, with what a person needs to judge it.
+
+    `response` : as it would go out. `judged` : what of it is judged. `urgent` : label it before others. `decided_at` : when its batch
+    was decided, with zone.
+    """
+
+    key: BatchKey
+    response_id: str
+    kind: str
+    prompt: str
+    response: str
+    references: tuple[str, ...] | None = None
+    urgent: bool = False
+    decided_at: datetime | None = None
+    judged: Form = WHOLE
+
+    @property
+    def head(self) -> str:
+        """What a program that labels reads of the response."""
+        return self.judged.head(self.response)
 
 
 def judge_severity(mark: float) -> float:

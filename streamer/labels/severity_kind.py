@@ -13,12 +13,10 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, get_type_hints
 
 from streamer.calibration.specification import Specification
-from streamer.labels.filling import Attempted, in_groups, usable_references
-from streamer.labels.severity import Severity
+from streamer.labels.filling import Attempted, Labeller, in_groups, usable_references
+from streamer.labels.severity import LabelTask, Severity
 
 if TYPE_CHECKING:
-    from streamer.labels.filling import Labeller
-    from streamer.labels.label_files import LabelTask
     from streamer.settings.settings import Settings
 
 ANSWERS_AT_ONCE = 64

@@ -19,7 +19,6 @@ from streamer.gates.rule import BatchCut, Chance, Cut, Full, Quantile, Rule, Seg
 if TYPE_CHECKING:
     from streamer.gates.declared import Unit
     from streamer.gates.policy import Policy
-    from streamer.recalibration.run import CalibrationRun
     from streamer.recalibration.sampled import SampledGroup
 
 Direction = Literal["same", "tighter", "looser"]
@@ -44,11 +43,6 @@ class Reading:
     def of_policy(cls, policy: Policy) -> Reading:
         """Return what a policy cuts by."""
         return cls(Cut(policy.state, policy.threshold), policy.rule, policy.bursts)
-
-    @classmethod
-    def of_run(cls, run: CalibrationRun) -> Reading:
-        """Return what a run decided."""
-        return cls(Cut.at(run.decided.value), run.rule, run.bursts)
 
     @property
     def is_known(self) -> bool:

@@ -279,7 +279,7 @@ def _unskilled(run: CalibrationRun, closed: Closing | None) -> str | None:
     if closed is None:
         return None
     level = level_of(closed.alarms, run.age_cut)
-    found = separation(Reading.of_run(run), run.gate.settings.unit, run.sample, level=level)
+    found = separation(run.reading, run.gate.settings.unit, run.sample, level=level)
     return None if found is None or found.shown else found.said
 
 
@@ -388,7 +388,7 @@ def _judge_loosening(
 
 
 def _compare(store: RunStore, before: Policy, run: CalibrationRun) -> Comparison:
-    old, new = Reading.of_policy(before), Reading.of_run(run)
+    old, new = Reading.of_policy(before), run.reading
     unit = run.gate.settings.unit
     labelled = [group for group in run.groups if group.labelled]
     return Comparison(
@@ -401,7 +401,7 @@ def _compare(store: RunStore, before: Policy, run: CalibrationRun) -> Comparison
 
 
 def _direction(before: Reading, run: CalibrationRun) -> Direction:
-    return direction(before, Reading.of_run(run), run.gate.settings.unit, run.groups)
+    return direction(before, run.reading, run.gate.settings.unit, run.groups)
 
 
 def _new_groups(store: RunStore, before: Policy, labelled: Sequence[SampledGroup]) -> int:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamer.gates.keyed_hash import keyed_bits
+from streamer.gates.uniforms import keyed_bits
 
 WINDOWS = (50, 100, 200, 400, 800)
 LEAST_EVIDENCE = 20.0

@@ -23,9 +23,8 @@ from streamer.serving import bodies, requests
 from streamer.serving.chat.protocols import refuse
 from streamer.serving.chat.routes import chat_routes
 from streamer.serving.deadlines import Deadline, deadline, desk_seconds, wanted_seconds
-from streamer.serving.docs_page import page
 from streamer.serving.gate_view import gate_view
-from streamer.serving.openapi import document
+from streamer.serving.openapi import document, page
 from streamer.serving.problems import Problem, refused
 from streamer.serving.releases import RETRY_AFTER, Releases, not_at_desk, told, with_disputed
 from streamer.web.guard import HEADERS

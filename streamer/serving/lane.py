@@ -1,30 +1,24 @@
 """Requests on their way through a group commit: each becomes the next record of a leased partition."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from streamer.events.receipts import receipt
 from streamer.journal import Headers, Lease, Linked, Outcome, OutcomeKind, Partition, Record, Slice
+from streamer.store.store import Store
 from streamer.stream.dead_letter_cap import DeadLetterCap, DeadLetterLimits
 from streamer.stream.fetch_budget import FetchBudget
 from streamer.stream.group_commit import GroupCommit
 from streamer.stream.health import WorkerHealth
+from streamer.stream.hooks import Decider, Hooks, StreamObserver
 from streamer.stream.intake import Fetched, Intake, Prepare
-
-if TYPE_CHECKING:
-    from concurrent.futures import Executor
-
-    from streamer.stream.decider import Decider
-    from streamer.stream.hooks import Hooks
-    from streamer.stream.observer import StreamObserver
 
 _NO_FLOW: Final = -1
 """Records that no fetcher brought."""
@@ -128,23 +122,10 @@ class LaneLimits:
     max_commit_bytes: int
 
 
-class LinkingJournal(Protocol):
-    """The store as a lane needs it."""
-
-    def commit(
-        self, slices: Sequence[Slice], *, now: datetime, firm: bool, linked: Linked
-    ) -> list[list[OutcomeKind]]:
-        """Do as `streamer.journal.Committing.commit`, and tell `linked` of each outcome's leaf.
-
-        What it was told last of a record counts, once this returns.
-        """
-        ...
-
-
 class _Noted:
-    """A journal that reports its leaves."""
+    """A journal that reports its leaves; what was told last of a record counts, once a commit returns."""
 
-    def __init__(self, journal: LinkingJournal, linked: Linked) -> None:
+    def __init__(self, journal: Store, linked: Linked) -> None:
         self._journal = journal
         self._linked = linked
 
@@ -168,7 +149,7 @@ class Lane:
     def __init__(
         self,
         decider: Decider,
-        journal: LinkingJournal,
+        journal: Store,
         *,
         score_executor: Executor,
         executor: Executor,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from datetime import datetime
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from concurrent.futures import Executor
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
@@ -15,10 +15,9 @@ from streamer.events.codec import encode
 from streamer.gates.batch_key import BatchKey
 from streamer.scoring.judged import form
 from streamer.serving.problems import RETRY_SECONDS, Problem, unavailable
+from streamer.store.desk.rows import DeskState
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor
-
     from streamer.events.desk import DeskV1
     from streamer.store.desk.release_desk import ReleaseDesk
 
@@ -57,20 +56,6 @@ def with_disputed(action: bytes, texts: Mapping[str, str | None]) -> bytes:
     )
 
 
-class State(Protocol):
-    """Of a batch that is, or was, at the desk."""
-
-    @property
-    def until(self) -> datetime:
-        """The deadline."""
-        ...
-
-    @property
-    def outcome(self) -> DeskV1 | None:
-        """What became of it; None while it waits."""
-        ...
-
-
 class Releases:
     """Tells what becomes of held batches. For one event loop.
 
@@ -88,7 +73,7 @@ class Releases:
         self._looking: asyncio.Task[None] | None = None
         self._ended = asyncio.Event()
 
-    async def state(self, key: BatchKey, seconds: float = 0.0) -> State | None:
+    async def state(self, key: BatchKey, seconds: float = 0.0) -> DeskState | None:
         """Whether a batch waits or what became of it, after at most `seconds` if it waits. Raises `Problem`."""
         found = await self._read(lambda: self._held.state(key))
         if found is None or found.outcome is not None or seconds <= 0 or self._ended.is_set():
@@ -162,7 +147,7 @@ class Releases:
             raise unavailable("the database does not answer; hold, and ask again") from None
 
 
-def told(key: BatchKey, state: State, *, by: bool = True) -> bytes:
+def told(key: BatchKey, state: DeskState, *, by: bool = True) -> bytes:
     """What a request gets: the outcome as it is on the topic, or that the batch still waits. `by`: and who decided."""
     if state.outcome is not None:
         event = encode(state.outcome)

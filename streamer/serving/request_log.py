@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from streamer.errors import BadMessage, Unavailable
 from streamer.events import codes
@@ -15,7 +16,6 @@ from streamer.journal import (
     BatchDecision,
     DeadLetter,
     Headers,
-    LabelRevision,
     Partition,
     RecordedAction,
     RecordedBatch,
@@ -24,12 +24,11 @@ from streamer.serving.lane import Ended, Lane, Recorded
 from streamer.serving.problems import RETRY_SECONDS, Problem, refused, unavailable
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor
-
     from streamer.deciding.policy_book import PolicyBook
     from streamer.gates.policy import Policy
     from streamer.serving.bodies import BatchBody, SeverityBody
     from streamer.serving.deadlines import Deadline
+    from streamer.store.labels.revisions import Labels
     from streamer.store.store import Store
 
 T = TypeVar("T")
@@ -42,22 +41,6 @@ READ_SECONDS: Final = 5.0
 
 _AWAY = "the database does not answer; hold, and ask again with the same batch_id"
 _UNKNOWN = "nothing was recorded in time that could be told; hold, and ask again with the same batch_id to know what stands"
-
-
-class Labels(Protocol):
-    """The record of severities."""
-
-    def unrecorded(self, revisions: Sequence[LabelRevision], /) -> Sequence[LabelRevision]:
-        """Those of an answer that is not in the record. Blocks; may raise `Unavailable`."""
-        ...
-
-
-class RiskVerdict(Protocol):
-    """What is known of the risk in service."""
-
-    def __call__(self, gate: str, /) -> tuple[str | None, str | None]:
-        """The verdict in a word and in a sentence; None where there is none yet. Blocks; may raise `Unavailable`."""
-        ...
 
 
 class AnsweredAction(NamedTuple):
@@ -86,6 +69,7 @@ class RequestLog:
     main : decides batches.
     side : never waits for an encoder: it records severities, and holds of batches that `main` has not decided in time. Whichever
         lane commits a batch first, its decision stands, and the other's record is a duplicate of it.
+    judges : a gate's verdict in a word and in a sentence; None where there is none yet. Blocks; may raise `Unavailable`.
     partitions : where batches, late batches and severities are numbered.
     reachable : whether a request can be recorded now: the slot is ours, and the database answered when it was last asked to commit.
     executor : where reading the database blocks.
@@ -96,7 +80,7 @@ class RequestLog:
     book: PolicyBook
     actions: Store
     labels: Labels
-    judges: RiskVerdict
+    judges: Callable[[str], tuple[str | None, str | None]]
     partitions: tuple[Partition, Partition, Partition]
     reachable: Callable[[], bool]
     executor: Executor

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,14 +15,11 @@ from streamer.journal import Journal
 from streamer.serving.lane import PendingAnswers, ServiceHealth
 from streamer.serving.request_log import GRACE_SECONDS, RequestLog
 from streamer.stream.backoff import until_available
-from streamer.stream.ending import Ending, signals_set
-from streamer.stream.exits import WorkerExit, WorkerHalted
+from streamer.stream.ending import Ending, WorkerExit, WorkerHalted, signals_set
+from streamer.stream.hooks import Hooks
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor
-
     from streamer.serving.slots import Slots
-    from streamer.stream.hooks import Hooks
     from streamer.stream.relay import Relay
     from streamer.web.server import Server
 

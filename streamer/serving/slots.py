@@ -3,14 +3,15 @@
 import asyncio
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Executor
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import structlog
 
 from streamer.errors import Unavailable
 from streamer.events.topics import HTTP, HTTP_LABELS, HTTP_LATE, HTTP_LOG
 from streamer.journal import Journal, Lease, Partition
-from streamer.stream.exits import WorkerExit, WorkerHalted
+from streamer.store.db.leases import ProcessLease
+from streamer.stream.ending import WorkerExit, WorkerHalted
 
 log = structlog.get_logger(__name__)
 
@@ -18,26 +19,6 @@ T = TypeVar("T")
 
 _LOOK_SECONDS = 1.0
 _LOOKS_TO_ADOPT = 5
-
-
-class SlotLease(Protocol):
-    """The right to a slot's number."""
-
-    def held(self) -> bool:
-        """Take it if it is free, and report whether it is ours now. Blocks; may raise `Unavailable`."""
-        ...
-
-    def renewed(self) -> bool:
-        """Lengthen it, and report whether it was ours all the time. Blocks; may raise `Unavailable`."""
-        ...
-
-    def certain(self) -> bool:
-        """Report, without asking the database, whether it is ours."""
-        ...
-
-    def release(self) -> None:
-        """Let another one have it."""
-        ...
 
 
 def partitions_of(number: int) -> tuple[Partition, Partition, Partition]:
@@ -61,9 +42,9 @@ class Slots:
     def __init__(
         self,
         number: int,
-        own: SlotLease,
+        own: ProcessLease,
         *,
-        lease: Callable[[int], SlotLease],
+        lease: Callable[[int], ProcessLease],
         waiting: Callable[[], Collection[int]] | None,
         journal: Journal,
         executor: Executor,
@@ -76,7 +57,7 @@ class Slots:
         self._journal = journal
         self._executor = executor
         self._wake = wake
-        self._adopted: dict[int, tuple[SlotLease, Mapping[Partition, Lease]]] = {}
+        self._adopted: dict[int, tuple[ProcessLease, Mapping[Partition, Lease]]] = {}
 
     def mine(self) -> bool:
         """Report, without asking the database, whether nobody else can have this process's slot."""

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    Root = Callable[[int, int], bytes]
-    """The root over the leaves from one up to, not including, another."""
+Root = Callable[[int, int], bytes]
+"""The root over the leaves from one up to, not including, another."""
 
 HASH_BYTES = 32
 

@@ -43,12 +43,12 @@ from streamer.store.labels.revisions import Labels
 from streamer.store.log import commit, outbox, progress
 from streamer.store.log.dead_letters import DeadLetters
 from streamer.store.log.reports import Reports
-from streamer.store.log.resolve_outcomes import recorded_batch, stored_decisions
+from streamer.store.log.resolve_outcomes import DeadLetterMessage, recorded_batch, stored_decisions
 from streamer.store.policies.candidates import Candidates
 from streamer.store.policies.gates import Gates
 from streamer.store.policies.policies import Policies
-from streamer.store.policies.policy_writer import PolicyWriter
-from streamer.store.risk.alerts import Alerts
+from streamer.store.policies.policy_writer import PolicyMessage, PolicyWriter
+from streamer.store.risk.alerts import AlertMessage, Alerts
 
 if TYPE_CHECKING:
     from streamer.store.audit.chained_rows import ChainedRows
@@ -60,11 +60,8 @@ if TYPE_CHECKING:
     from streamer.store.labels.judgements import Judgements
     from streamer.store.labels.reviews import Reviews
     from streamer.store.log.decision_search import DecisionSearch
-    from streamer.store.log.resolve_outcomes import DeadLetterMessage
     from streamer.store.people.accounts import Accounts
     from streamer.store.people.api_keys import ApiKeys
-    from streamer.store.policies.policy_writer import PolicyMessage
-    from streamer.store.risk.alerts import AlertMessage
     from streamer.store.risk.monitoring_state import Monitoring
     from streamer.store.risk.past_decisions import PastDecisions
 
@@ -243,8 +240,6 @@ class Store:
     @cached_property
     def candidates(self) -> Candidates:
         """Candidate policies, and what they made of batches."""
-        from streamer.store.policies.candidates import Candidates
-
         return Candidates(self._database, clock=self._clock)
 
     @cached_property

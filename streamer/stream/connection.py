@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+
 from streamer.errors import UsageError
 from streamer.stream.log_limits import drop_farewells
 from streamer.stream.oauth_tokens import (
@@ -263,7 +265,6 @@ def _like(default: object, name: str, text: str) -> object:
 
 def _known_properties() -> frozenset[str]:
     from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-    from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 
     # The product sets these itself: letting them through would break what it promises.
     ours = {

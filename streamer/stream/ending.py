@@ -1,4 +1,4 @@
-"""How a service is asked to end, and by when it has to."""
+"""How a service is asked to end and by when it has to, and its exit status, which says why it ended."""
 
 from __future__ import annotations
 
@@ -8,10 +8,44 @@ import signal
 import threading
 from collections.abc import Coroutine, Iterator
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import TYPE_CHECKING, TypeVar
+
+from streamer.errors import StreamerError
 
 if TYPE_CHECKING:
     from streamer.stream.stop_deadline import StopDeadline
+
+
+class WorkerExit(IntEnum):
+    """Exit statuses of the worker (0 drained on request; the others are from ``sysexits.h`` where one fits)."""
+
+    DRAINED = 0
+    CRASHED = 1
+    DEAD_LETTER_CAP = 65
+    """Too many records in a row, or too large a share of them, were refused: look before going on."""
+    FENCED = 70
+    """Another worker holds the lease: this process was a zombie and must not write any more."""
+    LEASE_TIMEOUT = 75
+    """No lease from the database in time; start again."""
+    LOG_RECREATED = 78
+    """A topic is not the one that the stored progress is of: it was deleted and recreated."""
+    STOP_OVERDUE = 124
+    """Asked to stop, it did not end by itself in time; nothing is lost by that."""
+
+
+class WorkerHalted(StreamerError):
+    """The worker stopped on its own.
+
+    Parameters
+    ----------
+    status : the exit status for the process.
+    """
+
+    def __init__(self, status: WorkerExit, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
 
 T = TypeVar("T")
 

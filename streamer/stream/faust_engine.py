@@ -19,13 +19,13 @@ from faust.types import TP
 from streamer.journal import Partition
 from streamer.stream.backoff import Backoff
 from streamer.stream.connection import Subscription
-from streamer.stream.exits import WorkerExit, WorkerHalted
+from streamer.stream.ending import WorkerExit, WorkerHalted
 from streamer.stream.faust_driver import LeasingConsumer
 from streamer.stream.faust_settings import consumer_defaults, reader_app
 from streamer.stream.fetch_budget import FetchBudget
+from streamer.stream.hooks import StreamObserver
 from streamer.stream.intake import Fetched, Intake, OfferResult
 from streamer.stream.leasing import Bounds, Leasing
-from streamer.stream.observer import StreamObserver
 from streamer.stream.reader_limits import ReaderLimits
 from streamer.stream.topic_identity import recreated
 

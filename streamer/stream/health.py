@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 
 from streamer.journal import DataGap, Headers, OutboxMessage, Outcome, OutcomeKind, Partition
-from streamer.stream.observer import Stage, StreamObserver
+from streamer.stream.hooks import Stage, StreamObserver
 
 PROGRESS_WITHIN = 30.0
 """Seconds: a worker that has lag and committed nothing for so long is not ready."""

@@ -12,7 +12,7 @@ import structlog
 from streamer.errors import Fenced, TopicRecreated
 from streamer.journal import DataGap, Journal, Lease, Partition
 from streamer.stream.backoff import until_available
-from streamer.stream.exits import WorkerExit, WorkerHalted
+from streamer.stream.ending import WorkerExit, WorkerHalted
 from streamer.stream.hooks import Hooks
 from streamer.stream.intake import Intake
 from streamer.stream.topic_identity import recreated

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -12,8 +13,6 @@ from streamer.stream.backoff import until_available
 from streamer.stream.relay_lane import RelayLane, RelayLimits
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor
-
     from streamer.journal import Journal, Lease, OutboxMessage, OutcomeKind, Partition, Slice
     from streamer.stream.connection import KafkaConnection
     from streamer.stream.hooks import Hooks

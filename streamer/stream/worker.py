@@ -14,15 +14,13 @@ from streamer.journal import Journal
 from streamer.stream.backoff import until_available
 from streamer.stream.connection import Subscription
 from streamer.stream.dead_letter_cap import DeadLetterCap, DeadLetterLimits
-from streamer.stream.decider import Decider
-from streamer.stream.ending import Ending, signals_set
-from streamer.stream.exits import WorkerExit, WorkerHalted
+from streamer.stream.ending import Ending, WorkerExit, WorkerHalted, signals_set
 from streamer.stream.faust_engine import FaustEngine
 from streamer.stream.fetch_budget import FetchBudget
 from streamer.stream.group_commit import GroupCommit
 from streamer.stream.handshake import shake_hands
 from streamer.stream.health import WorkerHealth
-from streamer.stream.hooks import Hooks
+from streamer.stream.hooks import Decider, Hooks
 from streamer.stream.intake import Intake, Prepare
 from streamer.stream.leasing import Leasing
 from streamer.stream.log_limits import limit_client_logs

@@ -12,14 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
 
 from streamer.errors import UsageError
 
-if TYPE_CHECKING:
-    Health = Callable[[], Mapping[str, str] | Sequence[str]]
+Health = Callable[[], Mapping[str, str] | Sequence[str]]
 
 log = structlog.get_logger(__name__)
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from prometheus_client.parser import text_string_to_metric_families
 
-if TYPE_CHECKING:
-    Labels = frozenset[tuple[str, str]]
+Labels = frozenset[tuple[str, str]]
 
 
 class Samples:

@@ -106,7 +106,7 @@ def show(gauge: Any, value: float | None, *labels: str) -> None:
 class Metrics:
     """All metrics of one worker or endpoint, in a registry of their own. Thread-safe; no call blocks or raises.
 
-    Implements `streamer.stream.observer.StreamObserver`; the stream itself writes the log.
+    Implements `streamer.stream.hooks.StreamObserver`; the stream itself writes the log.
 
     Parameters
     ----------

@@ -257,7 +257,7 @@ class WhatIf:
             moved=moved,
             guarantee=run.guarantee,
         )
-        return Reading.of_run(run), basis
+        return run.reading, basis
 
     def _run(self, settings: GateSettings, before: datetime) -> CalibrationRun | None:
         """Calibrate as the gate would, on prompts decided before a moment; None where there are none."""

@@ -28,8 +28,7 @@ TOPIC = "topic"
 
 def checkpointer(settings: Settings, store: Store) -> Checkpointer:
     """Return what makes checkpoints. Raises `UsageError` when no private key is configured, or it is none."""
-    from streamer.audit.checkpoint_file import CheckpointFile
-    from streamer.audit.checkpointing import Checkpointer
+    from streamer.audit.checkpointing import Checkpointer, CheckpointFile
     from streamer.audit.signing import Signer
 
     if settings.audit.private_key is None:

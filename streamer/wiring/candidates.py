@@ -56,7 +56,6 @@ def set_candidate(
     TryLater
         Where it must ship and would not.
     """
-    from streamer.recalibration.comparison import Reading
     from streamer.whatif.asking import plain_rule
 
     if wanted.asks:
@@ -68,7 +67,7 @@ def set_candidate(
     if cut is not None:
         return store.candidates.start(gate, wanted, cut=cut, rule=plain_rule(wanted), by=by, reason=reason)
     run = calibrated_beside(store, gate, wanted)
-    reading = None if run is None else Reading.of_run(run)
+    reading = None if run is None else run.reading
     if must_ship and (run is None or run.decided.state == "closed"):
         raise TryLater(
             f"there are too few labels of answers that the candidate of gate {gate!r} scored for a threshold that ships anything"

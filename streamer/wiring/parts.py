@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from streamer.events.limits import RECORD_OVERHEAD_BYTES, Limits
+from streamer.events.topic import every
 from streamer.events.topics import Topics
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from streamer.recalibration.run import Recalibration
     from streamer.settings.settings import Settings
     from streamer.signing.policies import PolicySignature
-    from streamer.store import Store
+    from streamer.store import Pruned, Roles, Store
     from streamer.store.db.migrate import SchemaState
     from streamer.stream.connection import KafkaConnection
     from streamer.stream.publisher import Publisher
@@ -121,7 +122,6 @@ def check_database(settings: Settings) -> str | None:
 
 
 def _topic_plans(settings: Settings) -> list[Any]:
-    from streamer.events.topic import every
     from streamer.stream.topics import TopicPlan
 
     named, bounds = topics(settings), limits(settings)
@@ -252,3 +252,36 @@ def recalibrate(
             propose=propose,
             note=note,
         )
+
+
+def create_roles(settings: Settings) -> Roles:
+    """Create the roles that are missing and grant what each may do."""
+    from streamer.store import create_roles as create
+
+    return create(settings.database.url, insecure=settings.insecure)
+
+
+def prune(
+    settings: Settings,
+    *,
+    older_than: timedelta,
+    sooner_than_six_months: bool,
+    by: str,
+    reason: str,
+    dry_run: bool,
+    progress: Callable[[str, int], None] = lambda _what, _count: None,
+) -> Pruned:
+    """Erase texts, and delete published messages, that are older than a time."""
+    from streamer.store import prune as prune_database
+
+    return prune_database(
+        settings.database.url,
+        older_than=older_than,
+        now=now(),
+        sooner_than_six_months=sooner_than_six_months,
+        by=by,
+        reason=reason,
+        dry_run=dry_run,
+        insecure=settings.insecure,
+        progress=progress,
+    )

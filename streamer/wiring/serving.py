@@ -10,10 +10,12 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
+from socket import socket
 from typing import TYPE_CHECKING, Any
 
 from streamer.errors import Unavailable, UsageError
 from streamer.events.topics import HTTP_LOG
+from streamer.failpoints import from_environment
 from streamer.gates.settings import NO_ENCODER, GateSettings
 from streamer.wiring.configured_judge import judge_scores
 from streamer.wiring.encoders import encoder_identity
@@ -32,8 +34,6 @@ from streamer.wiring.upstreams import upstreams
 from streamer_client.loopback import is_loopback
 
 if TYPE_CHECKING:
-    from socket import socket
-
     from streamer.deciding.policy_book import PolicyBook
     from streamer.labels.judge.scores import JudgeScores
     from streamer.labels.llm.record import Choice
@@ -86,15 +86,13 @@ def run_serving(
     UsageError : the address is another machine's way in and there is no key, or cannot be listened on; the database is not
         migrated; no broker is configured; or an upstream's key or package is missing.
     """
-    from streamer.failpoints import from_environment
     from streamer.security.rate_limit import RateLimits
     from streamer.serving.authorize import Authorize
     from streamer.serving.chat.sampler import Sampler
     from streamer.serving.lane import PendingAnswers, ServiceHealth
     from streamer.serving.measured import measured
     from streamer.serving.service import STOP_SECONDS, Service
-    from streamer.stream.ending import Ending
-    from streamer.stream.exits import WorkerHalted
+    from streamer.stream.ending import Ending, WorkerHalted
     from streamer.stream.hooks import Hooks
     from streamer.stream.stop_deadline import StopDeadline
     from streamer.telemetry.metrics import Metrics

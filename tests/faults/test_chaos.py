@@ -17,7 +17,7 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from streamer import wiring
-from streamer.stream.exits import WorkerExit
+from streamer.stream.ending import WorkerExit
 from tests.faults.matrix import LONG, Matrix
 from tests.faults.recalibrators import leaders
 from tests.faults.site import GATE, Site, put_in_force, wait_until

@@ -12,7 +12,7 @@ import numpy as np
 import psycopg
 import pytest
 
-from streamer.stream.exits import WorkerExit
+from streamer.stream.ending import WorkerExit
 from tests.faults.matrix import LONG, Matrix
 from tests.faults.site import GATE, Site, wait_until
 from tests.faults.traffic import Traffic

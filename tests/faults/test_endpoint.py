@@ -14,7 +14,7 @@ from streamer import wiring
 from streamer.events.actions import decode_action
 from streamer.failpoints import POINTS, RUN_POINTS
 from streamer.settings.settings import load_settings
-from streamer.stream.exits import WorkerExit
+from streamer.stream.ending import WorkerExit
 from tests.faults.callers import REFUSED, Callers, Told, agree, ask_all_again, ask_patiently
 from tests.faults.endpoint import Endpoint, Site
 from tests.faults.forms import FORMS

@@ -100,7 +100,7 @@ class Attacked:
     def assert_holds(self) -> None:
         """The plain run would loosen, so that there is something to hold; and the policy stays."""
         done, after = self.run()
-        assert direction(Reading.of_policy(self.honest), Reading.of_run(done.run)) == "looser"
+        assert direction(Reading.of_policy(self.honest), done.run.reading) == "looser"
         assert done.outcome == "proposed"
         assert "highest severity that anybody ever gave it" in done.why
         assert after == self.honest

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from streamer.failpoints import POINTS, RUN_POINTS
-from streamer.stream.exits import WorkerExit
+from streamer.stream.ending import WorkerExit
 from tests.faults.matrix import Matrix
 from tests.faults.site import Site, publish, wait_until
 from tests.faults.traffic import Traffic

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from sqlalchemy.engine import make_url
 
-from streamer.stream.exits import WorkerExit
+from streamer.stream.ending import WorkerExit
 from tests.faults.matrix import Matrix
 from tests.faults.site import Site, publish, wait_until
 from tests.faults.traffic import Traffic

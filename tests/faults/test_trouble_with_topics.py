@@ -6,7 +6,7 @@ import time
 import pytest
 
 from streamer import wiring
-from streamer.stream.exits import WorkerExit
+from streamer.stream.ending import WorkerExit
 from streamer.stream.topics import log_bounds
 from tests.faults.matrix import Matrix
 from tests.faults.site import Site, events, publish, wait_until

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from streamer.cli import main
-from streamer.cli.batch_files import publications
+from streamer.cli.publish import publications
 from streamer.events.labels import decode_label
 from streamer.events.limits import Limits
 

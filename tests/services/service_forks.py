@@ -52,7 +52,7 @@ PRELOADED = (
     "streamer.cli.doctor",
     "streamer.cli.gate",
     "streamer.cli.recalibrate",
-    "streamer.cli.serve",
+    "streamer.cli.services",
     "streamer.cli.services",
     "streamer.cli.threshold",
     "streamer.deciding.announcements",

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from streamer.audit import signing
-from streamer.audit.checkpoint_file import CheckpointFile
+from streamer.audit.checkpointing import CheckpointFile
 from streamer.audit.evidence.document import TITLES, WORDS
 from streamer.audit.evidence.framework import FAMILIES
 from streamer.audit.evidence.frameworks import ALL

@@ -33,12 +33,11 @@ from streamer.events.actions import action_id
 from streamer.events.desk import desk_id
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.gate import gate_batch
-from streamer.gates.keyed_hash import keyed_bits
 from streamer.gates.policy import Policy
 from streamer.gates.policy_gate import CalibrationLosses, PolicyGate, segment_of
 from streamer.gates.rule import Cut, Full, rule_from_json, rule_to_json
 from streamer.gates.settings import GateSettings
-from streamer.gates.uniforms import uniform_of, uniforms_for
+from streamer.gates.uniforms import keyed_bits, uniform_of, uniforms_for
 from streamer.journal import LabelRevision, Partition, Record
 from streamer.recalibration.candidates import RunSample, decide
 from streamer.recalibration.comparison import Reading, direction

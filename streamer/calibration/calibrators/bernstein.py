@@ -8,8 +8,6 @@ For G independent losses in [0, 1] with mean L and variance V (divisor G - 1), w
 this is at most alpha; levels are tested in a fixed sequence as `streamer.calibration.high_probability` says.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import ClassVar

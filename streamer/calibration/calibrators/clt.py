@@ -10,8 +10,6 @@ By the central limit theorem the risk at a *fixed* l lies below the band with a 
 delta. At any real number of groups it may miss far more often, most of all where losses are rare.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,9 +1,7 @@
 """Argilla: records as `dataset.records.from_json` reads them and `to_json` writes them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from streamer.labels.bridges.bridge import (
     CHOICES,
@@ -14,9 +12,7 @@ from streamer.labels.bridges.bridge import (
     name_of,
     text_of,
 )
-
-if TYPE_CHECKING:
-    from streamer.labels.label_files import LabelTask
+from streamer.labels.severity import LabelTask
 
 
 class Argilla(Bridge):

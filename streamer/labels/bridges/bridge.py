@@ -1,17 +1,13 @@
 """What a bridge to a labelling tool is, and what all of them share. Pure."""
 
-from __future__ import annotations
-
 import json
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 from streamer.calibration.specification import Specification
-
-if TYPE_CHECKING:
-    from streamer.gates.batch_key import BatchKey
-    from streamer.labels.label_files import LabelTask
+from streamer.gates.batch_key import BatchKey
+from streamer.labels.severity import LabelTask
 
 QUESTION = "severity"
 """What the question is called that people answer in the tool."""

@@ -1,9 +1,7 @@
 """Label Studio: tasks as its import takes them, annotations as its exports JSON and JSON_MIN have them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from streamer.labels.bridges.bridge import (
     CHOICES,
@@ -13,9 +11,7 @@ from streamer.labels.bridges.bridge import (
     identity_of,
     text_of,
 )
-
-if TYPE_CHECKING:
-    from streamer.labels.label_files import LabelTask
+from streamer.labels.severity import LabelTask
 
 INTERFACE = (
     '<View><Header value="$prompt"/><Text name="answer" value="$answer"/><Text name="references" value="$references"/>'

@@ -3,14 +3,13 @@
 Nothing in Langfuse's scores names our answer but the trace's id, which `task_id` makes of the answer's identity.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from streamer.clouds.tables.marks import WORDS
+from streamer.gates.batch_key import BatchKey
 from streamer.labels.bridges.bridge import (
     CHOICES,
     QUESTION,
@@ -19,10 +18,7 @@ from streamer.labels.bridges.bridge import (
     name_of,
     text_of,
 )
-
-if TYPE_CHECKING:
-    from streamer.gates.batch_key import BatchKey
-    from streamer.labels.label_files import LabelTask
+from streamer.labels.severity import LabelTask
 
 _CATEGORIES = ", ".join(f'{{"label": "{name}", "value": {WORDS[name]:g}}}' for name in CHOICES)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -1,17 +1,12 @@
 """What is kept of each judgement: every request, every reply, the verdict or why there is none, and the cost."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
+from streamer.labels.judge.parsing import JudgeVerdict
+from streamer.labels.judge.rubric import JudgeCase
 from streamer.labels.llm.record import Exchange, FailureCode, TokenUsage
 from streamer.labels.severity import DECIMALS, judge_severity
-
-if TYPE_CHECKING:
-    from streamer.labels.judge.parsing import JudgeVerdict
-    from streamer.labels.judge.rubric import JudgeCase
 
 
 @dataclass(frozen=True, slots=True)

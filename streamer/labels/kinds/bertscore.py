@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from streamer.events.excerpts import one_line
 from streamer.labels.filling import Attempted, in_groups, usable_references
-from streamer.labels.severity import Severity, of_raw, usable
+from streamer.labels.severity import LabelTask, Severity, of_raw, usable
 from streamer.labels.severity_kind import ANSWERS_AT_ONCE, ProgramKind, option
 from streamer.scoring.answer_head import answer_head
 
 if TYPE_CHECKING:
-    from streamer.labels.label_files import LabelTask
     from streamer.settings.settings import Settings
 
 

@@ -15,12 +15,11 @@ from streamer.labels.judge.marks import AnsweredQuestion, severity_case
 from streamer.labels.judge.record import Judgement
 from streamer.labels.judge.rubric import JudgeCase
 from streamer.labels.llm.record import PASSING, Price
-from streamer.labels.severity import Severity
+from streamer.labels.severity import LabelTask, Severity
 from streamer.labels.severity_kind import ProgramKind, option
 from streamer.scoring.blank import is_blank
 
 if TYPE_CHECKING:
-    from streamer.labels.label_files import LabelTask
     from streamer.settings.settings import Settings
 
 GIVE_UP_AFTER = 20
@@ -153,8 +152,6 @@ class JudgeLabeller:
 
 @contextmanager
 def _asked(endpoint: JudgeEndpoint) -> Iterator[JudgeLabeller]:
-    from streamer.labels.judge.client import JudgeClient
-
     with JudgeClient(endpoint) as judge:
         yield JudgeLabeller(judge)
 

@@ -2,16 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from streamer.labels.filling import usable_references
 from streamer.labels.lexical import Match, matches
-from streamer.labels.severity import usable
+from streamer.labels.severity import LabelTask, usable
 from streamer.labels.severity_kind import RuleKind, option
 from streamer.scoring.answer_head import answer_head
-
-if TYPE_CHECKING:
-    from streamer.labels.label_files import LabelTask
 
 
 def lexical_severity(text: str, references: Sequence[str], *, match: Match = "exact") -> float:

@@ -5,6 +5,7 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
+from streamer.clouds.compared_methods import DELTA, DRAWS, ETA
 from streamer.labels.judge.parsing import ASPECT_NAMES
 from streamer.research.evaluation.data_sets import DataSet
 from streamer.research.evaluation.results import DataSetResult, Evaluation
@@ -74,8 +75,6 @@ def parameters_csv(evaluation: Evaluation, data_sets: Sequence[DataSet]) -> str:
 
 
 def _parameter_row(evaluation: Evaluation, result: DataSetResult, data: DataSet) -> dict[str, object]:
-    from streamer.clouds.compared_methods import DELTA, DRAWS, ETA
-
     options = evaluation.options
     return {
         "data_set": result.name,

@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 
+from streamer.calibration import groups_needed
 from streamer.calibration.guarantee import budget
 from streamer.clouds.compared_methods import FULL
 from streamer.clouds.sentence import UNIT_WORDS, percent, served_sentence
@@ -163,8 +164,6 @@ def _clearly(row: ScorerRow) -> bool:
 
 
 def _why_closed(result: DataSetResult, alpha: float) -> str:
-    from streamer.calibration import groups_needed
-
     if groups_needed(alpha) > result.calibrating:
         return f"{result.calibrating} calibration questions cannot carry it, {groups_needed(alpha)} could."
     return "the highest scores are wrong too often."

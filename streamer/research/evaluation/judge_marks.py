@@ -3,15 +3,12 @@
 A score decides at run time, where there are no references: the judge sees question and answer head alone.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -21,11 +18,9 @@ from streamer.labels.judge.client import JudgeClient
 from streamer.labels.judge.rubric import JudgeCase
 from streamer.labels.kinds.judge import GIVE_UP_AFTER
 from streamer.labels.llm.record import PASSING
+from streamer.research.evaluation.data_sets import DataSet
 from streamer.scoring.answer_head import answer_head
 from streamer.scoring.blank import is_blank
-
-if TYPE_CHECKING:
-    from streamer.research.evaluation.data_sets import DataSet
 
 
 class _JudgeMark(msgspec.Struct):

@@ -19,6 +19,7 @@ from streamer.frames.answers import signals_of
 from streamer.gates.declared import Unit
 from streamer.labels.judge.client import JudgeClient
 from streamer.research.evaluation.data_sets import (
+    DataSet,
     by_form,
     check_texts,
     keeps_texts,
@@ -27,9 +28,10 @@ from streamer.research.evaluation.data_sets import (
 )
 from streamer.research.evaluation.judge_marks import judged
 from streamer.research.evaluation.measures import JUDGE
-from streamer.research.evaluation.results import Options
+from streamer.research.evaluation.results import Evaluation, Options
 from streamer.research.evaluation.run import (
     NoWatch,
+    ProgressWatch,
     check_data_set,
     check_options,
     evaluate_data_sets,
@@ -42,14 +44,11 @@ from streamer.research.experiments.score_cache import (
     every_score,
     package_scores,
 )
-from streamer.scoring.encoders.registry import DEFAULT_ENCODER
+from streamer.scoring.encoders.registry import DEFAULT_ENCODER, encoder_identity
 from streamer.scoring.registry import GRAM, SCORER_NAMES
 from streamer.scoring.signals.declared import GIVEN
 
 if TYPE_CHECKING:
-    from streamer.research.evaluation.data_sets import DataSet
-    from streamer.research.evaluation.results import Evaluation
-    from streamer.research.evaluation.run import ProgressWatch
     from streamer.research.experiments.stored_encoder import StoredEncoder
     from streamer.scoring.encoders.encoder import Encoder
 
@@ -70,8 +69,6 @@ class Encoding:
     @property
     def id(self) -> str:
         """The encoder's name and revision."""
-        from streamer.scoring.encoders.registry import encoder_identity
-
         one = self.encoder
         return (encoder_identity(one) if isinstance(one, str) else one.identity).id
 

@@ -1,18 +1,13 @@
 """What things are called in figures, tables and the report, and figures as words."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from streamer.clouds.compared_methods import FULL
+from streamer.clouds.spreads import Spread
 from streamer.gates.declared import Unit
 from streamer.research.evaluation.data_sets import OWN_SCORE
+from streamer.research.evaluation.results import FigureInterval
 from streamer.scoring.registry import SCORERS
-
-if TYPE_CHECKING:
-    from streamer.research.evaluation.results import FigureInterval
-from streamer.clouds.spreads import Spread
 
 UNITS: tuple[Unit, ...] = ("best", "response", "batch")
 UNIT_TITLES = {

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamer.events.alerts import AlarmKind
-from streamer.gates.keyed_hash import keyed_bits
+from streamer.gates.uniforms import keyed_bits
 from streamer.risk.rounds.alarms import ACKNOWLEDGED, draw_alarm
 from streamer.risk.rounds.state import BETTING, GateWatch, WatchedAlarm
 from streamer.risk.states import AuditedDecisions, DrawAlarm, DriftAlarm

@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import structlog
 
 from streamer.events.alerts import AlertsV1
-from streamer.risk.rounds.alarms import severity_limit, warns
+from streamer.risk.rounds.alarms import (
+    ACKNOWLEDGED,
+    draw_alarm,
+    early_warning,
+    label_alarm,
+    severity_limit,
+    warns,
+)
 from streamer.risk.rounds.audit_rates import next_rate
 from streamer.risk.rounds.betting import LabelAlarmReader
 from streamer.risk.rounds.columns import LoggedDecisions
@@ -22,7 +29,6 @@ from streamer.risk.rounds.drifting import DriftReader
 from streamer.risk.rounds.horizon import Watermark, joined, marked, pruned, settled_number, time_of
 from streamer.risk.rounds.reading import IntervalReader
 from streamer.risk.rounds.report import Drawing
-from streamer.risk.rounds.resetting import reset
 from streamer.risk.rounds.serving import serve
 from streamer.risk.rounds.state import LABEL_ALARMS, GateWatch, WatchedAlarm, WatchedSequence
 from streamer.risk.rounds.store import CalibratedSample, Release, Standing, WatchStore, Written
@@ -32,6 +38,7 @@ from streamer.risk.states.early import URGENT, cleared
 
 if TYPE_CHECKING:
     from streamer.gates.policy import Policy
+
 
 log = structlog.get_logger(__name__)
 
@@ -301,3 +308,64 @@ def _worth_writing(before: GateWatch, after: GateWatch, now: datetime) -> bool:
     if not timedelta(0) <= now - before.marks[-1].at < _REFRESH:  # also when our clock was set back
         return True
     return replace(after, marks=before.marks, read_through=before.read_through) != before
+
+
+REOPENED = "the gate was opened again"
+
+
+def reset(watch: GateWatch, standing: Standing) -> tuple[GateWatch, list[WatchedAlarm]]:
+    """Open the next alarm where a person has acknowledged one, or has opened a gate again that it had closed.
+
+    The next one reads what was decided afterwards: after the acknowledgement, or by later policies than the one that
+    closed the gate. What went wrong before has been reported.
+
+    Returns the watch with the new alarms, and the alarms that ended.
+    """
+    alarms, past = [], []
+    for alarm in watch.alarms:
+        if (
+            alarm.kind in ("drift_scores", "drift_cloud")
+            and alarm.ended is None
+            and alarm.alert_id in standing.acknowledged
+        ):
+            # `drifting` begins the next one with what it compares with.
+            alarm = replace(alarm, ended=ACKNOWLEDGED)
+        following = _next(alarm, standing)
+        if following is None:
+            alarms.append(alarm)
+        else:
+            alarms.append(following[0])
+            past.append(replace(alarm, ended=following[1]))
+    return replace(watch, alarms=tuple(alarms)), past
+
+
+def _next(alarm: WatchedAlarm, standing: Standing) -> tuple[WatchedAlarm, str] | None:
+    if alarm.raised_by is None or alarm.ended is not None:
+        return None
+    policy = standing.policy
+    seen = None if alarm.alert_id is None else standing.acknowledged.get(alarm.alert_id)
+    if alarm.kind == "draws" and seen is not None:
+        return draw_alarm(policy.settings.alarm_delta, number=alarm.number + 1, after=seen), ACKNOWLEDGED
+    if alarm.kind == "draws" or alarm.kind == "drift_scores" or alarm.kind == "drift_cloud":
+        return None
+    kind, number = alarm.kind, alarm.number + 1
+    if kind == "early":
+        if kind not in standing.reopened or alarm.closed_policy is None:
+            return None  # also where a person has acknowledged it: `page` lets the gate go first
+        after_policy = alarm.closed_policy
+        following = early_warning(
+            policy.settings, number=number, after=alarm.after, after_policy=after_policy, run=alarm.run
+        )
+        return following, REOPENED
+    if seen is not None:
+        following = label_alarm(
+            kind, policy.settings, number=number, after=seen, after_policy=alarm.after_policy
+        )
+        return following, ACKNOWLEDGED
+    # Also if it is closed again by now: what shipped in between must be read.
+    if alarm.closed_policy is not None and kind in standing.reopened:
+        following = label_alarm(
+            kind, policy.settings, number=number, after=alarm.after, after_policy=alarm.closed_policy
+        )
+        return following, REOPENED
+    return None

@@ -8,15 +8,13 @@ p_i is right. It sees a wrong frequency of draws; it does not see draws that fol
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
+from streamer.risk.states.decisions import AuditedDecisions
 from streamer.risk.states.json_form import State
 from streamer.risk.states.restarted_bets import RestartedBets
-
-if TYPE_CHECKING:
-    from streamer.risk.states.decisions import AuditedDecisions
 
 _ODDS = np.array([0.5, 0.8, 1.25, 2.0])
 

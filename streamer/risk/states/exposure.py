@@ -21,18 +21,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamer.calibration.arguments import check_delta, check_positive, whole_number
 from streamer.risk.states.boundary import MixtureBoundary, mixture
+from streamer.risk.states.decisions import AuditedDecisions
 from streamer.risk.states.interval import RiskInterval
 from streamer.risk.states.json_form import State
-
-if TYPE_CHECKING:
-    from streamer.risk.states.decisions import AuditedDecisions
 
 Floats = NDArray[np.float64]
 

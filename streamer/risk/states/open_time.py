@@ -13,16 +13,13 @@ closed phase of any length changes nothing.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from streamer.calibration.arguments import whole_number
-from streamer.risk.states.exposure import ExposureSequence
+from streamer.risk.states.decisions import AuditedDecisions
+from streamer.risk.states.exposure import ExposurePlan, ExposureSequence
+from streamer.risk.states.interval import RiskInterval
 from streamer.risk.states.json_form import State
-
-if TYPE_CHECKING:
-    from streamer.risk.states.decisions import AuditedDecisions
-    from streamer.risk.states.exposure import ExposurePlan
-    from streamer.risk.states.interval import RiskInterval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

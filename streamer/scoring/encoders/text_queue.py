@@ -1,7 +1,5 @@
 """One queue of texts that a thread for each core serves, the oldest first: an event waits for its own texts alone."""
 
-from __future__ import annotations
-
 import threading
 from collections import deque
 from collections.abc import Collection

@@ -18,11 +18,11 @@ from streamer.serving.chat.calls import Call, calls_of
 from streamer.serving.chat.request import MODEL_PREFIX, ChatProblem, ChatRequest
 from streamer.serving.chat.sampler import CALLED
 from streamer.serving.releases import disputed
+from streamer.store.desk.rows import DeskState
 
 if TYPE_CHECKING:
     from streamer.serving.chat.counter import Completed
     from streamer.serving.chat.upstream import Upstream
-    from streamer.serving.releases import State
 
 HELD: Final = "content_filter"
 _PARAMETERS: Final = ("temperature", "top_p", "max_tokens")
@@ -63,7 +63,9 @@ class Answer:
         return self.finish_reason == HELD
 
 
-def answer(done: Completed, upstream: Upstream, request: ChatRequest, *, desk: State | None = None) -> Answer:
+def answer(
+    done: Completed, upstream: Upstream, request: ChatRequest, *, desk: DeskState | None = None
+) -> Answer:
     """Return what a caller is told of a recorded decision.
 
     Parameters
@@ -187,7 +189,7 @@ def _rung(batch: RecordedBatch) -> dict[str, Any]:
     }
 
 
-def _desk(action: ActionsV1, desk: State) -> dict[str, Any]:
+def _desk(action: ActionsV1, desk: DeskState) -> dict[str, Any]:
     """What became of it at the desk, in the member `desk` of the decision."""
     where = f"/v1/gates/{action.gate}/desk/{quote(action.batch_id, safe='')}"
     outcome = desk.outcome

@@ -22,11 +22,12 @@ from streamer.serving.chat.protocols import PROTOCOLS, respond
 from streamer.serving.chat.request import MODEL_PREFIX, gate_of, no_model, read
 from streamer.serving.deadlines import Deadline, desk_seconds
 from streamer.serving.problems import Problem
+from streamer.serving.releases import Releases
+from streamer.store.desk.rows import DeskState
 
 if TYPE_CHECKING:
     from streamer.serving.authorize import Authorize
     from streamer.serving.chat.counter import ChatCounter
-    from streamer.serving.releases import Releases, State
     from streamer.serving.request_log import RequestLog
 
 
@@ -70,7 +71,7 @@ def chat_routes(
         found.headers.update(requests.applied(request, until))
         return found
 
-    async def _at_desk(batch: RecordedBatch, seconds: float | None) -> State | None:
+    async def _at_desk(batch: RecordedBatch, seconds: float | None) -> DeskState | None:
         """What became of a held batch at the desk, after `seconds` at most; None where nobody was asked about it."""
         action = decode_action(batch.action)
         if action.desk_until is msgspec.UNSET:

@@ -10,8 +10,7 @@ import sqlalchemy as sa
 from streamer.journal import OutboxMessage
 from streamer.signing.commitments import salt_commitment, seed_commitment
 from streamer.signing.merkle import HASH_BYTES, Edge, inclusion_proof, leaf_hash, node_hash, subtrees
-from streamer.signing.notes import SignedHead
-from streamer.signing.restorations import Restoration, origin_of
+from streamer.signing.notes import Restoration, SignedHead, origin_of
 from streamer.store.audit import control
 from streamer.store.db.engine import Database, upsert
 from streamer.store.db.schema import cosignatures, gates, heads, restorations, signed_head

@@ -26,7 +26,7 @@ from streamer.store.db.schema import (
     responses,
 )
 from streamer.store.db.schema.decisions import SAMPLED
-from streamer.store.db.schema.joins import POLICY_OF_DECISION, REVISION_OF_POLICY, same
+from streamer.store.db.schema.joins import POLICY_OF_DECISION, REVISION_OF_POLICY, same, signals_of
 from streamer.store.db.schema.types import Row
 from streamer.store.labels.revisions import Severities, severities_given
 
@@ -84,12 +84,6 @@ def in_revisions(gate: str, **wanted: object) -> sa.ColumnElement[bool]:
         .where(policies.c.gate == gate, *(gate_revisions.c[name] == value for name, value in wanted.items()))
     )
     return decisions.c.policy_version.in_(versions)
-
-
-def signals_of(listed: str | None) -> tuple[sa.ColumnElement[bytes], sa.FromClause]:
-    """The row of a decision by a list of signals, named by its hash, and what has to be joined to `decisions` by batch for it."""
-    later = sa.select(carried_signals).where(carried_signals.c.list == (listed or "")).subquery("carried")
-    return sa.func.coalesce(later.c.signals, decisions.c.signals), later
 
 
 def scored_by(settings: GateSettings) -> sa.ColumnElement[bool]:

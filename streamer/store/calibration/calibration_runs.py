@@ -8,7 +8,7 @@ from copy import copy
 from dataclasses import replace
 from datetime import datetime, timedelta
 from operator import itemgetter
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import sqlalchemy as sa
 
@@ -45,17 +45,13 @@ from streamer.store.db.schema import (
     review_offers,
 )
 from streamer.store.db.schema.joins import BATCH, same
+from streamer.store.labels.read_labels import ReadLabels
 from streamer.store.log.progress import partition_heads
 from streamer.store.policies import proposals
+from streamer.store.policies.policy_writer import PolicyWriter
 from streamer.store.policies.proposals import Proposal
 from streamer.store.risk.alarm_closures import closures
-from streamer.store.risk.alerts import raise_alert
-
-if TYPE_CHECKING:
-    from streamer.store.labels.read_labels import ReadLabels
-    from streamer.store.policies.policy_writer import PolicyWriter
-    from streamer.store.risk.alerts import AlertMessage
-
+from streamer.store.risk.alerts import AlertMessage, raise_alert
 
 _CONTROL = {"log_id": "control", "topic": "", "partition": 0}
 _HEAD = itemgetter("log_id", "topic", "partition", "size", "root")

@@ -27,7 +27,6 @@ from streamer.recalibration.sampled import (
     prompts_of_rule,
 )
 from streamer.scoring.signals.signal_list import SignalList
-from streamer.store.calibration.audit_sample import signals_of
 from streamer.store.db import bulk_insert
 from streamer.store.db.schema import (
     batches,
@@ -37,7 +36,7 @@ from streamer.store.db.schema import (
     decisions,
     gate_revisions,
 )
-from streamer.store.db.schema.joins import BATCH, REVISION_OF_RUN, key_of
+from streamer.store.db.schema.joins import BATCH, REVISION_OF_RUN, key_of, signals_of
 from streamer.store.db.schema.types import HASH_BYTES
 
 if TYPE_CHECKING:

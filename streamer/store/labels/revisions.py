@@ -19,6 +19,7 @@ from streamer.gates.batch_key import BatchKey
 from streamer.journal import LabelRevision
 from streamer.signing.labels import NO_LABEL_KEYS, LabelKeys
 from streamer.store.audit import control
+from streamer.store.db.engine import Database
 from streamer.store.db.schema import (
     batches,
     decisions,
@@ -34,7 +35,6 @@ from streamer.store.log.resolve_outcomes import StoredLabel, add_labels, known_g
 from streamer.store.risk.audit_rates import held_early, newest_shipped, raised_gates
 
 if TYPE_CHECKING:
-    from streamer.store.db.engine import Database
     from streamer.store.labels.read_labels import ReadLabels, UnreadLabels
 
 AT_ONCE = 2_000

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -37,12 +37,9 @@ from streamer.store.db.schema.types import Row
 from streamer.store.log import leaves
 from streamer.store.log.outbox import pending_row
 from streamer.store.log.progress import Position, Step, advancing, fenced, in_partition, locking, positions
-from streamer.store.log.resolve_outcomes import entry_of, settle
+from streamer.store.log.resolve_outcomes import DeadLetterMessage, Entry, entry_of, settle
 from streamer.store.log.rows import check_decision, check_slice
 from streamer.store.policies.fence import asking, check_current, keep_out_newer
-
-if TYPE_CHECKING:
-    from streamer.store.log.resolve_outcomes import DeadLetterMessage, Entry
 
 _CONTROL = sa.select(control_head.c.log_size, control_head.c.log_edge)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -39,8 +39,7 @@ from streamer.store.db.schema.types import Row
 from streamer.store.log import rows
 from streamer.store.log.outbox import receipts_of
 
-if TYPE_CHECKING:
-    DeadLetterMessage = Callable[[Record, str, str], OutboxMessage]
+DeadLetterMessage = Callable[[Record, str, str], OutboxMessage]
 
 _WITHHELD = "withheld: a gate keeps no texts; the message is in Kafka, at its topic, partition and offset"
 _LABEL_KEY = (*RESPONSE, "kind", "labeller")

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
@@ -31,8 +30,7 @@ from streamer.store.log.outbox import enqueue
 from streamer.store.policies import fence
 from streamer.store.policies.policy_rows import from_newest, newest_keys, no_gate, policy_row, read_versions
 
-if TYPE_CHECKING:
-    PolicyMessage = Callable[[Policy, PolicySignature | None], OutboxMessage]
+PolicyMessage = Callable[[Policy, PolicySignature | None], OutboxMessage]
 
 
 class PolicyWriter:

@@ -6,7 +6,7 @@ import builtins
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import sqlalchemy as sa
@@ -30,8 +30,7 @@ from streamer.store.labels.read_labels import ReadLabels
 from streamer.store.labels.revisions import severities_given
 from streamer.store.log.outbox import enqueue
 
-if TYPE_CHECKING:
-    AlertMessage = Callable[[AlertsV1], OutboxMessage]
+AlertMessage = Callable[[AlertsV1], OutboxMessage]
 
 _MOST_NAME = 200
 _FACTS = ("alert_id", "gate", "kind", "level", "message", "details", "policy_version", "raised_at")

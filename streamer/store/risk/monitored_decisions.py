@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 from operator import itemgetter
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -34,8 +34,7 @@ from streamer.store.db.schema.types import UtcDateTime
 from streamer.store.policies.policy_rows import SETTINGS, settings_of
 from streamer.store.risk.audit_rates import newest_shipped
 
-if TYPE_CHECKING:
-    Ask = Callable[[sa.Select[Any]], Sequence[Sequence[Any]]]
+Ask = Callable[[sa.Select[Any]], Sequence[Sequence[Any]]]
 
 NEWEST = 2**63 - 1
 _MOST_REFERENCES = 5_000

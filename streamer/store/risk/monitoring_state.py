@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from statistics import fmean
 
 import sqlalchemy as sa
 import structlog
@@ -14,6 +14,8 @@ from streamer.errors import UsageError
 from streamer.events.alerts import ALARMS, AlarmKind
 from streamer.gates.audit_rate import AuditRate
 from streamer.gates.policy import MONITOR, WARNING
+from streamer.gates.rule import Cut
+from streamer.recalibration.comparison import Reading, ship_rate
 from streamer.risk.rounds.columns import LoggedDecisions
 from streamer.risk.rounds.horizon import Probe, Watermark
 from streamer.risk.rounds.logged import LoggedDecision
@@ -22,13 +24,24 @@ from streamer.risk.rounds.state import BETTING, GateWatch, WatchedSequence
 from streamer.risk.rounds.store import CalibratedSample, News, Release, Standing, Written
 from streamer.risk.rounds.verdict import with_verdict
 from streamer.store.audit import control
+from streamer.store.calibration.run_rows import inputs_of, with_prompts
 from streamer.store.db import bulk_insert
 from streamer.store.db.engine import Database
-from streamer.store.db.schema import alert_acknowledgements, alerts, monitor_sequences, policies
+from streamer.store.db.schema import (
+    alert_acknowledgements,
+    alerts,
+    calibration_candidates,
+    calibration_runs,
+    gate_revisions,
+    monitor_sequences,
+    policies,
+)
+from streamer.store.db.schema.joins import CANDIDATE_OF_RUN, REVISION_OF_RUN
+from streamer.store.labels.read_labels import ReadLabels
 from streamer.store.policies.policy_rows import newest_keys, read_versions
+from streamer.store.policies.policy_writer import PolicyWriter
 from streamer.store.risk import audit_rates, monitored_decisions
-from streamer.store.risk.alerts import acknowledge, raise_alert
-from streamer.store.risk.calibrated import calibrated
+from streamer.store.risk.alerts import AlertMessage, acknowledge, raise_alert
 from streamer.store.risk.decided import decided
 from streamer.store.risk.monitoring_rows import (
     read_watch,
@@ -37,12 +50,6 @@ from streamer.store.risk.monitoring_rows import (
     write_alarms,
     write_sequences,
 )
-
-if TYPE_CHECKING:
-    from streamer.store.labels.read_labels import ReadLabels
-    from streamer.store.policies.policy_writer import PolicyWriter
-    from streamer.store.risk.alerts import AlertMessage
-
 
 log = structlog.get_logger(__name__)
 
@@ -296,3 +303,31 @@ def _reopened(connection: sa.Connection, watch: GateWatch) -> frozenset[AlarmKin
         if one.active is not None and not one.active.policy.ships_nothing
     ]
     return frozenset(kind for kind, closed in closed_by.items() if any(one > closed for one in shipping))
+
+
+def calibrated(connection: sa.Connection, run: int) -> CalibratedSample | None:
+    """Read the share that the threshold of a run ships of its sample, and how severe the sample is, shipped or not.
+
+    Each group counts once, as far as it was labelled. None where there is no such run or no label.
+    """
+    found = connection.execute(
+        sa.select(
+            *calibration_candidates.c["state", "threshold", "rule"],
+            gate_revisions.c.unit,
+            calibration_runs.c.older_than,
+        )
+        .join_from(calibration_runs, calibration_candidates, CANDIDATE_OF_RUN)
+        .join(gate_revisions, REVISION_OF_RUN)
+        .where(calibration_runs.c.id == run)
+    ).one_or_none()
+    if found is None:
+        return None
+    groups = inputs_of(connection, run)
+    known = [[item.severity for item in group.items if item.severity is not None] for group in groups]
+    means = [fmean(severities) for severities in known if severities]
+    if not means:
+        return None
+    reading = Reading(
+        Cut(found.state, found.threshold), with_prompts(connection, found.rule, run, found.older_than)
+    )
+    return CalibratedSample(ship_share=ship_rate(reading, found.unit, groups), mean_severity=fmean(means))

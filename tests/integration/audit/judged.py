@@ -7,8 +7,7 @@ from streamer.gates.batch_key import BatchKey
 from streamer.labels.filling import Attempted
 from streamer.labels.judge import JudgeClient
 from streamer.labels.judge.marks import AnsweredQuestion, severity_case
-from streamer.labels.label_files import LabelTask
-from streamer.labels.severity import Severity
+from streamer.labels.severity import LabelTask, Severity
 from tests.integration.judge.test_judge_scores import SCORED_BY
 
 BY_A_JUDGE: dict[str, Any] = {

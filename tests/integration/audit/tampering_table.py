@@ -35,7 +35,7 @@ from streamer.scoring.encoders.identity import EncoderIdentity
 from streamer.settings.settings import Settings
 from streamer.signing.canonical_json import canonical_json
 from streamer.signing.merkle import Edge, leaf_hash
-from streamer.signing.restorations import Restoration, origin_of
+from streamer.signing.notes import Restoration, origin_of
 from streamer.store import Store, prune
 from streamer.store.audit import control
 from streamer.store.calibration.calibration_runs import Calibrations

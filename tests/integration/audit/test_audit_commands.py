@@ -20,7 +20,7 @@ from streamer.events.checkpoints import encode_checkpoint
 from streamer.events.receipts import receipt_line
 from streamer.journal import Partition
 from streamer.scoring.encoders.encoder import CachedEncoder, Encoder
-from streamer.signing.restorations import origin_of
+from streamer.signing.notes import origin_of
 from streamer_verify import command, signatures
 from streamer_verify.bundle import Bundle
 from streamer_verify.pyz import archive

@@ -17,8 +17,7 @@ from streamer.audit import signing
 from streamer.audit.witnesses import read_witness, send
 from streamer.cli import main
 from streamer.gates.batch_key import BatchKey
-from streamer.signing.notes import read_verifier_key
-from streamer.signing.restorations import Restoration
+from streamer.signing.notes import Restoration, read_verifier_key
 from streamer.store.desk.release_desk import Reject, Release
 from streamer_verify.bundle import Bundle
 from streamer_verify.command import complete_lines

@@ -13,11 +13,10 @@ import pytest
 
 from streamer import wiring
 from streamer.audit import signing
-from streamer.audit.checkpoint_file import CheckpointFile
-from streamer.audit.checkpointing import Checkpointer, Leadership, Signing, said
+from streamer.audit.checkpointing import Checkpointer, CheckpointFile, Leadership, Signing, said
 from streamer.events.checkpoints import encode_checkpoint
 from streamer.signing.merkle import leaf_hash, root_of
-from streamer.signing.restorations import origin_of
+from streamer.signing.notes import origin_of
 from streamer.store.db.engine import Database
 from streamer_verify.command import complete_lines
 from tests.faults.site import wait_until

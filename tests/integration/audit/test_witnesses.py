@@ -18,8 +18,7 @@ from streamer.audit.witnesses import read_witness
 from streamer.cli import main
 from streamer.errors import UsageError
 from streamer.settings.settings import Settings, load_settings
-from streamer.signing.notes import VerifierKey
-from streamer.signing.restorations import origin_of
+from streamer.signing.notes import VerifierKey, origin_of
 from streamer.telemetry.recalibrator_metrics import RecalibratorMetrics
 from streamer_verify.command import main as alone
 from streamer_verify.logs import read_note

@@ -17,7 +17,7 @@ import pytest
 
 from streamer import cli
 from streamer.cli import main
-from streamer.cli.label import waiting
+from streamer.cli.label_filling import waiting
 from streamer.gates.batch_key import BatchKey
 from streamer.labels.kinds.judge import GIVE_UP_AFTER
 from tests.integration.store.conftest import World

@@ -14,9 +14,8 @@ from streamer.labels.filling import Attempted
 from streamer.labels.judge.parsing import ASPECT_NAMES, JudgeVerdict
 from streamer.labels.judge.record import JudgeFailure, Judgement
 from streamer.labels.judge.rubric import JudgeCase
-from streamer.labels.label_files import LabelTask
 from streamer.labels.llm.record import Exchange, Message, TokenUsage
-from streamer.labels.severity import Severity
+from streamer.labels.severity import LabelTask, Severity
 from streamer.store import prune
 from tests.integration.store.conftest import World
 

@@ -17,8 +17,7 @@ from streamer.gates.batch_key import BatchKey
 from streamer.gates.setting_changes import calibrated_for_another
 from streamer.journal import LabelRevision
 from streamer.labels.filling import Attempted
-from streamer.labels.label_files import LabelTask
-from streamer.labels.severity import Severity
+from streamer.labels.severity import LabelTask, Severity
 from streamer.recalibration.run import SampleQuery, calibrate_gate
 from streamer.review.items import Mark, Reviewer
 from streamer.signing.labels import LabelKeys, LabellerKey, statement

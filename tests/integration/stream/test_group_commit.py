@@ -13,9 +13,8 @@ from streamer.journal import Outcome, Partition, Record
 from streamer.stream.dead_letter_cap import DeadLetterCap, DeadLetterLimits
 from streamer.stream.fetch_budget import FetchBudget
 from streamer.stream.group_commit import GroupCommit
-from streamer.stream.hooks import Hooks
+from streamer.stream.hooks import Hooks, SilentObserver, Stage
 from streamer.stream.intake import Fetched, Intake
-from streamer.stream.observer import SilentObserver, Stage
 from tests.integration.stream.deciders import EchoDecider
 from tests.integration.stream.memory_journal import MemoryJournal
 

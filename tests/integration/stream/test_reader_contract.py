@@ -9,7 +9,7 @@ import pytest
 
 from streamer.failpoints import POINTS, RUN_POINTS
 from streamer.journal import Partition, Record
-from streamer.stream.exits import WorkerExit, WorkerHalted
+from streamer.stream.ending import WorkerExit, WorkerHalted
 from streamer.stream.faust_engine import FaustEngine
 from streamer.stream.intake import Fetched
 from streamer.stream.reader_limits import ReaderLimits

@@ -13,7 +13,7 @@ from streamer.errors import Unavailable
 from streamer.journal import OutboxMessage, Record
 from streamer.stream import header_names
 from streamer.stream.dead_letter_cap import DeadLetterLimits
-from streamer.stream.exits import WorkerExit, WorkerHalted
+from streamer.stream.ending import WorkerExit, WorkerHalted
 from streamer.stream.reader_limits import ReaderLimits
 from streamer.stream.worker import Thresholds, WorkerLimits
 from tests.integration.stream.brokers import TestedBroker

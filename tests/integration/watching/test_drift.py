@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from streamer.gates.keyed_hash import keyed_bits
+from streamer.gates.uniforms import keyed_bits
 from streamer.recalibration.run import calibrate_gate
 from streamer.risk.states import DriftAlarm
 from streamer.scoring.cloud import STATISTICS

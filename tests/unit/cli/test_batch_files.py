@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from streamer.cli.batch_files import publications
+from streamer.cli.publish import publications
 from streamer.clouds.cloud_files import content_of
 from streamer.errors import UsageError
 from streamer.events.labels import decode_label

@@ -955,7 +955,7 @@ def test_doctor_tells_why_a_gate_holds(
 
 def test_the_worker_names_its_exit_statuses() -> None:
     from streamer.cli.services import worker
-    from streamer.stream.exits import WorkerExit
+    from streamer.stream.ending import WorkerExit
 
     assert worker.__doc__ is not None
     said = worker.__doc__.partition("Exit status:")[2]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from streamer.cli.pacing import AHEAD_BYTES, Backpressure
+from streamer.cli.publish import AHEAD_BYTES, Backpressure
 from streamer.errors import Unavailable
 
 

@@ -15,7 +15,8 @@ from streamer.errors import UsageError
 from streamer.gates.batch_key import BatchKey
 from streamer.labels.bridges.bridge import identity
 from streamer.labels.bridges.registry import bridges
-from streamer.labels.label_files import LabelReader, LabelTask, exported, write_queue
+from streamer.labels.label_files import LabelReader, exported, write_queue
+from streamer.labels.severity import LabelTask
 from tests.unit.labelling.test_label_files import NOW
 
 TASKS = [

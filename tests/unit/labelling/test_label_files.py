@@ -24,11 +24,11 @@ from streamer.journal import LabelRevision
 from streamer.labels.label_files import (
     LabelFileError,
     LabelReader,
-    LabelTask,
     format_of,
     open_labels,
     write_queue,
 )
+from streamer.labels.severity import LabelTask
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 HEADER = "gate,batch_id,response_id,severity,kind,labeller"

@@ -14,7 +14,7 @@ from streamer.gates.policy_gate import PolicyGate
 from streamer.gates.rule import Full, Indicator, Segments, rule_of_text, rule_text
 from streamer.gates.settings import GateSettings
 from streamer.gates.uniforms import uniform_of
-from streamer.recalibration.comparison import Reading, direction, lambda_step, losses, ship_rate
+from streamer.recalibration.comparison import direction, lambda_step, losses, ship_rate
 from streamer.recalibration.run import derive
 from streamer.recalibration.sampled import SampledGroup, SampledItem, prompts_of_rule
 from streamer.scoring.signals.signal_list import SignalList
@@ -79,7 +79,7 @@ def test_a_policy_ships_what_the_formula_ships(attempts: int) -> None:
     k = allowed(0.1, 90, attempts=attempts)
     assert run.rule.fits[0].allowed == k
     offline = fit_full(rows_of(some), bad_of(some))
-    serving = PolicyGate(unit="best", cut=Reading.of_run(run).cut, rule=run.rule)
+    serving = PolicyGate(unit="best", cut=run.reading.cut, rule=run.rule)
     shipped = 0
     for row in rows_of(new):
         ruling = serving.decide([0.4, 0.6], row=row)
@@ -143,13 +143,13 @@ def test_a_segment_counts_its_own_bad_prompts_by_the_fit_to_all() -> None:
 def test_where_the_newest_are_worse_both_fits_must_pass() -> None:
     some = groups(400, worse=60)
     before = run_of(groups(200))
-    run = run_of(some, in_force=(1, Reading.of_run(before)))
+    run = run_of(some, in_force=(1, before.reading))
     assert run.suffix is not None
     assert run.suffix.cuts
     assert len(run.rule.fits) == 2
     newest = some[-run.suffix.calibrated_on :]
     both = fit_full(rows_of(some), bad_of(some)), fit_full(rows_of(newest), bad_of(newest))
-    serving = PolicyGate(unit="best", cut=Reading.of_run(run).cut, rule=run.rule)
+    serving = PolicyGate(unit="best", cut=run.reading.cut, rule=run.rule)
     for row in rows_of(groups(40, seed=5)):
         counts = [(fit.count(row), fit.groups) for fit in both]
         ruling = serving.decide([0.5, 0.1], row=row)
@@ -162,7 +162,7 @@ def test_where_the_newest_are_worse_both_fits_must_pass() -> None:
 
 def test_rules_are_compared_on_the_newest_prompts() -> None:
     some = groups(300)
-    strict, loose = (Reading.of_run(run_of(some, alpha=alpha)) for alpha in (0.05, 0.2))
+    strict, loose = (run_of(some, alpha=alpha).reading for alpha in (0.05, 0.2))
     assert direction(strict, loose, "best", some) == "looser"
     assert direction(loose, strict, "best", some) == "tighter"
     assert direction(strict, strict, "best", some) == "same"

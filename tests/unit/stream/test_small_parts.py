@@ -16,9 +16,8 @@ from streamer.stream.dead_letter_cap import DeadLetterCap, DeadLetterLimits
 from streamer.stream.faust_driver import StampingThread
 from streamer.stream.fetch_budget import FetchBudget
 from streamer.stream.health import WorkerHealth
-from streamer.stream.latency import LatencyLedger
+from streamer.stream.hooks import LatencyLedger, SilentObserver
 from streamer.stream.log_limits import LogRateLimit
-from streamer.stream.observer import SilentObserver
 
 
 def test_a_run_of_refusals_passes_the_cap_and_a_good_record_ends_the_run() -> None:

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 import streamer
-from streamer.cli.batch_files import publications
+from streamer.cli.publish import publications
 from streamer.clouds.cloud_files import AS_IT_IS, read_clouds
 from streamer.clouds.tables.answers import Reading
 from streamer.clouds.tables.columns import parse_mapping

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import streamer
-from streamer.cli.batch_files import publications
+from streamer.cli.publish import publications
 from streamer.clouds.cloud_files import read_clouds, read_rows
 from streamer.clouds.tables.answers import Reading
 from streamer.clouds.tables.columns import parse_mapping

@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from streamer.cli.batch_files import publications
+from streamer.cli.publish import publications
 from streamer.clouds.cloud import Cloud, cloud_to_event
 from streamer.clouds.cloud_files import read_clouds
 from streamer.clouds.tables.answers import Reading

@@ -9,10 +9,10 @@ import typer
 from streamer import wiring
 from streamer.cli.console import note, print_json, print_table, progress, say
 from streamer.cli.options import JsonOption, in_groups, names
+from streamer.clouds.cloud import Cloud
 from streamer.errors import UsageError, why
 
 if TYPE_CHECKING:
-    from streamer.clouds.cloud import Cloud
     from streamer.settings.settings import Settings
     from streamer_research.gpso.options import StudyOptions
     from streamer_research.gpso.study import GpsoStudy

@@ -14,22 +14,16 @@ Where the condition passes, it is no certificate: epsilon, gamma and delta_proto
 the population's, and delta_proto is a dispersion, not an error (see `Prototype.dispersion`).
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.linalg import eigvalsh
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from streamer_research.gpso.projectors import distance
-
-if TYPE_CHECKING:
-    from streamer_research.gpso.classifier import Classification, Classifier
-    from streamer_research.gpso.projectors import Spectrum
-    from streamer_research.gpso.scatter import Floats
+from streamer_research.gpso.classifier import Classification, Classifier
+from streamer_research.gpso.projectors import Spectrum, distance
+from streamer_research.gpso.scatter import Floats
 
 DAVIS_KAHAN = 2 * math.sqrt(2)
 """The constant c of the margin condition."""

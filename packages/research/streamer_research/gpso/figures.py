@@ -12,15 +12,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.stats import t as student
 
-if TYPE_CHECKING:
-    from streamer_research.gpso.protocols import Outcomes
-    from streamer_research.gpso.questions import Booleans, Places
-    from streamer_research.gpso.scatter import Floats
+from streamer_research.gpso.protocols import Outcomes
+from streamer_research.gpso.questions import Booleans, Places
+from streamer_research.gpso.scatter import Floats
 
 LEVEL = 0.95
 """Of every interval."""

@@ -1,11 +1,9 @@
 """What the protocols need of a classifier, GPSO as one, and nearest class mean as another. Pure."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -13,11 +11,7 @@ from streamer_research.gpso.classifier import DEFAULT_RANK_CAP, Classifier, fit_
 from streamer_research.gpso.diagnostics import Diagnostics, diagnose
 from streamer_research.gpso.projectors import spectrum
 from streamer_research.gpso.prototypes import DEFAULT_REPLICATES
-from streamer_research.gpso.scatter import PIPELINES, Pipeline, directions, scatter_factor
-
-if TYPE_CHECKING:
-    from streamer_research.gpso.scatter import Floats
-
+from streamer_research.gpso.scatter import PIPELINES, Floats, Pipeline, directions, scatter_factor
 
 _ROUNDING = 1e-12
 

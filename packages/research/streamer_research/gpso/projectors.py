@@ -8,17 +8,12 @@ compared: item i of one batch has nothing to do with item i of another. Projecto
 computes with them too.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.linalg import eigh
 
-if TYPE_CHECKING:
-    from streamer_research.gpso.scatter import Floats
-
+from streamer_research.gpso.scatter import Floats
 
 _FEW_ROWS = 64
 """Up to so many rows the singular values of the factor are cheaper than the eigenvalues of the scatter."""

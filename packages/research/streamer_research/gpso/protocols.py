@@ -9,27 +9,25 @@ The size alone then distinguishes classes, for what is said of a batch depends o
 meaningless labels the paper's way scores above chance. Here judged batches are of one size, unless told otherwise.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
+from streamer_research.gpso.diagnostics import Diagnostics
+from streamer_research.gpso.methods import Fitted, Method
 from streamer_research.gpso.questions import (
     DEFAULT_MIN_PER_CLASS,
     DEFAULT_TRAIN_SHARE,
+    Booleans,
+    Places,
+    Question,
     leave_out,
     seed_for,
     split_rows,
 )
-
-if TYPE_CHECKING:
-    from streamer_research.gpso.diagnostics import Diagnostics
-    from streamer_research.gpso.methods import Fitted, Method
-    from streamer_research.gpso.questions import Booleans, Places, Question
-    from streamer_research.gpso.scatter import Floats
+from streamer_research.gpso.scatter import Floats
 
 Protocol = Literal["within", "across"]
 Task = Literal["batch", "response"]

@@ -4,19 +4,13 @@ Algorithm "GPSO", the step "Prototype(s)": projectors of replicates are averaged
 rank r. Replicates are bootstrap resamples of one batch (within a question), or the batches of other questions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from streamer_research.gpso.projectors import Spectrum, distance, gaps, spectrum
-from streamer_research.gpso.scatter import Pipeline, directions, scatter_factor
-
-if TYPE_CHECKING:
-    from streamer_research.gpso.scatter import Floats
+from streamer_research.gpso.scatter import Floats, Pipeline, directions, scatter_factor
 
 DEFAULT_REPLICATES = 8
 """The paper's B."""

@@ -1,17 +1,13 @@
 """A question's responses as rows with classes, and how rows and questions are split. Pure."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from streamer_research.gpso.scatter import Floats
+from streamer_research.gpso.scatter import Floats
 
 Booleans = NDArray[np.bool_]
 Places = NDArray[np.intp]

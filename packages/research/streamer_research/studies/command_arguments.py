@@ -1,7 +1,5 @@
 """What the modules of this package that are commands (``python -m ...``) have in common: their arguments, and their end."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence

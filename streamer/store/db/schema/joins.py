@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 from streamer.gates.batch_key import BatchKey
 from streamer.store.db.schema.calibration import calibration_candidates, calibration_runs
-from streamer.store.db.schema.decisions import batches, decisions
+from streamer.store.db.schema.decisions import batches, carried_signals, decisions
 from streamer.store.db.schema.gates import gate_revisions, policies
 from streamer.store.db.schema.types import Row
 
@@ -32,6 +32,12 @@ def same(one: sa.FromClause, other: sa.FromClause, *names: str) -> sa.ColumnElem
 def revision_of(table: sa.FromClause, revisions: sa.FromClause = gate_revisions) -> sa.ColumnElement[bool]:
     """The gate's settings that a row of `table` was made for."""
     return (revisions.c.gate == table.c.gate) & (revisions.c.revision == table.c.gate_revision)
+
+
+def signals_of(listed: str | None) -> tuple[sa.ColumnElement[bytes], sa.FromClause]:
+    """The row of a decision by a list of signals, named by its hash, and what has to be joined to `decisions` by batch for it."""
+    later = sa.select(carried_signals).where(carried_signals.c.list == (listed or "")).subquery("carried")
+    return sa.func.coalesce(later.c.signals, decisions.c.signals), later
 
 
 POLICY_OF_DECISION: Final = (policies.c.gate == decisions.c.gate) & (
