@@ -31,6 +31,8 @@ KAFKA := .services/kafka/.fetched
 HELM := .services/helm/.built
 # The uv of this machine, or one of our own that the rule below installs by pip.
 UV = $(or $(shell command -v uv),.uv/bin/uv)
+RELEASE := dist/release
+CYCLONEDX := 7.5.0
 # Benchmarks that run at once: times are true only where it is one.
 AT_ONCE ?= 1
 BENCHMARKS = $(sort $(wildcard benchmarks/*.py))
@@ -44,7 +46,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # Only the Python that was asked for: uv must not fetch another one.
 export UV_PYTHON_DOWNLOADS := never
 
-.PHONY: help demo check test slow-tests faults lint bench swap compatibility wheels deploy-tests verifier docs site lock services clean
+.PHONY: help demo check test slow-tests faults lint bench swap compatibility wheels deploy-tests verifier release docs site lock services clean
 
 help:  ## Show this
 	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -108,6 +110,23 @@ deploy-tests: $(INSTALLED) $(HELM)  ## Try the Helm chart with Helm and kubeconf
 verifier:  ## Make dist/verify.pyz, the verifier that auditors get, and print its SHA-256
 	@mkdir -p dist; PYTHONPATH=packages/verify $(PYTHON) -m streamer_verify.pyz dist/verify.pyz; \
 	cd dist; sha256sum verify.pyz
+
+release: $(INSTALLED)  ## Build what is published into dist/release: packages, verifier, chart, SBOM, site, checksums (KEY=FILE.pem signs)
+	@rm -rf $(RELEASE); mkdir -p $(RELEASE); $(MIRROR); export SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct); \
+	for package in . packages/client packages/research; do \
+		$(UV) build --quiet --build-constraint requirements.lock --out-dir $(RELEASE) $$package; \
+	done; rm -f $(RELEASE)/.gitignore; \
+	$(UV) tool run --quiet --from 'cyclonedx-bom==$(CYCLONEDX)' cyclonedx-py requirements requirements.lock \
+		--pyproject pyproject.toml --output-reproducible --of JSON -o $(RELEASE)/sbom.cdx.json 2>/dev/null; \
+	npm --prefix clients/typescript ci --silent --ignore-scripts; \
+	npm pack --silent --pack-destination $(RELEASE) ./clients/typescript >/dev/null; \
+	if command -v helm >/dev/null; then helm package deploy/helm/streamer --destination $(RELEASE) >/dev/null; \
+	else echo "helm is not here: the chart is left out" >&2; fi; \
+	$(MAKE) --no-print-directory verifier site >/dev/null; cp dist/verify.pyz $(RELEASE); \
+	tar --sort=name --mtime=@$$SOURCE_DATE_EPOCH --owner=0 --group=0 --numeric-owner -c site | gzip -n >$(RELEASE)/site.tar.gz; \
+	cd $(RELEASE); sha256sum * >SHA256SUMS; \
+	if [ -n '$(KEY)' ]; then openssl pkeyutl -sign -rawin -inkey '$(KEY)' -in SHA256SUMS -out SHA256SUMS.sig; fi; \
+	cat SHA256SUMS
 
 docs: $(INSTALLED)  ## Write what comes from the code: pages of docs/, dashboards, tests/inventory.json
 	$(BIN)/python -m verifiers.generate
