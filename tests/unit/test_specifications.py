@@ -51,7 +51,7 @@ assert main(["label", "numeric", "--help"]) == main(["label", "clouds", "--help"
 assert "numeric" in by_programs()
 assert "| numeric | `numeric` | 0 if the last number is that of a reference" in severities_page()
 assert list(program_kind("numeric").options()) == []
-assert main("plan --alpha 0.2 --method cautious --labels 50 --responses 2 --repetitions 100".split()) == 0
+assert main("plan --alpha 0.2 --method cautious --labels 50 --responses 2".split()) == 0
 settings = GateSettings(
     encoder="e@00000000", method="cautious", factor=4, scorer="same-opening", severity_kind="numeric"
 )

@@ -121,7 +121,7 @@ rows = [{"prompt_id": f"p{i}", "answer": f"a{j}", "score": (7 * i + 3 * j) % 10 
         for i in range(300) for j in range(2)]
 decided = streamer.Gate(alpha=0.2, trust_score=True).fit(rows).decide(rows[:4])
 assert str(decided).endswith("of 4 answers ship, for 2 of 2 prompts)"), decided
-assert main("plan --alpha 0.2 --labels 50 --responses 2 --repetitions 100".split()) == 0
+assert main("plan --alpha 0.2 --labels 50 --responses 2".split()) == 0
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr

@@ -69,7 +69,7 @@ def test_from_prompts_to_a_plan(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert all(severity == float(text != right) for text, right, severity in severities)
     assert {r.kind for cloud in clouds for r in cloud.responses} == {"lexical"}
     capsys.readouterr()
-    assert main([*shlex.split(plan, comments=True)[1:], "--repetitions", "100", "--json"]) == 0
+    assert main([*shlex.split(plan, comments=True)[1:], "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["source"] == "data"
 
 

@@ -515,7 +515,7 @@ def test_the_command_prints_what_it_found_and_where(clouds, tmp_path, monkeypatc
     assert main(words) == 0
     out = capsys.readouterr().out
     assert re.search(r"made-up: At a budget of 30 % the gate serves \d+ % of prompts", out), out
-    assert "G-Eval-Naive" in out
+    assert "G-Eval-Naive" in Path("evaluation/tables.md").read_text()
     assert Path("evaluation/report.html").is_file()
     assert main([*words, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["data_sets"][0]["name"] == "made-up"

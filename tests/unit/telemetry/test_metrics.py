@@ -43,7 +43,7 @@ UNITLESS = {
     "overdue_labels",
     "late_labels",
     "extra_labels_today",
-    "alarm_raised", "desk_waiting",
+    "alarm_raised", "alerts_undelivered", "desk_waiting",
     "policy_version", "policy_state", "response_score", "outbox_pending", "part_reachable", "recalibrator_leader",
     "relay_lane_stuck",
     "calibration_groups", "calibration_new_groups", "calibration_wanted_groups", "proposal_pending", "labels_pending",
