@@ -32,7 +32,7 @@ from streamer.settings.settings import load_settings
 from streamer.signing.policies import NO_KEYS
 from streamer.store import Store
 from streamer.web.server import base_url, server
-from streamer.wiring.console import Changes
+from streamer.wiring.console_changes import Changes
 from tests.integration.store.conftest import START, World
 from tests.integration.store.labelled_gate import GATE, LabelledGate, bad_below
 from tests.integration.watching.conftest import Shown
