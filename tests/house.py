@@ -35,7 +35,7 @@ BUDGETS = {
     f"lines of Python over {WIDE} columns": (12_650, 0),
     "layers": (16, 14),
     "modules in circles of imports": (17, 0),
-    "blocks for TYPE_CHECKING": (147, 0),
+    "blocks for TYPE_CHECKING": (148, 0),
     "public things without a docstring, of 1,000": (27.0, None),
 }
 """The most that there may be now, and the aim; None: as things are."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,7 +21,9 @@ from streamer.gates.setting_changes import calibrated_for_another, differences
 from streamer.gates.settings import PARAMETERS, GateSettings
 from streamer.recalibration.verdict import closing
 from streamer.settings.settings import Settings
-from streamer.store import Store
+
+if TYPE_CHECKING:
+    from streamer.store import Store
 
 _MARKS = {"create": "+", "change": "~", "propose": "?", "close": "-"}
 _NOTHING, _BY_A_PERSON, _IN_NO_FILE = "nothing to do", "left to a person", "in no file"
@@ -102,7 +104,7 @@ def apply(
         raise typer.Exit(FOUND)
 
 
-def _do(step: Step, store: Store, *, by: str, reason: str) -> None:
+def _do(step: Step, store: "Store", *, by: str, reason: str) -> None:
     if step.settings is None:
         store.policies.close(step.gate, by=by, reason=reason)
     elif step.does == "create":
@@ -117,7 +119,7 @@ def _do(step: Step, store: Store, *, by: str, reason: str) -> None:
 def _plan(
     files: Mapping[str, tuple[str, Mapping[str, Any]]],
     settings: Settings,
-    store: Store,
+    store: "Store",
     *,
     prune: bool,
 ) -> list[Step]:
@@ -150,7 +152,7 @@ def _plan(
     return steps
 
 
-def _step(store: Store, gate: str, before: GateSettings | None, wanted: GateSettings) -> Step:
+def _step(store: "Store", gate: str, before: GateSettings | None, wanted: GateSettings) -> Step:
     if before is None:
         new = {name: (None, now) for name, now in wanted.named().items() if told(name, now, wanted)}
         return Step(gate, "create", "closed until it is calibrated", wanted, new)

@@ -305,7 +305,7 @@ def test_a_plan_on_a_guess_and_on_your_own_response_clouds(terminal: Terminal) -
     for words in commands(block):
         plan = json.loads(terminal.run([*words, "--json"], seconds=240))
         assert plan["alpha"] == 0.1
-        assert plan["source"] == ("data" if "--data" in words else "guess")
+        assert plan["guessed"] == ("--data" not in words)
 
 
 @pytest.mark.slow

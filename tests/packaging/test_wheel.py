@@ -337,7 +337,6 @@ LACKING = (
     ("dead-letters list", "service"),
     ("plan --alpha 0.1 --data clouds.jsonl.gz", "encoder"),
     ("evaluate clouds.jsonl.gz --splits 2", "research"),
-    ("sample prompts.txt --out out.jsonl --model m --base-url http://127.0.0.1:9/v1", "judge"),
 )
 """Commands, and the extra that each lacks."""
 
@@ -384,13 +383,12 @@ def test_a_command_without_its_extra_names_it_in_one_line(
 
 
 def _clouds(folder: Path) -> None:
-    """Write made-up clouds, and prompts."""
+    """Write made-up clouds."""
     with gzip.open(folder / "clouds.jsonl.gz", "wt") as file:
         for question in range(12):
             answers = [{"text": f"It is {(n * question) % 3}.", "label": n % 2} for n in range(6)]
             cloud = {"question_id": f"q{question}", "question": "How much is it?", "references": ["0"]}
             file.write(json.dumps({**cloud, "responses": answers}) + "\n")
-    (folder / "prompts.txt").write_text("Who?\n")
 
 
 # -- with an extra -------------------------------------------------------------------------------------------------

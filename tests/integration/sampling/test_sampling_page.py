@@ -70,7 +70,7 @@ def test_from_prompts_to_a_plan(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert {r.kind for cloud in clouds for r in cloud.responses} == {"lexical"}
     capsys.readouterr()
     assert main([*shlex.split(plan, comments=True)[1:], "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["source"] == "data"
+    assert json.loads(capsys.readouterr().out)["guessed"] is False
 
 
 def test_there_are_commands_to_try() -> None:

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from streamer.cli import main
 from streamer.errors import Unavailable, UsageError
 from streamer.gates.policy import MONITOR, RECALIBRATOR
 from streamer.recalibration.one_gate import recalibrate_by_hand
@@ -425,26 +424,3 @@ def test_a_gates_status_shows_the_newest_run_and_its_candidates(site: Callable[.
     assert found.last.groups == 200
     assert {"mean", "crc", "bb", "rbwa", "betting", "age"} <= dict(found.last.candidates).keys()
     assert one.store.recalibration_status.labels_pending() == {GATE: 0}
-
-
-def test_threshold_show_says_what_the_policy_before_did_to_the_same_answers(
-    site: Callable[..., LabelledGate], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    one = site()
-    one.label(one.decide(200), bad_below(0.3))
-    one.open()
-    one.store.policies.close(GATE, by="ana", reason="look", now=one.clock())
-    one.store.policies.rollback(GATE, 2, by="ana", reason="looked", now=one.clock())
-    monkeypatch.setenv("STREAMER_DATABASE_URL", one.world.url)
-    said = {}
-    for version in (2, 4):
-        assert main(["threshold", "show", GATE, "--version", str(version)]) == 0
-        said[version] = " ".join(capsys.readouterr().out.split())
-    now = said[4][said[4].index("On the 200 prompts") :].partition(" Before: ")
-    assert now[0] in said[2]
-    assert now[2].startswith(
-        "0.0 % of responses served, exposure 0.0 %."
-        if one.policy.settings.unit == "response"
-        else "0.0 % served, exposure 0.0 %."
-    )
-    assert "ship). Before: 0.0 %" in said[2], "the gate's first policy was closed"
