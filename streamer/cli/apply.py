@@ -1,4 +1,4 @@
-"""`streamer apply`: gates brought to what files say; and `streamer export`, which writes the files."""
+"""`streamer apply`: gates brought to what files say; `streamer export gates` writes the files."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -13,10 +13,10 @@ from streamer import wiring
 from streamer.cli import FOUND
 from streamer.cli import options as opt
 from streamer.cli.broker import announce_now
-from streamer.cli.console import note, print_json, say, warn
+from streamer.cli.console import print_json, say, warn
 from streamer.cli.gate import check_kind, wanted_settings, written
-from streamer.cli.gate_files import SCHEMA, as_keys, gate_file, read_files, refuse, schema, told
-from streamer.errors import StreamerError, UsageError, why
+from streamer.cli.gate_files import as_keys, read_files, refuse, told
+from streamer.errors import StreamerError, UsageError
 from streamer.gates.setting_changes import calibrated_for_another, differences
 from streamer.gates.settings import PARAMETERS, GateSettings
 from streamer.recalibration.verdict import closing
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 _MARKS = {"create": "+", "change": "~", "propose": "?", "close": "-"}
 _NOTHING, _BY_A_PERSON, _IN_NO_FILE = "nothing to do", "left to a person", "in no file"
-
-exports = typer.Typer(no_args_is_help=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,32 +172,3 @@ def _step(store: "Store", gate: str, before: GateSettings | None, wanted: GateSe
         said = f"it demands two people, and `gate set` alone changes {named}"
         return Step(gate, _BY_A_PERSON, said, wanted, changes)
     return Step(gate, "propose", "it demands two people", wanted, changes)
-
-
-@exports.callback()
-def _exports() -> None:
-    """Keep `gates` a subcommand although it is the only one."""
-
-
-@exports.command("gates")
-def export_gates(
-    to: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", help="Write a file each, and the schema that editors read."),
-    ] = None,
-) -> None:
-    """Write gates as `streamer apply` reads them. Applied as they are, they change nothing."""
-    with wiring.open_store(wiring.load_settings()) as store:
-        gates = store.gates.list()
-    texts = {f"{one.gate}.toml": gate_file(one.gate, one.settings) for one in gates}
-    if to is None:
-        say("\n\n".join(texts.values()))
-        return
-    try:
-        to.mkdir(parents=True, exist_ok=True)
-        for name, text in texts.items():
-            (to / name).write_text(f"#:schema ./{SCHEMA}\n\n{text}\n", "utf-8")
-        (to / SCHEMA).write_text(schema(), "utf-8")
-    except OSError as error:
-        raise UsageError(f"cannot write {to}: {why(error)}") from None
-    note(f"Wrote {', '.join(texts) or 'no gate'} and {SCHEMA} into {to}.")

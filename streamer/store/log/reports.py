@@ -1,10 +1,12 @@
 """What the record says, in numbers: for the command line, the metrics, and people who check."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import groupby
 from operator import itemgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -23,6 +25,7 @@ from streamer.store.db.schema import (
     responses,
 )
 from streamer.store.db.schema.log import QUEUED
+from streamer.store.db.schema.types import REAL, UtcDateTime
 from streamer.store.log import outbox
 
 _SHIPS = (decisions.c.mode == "enforce", decisions.c.outcome.in_(("ship", "mixed")))
@@ -89,11 +92,62 @@ class DecidedScores:
     shipped: tuple[bool, ...]
 
 
+_DECISIONS = sa.table(
+    "v_decisions",
+    *(sa.column(name, sa.Text) for name in ("gate", "batch_id")),
+    sa.column("attempt", sa.Integer),
+    sa.column("decided_at", UtcDateTime),
+    *(sa.column(name, sa.Text) for name in ("unit", "mode", "outcome", "reason", "selected")),
+    *(sa.column(name, sa.Integer) for name in ("responses", "shipped")),
+    *(sa.column(name, REAL) for name in ("best_score", "mean_score")),
+    sa.column("policy_version", sa.Integer),
+    sa.column("policy_state", sa.Text),
+    *(sa.column(name, REAL) for name in ("lambda", "alpha")),
+    *(sa.column(name, sa.Text) for name in ("method", "scorer", "encoder")),
+    sa.column("sampled", sa.Boolean),
+    sa.column("sampling_probability", REAL),
+    *(sa.column(name, sa.Text) for name in ("segment", "action_id", "topic")),
+    *(sa.column(name, sa.Integer) for name in ("partition", "offset")),
+)
+_LABELS = [one for one in label_revisions.c if one.name != "id"]
+_TABLES: dict[str, tuple[Sequence[sa.ColumnClause[Any]], Sequence[sa.ColumnClause[Any]]]] = {
+    "decisions": (
+        list(_DECISIONS.c),
+        [_DECISIONS.c[name] for name in ("decided_at", "topic", "partition", "offset")],
+    ),
+    "labels": (_LABELS, [label_revisions.c.received_at, label_revisions.c.id]),
+}
+"""What is exported: columns, the gate first; and what orders the rows, their moment first."""
+
+
 class Reports:
     """Read-only questions."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
+
+    @contextmanager
+    def table(
+        self, what: str, *, gate: str | None = None, since: datetime | None = None
+    ) -> Iterator[tuple[dict[str, type], Iterator[Sequence[sa.Row[Any]]]]]:
+        """Read `decisions` or `labels`, the oldest first: columns with the types of their values, and rows by the thousand.
+
+        Parameters
+        ----------
+        since : the first moment of a decision, or at which a label came.
+        """
+        columns, (moment, *then) = _TABLES[what]
+        query = sa.select(*columns).order_by(moment, *then)
+        if gate is not None:
+            query = query.where(columns[0] == gate)
+        if since is not None:
+            query = query.where(moment >= since)
+        query = query.execution_options(yield_per=1000)
+        with self._database.reading() as connection, connection.execute(query) as found:
+            kinds = (
+                datetime if isinstance(one.type, UtcDateTime) else one.type.python_type for one in columns
+            )
+            yield dict(zip(found.keys(), kinds, strict=True)), found.partitions()
 
     def unpublished_ships(self, gate: str) -> int:
         """How many enforced decisions of a gate that ship something are committed and not yet published."""
