@@ -61,18 +61,18 @@ def _export(what: str, gate: str | None, since: str | None, form: str, out: Path
         if gate is not None:
             store.gates.get(gate)
         with store.reports.table(what, gate=gate, since=after) as (columns, pages):
+            if out is None:
+                _csv(sys.stdout, columns, pages)
+                return
             try:
-                if out is None:
-                    count = _csv(sys.stdout, columns, pages)
-                elif form == "csv":
+                if form == "csv":
                     with out.open("w", encoding="utf-8", newline="") as file:
                         count = _csv(file, columns, pages)
                 else:
                     count = _parquet(out, columns, pages)
             except OSError as error:
-                raise UsageError(f"cannot write {out or 'standard output'}: {why(error)}") from None
-    if out is not None:
-        note(f"Wrote {count:,} {what} into {out}.")
+                raise UsageError(f"cannot write {out}: {why(error)}") from None
+    note(f"Wrote {count:,} {what} into {out}.")
 
 
 def _csv(lines: TextIO, columns: Mapping[str, type], pages: Pages) -> int:
