@@ -1,7 +1,11 @@
 """One labelled file, one answer: `try`, `Gate.report` and `evaluate` say the same of prompts that did not calibrate."""
 
 import json
+import os
 import re
+import subprocess
+import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -181,3 +185,37 @@ def test_what_a_column_may_mean_is_said_once_and_as_the_command_takes_it(
     said = " ".join(capsys.readouterr().err.split())
     assert said.count("label: 0 fine, 1 worst; if 1 means right: --column correct=label") == 1
     assert "columns=" not in said
+
+
+@pytest.mark.parametrize(
+    ("column", "typed"), [("graded", "graded"), ("fine", "correct=fine"), ("label", "n")]
+)
+def test_at_a_terminal_it_asks_once_and_opens_its_page(
+    column: str, typed: str, table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Asked for a column that no name tells, or what its numbers mean; the page goes to the person's browser."""
+    expected = tried(capsys, str(table))["at"]
+    found = pd.read_csv(table).rename(columns={"severity": column})
+    if typed != "graded":
+        found[column] = 1 - found[column]
+    found.to_csv(tmp_path / "own.csv", index=False)
+    opened, browser = tmp_path / "opened", tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$1" > {opened}\n')
+    browser.chmod(0o755)
+    person, terminal = os.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "streamer", "try", "own.csv"],
+        stdin=terminal, stdout=terminal, stderr=terminal,
+        env=os.environ | {"DISPLAY": ":0", "BROWSER": str(browser), "COLUMNS": "300"},
+    ) as process:  # fmt: skip
+        os.close(terminal)
+        os.write(person, f"{typed}\n".encode())
+        said = ""
+        with suppress(OSError):  # the other end is closed
+            while part := os.read(person, 4096):
+                said += part.decode()
+    os.close(person)
+    assert process.returncode == DONE, said
+    shown = f"{expected['ship_rate']['mean']:.0%}".replace("%", " %")
+    assert f"you answer {shown} of prompts" in said
+    assert opened.read_text().strip() == (tmp_path / "try.html").as_uri()
