@@ -54,7 +54,8 @@ code { background: var(--code); border-radius: 4px; padding: .08rem .3rem; font-
 dl.next { display: grid; grid-template-columns: max-content 1fr; gap: .5rem 1.1rem; margin: .8rem 0 0; }
 dl.next dd { margin: 0; } dl.next dt { max-width: 26rem; }
 @media (max-width: 44rem) { dl.next { grid-template-columns: 1fr; gap: .1rem; } dl.next dd { margin-bottom: .7rem; }
-  .cases { grid-template-columns: 1fr; } svg text { font-size: 20px; } }
+  .cases { grid-template-columns: 1fr; } svg text { font-size: 20px; } .share div { font-size: .72rem; }
+  .scroll table { min-width: 0; font-size: .85rem; } td { overflow-wrap: anywhere; } }
 footer { margin-top: 3rem; color: var(--soft); font-size: .9rem; }
 @media print { body { background: #fff; } .card { break-inside: avoid; } }
 """
