@@ -43,18 +43,11 @@ def recorded(
     found = list(answers.audited(gate, settings=settings, older_than=now, since=since))
     if not found:
         return []
-    waits = [one.waits for one in found]
-    cut = age_cut.choose(
-        [(now - one.decided_at).total_seconds() for one in found],
-        waits,
-        pending="age",
-        earlier=sample.label_delays(
-            gate, settings=settings, before=found[0].decided_at, most=age_cut.MOST_DELAYS
-        )
-        if any(waits)
-        else (),
-        label_deadline=settings.label_deadline_seconds,
-        deadline=settings.monitor_deadline_seconds,
+    cut = age_cut.of_past(
+        [(one.decided_at, one.waits) for one in found],
+        now,
+        settings,
+        lambda first: sample.label_delays(gate, settings=settings, before=first, most=age_cut.MOST_DELAYS),
     )
     return [one for one in found if (now - one.decided_at).total_seconds() >= cut.seconds]
 

@@ -3,6 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from streamer.calibration.arguments import whole_number
 from streamer.calibration.calibrators.full import Full, allowed, chance_above
 from streamer.calibration.plan import least_groups, least_held_share, least_held_share_selective
@@ -165,5 +168,5 @@ def plan_past(
     )
 
 
-def _over(found: SplitOutcomes, values: object, labels: int) -> Spread:
-    return spread(values, test=found.clouds - found.clouds // 2, calibration=labels)  # type: ignore[arg-type]
+def _over(found: SplitOutcomes, values: NDArray[np.float64], labels: int) -> Spread:
+    return spread(values, test=found.clouds - found.clouds // 2, calibration=labels)

@@ -9,12 +9,14 @@ The groups that are left are then exchangeable whatever labels do: nothing is as
 tries several D and takes the one whose threshold ships most has read severities first, and breaks the budget.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from typing import Any, Literal
 
 from streamer.gates.declared import Pending
 from streamer.gates.label_lag import label_lag
+from streamer.gates.settings import GateSettings
 
 MOST_DELAYS = 1000
 """The newest earlier draws whose delays are looked at."""
@@ -160,3 +162,28 @@ def _seconds(
     if wanted < middle:
         return wanted, because  # type: ignore[return-value]
     return middle, "age of the middle draw"
+
+
+def of_past(
+    draws: Sequence[tuple[datetime, bool]],
+    now: datetime,
+    settings: GateSettings,
+    earlier: Callable[[datetime], Sequence[float | None]],
+) -> AgeCut:
+    """Choose which draws of the past are old enough: by age, whatever the gate's rule.
+
+    Parameters
+    ----------
+    draws : when each was decided, in order and at least one, and whether it waits for a label.
+    settings : whose deadlines count.
+    earlier : delays of the labels of draws before a moment; asked for only where something waits.
+    """
+    waits = [waiting for _, waiting in draws]
+    return choose(
+        [(now - decided_at).total_seconds() for decided_at, _ in draws],
+        waits,
+        pending="age",
+        earlier=earlier(draws[0][0]) if any(waits) else (),
+        label_deadline=settings.label_deadline_seconds,
+        deadline=settings.monitor_deadline_seconds,
+    )

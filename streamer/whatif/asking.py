@@ -20,7 +20,12 @@ from streamer.gates.settings import GateSettings
 from streamer.recalibration import age_cut
 from streamer.recalibration.age_cut import AgeCut
 from streamer.recalibration.comparison import Reading
-from streamer.recalibration.run import AuditSample, CalibrationRun, NothingToCalibrate, calibrate_gate
+from streamer.recalibration.run import (
+    AuditSample,
+    CalibrationRun,
+    NothingToCalibrate,
+    calibrate_gate,
+)
 from streamer.risk.states import RiskInterval
 from streamer.whatif.answers import Basis, Change, Changed, ChangedAnswer, WhatIfAnswer, budget_of
 from streamer.whatif.figures import figures, risk, watched
@@ -384,22 +389,15 @@ class WhatIf:
         if floor is not None:
             unlabelled &= past.scores > floor
         waits = past.by_batch(unlabelled) > 0
-        places = np.flatnonzero(drawn).tolist()
-        earlier: Sequence[float | None] = ()
-        if waits[drawn].any():
-            earlier = self._sample.label_delays(
-                self._gate.gate,
-                settings=self._gate.settings,
-                before=past.decided_at[places[0]],
-                most=age_cut.MOST_DELAYS,
-            )
-        return age_cut.choose(
-            [(self._now - past.decided_at[one]).total_seconds() for one in places],
-            waits[drawn].tolist(),
-            pending="age",
-            earlier=earlier,
-            label_deadline=settings.label_deadline_seconds,
-            deadline=settings.monitor_deadline_seconds,
+        draws = [(past.decided_at[one], bool(waits[one])) for one in np.flatnonzero(drawn).tolist()]
+        gate = self._gate
+        return age_cut.of_past(
+            draws,
+            self._now,
+            settings,
+            lambda first: self._sample.label_delays(
+                gate.gate, settings=gate.settings, before=first, most=age_cut.MOST_DELAYS
+            ),
         )
 
     def _nothing(self, left_out: Mapping[str, int]) -> str:
