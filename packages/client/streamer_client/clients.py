@@ -422,6 +422,9 @@ class _Thread:
         self._of_parents: list[object] = []
         self._lock = threading.Lock()
         self._closed = False
+        # Cancelled first, as what they began ends with them: a task of a group that is cancelled before its first step
+        # leaves a coroutine that nobody awaits.
+        self._calls: set[asyncio.Task[object]] = set()
 
     def run(self, call: Callable[[AsyncClient], Coroutine[Any, Any, T]]) -> T:
         """Wait for one call. Raises what it raises, and `Trouble` when the client is closed meanwhile."""
@@ -429,7 +432,7 @@ class _Thread:
             if self._closed:
                 raise Trouble("failed", "the client is closed")
             loop = self._running()
-            future = asyncio.run_coroutine_threadsafe(call(self._client), loop)
+            future = asyncio.run_coroutine_threadsafe(self._call(call), loop)
         try:
             return future.result()
         except CancelledError:
@@ -463,12 +466,24 @@ class _Thread:
             self._worker.start()
         return self._loop
 
+    async def _call(self, call: Callable[[AsyncClient], Coroutine[Any, Any, T]]) -> T:
+        if self._closed:
+            raise asyncio.CancelledError
+        task = asyncio.current_task()
+        assert task is not None
+        self._calls.add(task)
+        try:
+            return await call(self._client)
+        finally:
+            self._calls.remove(task)
+
     async def _end(self) -> None:
         # What is cancelled may begin something once more, as a connection that tries the next address does.
         while others := asyncio.all_tasks() - {asyncio.current_task()}:
-            for task in others:
+            ending = others & self._calls or others
+            for task in ending:
                 task.cancel()
-            await asyncio.gather(*others, return_exceptions=True)
+            await asyncio.gather(*ending, return_exceptions=True)
         await self._client.aclose()
         await asyncio.get_running_loop().shutdown_asyncgens()
 

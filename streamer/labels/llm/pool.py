@@ -36,6 +36,9 @@ class Pool:
         self._thread.start()
         self._closed = False
         self._winding_down = False
+        # Cancelled first, as what they began ends with them: a task of a group that is cancelled before its first step
+        # leaves a coroutine that nobody awaits.
+        self._tasks: set[asyncio.Task[Any]] = set()
 
     def finished(
         self, jobs: Iterable[Callable[[], Coroutine[Any, Any, T]]], *, ahead: int
@@ -100,7 +103,7 @@ class Pool:
         def cancel() -> None:
             if self._closed:
                 return
-            for task in asyncio.all_tasks(self._loop):
+            for task in self._tasks:
                 task.cancel()
 
         self._loop.call_soon_threadsafe(begin)
@@ -120,16 +123,28 @@ class Pool:
     ) -> _Job[T]:
         if self._closed:
             raise UsageError(f"the {self._name} is closed")
-        asked = _Job(number, asyncio.run_coroutine_threadsafe(job(), self._loop))
+        asked = _Job(number, asyncio.run_coroutine_threadsafe(self._run(job), self._loop))
         asked.result.add_done_callback(lambda _: ended.put(asked))
         return asked
+
+    async def _run(self, job: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        if self._closed:
+            raise asyncio.CancelledError
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            return await job()
+        finally:
+            self._tasks.remove(task)
 
     async def _end(self, at_last: Callable[[], Coroutine[Any, Any, None]]) -> None:
         # What is cancelled may begin something once more, as a connection that tries the next address does.
         while others := asyncio.all_tasks() - {asyncio.current_task()}:
-            for task in others:
+            ending = others & self._tasks or others
+            for task in ending:
                 task.cancel()
-            await asyncio.gather(*others, return_exceptions=True)
+            await asyncio.gather(*ending, return_exceptions=True)
         await at_last()
         await self._loop.shutdown_asyncgens()
         await self._loop.shutdown_default_executor()
