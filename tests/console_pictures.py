@@ -68,6 +68,7 @@ PAGES = (
     Page("proposals", "/proposals"),
     Page("alerts", "/alerts"),
     Page("label", "/label", "#item:not([hidden]) #answer"),
+    Page("try", "/try"),
     Page("people", "/people"),
     Page("you", "/you"),
     Page("incident", f"/incident?alert={GATE}"),

@@ -13,8 +13,8 @@ from starlette.requests import Request
 from starlette.routing import Mount, Route
 
 import streamer.console.doors
-from streamer.console.app import _STATIC
 from streamer.console.doors import IDLE_SECONDS, LONGEST_SECONDS, OF_ANY_ADDRESS, OF_ONE_NAME, TooMany
+from streamer.console.render import STATIC
 from streamer.errors import UsageError
 from streamer.events.alerts import alert as another
 from streamer.recalibration.one_gate import recalibrate_by_hand
@@ -57,6 +57,7 @@ PAGES = {
     "/decision?batch=order-210": "read",
     "/decision.json?batch=order-210": "read",
     "/label": "label",
+    "/try": "read",
     "/people": "administer",
 }
 ANSWERED = {"/label": 303, f"/desk/item?gate={GATE}&batch=order-210": 404}
@@ -101,7 +102,7 @@ def test_no_route_escapes_the_roles(people: Site) -> None:
     there = {
         path.replace("{gate}", GATE)
         for path in routes_of(people)
-        if path not in FOR_EVERYBODY and path not in _STATIC
+        if path not in FOR_EVERYBODY and path not in STATIC
     }
     assert there == tried
 
