@@ -135,8 +135,9 @@ def document() -> bytes:
 
 
 def _for_generators(schema: Any) -> Any:
-    """A schema as generators of clients want it: without defaults, as they take a member that has one for one that always comes;
-    saying of objects and lists without known members that they have any; with one type in each schema, and pairs as lists of two.
+    """A schema as generators of clients want it: without defaults, as they take a member that has
+    one for one that always comes; saying of objects and lists without known members that they have
+    any; with one type in each schema, and pairs as lists of two.
     """
     if isinstance(schema, list):
         return [_for_generators(one) for one in schema]
@@ -263,5 +264,7 @@ def _shown(method: str, path: str, operation: dict[str, Any]) -> str:
 
 def _schemas(content: dict[str, Any]) -> str:
     """Links to the schemas that a body may have."""
-    names = [body["schema"]["$ref"].rpartition("/")[2] for body in content.values() if "$ref" in body["schema"]]
+    names = [
+        body["schema"]["$ref"].rpartition("/")[2] for body in content.values() if "$ref" in body["schema"]
+    ]
     return ", ".join(f'<a href="#{name}">{name}</a>' for name in names)

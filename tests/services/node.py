@@ -52,7 +52,7 @@ def axe() -> Path:
 
 
 def generators() -> Path:
-    """The folder of what reads and makes clients of an OpenAPI document: its linter, a generator, its compiler."""
+    """The folder of programs that lint an OpenAPI document, and make clients of it in TypeScript."""
     return _fetched("generated", GENERATED, ".bin/redocly").parent
 
 

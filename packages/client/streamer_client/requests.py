@@ -22,8 +22,8 @@ class Batch(TypedDict, total=False):
     `scores` : one for each answer, in [0, 1].
     `logprobs` : the mean log-probability of each answer's tokens, at most 0; None for a blank one.
     `token_logprobs` : in their place those of each answer's tokens.
-    `calls` : the tools that each answer calls, ``{"name": ..., "arguments": {...}}``, in the place of its text, which is then
-        empty; None where it calls none. Which calls ship says `Decision.index`.
+    `calls` : the tools that each answer calls, ``{"name": ..., "arguments": {...}}``, in the place
+        of its text, which is then empty; None where it calls none. Which ship says `Decision.index`.
     `models` : the model that gave each answer; None where that is not said.
     `signals` : numbers of your own for each answer, by name: ``{"retrieval": 0.82}``; None where one is not known.
     `created_at` : with a zone. The gate's decision deadline counts from it.
@@ -62,8 +62,8 @@ class Label(TypedDict, total=False):
 
 
 _OF_EACH = {
-    "embeddings": "embedding", "scores": "score", "logprobs": "logprob", "token_logprobs": "token_logprobs", "calls": "calls",
-    "models": "model", "signals": "signals",
+    "embeddings": "embedding", "scores": "score", "logprobs": "logprob",
+    "token_logprobs": "token_logprobs", "calls": "calls", "models": "model", "signals": "signals",
 }  # fmt: skip
 """What there is one of for each answer, by the member of the event."""
 

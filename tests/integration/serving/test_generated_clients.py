@@ -1,4 +1,4 @@
-"""What generators make of the service's document is run against the service: clients in Python, TypeScript and Go."""
+"""What generators make of the document is run against the service: in Python, TypeScript and Go."""
 
 import json
 import os

@@ -67,8 +67,9 @@ FILES: dict[str, tuple[str, Any]] = {
     "openai-evals": ("lines", OAIEVAL),
     "ragas": ("lines", RAGAS),
 }
-SQUAD = {"id": "q1", "question": ASK, "answers": [{"text": one, "answer_start": 0} for one in ("4", "four")]}
-IMPOSSIBLE = {"id": "q0", "question": "Why?", "answers": [], "is_impossible": True, "plausible_answers": []}
+GOOD = [{"text": text, "answer_start": 0} for text in ("4", "four")]
+SQUAD = {"id": "q1", "question": ASK, "answers": GOOD, "is_impossible": False}
+IMPOSSIBLE = {"id": "q0", "question": "Why?", "answers": [], "is_impossible": True}
 
 
 def written(path: Path, shape: str, content: Any) -> Path:
