@@ -8,25 +8,22 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
+from multiprocessing.connection import Connection
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from numpy.typing import ArrayLike
 
 from streamer.clouds.tables.answers import Reading
 from streamer.clouds.tables.columns import Role, parse_mapping
 from streamer.clouds.unlabelled import check_unlabelled, counts, unlabelled_note
 from streamer.errors import StreamerError, UsageError
+from streamer.frames.answers import Doubt, doubt_of, read
+from streamer.frames.results import Report
 from streamer.gates.settings import NO_ENCODER, PARAMETERS
+from streamer.settings.settings import Settings
 from streamer.wiring.encoders import endpoint_encoder
-
-if TYPE_CHECKING:
-    from multiprocessing.connection import Connection
-
-    from numpy.typing import ArrayLike
-
-    from streamer.frames.answers import Doubt
-    from streamer.frames.results import Report
-    from streamer.settings.settings import Settings
 
 MOST_SECONDS = 600.0
 """After so long an upload is given up."""
@@ -65,7 +62,6 @@ def tried(
     UsageError
         The file cannot be tried; the message says what to do.
     """
-    from streamer.frames.answers import doubt_of, read
     from streamer.frames.gate import Gate
 
     named, choice = dict(given), check_unlabelled(unlabelled)
