@@ -231,10 +231,8 @@ def evaluate(
         check_folders(out)
         budgets = options.alphas if asked.alpha else CLAIM_BUDGETS
         results = claims.results(cut, replace(options, alphas=budgets), out=out)
-        if json:
-            print_json(msgspec.to_builtins(results))
-        else:
-            print_claims(results)
+        print_claims(results, json=json)
+        if not json:
             say("")
             output().print(f"figures   {out / 'claims.json'}", markup=False, soft_wrap=True)
     if not rest and not from_store:

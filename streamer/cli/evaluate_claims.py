@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from streamer.calibration.claims import LOSSES
-from streamer.cli.console import print_table, say, warn
+from streamer.cli.console import print_json, print_table, say, warn
 from streamer.cli.options import share, share_from
 from streamer.clouds.line_files import shown_name
 from streamer.clouds.sentence import percent
@@ -55,7 +55,7 @@ class OfClaims:
     ] = "named"
 
     def asked(self, *losses: str, **others: Any) -> "ClaimOptions":
-        """Return what is evaluated; `losses` : unless others are named, all where there are none."""
+        """Return what is evaluated; `losses` : unless others are named; all where there are none."""
         from streamer.research.evaluation.claims import ALL_LOSSES, ClaimOptions
 
         return ClaimOptions(
@@ -113,20 +113,26 @@ _COLUMNS: "dict[str, Callable[[ClaimRow], str | None]]" = {
 }
 
 
-def print_claims(results: "Sequence[ClaimResult]") -> None:
+def print_claims(results: "Sequence[ClaimResult]", *, json: bool) -> None:
     """Print a sentence and a table for each file."""
+    if json:
+        _print_json(results)
+        return
     for result in results:
         say(f"{result.name}: {_sentence(result.rows)}")
         _print_notes(result)
         print_table(
             tuple(_COLUMNS),
             [tuple(cell(row) for cell in _COLUMNS.values()) for row in result.rows],
-            title=f"{_counted(result)}; {result.calibrating} prompts calibrate, the others are measured",
+            title=f"{_counted(result)}; {result.calibrating} calibrate, the others are measured",
         )
 
 
-def print_plan(results: "Sequence[ClaimResult]") -> None:
+def print_plan(results: "Sequence[ClaimResult]", *, json: bool) -> None:
     """Print what ever more labelled prompts would give, a table for each loss."""
+    if json:
+        _print_json(results)
+        return
     last = results[-1]
     say(f"{last.name}: with {last.calibrating} labelled prompts, {_sentence(last.rows)}")
     _print_notes(last)
@@ -139,6 +145,12 @@ def print_plan(results: "Sequence[ClaimResult]") -> None:
             ],
             title=f"{_counted(last)}; those that do not calibrate are measured",
         )
+
+
+def _print_json(results: "Sequence[ClaimResult]") -> None:
+    from msgspec import to_builtins
+
+    print_json(to_builtins(results))
 
 
 def _counted(result: "ClaimResult") -> str:

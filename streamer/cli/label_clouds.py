@@ -27,9 +27,7 @@ _WITHOUT_SETTINGS = {name: kind for name, kind in by_programs().items() if kind.
 """Those whose options are not settings."""
 _ByForClaims: Any = Annotated[
     Literal["people", *(name for name, kind in by_programs().items() if kind.labels_claims)],
-    typer.Option(
-        help="Who labels: people, who fill FILE in, or a program; settings in the group of its name."
-    ),
+    typer.Option(help="Who labels: people, who fill FILE in, or a program by its settings."),
 ]
 _File = Annotated[
     str,
@@ -43,9 +41,10 @@ _File = Annotated[
 def clouds(file: str, out: Path, by: str, judged: str, json: bool, **options: Any) -> None:
     """Label the responses of a file of clouds or of a table, for planning, evaluation and the demo.
 
-    Claims of long answers are labelled by `streamer label claims`. Responses that have a label keep it. A cloud is written when all its responses are labelled; until then its labels
-    are kept in FILE.labels. Stop when you like, the same command does the rest. Clouds without
-    references stay unlabelled where a kind compares with them.
+    Claims of long answers are labelled by `streamer label claims`. Responses that have a label keep
+    it. A cloud is written when all its responses are labelled; until then its labels are kept in
+    FILE.labels. Stop when you like, the same command does the rest. Clouds without references stay
+    unlabelled where a kind compares with them.
     """
     try:
         read = form(judged)
@@ -63,7 +62,7 @@ def claims(
     out: Annotated[
         Path,
         typer.Option(
-            metavar="FILE", help="New file: .csv for a table with one claim a row, .jsonl for clouds."
+            metavar="FILE", help="New file: .csv for a table, one claim a row, or .jsonl for clouds."
         ),
     ],
     by: _ByForClaims = "people",
@@ -74,14 +73,15 @@ def claims(
 ) -> None:
     """Cut one answer to each prompt into claims, for people to label in a file or for a judge.
 
-    What people get is to be filled in: 0 right, 1 wrong, or between, each claim as it reads in the whole answer. `streamer
-    evaluate`, `try` and `plan` read it. Answers that bring claims are not cut, and claims that have a label keep it. A judge's
-    labels are kept one by one: stop when you like, the same command does the rest.
+    What people get is to be filled in: 0 right, 1 wrong, or between, each claim as it reads in the
+    whole answer. `streamer evaluate`, `try` and `plan` read it. Answers that bring claims are not
+    cut, and claims that have a label keep it. A judge's labels are kept one by one: stop when you
+    like, the same command does the rest.
     """
     if by != "people":
         if out.suffix == ".csv":
             raise UsageError(
-                f"{out}: a judge's labels are written to response clouds; name a file that ends in .jsonl"
+                f"{out}: a judge's labels are written to clouds; name a file that ends in .jsonl"
             )
         _label(file, out, program_kind(by)(), tables, "claim", json=json, claims=answer)
         return
@@ -91,29 +91,34 @@ def claims(
     if json:
         print_json({"file": str(out), **asdict(written)})
         return
-    say(
-        f"{out}: {counted(written.claims, 'claim', 'claims')} of {counted(written.prompts, 'prompt', 'prompts')}"
-    )
+    prompts = counted(written.prompts, "prompt", "prompts")
+    say(f"{out}: {counted(written.claims, 'claim', 'claims')} of {prompts}")
     for why, count in written.held.items():
-        note(f"{counted(count, 'prompt is', 'prompts are')} held whatever the threshold: {WHY_HELD[why]}")
+        prompts = counted(count, "prompt is", "prompts are")
+        note(f"{prompts} held whatever the threshold: {WHY_HELD[why]}")
     if written.missing:
-        warn(
-            f"{counted(written.missing, 'prompt has', 'prompts have')} no answer by {answer}, and are not written"
-        )
+        warn(f"{counted(written.missing, 'prompt', 'prompts')} without an answer by {answer} left out")
     whose = "" if answer == "first" or out.suffix == ".csv" else f" --answer {answer}"
     field = "severity" if out.suffix == ".csv" else "label"
     note(f"Fill in {field} (0 right, 1 wrong), then: streamer evaluate {out}{whose}")
 
 
 def _label(
-    file: str, out: Path, kind: ProgramKind, tables: opt.TableOptions, what: str, *, json: bool, **of: Any
+    file: str,
+    out: Path,
+    kind: ProgramKind,
+    tables: opt.TableOptions,
+    what: str,
+    *,
+    json: bool,
+    **of: Any,
 ) -> None:
     from streamer.labels.cloud_labels import CloudLabelling
 
-    tally, many = FillingTally(), f"{what}s"
+    tally, many, reading = FillingTally(), f"{what}s", tables.reading()
     with (
         kind.labeller(wiring.load_settings()) as labeller,
-        CloudLabelling(file, out, labeller, reading=tables.reading(), report=note, **of) as labelling,
+        CloudLabelling(file, out, labeller, reading=reading, report=note, **of) as labelling,
     ):
         with (
             progress("labelling") as advance,
@@ -143,9 +148,7 @@ def _label(
         if before:
             note(f"{counted(before, 'cloud was', 'clouds were')} labelled already")
         if tally.failures:
-            warn(
-                f"{counted(tally.failures, what, many)} could not be labelled; their clouds are not written:"
-            )
+            warn(f"{counted(tally.failures, what, many)} not labelled; their clouds are not written:")
             for example in tally.examples:
                 warn(f"  {example}")
     if tally.failures:

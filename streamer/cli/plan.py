@@ -81,8 +81,9 @@ class GateOptions:
     unit: Annotated[
         Literal["best", "response", "batch", "claim"] | None,
         typer.Option(
-            help="What ships: the best response of a batch, each response separately, the whole batch, or of a long answer what is "
-            "supported. Default: claim for past answers with claims, else best.",
+            help="What ships: the best response of a batch, each response separately, the whole "
+            "batch, or of a long answer what is supported. Default: claim for past answers with "
+            "claims, else best.",
         ),
     ] = None
     promise: Annotated[
@@ -312,22 +313,16 @@ def _plan_claims(
     *,
     json: bool,
 ) -> None:
-    from msgspec import to_builtins
-
     from streamer.research.evaluation.claims import planned_claims
 
     if past is None:
-        raise UsageError("claims are planned on past answers with labelled ones: name them with --data")
+        raise UsageError("claims are planned on past answers with labelled ones: name --data")
     others = [name for name in others if name != "--labels"]
     others += [f"--{name}" for name in ("steps", "rungs") if getattr(gate, name) is not None]
     if others:
         raise UsageError(f"the unit claim does not go with {', '.join(others)}")
     asked = claims.asked("any", alphas=(alpha,), seed=seed, unlabelled=past.unlabelled)
-    found = planned_claims(shown_name(past.file), past.read, asked, labels=labels)
-    if json:
-        print_json(to_builtins(found))
-    else:
-        print_plan(found)
+    print_plan(planned_claims(shown_name(past.file), past.read, asked, labels=labels), json=json)
 
 
 def _of_best_answers(option: str, data: "_Past | None", others: "Sequence[str]", unit: "Unit") -> "_Past":

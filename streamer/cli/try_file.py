@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from numpy.typing import ArrayLike
@@ -27,9 +27,6 @@ from streamer.frames.results import AtBudget, Report, spread_text
 from streamer.gates.settings import NO_ENCODER, PARAMETERS
 from streamer.settings.settings import Settings
 from streamer.wording.numbers import percent
-
-if TYPE_CHECKING:
-    from streamer.research.evaluation.claims import ClaimResult
 
 ASKED = (
     "alpha",
@@ -81,17 +78,11 @@ def try_(
     """Say whether a gate is worth it on your own answers: what it would serve at each budget, what would get through, what it costs.
 
     A random half of the prompts calibrates and the other is decided, 50 times, as `streamer evaluate` does it; no label judges
-    a threshold that it found. No gate and no database are needed. Of answers with claims it says what of them would ship, and
-    writes no page.
+    a threshold that it found. No gate and no database are needed. Of answers with claims it says what
+    of them would ship, and writes no page.
     """
     report = _report(file, given, tables, unlabelled, seed, claims, json=json)
-    if not isinstance(report, Report):
-        if json:
-            from msgspec import to_builtins
-
-            print_json(to_builtins([report]))
-        else:
-            print_claims([report])
+    if report is None:
         return
     if json:
         print_json(report_json(report))
@@ -140,7 +131,8 @@ def _report(
     claims: OfClaims,
     *,
     json: bool,
-) -> "Report | ClaimResult":
+) -> Report | None:
+    """Return the report; None: it is of claims, and is printed."""
     from streamer.frames.answers import read
     from streamer.frames.gate import Gate
     from streamer.research.evaluation.claims import evaluate_claims, has_claims
@@ -166,7 +158,8 @@ def _report(
         if "unit" not in given and has_claims(table.clouds):
             budgets = sorted({given.get("alpha", 0.05), *_SHOWN})
             asked = claims.asked("any", alphas=tuple(budgets), seed=seed, unlabelled=unlabelled)
-            return evaluate_claims(shown_name(file), table.clouds, asked)
+            print_claims([evaluate_claims(shown_name(file), table.clouds, asked)], json=json)
+            return None
         missing, answers = counts(table.clouds)
         if missing == answers:
             raise UsageError(

@@ -7,8 +7,8 @@ and `streamer gpso` take in the place of an encoder's, an optional ``logprob``, 
 tokens, an optional ``model``, which gave it, optional ``signals``,
 numbers of the user's own by name (null: not known), and optional ``claims``, what the answer is cut
 into: each with ``text``, an optional ``label``, ``id``, ``span``, the first character and the one
-behind the last, and ``rests_on``, ids of claims without which it does not stand. Other fields are passed over. Tables are read as clouds too:
-`streamer.clouds.cloud_files`.
+behind the last, and ``rests_on``, ids of claims without which it does not stand. Other fields are
+passed over. Tables are read as clouds too: `streamer.clouds.cloud_files`.
 """
 
 import hashlib
@@ -273,7 +273,7 @@ def _claims(response: _ResponseLine, where: str) -> tuple[Claim, ...] | None:
     if len(ids) < len(made):
         raise UsageError(f"{where}: two claims have the same id; give each its own, or none any")
     if unknown := {name for one in made for name in one.rests_on} - ids:
-        raise UsageError(f"{where}: a claim rests on {min(unknown)!r}, and no claim of it has that id")
+        raise UsageError(f"{where}: a claim rests on {min(unknown)!r}, which is none's id")
     places = [place for one in made if one.span for place in one.span]
     apart = all(start < end for start, end in zip(places[::2], places[1::2], strict=True))
     if (

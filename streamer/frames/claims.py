@@ -148,7 +148,8 @@ class ClaimGate:
     def _prompts(self, frame: Any, *, severities: bool, cut: bool) -> list[ClaimedPrompt]:
         reading = Reading(columns=mapping_of(self.columns))
         table = read(frame, reading, severities=severities)
-        return [claimed_prompt(cloud, self.answer, cut=cut, rests_on=self.rests_on) for cloud in table.clouds]
+        how: Any = {"cut": cut, "rests_on": self.rests_on}
+        return [claimed_prompt(cloud, self.answer, **how) for cloud in table.clouds]
 
     def _decided(self, prompt: ClaimedPrompt) -> DecidedAnswer:
         name, answer = prompt.cloud.question_id, prompt.answer

@@ -75,7 +75,7 @@ def write_claims(
             else:
                 lines.writelines(json.dumps(row, ensure_ascii=False) + "\n" for _, row in cut)
     except FileExistsError:
-        raise UsageError(f"{out} is there, and people may have filled it in: name another") from None
+        raise UsageError(f"{out} is there, and may be filled in: name another") from None
     except OSError as error:
         raise UsageError(f"cannot write {out}: {why(error)}") from error
     ready = [len(one.claims) for one, _ in cut if not one.held]

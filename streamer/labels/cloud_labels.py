@@ -29,7 +29,7 @@ _NO_GATE = "clouds"
 
 @dataclass(slots=True)
 class _Waiting:
-    """A cloud whose responses are being labelled; `labelled` : what of its row gets a label, by response and claim."""
+    """A cloud that is being labelled; `labelled` : what of its row gets a label, by response and claim."""
 
     row: dict[str, Any]
     labelled: Mapping[tuple[str, str], dict[str, Any]]
@@ -56,8 +56,8 @@ class CloudLabelling:
         that a kill cut in two is removed.
     labeller : who labels.
     judged : what of the answers it reads.
-    claims : label the claims of this answer to each prompt, ``first`` or a model's, in place of responses; it is cut where
-        it brings none. A prompt without claims that can be labelled is written as it is.
+    claims : label the claims of this answer to each prompt, ``first`` or a model's, in place of
+        responses; it is cut where it brings none. A prompt that is held is written as it is.
     reading, report : see `streamer.clouds.cloud_files.read_clouds`.
 
     Attributes
@@ -128,7 +128,7 @@ class CloudLabelling:
             if cloud.batch_id in self._waiting:
                 raise UsageError(f"{where}: question_id {cloud.question_id!r} occurs twice")
             labelled = {
-                (one.id, ""): written for one, written in zip(cloud.responses, row["responses"], strict=True)
+                (response.id, ""): row["responses"][place] for place, response in enumerate(cloud.responses)
             }
             if self._claims is None:
                 unlabelled = self._unlabelled(cloud, where)

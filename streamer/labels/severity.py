@@ -33,7 +33,7 @@ class LabelTask:
     """One response that waits for a severity, with what a person needs to judge it.
 
     `response` : as it would go out. `judged` : what of it is judged. `urgent` : label it before others. `decided_at` : when its batch
-    was decided, with zone. `unit_id`, `unit` : the claim of the response that is judged, and its text; empty: all of it.
+    was decided, with zone. `unit_id`, `unit` : the claim that is judged; empty: all.
     """
 
     key: BatchKey

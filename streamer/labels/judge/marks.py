@@ -81,7 +81,10 @@ def severity_case(
     part: Callable[[str], str] = answer_head,
     claim: str | None = None,
 ) -> JudgeCase:
-    """What a judge is shown of an answer, or of a claim of it, to be labelled. A blank candidate is the worst there is: ask nobody."""
+    """What a judge is shown of an answer, or of a claim of it, to be labelled.
+
+    A blank candidate is the worst there is: ask nobody.
+    """
     references = tuple(reference for reference in answered.references if reference.strip())
     if claim is not None:
         return JudgeCase(answered.question, claim, references, answered.answer)

@@ -36,7 +36,7 @@ class JudgeVerdict:
     Attributes
     ----------
     mark : J in [0, 100], one decimal.
-    subscores : points by aspect, each from 0 to the most that `ASPECT_NAMES` allows; a claim has none.
+    subscores : points by aspect, from 0 to the most that `ASPECT_NAMES` allows; a claim has none.
     """
 
     mark: float

@@ -214,8 +214,8 @@ def planned_claims(
     least, most = half.rows[0].prompts, half.calibrating
     if least > most:
         raise UsageError(
-            f"{name}: a budget of {options.alphas[0]:g} needs {least} labelled prompts, and half of "
-            f"the {half.prompts} here are {most}: label more, or name a larger budget"
+            f"{name}: a budget of {options.alphas[0]:g} needs {least} labelled prompts, and half "
+            f"of the {half.prompts} here are {most}: label more, or name a larger budget"
         )
     sizes = {least << doubled for doubled in range((most // least).bit_length())}
     if labels is not None:

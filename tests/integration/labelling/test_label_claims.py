@@ -1,4 +1,4 @@
-"""`streamer label claims`: from answers that nobody has cut to a file that `streamer evaluate` reads."""
+"""`streamer label claims`: from answers that nobody cut to what `streamer evaluate` reads."""
 
 import csv
 import json
@@ -20,7 +20,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
     def row(name: str, first: str) -> str:
-        texts = [("m2", "Two. Born in 1815."), ("m1", first), ("m3", "1+1 is two; she died in 1852.")]
+        texts = [("m2", "Two. Born in 1815."), ("m1", first), ("m3", "1+1 is 2; she died in 1852")]
         responses = [{"text": text, "model": model} for model, text in texts]
         return json.dumps({"question_id": name, "question": "?", "responses": responses})
 
@@ -43,7 +43,7 @@ def test_people_fill_in_a_table_or_a_file(capsys: pytest.CaptureFixture[str]) ->
     assert "streamer evaluate out.csv\n" in said.err
     with Path("out.csv").open(newline="") as lines:
         head, *rows = csv.reader(lines)
-    assert [row[-2] for row in rows[:4]] == ["'=1+1 is two.", "'- She was" + SAID[1][9:], "'" + SAID[2], ""]
+    assert [row[-2] for row in rows[:4]] == [*("'" + said for said in SAID), ""]
     for row in rows:
         row[-1] = str(float("1820" in row[-2])) if row[-2] else ""
     with Path("out.csv").open("w", newline="") as lines:
@@ -63,7 +63,7 @@ def test_people_fill_in_a_table_or_a_file(capsys: pytest.CaptureFixture[str]) ->
     assert evaluated("out.csv", capsys) == evaluated("out.jsonl", capsys, "--answer", "m1")
     for wrong in ("out.csv", "out.txt"):
         assert main([*asked, wrong]) == 2
-    assert "people may have filled it in" in capsys.readouterr().err
+    assert "may be filled in" in capsys.readouterr().err
 
 
 def test_a_judge_reads_each_claim_in_its_answer(
@@ -87,7 +87,7 @@ def test_a_judge_reads_each_claim_in_its_answer(
         monkeypatch.setenv("STREAMER_JUDGE_MODEL", "grader")
         command = ["label", "claims", "in.jsonl", "--answer", "m1", "--by", "judge", "--out"]
         assert main([*command, "out.jsonl"]) == 1
-        assert "2 claims could not be labelled" in capsys.readouterr().err
+        assert "2 claims not labelled" in capsys.readouterr().err
         assert [one.question_id for one in read_clouds("out.jsonl")] == ["c"]  # nothing to label
         assert sorted(set(asked)) == sorted(SAID)
         refused = False

@@ -133,14 +133,15 @@ def test_labels_end_where_the_loss_is_certain() -> None:
     st.floats(0, 1),
 )
 def test_what_ships_is_closed(rests: list[list[int]], said: list[str], threshold: float) -> None:
-    """Circles too: no claim ships without what it rests on, and what rests on nothing is as it was."""
+    """Circles too: no claim ships without what it rests on; what rests on nothing is as it was."""
     count = len(rests)
     made = [
         Claim(f"c{i}", said[i], 0.0, rests_on=tuple(f"c{j % count}" for j in on))
         for i, on in enumerate(rests)
     ]
     cloud = prompt("Amber melts.", "Amber melts. Flint.", "Basalt.")
-    cloud = replace(cloud, responses=(replace(cloud.responses[0], claims=tuple(made)), *cloud.responses[1:]))
+    first, *others = cloud.responses
+    cloud = replace(cloud, responses=(replace(first, claims=tuple(made)), *others))
     alone = support([one.text for one in made], cloud.texts[1:])
     named, prefix = (claimed_prompt(cloud, rests_on=how).group for how in RESTS_ON)
     assert named is not None

@@ -134,7 +134,7 @@ def test_a_gate_in_python_ships_text(file: Path) -> None:
     assert (gate.splitter_, held.action, held.reason) == ("given", "hold", "no_claims")
 
 
-def test_plan_and_try_say_what_evaluate_says(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_plan_and_try_say_the_same(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def said(*command: str) -> Any:
         assert main([*command, "--json"]) == 0
         return json.loads(capsys.readouterr().out)
