@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -188,8 +188,9 @@ def plan(
         "--method": gate.method,
     }  # fmt: skip
     others = [name for name, value in given.items() if value is not None]
-    if gate.unit == "claim" or (gate.unit is None and past is not None and has_claims(past.read)):
-        _plan_claims(past, others, gate, claims, alpha, labels, seed, json=json)
+    of_claims = partial(_plan_claims, past, others, gate, claims, alpha, labels, seed, json=json)
+    if gate.unit == "claim":
+        of_claims()
         return
     unit = gate.unit or "best"
     if gate.rungs is not None:
@@ -206,6 +207,9 @@ def plan(
     measured = past is not None or chosen.of_signals
     if measured:
         _check_measured(chosen, unit, guessed, responses if past is None else None)
+    if past is not None and gate.unit is None and has_claims(past.read):
+        of_claims()
+        return
     try:
         if measured:
             method = None if gate.promise is gate.method is None else chosen.name
