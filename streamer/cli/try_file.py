@@ -3,7 +3,7 @@
 import sys
 import threading
 import webbrowser
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -14,9 +14,13 @@ import typer
 from streamer import wiring
 from streamer.cli import options as opt
 from streamer.cli.console import note, print_json, print_table, say, warn
+from streamer.cli.evaluate_claims import OfClaims, print_claims
 from streamer.cli.gate_options import with_settings
 from streamer.cli.review import has_screen
+from streamer.clouds.cloud import Cloud
+from streamer.clouds.line_files import shown_name
 from streamer.clouds.tables.columns import Role, parse_mapping
+from streamer.clouds.unlabelled import check_unlabelled
 from streamer.errors import UsageError, why
 from streamer.frames.answers import Doubt
 from streamer.frames.results import AtBudget, Report, spread_text
@@ -72,12 +76,14 @@ def try_(
         ),
     ] = 0,
     tables: opt.TableOptions,
+    claims: OfClaims,
     json: opt.JsonOption = False,
 ) -> None:
     """Say whether a gate is worth it on your own answers: what it would serve at each budget, what would get through, what it costs.
 
     A random half of the prompts calibrates and the other is decided, 50 times, as `streamer evaluate` does it; no label judges
-    a threshold that it found. No gate and no database are needed.
+    a threshold that it found. No gate and no database are needed. Of answers with claims it says what
+    of them would ship, and writes no page.
     """
     if (file is None) == (http is None):
         raise UsageError("name a FILE, or have --http PORT take it as an upload")
@@ -85,6 +91,14 @@ def try_(
     if file is None:
         _serve(settings, http or 0, show)
         return
+
+    def of_claims(clouds: Sequence[Cloud]) -> None:
+        from streamer.research.evaluation.claims import evaluate_claims
+
+        budgets = tuple(sorted({given.get("alpha", 0.05), *_SHOWN}))
+        asked = claims.asked("any", alphas=budgets, seed=seed, unlabelled=check_unlabelled(unlabelled))
+        print_claims([evaluate_claims(shown_name(file), clouds, asked)], json=json)
+
     report, said = tried(
         settings,
         file,
@@ -93,9 +107,12 @@ def try_(
         unlabelled=unlabelled,
         seed=seed,
         ask=(lambda _doubt: {}) if json or str(file) == "-" else _ask,
+        of_claims=of_claims,
         note=note,
         warn=warn,
     )
+    if report is None:
+        return
     if json:
         print_json(report_json(report))
         return

@@ -15,6 +15,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
+from streamer.clouds.cloud import Cloud
 from streamer.clouds.tables.answers import Reading
 from streamer.clouds.tables.columns import Role, parse_mapping
 from streamer.clouds.unlabelled import check_unlabelled, counts, unlabelled_note
@@ -44,16 +45,18 @@ def tried(
     unlabelled: str = "worst",
     seed: int = 0,
     ask: Callable[[Doubt], Mapping[Role, tuple[str, ...]]],
+    of_claims: Callable[[Sequence[Cloud]], None],
     note: Callable[[str], None] = lambda _text: None,
     warn: Callable[[str], None] = lambda _text: None,
     name: str | None = None,
-) -> tuple[Report, list[str]]:
+) -> tuple[Report | None, list[str]]:
     """Say what a gate would make of a labelled file; and how it was read, in sentences.
 
     Parameters
     ----------
     given : settings of the gate and parameters of its method.
     ask : told once what the file leaves open; returns the columns that were named.
+    of_claims : receives answers with claims, of which there is no report.
     note, warn : receive these sentences before the rest is done.
     name : of the file, in what is said; None: as `file` says.
 
@@ -63,6 +66,7 @@ def tried(
         The file cannot be tried; the message says what to do.
     """
     from streamer.frames.gate import Gate
+    from streamer.research.evaluation.claims import has_claims
 
     named, choice = dict(given), check_unlabelled(unlabelled)
     with ExitStack() as until:
@@ -82,6 +86,9 @@ def tried(
         said = [f"{name or file}: {table.recognised}", *table.notes]
         for one in said:
             note(one)
+        if "unit" not in given and has_claims(table.clouds):
+            of_claims(table.clouds)
+            return None, said
         missing, answers = counts(table.clouds)
         if missing == answers:
             raise UsageError(
@@ -150,11 +157,19 @@ def _try_upload(
         def ask(doubt: Doubt) -> Mapping[Role, tuple[str, ...]]:
             raise _Asked(doubt)
 
+        def of_claims(_clouds: Sequence[Cloud]) -> None:
+            raise UsageError(
+                f"{name} has claims: `streamer try {name}` says what of them would ship, without a page"
+            )
+
         found: str | Doubt | UsageError
         try:
             file.write_bytes(content)
             reading = Reading(columns=parse_mapping(columns))
-            report, said = tried(settings, file, {"alpha": alpha}, reading=reading, ask=ask, name=name)
+            report, said = tried(
+                settings, file, {"alpha": alpha}, reading=reading, ask=ask, of_claims=of_claims, name=name
+            )
+            assert report is not None
             found = report_page(report, name, said)
         except _Asked as asked:
             found = asked.doubt
