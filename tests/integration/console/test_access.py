@@ -19,6 +19,7 @@ from streamer.errors import UsageError
 from streamer.events.alerts import alert as another
 from streamer.recalibration.one_gate import recalibrate_by_hand
 from streamer.web.requests import caller
+from tests.console_pictures import alarm
 from tests.integration.console.conftest import PASSWORD, ROLES, Client, Site
 from tests.integration.store.conftest import World
 from tests.integration.store.labelled_gate import GATE, LabelledGate
@@ -308,6 +309,14 @@ def test_a_gate_is_closed_and_an_alert_acknowledged(people: Site) -> None:
     assert (alert.acknowledged_by, alert.acknowledged_reason) == ("account:approver", "looked")
     assert client.act("/gates/close", gate="nosuch", reason="x").status == 409
     assert client.get("/gate/nosuch").status == 404
+
+
+def test_a_gate_in_an_incident_leads_to_what_to_do(people: Site, peopled_world: World) -> None:
+    viewer = people.client("viewer")
+    alarm(peopled_world)
+    for page in ("/", f"/gate/{GATE}"):
+        assert f'<a href="/incident?alert={GATE}">What happened, and what to do</a>' in viewer.get(page).body
+    assert "The gate was closed by policy 3" in viewer.get(f"/incident?alert={GATE}").body
 
 
 def test_passwords_are_tried_only_so_often(people: Site) -> None:
