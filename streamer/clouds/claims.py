@@ -75,13 +75,14 @@ def model_of(response: CloudResponse) -> str | None:
 
 def claims_in(text: str) -> tuple[Claim, ...]:
     """Cut the answer behind its reasoning by `sentences`; what says nothing is no claim."""
-    return tuple(Claim(f"c{i:02d}", text[slice(*span)], span=span) for i, span in enumerate(cut(text)))
+    made = enumerate(cut(text))
+    return tuple(Claim(f"c{i:02d}", text[slice(*span)], span=span) for i, span in made)
 
 
 def shipped_text(
     text: str, claims: Sequence[Claim], ships: Sequence[bool], left_out: LeftOut = "drop"
 ) -> str | None:
-    """Return an answer as it ships, see `parts`; None where nothing does, or a claim is not in the text.
+    """Return an answer as it ships; None where nothing does, or a claim is not in the text.
 
     A claim without a span is looked for behind the one before.
     """

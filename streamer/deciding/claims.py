@@ -1,9 +1,10 @@
 """The claims of a batch: those of its first response, as they came or as `sentences` cuts it."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from streamer.events.actions import call_seal
-from streamer.events.responses import ClaimV1, ResponsesV1
+from streamer.events.claims import CLAIMS, ClaimV1
+from streamer.events.responses import ResponsesV1
 from streamer.scoring.claims.answer import LeftOut, Part, assembled, cut, parts, why_held
 from streamer.scoring.claims.support import support
 from streamer.scoring.judged import WHOLE
@@ -17,7 +18,7 @@ class Claims(NamedTuple):
 
 
 def claims_of(event: ResponsesV1) -> Claims:
-    """Return the claims of the first response: which one is cut depends on neither labels nor threshold."""
+    """Return the claims of the first response, which is chosen by neither labels nor threshold."""
     first = event.responses[0]
     made = first.claims
     if made is None:
@@ -43,12 +44,20 @@ def support_of(event: ResponsesV1, claims: tuple[ClaimV1, ...]) -> tuple[float, 
 
 
 class Shipped(NamedTuple):
-    """What the action says of a response whose claims were decided. `parts`, `seal` : of the text; none where nothing ships."""
+    """What the action says of a response whose claims were decided.
+
+    `parts`, `seal` : of the text; none where nothing ships.
+    """
 
     answer: str
     spans: tuple[tuple[int, int], ...]
     parts: tuple[Part, ...]
     seal: str | None
+
+    def recorded(self, event: ResponsesV1) -> dict[str, Any]:
+        """Return what the record keeps of the responses in the metadata: its rows are of claims."""
+        texts = [[one.id, one.text] for one in event.responses]
+        return {CLAIMS: {"responses": texts, "spans": list(map(list, self.spans))}}
 
 
 def shipped_of(

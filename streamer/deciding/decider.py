@@ -20,20 +20,19 @@ from streamer.deciding.measuring import NoScore, batch_made, measured
 from streamer.errors import BadMessage, EncoderGivenUp, Unavailable
 from streamer.events import codes
 from streamer.events.actions import BatchAction, action_message
+from streamer.events.claims import ClaimV1
 from streamer.events.dead_letters import dead_letter_message
 from streamer.events.labels import decode_label, label_revision
 from streamer.events.limits import Limits
 from streamer.events.oversize import UNREADABLE, truncation
 from streamer.events.responses import (
     UPSTREAM,
-    ClaimV1,
     ResponsesV1,
     ResponseV1,
     content_hash,
     decode_responses,
     dimension_of,
     embedding_rows,
-    recorded_claims,
     recorded_metadata,
 )
 from streamer.events.structured_mode import traced
@@ -104,7 +103,7 @@ class _Pending:
 
     @property
     def units(self) -> Sequence[ClaimV1 | ResponseV1]:
-        """What is decided one by one: the responses, or the claims of a batch that was scored by them."""
+        """What is decided one by one: the responses, or the claims of a batch that has scores."""
         if self.claims and self.scores is not None:
             return self.claims
         return self.event.responses
@@ -439,11 +438,13 @@ class BatchDecider:
             and not is_sampled(p.active.audit_salt, p.key, settings.audit_probability)
         )
         responses = _responses(p, judged, drawn)
-        metadata = recorded_metadata(p.event, () if settings.signals else (settings.of_event or "",))
+        elsewhere = () if settings.signals else (settings.of_event or "",)
+        metadata = recorded_metadata(p.event, elsewhere)
         shipped = None
         if p.claims and p.scores is not None:
-            shipped = shipped_of(p.event, p.claims, judged.shipped, settings.left_out, p.content_hash)
-            metadata |= recorded_claims(p.event, shipped.spans)
+            how = settings.left_out, p.content_hash
+            shipped = shipped_of(p.event, p.claims, judged.shipped, *how)
+            metadata |= shipped.recorded(p.event)
         # A hold also says that embeddings came with the event: they may be its reason.
         source = "none" if p.embeddings == "encoder" and p.scores is None else p.embeddings
         encoder = NO_ENCODER if p.scores is None and source == "none" else _encoder_of(settings, source)

@@ -67,7 +67,8 @@ class ResponseActionV1(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     action: Annotated[
         Action,
         Meta(
-            description="Under unit `best` only the selected response ships; under `batch` all share one action; under `claim` each claim has its own."
+            description="Under unit `best` only the selected response ships; under `batch` all "
+            "share one action; under `claim` each claim has its own."
         ),
     ]
     budget_needed: (
@@ -87,8 +88,9 @@ class ResponseActionV1(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         Annotated[
             tuple[Annotated[int, Meta(ge=0)], Annotated[int, Meta(ge=0)]],
             Meta(
-                description="Which code points of the response's text go out, from and up to: what stands before is reasoning. Absent where "
-                "nothing goes out, or all. Of a claim: where it stands in `answer`, whether it ships or not."
+                description="Which code points of the response's text go out, from and up to: what "
+                "stands before is reasoning. Absent where nothing goes out, or all. Of a claim: "
+                "where it stands in `answer`, whether it ships or not."
             ),
         ]
         | msgspec.UnsetType
@@ -194,9 +196,7 @@ class ActionsV1(Event, frozen=True, gc=False, kw_only=True):
     unit: Unit
     action: Annotated[
         BatchAction,
-        Meta(
-            description="`mixed` only under the units `response` and `claim`: some of them ship, and others do not."
-        ),
+        Meta(description="`mixed` under the units `response` and `claim` alone: some ship."),
     ]
     enforced: Annotated[bool, Meta(description="False in shadow mode: record it, do not act on it.")]
     selected: Annotated[
@@ -205,9 +205,7 @@ class ActionsV1(Event, frozen=True, gc=False, kw_only=True):
     reason: Reason
     responses: Annotated[
         tuple[ResponseActionV1, ...],
-        Meta(
-            description="Under unit `claim`, where the batch was scored, the claims of `answer` in their place."
-        ),
+        Meta(description="Under unit `claim`, in a scored batch, the claims of `answer`."),
     ]
     policy: ActionPolicyV1
     scorer: ActionScorerV1
@@ -228,9 +226,7 @@ class ActionsV1(Event, frozen=True, gc=False, kw_only=True):
     answer: (
         Annotated[
             Identifier,
-            Meta(
-                description="Under unit `claim` the response whose claims were decided; absent where none were."
-            ),
+            Meta(description="Under unit `claim` the response whose claims were decided, if any."),
         ]
         | msgspec.UnsetType
     ) = msgspec.UNSET
@@ -238,8 +234,8 @@ class ActionsV1(Event, frozen=True, gc=False, kw_only=True):
         Annotated[
             tuple[tuple[int, int] | str, ...],
             Meta(
-                description="What may be shown of `answer` and nothing besides, in pieces to be joined: code points of it, from and up to, or "
-                "a text as it stands. Absent where nothing ships."
+                description="What may be shown of `answer` and nothing besides, in pieces: code "
+                "points of it, from and up to, or a text. Absent where nothing ships."
             ),
         ]
         | msgspec.UnsetType
@@ -248,7 +244,7 @@ class ActionsV1(Event, frozen=True, gc=False, kw_only=True):
         Annotated[
             str,
             Meta(
-                description="The SHA-256 of the batch's content hash (32 bytes) and the text that may be shown, in hexadecimal.",
+                description="The SHA-256 of the batch's content hash and that text, in hexadecimal.",
                 extra_json_schema={"pattern": "^[0-9a-f]{64}$"},
             ),
         ]
@@ -294,9 +290,10 @@ def action_id(key: BatchKey) -> str:
 
 
 def call_seal(content: bytes, call: str) -> str:
-    """Return what `execute` says of a call in canonical form, and `text_seal` of a text; `content` : the content hash of its batch.
+    """Return what `execute` says of a call in canonical form, and `text_seal` of a text.
 
-    The hash covers prompt and answers with them, so that nobody tests guesses of them alone against it once texts are erased.
+    `content` : the content hash of its batch. It covers prompt and answers with them, so that nobody
+    tests guesses of them alone against it once texts are erased.
     """
     return hashlib.sha256(content + call.encode()).hexdigest()
 
@@ -320,7 +317,7 @@ def call_to_execute(batch: ResponsesV1, action: ActionsV1) -> str:
 
 
 def text_to_show(batch: ResponsesV1, action: ActionsV1) -> str | None:
-    """Return the text that a gate of claims lets whoever has the batch show; None where nothing ships.
+    """Return the text that a gate of claims lets whoever has the batch show; None: nothing ships.
 
     Raises
     ------
@@ -331,7 +328,8 @@ def text_to_show(batch: ResponsesV1, action: ActionsV1) -> str | None:
         raise ValueError("the action is about another batch")
     if not action.parts:
         return None
-    text = assembled(next((one.text for one in batch.responses if one.id == action.answer), ""), action.parts)
+    whole = next((one.text for one in batch.responses if one.id == action.answer), "")
+    text = assembled(whole, action.parts)
     if call_seal(content_hash(batch), text) != action.text_seal:
         raise ValueError("the text is not the one that was decided")
     return text

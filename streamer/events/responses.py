@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from streamer.calibration.guarantee import counted
 from streamer.errors import BadMessage
 from streamer.events import codes, json_structure
+from streamer.events.claims import CLAIMS, Claims, check_claims
 from streamer.events.codec import Event, Reader
 from streamer.events.codec import encode as encode_event
 from streamer.events.excerpts import excerpt
@@ -34,9 +35,6 @@ MODELS: Final = "streamer.models"
 
 SIGNALS: Final = "streamer.signals"
 """The key of a batch's metadata, reserved, under which the record keeps the numbers that came with each answer."""
-
-CLAIMS: Final = "streamer.claims"
-"""The key of a batch's metadata, reserved, under which a gate of claims keeps the responses that its claims are of; see `recorded_claims`."""
 
 UPSTREAM: Final = "upstream"
 """The key of a batch's metadata that names the upstream its answers were sampled from, as ``MODEL@HASH``."""
@@ -113,17 +111,6 @@ class CallV1(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     ]
 
 
-class ClaimV1(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """A claim of a response."""
-
-    id: Annotated[Identifier, Meta(description="Unique within the response; labels name it.")]
-    text: Annotated[str, Meta(min_length=1, extra_json_schema={"pattern": _NO_NUL})]
-    span: Annotated[
-        tuple[Annotated[int, Meta(ge=0)], Annotated[int, Meta(ge=1)]],
-        Meta(description="Where it stands in the response's text, from and up to, in code points."),
-    ]
-
-
 class ResponseV1(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """One of the responses."""
 
@@ -182,16 +169,7 @@ class ResponseV1(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defau
         ]
         | None
     ) = None
-    claims: (
-        Annotated[
-            tuple[ClaimV1, ...],
-            Meta(
-                description="For gates of the unit `claim`, of the first response: disjoint, in the order of the text, what may be "
-                "left out one by one. Absent: its sentences are."
-            ),
-        ]
-        | None
-    ) = None
+    claims: Claims | None = None
     signals: Annotated[
         dict[SignalName, float],
         Meta(
@@ -231,9 +209,8 @@ class ResponsesV1(Event, frozen=True, gc=False, kw_only=True):
     metadata: Annotated[
         dict[str, Any],
         Meta(
-            description="Whatever the publisher wants to keep with the batch; integers fit 64 bits. The keys `streamer.models`, "
-            "`streamer.signals` and `streamer.claims` are reserved: the record keeps there which response is of which model, the numbers "
-            "that came with it, and the responses whose claims were decided."
+            description="What the publisher wants to keep with the batch; integers fit 64 bits. "
+            "`streamer.models`, `streamer.signals` and `streamer.claims` are keys of the record."
         ),
     ] = {}  # noqa: RUF012 - msgspec copies an empty literal default for each instance
     created_at: (
@@ -335,8 +312,9 @@ def content_hash(event: ResponsesV1, rows: NDArray[np.float64] | None = None) ->
     """SHA-256 (32 bytes) of what the decision depends on: prompt, references and responses.
 
     It is taken over the canonical JSON (`streamer.events.codec`) of an object with the keys `prompt`, `references`
-    (null or an array) and `responses`, an array of objects with `id` and `text`, with `score` or `logprob` (floats), `model`
-    or `signals` (an object of floats) where the response has one, with `claims` (objects with `id`, `text` and `span`) where it has some, and with `embedding` where it has one: the SHA-256, in lower-case hexadecimal, of its
+    (null or an array) and `responses`, an array of objects with `id` and `text`, with `score` or
+    `logprob` (floats), `model`, `claims` (objects of `id`, `text`, `span`) or `signals` (an object
+    of floats) where it has one, and `embedding`: the SHA-256, in lower-case hexadecimal, of its
     components as consecutive little-endian IEEE 754 doubles. Those of an embedding in base64 are float32, which
     doubles hold exactly: the same numbers have one hash, however they were sent. `rows` are the `embedding_rows` of the
     event, where somebody has made them already.
@@ -347,13 +325,11 @@ def content_hash(event: ResponsesV1, rows: NDArray[np.float64] | None = None) ->
         if response.embedding is not None:
             numbers = _doubles(response.embedding) if rows is None else rows[place].data
             hashed["embedding"] = hashlib.sha256(numbers).hexdigest()
-        for name in ("score", "logprob", "model"):
+        for name in ("score", "logprob", "model", "claims"):
             if (value := getattr(response, name)) is not None:
-                hashed[name] = value
+                hashed[name] = msgspec.to_builtins(value)
         if response.signals:
             hashed["signals"] = response.signals
-        if response.claims is not None:
-            hashed["claims"] = [msgspec.structs.asdict(one) for one in response.claims]
         responses.append(hashed)
     return hashlib.sha256(
         canonical_json({"prompt": event.prompt, "references": event.references, "responses": responses})
@@ -412,14 +388,6 @@ def recorded_metadata(event: ResponsesV1, kept: Collection[str] = ()) -> dict[st
         **({MODELS: models} if models else {}),
         **({SIGNALS: signals} if signals else {}),
     }
-
-
-def recorded_claims(event: ResponsesV1, spans: Iterable[tuple[int, int]]) -> dict[str, Any]:
-    """Return what the record keeps under `CLAIMS` of a batch whose claims stand in the place of its responses: these by
-    id, the first of them the one with the claims, and where each claim stands in it.
-    """
-    texts = [[one.id, one.text] for one in event.responses]
-    return {CLAIMS: {"responses": texts, "spans": [list(span) for span in spans]}}
 
 
 def recorded_numbers(metadata: Mapping[str, Any] | None, ids: Sequence[str]) -> dict[str, list[float | None]]:
@@ -514,33 +482,12 @@ def _check_responses(responses: tuple[ResponseV1, ...], limits: Limits) -> int:
                     codes.INVALID_FIELD,
                     f"the signals of response {excerpt(response.id)} have {min(taken)}, which is read from elsewhere; call it otherwise",
                 )
-        if response.claims is not None:
-            strings += 1 + 5 * len(response.claims)
-            _check_claims(response, longest)
+        strings += check_claims(response.id, response.text, response.claims, longest)
         numbers = (response.score, response.logprob, response.token_logprobs)
         strings += sum(one is not None for one in numbers)
     if embedded:
         strings += embedded + _check_embeddings(responses, embedded, limits)
     return strings
-
-
-def _check_claims(response: ResponseV1, longest: int) -> None:
-    of = f"response {excerpt(response.id)}"
-    ids, place = set[str](), 0
-    for one in response.claims or ():
-        check_identifier(f"a claim of {of}", one.id, longest)
-        if one.id in ids:
-            raise BadMessage(
-                codes.DUPLICATE_RESPONSE_IDS, f"two claims of {of} have the id {excerpt(one.id)}"
-            )
-        ids.add(one.id)
-        if not place <= one.span[0] < one.span[1] <= len(response.text):
-            raise BadMessage(
-                codes.INVALID_FIELD,
-                f"the claim {excerpt(one.id)} of {of} has the span {list(one.span)}; spans are disjoint, in the order of the text, "
-                f"and within its {len(response.text)} code points",
-            )
-        place = one.span[1]
 
 
 def _check_text(response: ResponseV1, limits: Limits) -> None:
@@ -650,8 +597,6 @@ SPECIFICATION = Topic(
     written_by="publishers",
     read_by=("workers",),
     line=lambda event, _: [
-        event["gate"],
-        batch_text(event),
-        counted(len(event["responses"]), "response"),
+        *(event["gate"], batch_text(event), counted(len(event["responses"]), "response")),
     ],
 )

@@ -69,8 +69,8 @@ class Declared:
 
     unit: Unit = setting(
         "best",
-        "What ships: the best response of a batch, each response separately, the whole batch, or of the first response the claims that "
-        "the others support.",
+        "What ships: the best response of a batch, each response separately, the whole batch, or "
+        "of the first response the claims that the others support.",
         POLICY,
         before=NO_VALUE,
         calibrated=True,

@@ -75,7 +75,8 @@ def gate_batch(
     Parameters
     ----------
     scores : one for each response, in [0, 1], in event order, rounded by the scorer.
-    unit : `best`: only the highest score may ship, the first in event order among equals. `response`, `claim`: each on its own.
+    unit : `best`: only the highest score may ship, the first in event order among equals.
+        `response`, `claim`: each on its own.
         `batch`: all or none, by the mean score.
     state : `closed` ships nothing; `cut` ships what scores above `threshold`; `open` ships all that the unit allows.
     threshold : lambda for `cut`, None otherwise.

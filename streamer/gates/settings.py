@@ -466,7 +466,7 @@ def unsupported(settings: GateSettings) -> str | None:
     """
     method, shape, unit = settings.calibrator, settings.shape, settings.unit
     if (unit == "claim") != (settings.scorer == SUPPORT):
-        return f"the scorer {SUPPORT} goes with the unit claim, and no other does"
+        return f"scorer must be {SUPPORT} with the unit claim alone, not {settings.scorer!r}"
     if unit == "claim":
         if (refusal := _of_claims(settings)) is not None:
             return refusal

@@ -406,7 +406,11 @@ def derive(
     )
 
 
-def _losses(settings: GateSettings, level: Reading, groups: Sequence[SampledGroup]) -> NDArray[np.float64]:
+def _losses(
+    settings: GateSettings,
+    level: Reading,
+    groups: Sequence[SampledGroup],
+) -> NDArray[np.float64]:
     """What each group loses where this is served, in [0, 1]."""
     if settings.unit != "claim":
         return losses(level, settings.unit, groups)

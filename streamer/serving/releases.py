@@ -58,7 +58,10 @@ def with_disputed(action: bytes, texts: Mapping[str, str | None]) -> bytes:
 
 
 def with_text(action: bytes, batch: ResponsesV1) -> bytes:
-    """Add the text that may be shown as the member `text` to the action of a gate of claims; the record has its places alone."""
+    """Add what may be shown as the member `text` to the action of a gate of claims.
+
+    The record has its places alone.
+    """
     if b'"unit":"claim"' not in action:
         return action
     text = msgspec.json.encode(text_to_show(batch, decode_action(action)))

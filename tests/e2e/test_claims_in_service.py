@@ -1,4 +1,4 @@
-"""A gate of claims on Kafka and PostgreSQL: publish, label by claim, calibrate, ship a mixed answer, verify."""
+"""A gate of claims on Kafka and PostgreSQL, from labels by claim to mixed answers, verified."""
 
 from contextlib import ExitStack
 from pathlib import Path
@@ -39,7 +39,8 @@ def recorded(one: Site) -> dict[int, bytes]:
         decisions, decisions.c.batch == batches.c.id
     )
     with one.store._database.reading() as connection:
-        return {int(row.batch_id.split("-")[1]): row.action_value for row in connection.execute(query)}
+        rows = connection.execute(query).all()
+    return {int(row.batch_id.split("-")[1]): row.action_value for row in rows}
 
 
 @pytest.mark.slow
@@ -76,7 +77,7 @@ def test_from_its_creation_to_mixed_answers_that_can_be_verified(
                 publisher.send(wiring.topics(site.settings).responses, event(number), key=b"k")
         dying.wait_until_killed()
         site.start_worker()
-        wait_until(lambda: len(recorded(site)) == BEFORE + AFTER, "another worker decides what was left")
+        wait_until(lambda: len(recorded(site)) == BEFORE + AFTER, "another worker decides the rest")
         first = recorded(site)
         for number in range(BEFORE, BEFORE + AFTER):
             action, batch = decode_action(first[number]), decode_responses(event(number))

@@ -57,7 +57,8 @@ class _Terms(NamedTuple):
         tolerance = min(settings["alarm_tolerance"] * budget, (1 - budget) / 2)
         about = (settings["unit"], settings["scorer"], settings["severity_kind"])
         loss = settings["loss"] if settings["unit"] == "claim" else "share"
-        return cls(budget, tolerance, about, settings["alarm_delta"], settings["alarm_false_every"], loss)
+        chance = settings["alarm_delta"], settings["alarm_false_every"]
+        return cls(budget, tolerance, about, *chance, loss)
 
     def chance(self, number: int) -> float:
         """What the n-th alarm of a gate may spend."""
@@ -324,7 +325,8 @@ class _Replay:
         waiting = bisect_right(self._moments, complete) - bisect_left(self._numbers, draw.number)
         in_time = complete <= _later(draw.decided_at, timedelta(seconds=self._deadline))
         loss = alarm.terms.loss
-        lowest = claim_loss(loss, least, draw.drawn) if in_time and waiting <= _MOST_WAITING else 0.0
+        seen = in_time and waiting <= _MOST_WAITING
+        lowest = claim_loss(loss, least, draw.drawn) if seen else 0.0
         return lowest, claim_loss(loss, most, draw.drawn)
 
     def _fault(self, place: str, detail: str) -> None:

@@ -221,7 +221,10 @@ def calibrate(
     fallback: str | None = None,
     claims: tuple[str, float] | None = None,
 ) -> tuple[float, dict[str, Any]]:
-    """Return the threshold of a gate and its rule, by its method, its shape and its segments, or the loss of its claims."""
+    """Return the threshold of a gate and its rule, by its method, its shape and its segments.
+
+    `claims` : their loss and the share that must be left, of a gate of claims.
+    """
     parameters: dict[str, Any] = {}
     if claims is not None:
         value = _raised_to(_by_claims(sample, *claims), sample.floor)

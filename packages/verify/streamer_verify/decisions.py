@@ -72,8 +72,9 @@ class Decision(NamedTuple):
 
     @property
     def claims(self) -> dict[str, Any] | None:
-        """The responses whose claims were decided, and where each stands in the first; None: there are none, or no texts."""
-        return None if self.facts["unit"] != "claim" else (self.metadata or {}).get("streamer.claims")
+        """The responses whose claims were decided, and where each stands; None: no texts."""
+        metadata = self.metadata if self.facts["unit"] == "claim" else None
+        return (metadata or {}).get("streamer.claims")
 
     def burst(self, key: str) -> str | None:
         """What names its burst, the empty text where it is the only one of it; None: that is erased, or was left out."""
@@ -419,9 +420,7 @@ class Decisions(Control):
         shown = "".join(one if isinstance(one, str) else text[slice(*one)] for one in parts)
         seal = sha256(bytes.fromhex(content["content_hash"]) + shown.encode()) if parts else None
         if said != (name, parts, seal):
-            self.fault(
-                "action", decision.place, "the text that it lets be shown does not follow from its claims"
-            )
+            self.fault("action", decision.place, "what it lets be shown does not follow from its claims")
         self.counts["texts put together again from claims"] += 1
 
     def _of_burst(self, decision: Decision) -> bool:
@@ -599,8 +598,13 @@ class Decisions(Control):
         return event.get("desk_until")
 
 
-def shipped_parts(text: str, spans: Sequence[Any], ships: Sequence[bool], left_out: str) -> list[Any]:
-    """What ships of an answer with claims, in pieces: where in it they stand, or a text that stands between."""
+def shipped_parts(
+    text: str,
+    spans: Sequence[Any],
+    ships: Sequence[bool],
+    left_out: str,
+) -> list[Any]:
+    """What ships of an answer with claims, in pieces: where in it they stand, or another text."""
     made: list[Any] = []
     place = 0
     for (first, last), out in zip(spans, ships, strict=True):
@@ -612,8 +616,9 @@ def shipped_parts(text: str, spans: Sequence[Any], ships: Sequence[bool], left_o
         place = last
     joined: list[Any] = []
     for part in made if any(ships) else ():
-        if isinstance(part, list) and joined and isinstance(joined[-1], list) and joined[-1][1] == part[0]:
-            joined[-1] = [joined[-1][0], part[1]]
+        last = joined[-1] if joined and isinstance(joined[-1], list) else [None, None]
+        if isinstance(part, list) and last[1] == part[0]:
+            joined[-1] = [last[0], part[1]]
         elif isinstance(part, str) or part[0] < part[1]:
             joined.append(part)
     return joined

@@ -95,14 +95,15 @@ class LoggedDecision:
 
     @property
     def loss(self) -> float | None:
-        """The mean over what was drawn of severity where it shipped and 0 where not, of claims the loss of those that shipped; None
-        while that is not known.
+        """The mean over what was drawn of severity where it shipped and 0 where not, of claims the
+        loss of those that shipped; None while that is not known.
         """
         if not self.sampled or not self.labelled or not self.drawn:
             return None
         if self.settings.unit == "claim":
             severities = np.array([*self.severities, *[0.0] * (self.drawn - self.needed)])
-            return claim_loss(self.settings.loss).at(severities, np.arange(self.drawn) < self.needed)
+            ships = np.arange(self.drawn) < self.needed
+            return claim_loss(self.settings.loss).at(severities, ships)
         return fsum(self.severities) / self.drawn
 
     def audited(self) -> AuditedDecision:

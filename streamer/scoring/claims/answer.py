@@ -32,7 +32,7 @@ def cut(text: str) -> tuple[Span, ...]:
 
 
 def why_held(text: str, claims: int, witnesses: Sequence[str]) -> str:
-    """Say why an answer with so many claims is held, a key of `WHY_HELD`; empty where the scores decide.
+    """Say why an answer with so many claims is held, a key of `WHY_HELD`; empty: scores decide.
 
     `witnesses` : the other answers, without their reasoning.
     """
@@ -43,7 +43,12 @@ def why_held(text: str, claims: int, witnesses: Sequence[str]) -> str:
     return "no_witness" if all(map(is_blank, witnesses)) else ""
 
 
-def parts(text: str, claims: Sequence[Span], ships: Sequence[bool], left_out: LeftOut) -> tuple[Part, ...]:
+def parts(
+    text: str,
+    claims: Sequence[Span],
+    ships: Sequence[bool],
+    left_out: LeftOut,
+) -> tuple[Part, ...]:
     """Return what of an answer ships; nothing where no claim does.
 
     Parameters

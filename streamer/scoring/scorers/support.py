@@ -12,5 +12,5 @@ class Support(Scorer):
 
     name: ClassVar[str] = "support"
     title: ClassVar[str] = "support of claims"
-    says: ClassVar[str] = "the other answers have the claim's words, numbers, names and rarest words"
+    says: ClassVar[str] = "the other answers have the claim's words, numbers and names"
     in_place: ClassVar[str | None] = "none"

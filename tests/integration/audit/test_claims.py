@@ -1,4 +1,4 @@
-"""Gates of claims: what ships, what the action says of it, and what all three verifiers make of the record."""
+"""Gates of claims: what ships, what the action says, and what all verifiers make of the record."""
 
 import json
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from tests.made import a_batch
 from tests.migrated import migrated
 
 PROMPTS, AFTER, ALPHA = 60, 12, 0.1
-SAID = ("Ada wrote notes.", "Bern has {0} towers!", "Lyon stands on {0} hills.", "Riga lies at the sea.")
+SAID = ("Ada wrote notes.", "Bern has {0} towers!", "Lyon has {0} hills.", "Riga lies at the sea.")
 GATES: dict[str, dict[str, Any]] = {
     name.replace(":C", "").replace("-", ""): {"loss": name.replace("C", "2")} for name in LOSSES
 } | {"marked": {"left_out": "mark", "label_floor": 0.6}, "half": {"least_kept": 0.5}, "given": {}}
@@ -32,13 +32,14 @@ def is_wrong(number: int, claim: int) -> bool:
 
 
 def answers(gate: str, number: int) -> bytes:
-    """Four claims; the other answers say another number where one of them is wrong, by chance or not."""
+    """Four claims; the others mostly say something else where one of them is wrong."""
     rng = np.random.default_rng([number, 5])
     texts = []
     for answer in range(3):
         said = []
         for claim, text in enumerate(SAID):
-            other = answer and (is_wrong(number, claim) if rng.uniform() < 0.8 else rng.uniform() < 0.1)
+            other = is_wrong(number, claim) if rng.uniform() < 0.8 else rng.uniform() < 0.1
+            other &= answer > 0
             said.append(text.format(7) if not other else f"No {claim + answer} of {answer} at all.")
         texts.append(" ".join(said))
     event = json.loads(a_batch(gate, number, texts))
@@ -68,7 +69,8 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 "alpha": ALPHA,
                 "pending": "worst",
             }
-            chosen |= {"embeddings": "refuse", "dimension": None, "encoder": "none", "audit_probability": 0.9}
+            chosen |= {"embeddings": "refuse", "dimension": None, "encoder": "none"}
+            chosen |= {"audit_probability": 0.9}
             scribe.gate(name, **(chosen | given))
             scribe.deliver(answers(name, n) for n in range(PROMPTS))
             ids = "k{}" if name == "given" else "c0{}"
@@ -133,7 +135,7 @@ def test_what_scores_above_the_threshold_ships_and_nothing_besides(store: Store,
     assert "mixed" in outcomes
 
 
-def test_every_claim_of_a_drawn_prompt_is_asked_for_and_missing_ones_count_as_wrong(store: Store) -> None:
+def test_every_claim_of_a_drawn_prompt_is_asked_for_above_a_floor(store: Store) -> None:
     drawn = [(n, one) for n, one in decided(store, "any") if one.audit.sampled]
     assert {len(one.audit.label) for _, one in drawn} == {4}
     assert PROMPTS // 2 < sum(n < PROMPTS for n, _ in drawn) < PROMPTS
@@ -149,7 +151,8 @@ def test_every_verifier_follows_and_finds_what_was_changed(record: Path, tmp_pat
     found = verify_bundle(tmp_path / "bundle", KEYS, [])
     assert not found.faults
     control = (tmp_path / "bundle" / "control.jsonl").read_text("utf-8")
-    for before, after in (('"loss":"share"', '"loss":"any"'), ('"least_kept":0.5', '"least_kept":1.0')):
+    changes = ('"loss":"share"', '"loss":"any"'), ('"least_kept":0.5', '"least_kept":1.0')
+    for before, after in changes:
         assert before in control
         (tmp_path / "bundle" / "control.jsonl").write_text(control.replace(before, after), "utf-8")
         assert verify_bundle(tmp_path / "bundle", KEYS, []).faults
@@ -158,6 +161,6 @@ def test_every_verifier_follows_and_finds_what_was_changed(record: Path, tmp_pat
 def test_erasure_leaves_no_text_of_a_claim(store: Store) -> None:
     with store._database.reading() as connection:
         values = connection.execute(sa.select(decisions.c.action_value)).scalars().all()
-        rows = connection.execute(sa.select(responses.c.text).where(responses.c.score.is_not(None))).scalars()
-        assert {"Ada wrote notes.", "Ada wrote notes. "} & set(rows)
-    assert not any(word in value for value in values for word in (b"Ada", b"Bern", b"Lyon", b"Riga"))
+        assert "Ada wrote notes. " in connection.execute(sa.select(responses.c.text)).scalars().all()
+    words = b"Ada", b"Bern", b"Lyon", b"Riga"
+    assert not any(word in value for value in values for word in words)

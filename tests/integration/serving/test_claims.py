@@ -1,4 +1,4 @@
-"""A gate of claims at the endpoint: the text that may be shown, and why an answer is held whatever it scores."""
+"""A gate of claims at the endpoint: the text that may be shown, and why an answer is held."""
 
 from collections.abc import Callable
 from typing import Any
@@ -32,7 +32,8 @@ def test_the_endpoint_gives_the_text_and_what_it_holds_says_why(
     found = ask("mixed", two)
     assert (found["action"], found["text"], found["answer"]) == ("mixed", "Bern is in Ada. ", "r0")
     assert [one["action"] for one in found["responses"]] == ["ship", "abstain"]
-    assert ask("marked", two, "marked")["text"] == "Bern is in Ada. [unsupported: Zebras fly 77 times.]"
+    marked = ask("marked", two, "marked")["text"]
+    assert marked == "Bern is in Ada. [unsupported: Zebras fly 77 times.]"
     claims = [{"id": "z", "text": "Zebras fly 77 times.", "span": [33, 53]}]
     given = ask("given", two, claims=claims)
     assert (given["action"], given["text"], given["responses"][0]["id"]) == ("abstain", None, "z")
@@ -45,6 +46,7 @@ def test_the_endpoint_gives_the_text_and_what_it_holds_says_why(
         found = ask(name, texts)
         assert (found["action"], found["reason"], found["text"]) == ("abstain", reason, None)
     wrong = {"id": "z", "text": "?", "span": [50, 54]}
-    body = {"batch_id": "bad", "prompt": "?", "responses": [{"id": "r0", "text": two[0], "claims": [wrong]}]}
+    first = {"id": "r0", "text": two[0], "claims": [wrong]}
+    body = {"batch_id": "bad", "prompt": "?", "responses": [first]}
     assert "within its 53 code points" in held(served.ask(body), 422, "invalid_field")["detail"]
     site.check()
