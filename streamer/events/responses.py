@@ -469,8 +469,7 @@ def _check_responses(responses: tuple[ResponseV1, ...], limits: Limits) -> int:
     for response in responses:
         if len(response.text) > surely_small:
             _check_text(response, limits)
-        if response.embedding is not None:
-            embedded += 1
+        embedded += response.embedding is not None
         if response.model is not None:
             strings += 2
             if not (0 < len(response.model) <= longest and response.model.isprintable()):
@@ -483,8 +482,7 @@ def _check_responses(responses: tuple[ResponseV1, ...], limits: Limits) -> int:
                     f"the signals of response {excerpt(response.id)} have {min(taken)}, which is read from elsewhere; call it otherwise",
                 )
         strings += check_claims(response.id, response.text, response.claims, longest)
-        numbers = (response.score, response.logprob, response.token_logprobs)
-        strings += sum(one is not None for one in numbers)
+        strings += 3 - (response.score, response.logprob, response.token_logprobs).count(None)
     if embedded:
         strings += embedded + _check_embeddings(responses, embedded, limits)
     return strings
