@@ -143,6 +143,18 @@ function write(place, text) {
   place.replaceChildren(...parts);
 }
 
+/** Of an answer with a claim to judge that one is marked, in its place. */
+function writeAnswer() {
+  const points = [...item.text], [first, last] = item.claim ?? [0, points.length];
+  const parts = [points.slice(0, first), points.slice(first, last), points.slice(last)].map((part, place) => {
+    const made = document.createElement(place === 1 && item.claim ? "mark" : "span");
+    if (part.length || place === 1) write(made, part.join(""));
+    return made;
+  });
+  $("answer").replaceChildren(...parts);
+  $("answer-title").textContent = item.claim ? "How bad is the marked claim, as it reads here?" : "How bad is this answer?";
+}
+
 function list(place, texts) {
   place.replaceChildren(
     ...texts.map((text) => {
@@ -200,7 +212,7 @@ function showItem(next, { focus = true } = {}) {
   lastRenewal = Date.now();
   show("item");
   write($("prompt"), item.prompt);
-  write($("answer"), item.text);
+  writeAnswer();
   showFields();
   write($("came-text"), item.came ?? "");
   $("came").hidden = item.came === null;
@@ -218,6 +230,7 @@ function showItem(next, { focus = true } = {}) {
   if (!focus) return;
   window.scrollTo(0, 0);
   $("prompt-title").focus({ preventScroll: true });
+  $("answer").querySelector("mark")?.scrollIntoView({ block: "center" });
 }
 
 function about(again) {
@@ -558,7 +571,7 @@ function pressed(event) {
   if (event.target instanceof HTMLInputElement || !load("single-keys", true)) return;
   const act = {
     f: () => give(0), h: () => give(0.5), w: () => give(1), r: () => $("remark").focus(), s: skip, u: undo,
-    o: others, "?": help,
+    o: others, "?": help, ...(item?.claim && { n: () => give(0) }),
   }[event.key.length === 1 ? event.key.toLowerCase() : ""];
   if (act) {
     event.preventDefault();

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from streamer.events.actions import ActionsV1, decode_action
-from streamer.events.claims import CLAIMS
+from streamer.events.claims import RecordedClaims
 from streamer.events.receipts import HTTP_HEADER
 from streamer.events.responses import UPSTREAM
 from streamer.journal import RecordedBatch
@@ -143,8 +143,8 @@ def answer(
 
 def _texts(batch: RecordedBatch) -> Mapping[str, str | None]:
     """The responses by id; the rows of a gate of claims are of these."""
-    kept: Any = (batch.metadata or {}).get(CLAIMS)
-    return batch.texts if kept is None else dict(kept["responses"])
+    claims = RecordedClaims.of(batch.metadata)
+    return batch.texts if claims is None else claims.responses
 
 
 def _shown(action: ActionsV1, upstream: Upstream, texts: Mapping[str, str | None]) -> str | None:

@@ -1,0 +1,73 @@
+"""The review page of a gate of claims: the whole answer is read, and one claim of it is judged."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from selenium.webdriver.common.by import By
+
+from streamer.cli import main
+from streamer.events.claims import CLAIMS, RecordedClaims
+from streamer.store.labels.revisions import QueuedResponse
+from tests.integration.review.conftest import Site, answers, fill, severities
+from tests.integration.review.person import Person
+from tests.integration.store.conftest import World
+from tests.services.browser import Browser
+
+ANSWER = "<think>😀?</think>Bern is a city. 🐻 A bear is in its arms.\n\n```\nx = 1 < 2\n```\nNote well."
+CLAIMS_OF_IT = ("Bern is a city. ", "🐻 A bear is in its arms.\n\n", "```\nx = 1 < 2\n```\n", "Note well.")
+OTHER = "Bern has a bear <b>in</b> its arms."
+
+
+def claims_wait(world: World) -> None:
+    world.gate("notes", unit="claim", scorer="support", encoder="none")
+    spans, place = [], len(ANSWER) - len("".join(CLAIMS_OF_IT))
+    for text in CLAIMS_OF_IT:
+        spans.append([place, place + len(text)])
+        place += len(text)
+    kept = {CLAIMS: {"responses": [["r0", ANSWER], ["r1", OTHER]], "spans": spans}}
+    made = answers(world, 0, CLAIMS_OF_IT, metadata=kept, embedding_source="none")
+    drawn = tuple(replace(one, drawn=True) for one in made.responses)
+    fill(world, [replace(made, responses=drawn)])
+
+
+def test_one_claim_after_the_other_is_marked_in_its_answer(
+    world: World, serve: Callable[..., Site], browser: Browser
+) -> None:
+    claims_wait(world)
+    ana = Person(browser, serve(world, gates=("notes",)).address(), "Ana")
+    shown = ANSWER.partition("</think>")[2]
+    for key, claim in zip("fnhw", CLAIMS_OF_IT, strict=True):
+        ana.until(lambda claim=claim: ana.run("return document.querySelector('mark')?.textContent") == claim)
+        ana.reads("Question 0?")
+        assert ana.text("answer") == shown
+        assert ana.text("answer-title") == "How bad is the marked claim, as it reads here?"
+        if key == "f":
+            ana.press("o")
+            ana.until(lambda: ana.sees("others"))
+            assert ana.text("others-list") == OTHER
+        ana.press(key)
+    ana.until(lambda: ana.sees("empty"))
+    assert severities(world) == {"b0-0": [("Ana", 0.0), ("Ana", 0.0), ("Ana", 0.5), ("Ana", 1.0)]}
+    ana.press("u")
+    ana.until(lambda: ana.sees("item"))
+    assert ana.driver.find_element(By.TAG_NAME, "mark").text == CLAIMS_OF_IT[-1]
+
+
+def test_the_queue_in_a_file_has_the_answer_with_each_claim(
+    world: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claims_wait(world)
+    found: list[QueuedResponse] = world.store.labels.queue("notes")
+    assert [(one.response_id, one.text, one.answer) for one in found] == [
+        (name, text, ANSWER) for name, text in zip("abcd", CLAIMS_OF_IT, strict=True)
+    ]
+    assert RecordedClaims.of({}) is None
+    monkeypatch.setenv("STREAMER_DATABASE_URL", world.url)
+    assert main(["label", "queue", "--gate", "notes", "--format", "jsonl"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    shown = ANSWER.partition("</think>")[2]
+    assert [row["response"] for row in rows] == [
+        f"{shown}\n\nThe claim to judge: {claim}" for claim in CLAIMS_OF_IT
+    ]
