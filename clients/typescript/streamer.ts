@@ -142,8 +142,8 @@ export interface DecideOptions extends AskOptions {
   readonly calls?: readonly (readonly { readonly name: string; readonly arguments: object | string }[] | null)[];
   /** The model that gave each answer; null where that is not said. */
   readonly models?: readonly (string | null)[];
-  /** Claims of each answer, where a gate decides them; null: its sentences are. */
-  readonly claims?: readonly (readonly { readonly id: string; readonly text: string; readonly span: readonly number[] }[] | null)[];
+  /** Claims of each answer, { id, text, span }, where a gate decides them; null: its sentences are. */
+  readonly claims?: readonly (readonly object[] | null)[];
   /** Numbers of your own for each answer, by name: { retrieval: 0.82 }; null where one is not known. */
   readonly signals?: readonly (Readonly<Record<string, number | null>> | null)[];
   readonly references?: readonly string[];
@@ -544,7 +544,6 @@ function readDecision(answer: Answer, asked: Identity, answers?: Pairs): Decisio
     typeof enforced !== "boolean" ||
     typeof reason !== "string" ||
     !(selected === null || typeof selected === "string") ||
-    !(text === null || typeof text === "string") ||
     !Array.isArray(responses) ||
     !responses.every(isScoredResponse) ||
     !isObject(policy) ||
@@ -575,7 +574,7 @@ function readDecision(answer: Answer, asked: Identity, answers?: Pairs): Decisio
   const known = responses.filter((one) => selected === null || one.id === selected).map((one) => one.score);
   const scores = known.filter((one) => one !== null);
   const shown = whole !== null && (action === "ship" || action === "mixed") ? whole : selected;
-  const said = whole === null ? answers?.find(([id]) => id === selected)?.[1] : text;
+  const said = whole === null ? answers?.find(([id]) => id === selected)?.[1] : String(text ?? "");
   const decision: Decision = {
     ...asked,
     action,

@@ -257,7 +257,7 @@ export class Decisions {
     if (chance && uniforms?.length !== scores.length) throw new TypeError("a random gate's numbers are missing");
     const made = decide({ unit: settings.unit, state: row.state, threshold: row.threshold, rule, scores, blank, uniforms, segment, needed: facts.budget ?? null, signals: facts.signals });
     const kept = made.shipped.filter(Boolean).length;
-    if (settings.unit === "claim" && kept < settings.least_kept * scores.length) made.shipped = scores.map(() => false);
+    if (kept < settings.least_kept * scores.length) made.shipped = scores.map(() => false);
     const badBurst = this.#badBurst(entry, policy) && made.cut.state !== "closed" && row.calibrated;
     return { ...made, segment, badBurst, ...(badBurst && { shipped: made.shipped.map(() => false), selected: null }) };
   }
@@ -345,8 +345,8 @@ export class Decisions {
         ? { state: "closed", lambda: null }
         : { state: row.state, lambda: row.threshold };
     const floor = settings.label_floor;
-    const claims = metadataOf({ raw: raw ?? {} }, settings)?.["streamer.claims"];
-    if (claims !== undefined) report.note("claims", "texts to show were not put together again from claims: `audit verify` and verify.pyz do that");
+    const spans = plain(metadataOf({ raw: raw ?? {} }, settings)?.["streamer.claims"]?.spans);
+    if (spans) report.note("claims", "texts to show were not put together again from claims: `audit verify` and verify.pyz do that");
     const expected = {
       schema: "streamer.actions.v1",
       action_id: actionId(gate, id, attempt),
@@ -362,7 +362,7 @@ export class Decisions {
         id: response, score, action: one, ...(facts.budget && i === best && { budget_needed: facts.budget[0] / (facts.budget[1] + 1) }),
         ...(facts.not_read?.[i] && { not_read: facts.not_read[i] }),
         ...(settings.unit === "claim" && score !== null
-          ? { span: claims === undefined ? event.responses?.[i]?.span : plain(claims).spans[i] }
+          ? { span: spans?.[i] ?? event.responses?.[i]?.span }
           : withSpan(one, spanOf(raw?.content?.texts?.[i] ?? null, event.responses?.[i] ?? {}, settings))),
       })),
       policy: { version: facts.policy, ...cut, alpha: settings.alpha, method: settings.method, segment: facts.segment ?? null },
@@ -416,7 +416,7 @@ export class Decisions {
       const order = facts.responses
         .map(([response]) => [keyedShare(salt, "draw", name, id, String(attempt), response), response])
         .sort((a, b) => a[0] - b[0] || Buffer.compare(Buffer.from(a[1]), Buffer.from(b[1])));
-      drawn = new Set(order.slice(0, settings.unit === "claim" ? order.length : settings.audit_draws).map((one) => one[1]));
+      drawn = new Set(order.slice(0, settings.unit === "claim" ? undefined : settings.audit_draws).map((one) => one[1]));
     }
     const said = facts.responses.filter((one) => one[4]).map((one) => one[0]);
     if (said.length !== drawn.size || said.some((one) => !drawn.has(one))) {
