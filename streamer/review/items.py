@@ -35,7 +35,7 @@ class ReviewItem:
     token : what the page calls it; tells nothing of batch, attempt or place.
     text : as it would go out; `came` : as it came, where that is another; `judged` : what of it is judged, where that is not all of
         it: field by field its JSON Pointer, its value, and whether other answers say otherwise.
-    claim : which code points of `text` are the claim to judge, from and up to; None: all of it is judged.
+    claim : `text` before the claim to judge, that, and behind it; empty: all of it is judged.
     references : acceptable answers that came with the prompt; empty when none did.
     others : how many other answers the batch has.
     skipped : this person has skipped it before.
@@ -52,7 +52,7 @@ class ReviewItem:
     references: tuple[str, ...]
     others: int
     came: str | None = None
-    claim: tuple[int, int] | None = None
+    claim: tuple[str, ...] = ()
     judged: tuple[tuple[str, str, bool], ...] = ()
     skipped: bool = False
     marks: int = 0

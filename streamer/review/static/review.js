@@ -18,7 +18,7 @@ let lastRenewal = 0;
 let poll = 0;
 let refusals = []; // sentences: gates that would not read this person's labels, and are left out
 
-// -- what this browser keeps ---------------------------------------------------------------------------------
+// -- what this browser keeps
 
 const memory = new Map(); // where the browser keeps nothing, at least for as long as the page is open
 
@@ -74,7 +74,7 @@ function alone(work) {
   return navigator.locks ? navigator.locks.request(STORE + "sending", work) : work();
 }
 
-// -- the server ----------------------------------------------------------------------------------------------
+// -- the server
 
 class Trouble extends Error {
   /** `code`: a word of the server's, or `unreachable`. */
@@ -104,7 +104,7 @@ async function ask(path, message = {}, wait = 20000) {
   return answer;
 }
 
-// -- showing -------------------------------------------------------------------------------------------------
+// -- showing
 
 // Characters that are not seen, or that change how their neighbours are seen: shown as their number. U+200C and U+200D
 // are left: Persian, Indic scripts and emoji are written with them.
@@ -141,18 +141,6 @@ function write(place, text) {
   const parts = cut(lines, FENCED, plainly, (code) => span("code", ...plainly(code))).flat();
   if (lines.trim() === "") parts.push(span("nothing", lines === "" ? "(empty)" : "(only white space)"));
   place.replaceChildren(...parts);
-}
-
-/** Of an answer with a claim to judge that one is marked, in its place. */
-function writeAnswer() {
-  const points = [...item.text], [first, last] = item.claim ?? [0, points.length];
-  const parts = [points.slice(0, first), points.slice(first, last), points.slice(last)].map((part, place) => {
-    const made = document.createElement(place === 1 && item.claim ? "mark" : "span");
-    if (part.length || place === 1) write(made, part.join(""));
-    return made;
-  });
-  $("answer").replaceChildren(...parts);
-  $("answer-title").textContent = item.claim ? "How bad is the marked claim, as it reads here?" : "How bad is this answer?";
 }
 
 function list(place, texts) {
@@ -212,7 +200,9 @@ function showItem(next, { focus = true } = {}) {
   lastRenewal = Date.now();
   show("item");
   write($("prompt"), item.prompt);
-  writeAnswer();
+  write($("answer"), item.text);
+  if (item.claim.length) $("answer").replaceChildren(...item.claim.map((part, at) => span(at === 1 ? "claim" : "", ...plainly(part))));
+  $("answer-title").textContent = `How bad is ${item.claim.length ? "the marked claim" : "this answer"}?`;
   showFields();
   write($("came-text"), item.came ?? "");
   $("came").hidden = item.came === null;
@@ -230,7 +220,7 @@ function showItem(next, { focus = true } = {}) {
   if (!focus) return;
   window.scrollTo(0, 0);
   $("prompt-title").focus({ preventScroll: true });
-  $("answer").querySelector("mark")?.scrollIntoView({ block: "center" });
+  document.querySelector(".claim")?.scrollIntoView({ block: "center" });
 }
 
 function about(again) {
@@ -298,7 +288,7 @@ async function progress() {
   return gates;
 }
 
-// -- severities ----------------------------------------------------------------------------------------------
+// -- severities
 
 const mine = (mark) => mark.labeller === (name ?? load("name", ""));
 
@@ -463,7 +453,7 @@ async function nothingWaits(told) {
   lookAgain();
 }
 
-// -- the other keys ------------------------------------------------------------------------------------------
+// -- the other keys
 
 async function acting(work) {
   if (busy) return;
@@ -571,7 +561,7 @@ function pressed(event) {
   if (event.target instanceof HTMLInputElement || !load("single-keys", true)) return;
   const act = {
     f: () => give(0), h: () => give(0.5), w: () => give(1), r: () => $("remark").focus(), s: skip, u: undo,
-    o: others, "?": help, ...(item?.claim && { n: () => give(0) }),
+    o: others, "?": help, n: () => item.claim.length && give(0),
   }[event.key.length === 1 ? event.key.toLowerCase() : ""];
   if (act) {
     event.preventDefault();
@@ -588,7 +578,7 @@ function help() {
   $("keys").showModal();
 }
 
-// -- coming in -----------------------------------------------------------------------------------------------
+// -- coming in
 
 function lock(kept) {
   name = null;

@@ -85,7 +85,7 @@ def assembled(text: str, shipped: Sequence[Part]) -> str:
     return "".join(part if isinstance(part, str) else text[slice(*part)] for part in shipped)
 
 
-def left_out(shipped: Sequence[Part], claims: Sequence[Span], ships: Sequence[bool]) -> tuple[Span, ...]:
+def left_out(shipped: Sequence[Part], claims: Sequence[Span], ships: Sequence[bool]) -> list[Span]:
     """Return where in the text that is `assembled` claims that do not ship are.
 
     Of each one what stands between marks, with these; or where it is missing, an empty span.
@@ -104,4 +104,4 @@ def left_out(shipped: Sequence[Part], claims: Sequence[Span], ships: Sequence[bo
         elif not out:
             place = max((end for start, (_, end) in at.items() if start < first), default=0)
             found.append((place, place))
-    return tuple(found)
+    return found

@@ -92,7 +92,9 @@ def answer(
     every: list[Any] = [*((one.metadata or {})["sampling"] for one in done.earlier), sampling]
     released = None if desk is None or desk.outcome is None else desk.outcome.text
     texts = _texts(batch)
-    shown = desk.outcome.selected if desk and desk.outcome and released else _shown(action, upstream, texts)
+    shown = _shown(action, upstream, texts)
+    if desk and desk.outcome and released:
+        shown = desk.outcome.selected
     said = "" if shown is None else released or _said(action, texts[shown] or "")
     passed = sampling.get("passed", "")
     if is_blank(said):  # in shadow mode the first answer is shown, whatever it is

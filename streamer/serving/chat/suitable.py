@@ -46,7 +46,7 @@ def unsuited(settings: GateSettings, upstream: Upstream) -> str | None:
         or upstream.schemas != ("text",)
     ):
         return (
-            "its unit is claim, which is of texts, and of as many answers each time; leave steps, then, "
+            "its unit is claim, of texts and of as many answers each time; leave steps, then, "
             "with_earlier, tools and schemas out of its upstream"
         )
     if settings.of_event not in (None, "logprob") or settings.encoder.startswith(EXTERNAL_PREFIX):

@@ -87,11 +87,11 @@ def item_of(
     parts = judged.parts([text or "" for text in every])
     disputed = judged.disputed(parts, row.position) if claims is None else ()
     came = row.text if claims is None else claims.answer
-    text, claim = judged.ships(came), None
+    text, claim = judged.ships(came), tuple[str, ...]()
     if claims is not None:
-        begin, _ = judged.span(came) or (0, 0)
+        begin, end = judged.span(came) or (0, len(came))
         first, last = claims.spans[row.position]
-        claim = first - begin, last - begin
+        claim = came[begin:first], came[first:last], came[last:end]
     return ReviewItem(
         token=token,
         gate=row.gate,
@@ -118,7 +118,8 @@ def claims_of(connection: sa.Connection, batch: int) -> RecordedClaims | None:
 
 def texts_of(batch: int) -> sa.Select[Any]:
     """Select the texts in a batch's rows."""
-    return sa.select(responses.c.text).where(responses.c.batch == batch).order_by(responses.c.position)
+    found = sa.select(responses.c.text).where(responses.c.batch == batch)
+    return found.order_by(responses.c.position)
 
 
 def of_offers(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:

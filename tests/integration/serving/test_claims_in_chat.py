@@ -1,4 +1,4 @@
-"""Chat completions of a gate of claims, with an unmodified `openai` client: what ships is all that is shown."""
+"""Chat completions of a gate of claims, with an unmodified `openai` client."""
 
 import json
 from collections.abc import Callable
@@ -26,11 +26,13 @@ def test_content_is_what_ships_and_left_out_says_where(
     with Model() as model:
         first = f"<think>Hm.</think>{RIGHT}{WRONG}{LAST}"
         model.reply = lambda request: ChatReply(first, further=[OTHER] * (request.body["n"] - 1))
-        gates = {"bot": {}, "marked": {}, "shadow": {"in_shadow": "first"}, "tools": {"tools": "judge"}}
+        gates: dict[str, Any] = {"bot": {}, "marked": {}, "tools": {"tools": "judge"}}
+        gates["shadow"] = {"in_shadow": "first"}
         site.gate("tools", **CLAIMS)
         endpoint = model.serve(site, gates=gates)
         found = ask(endpoint)
-        assert (found.choices[0].message.content, found.choices[0].finish_reason) == (RIGHT + LAST, "stop")
+        (choice,) = found.choices
+        assert (choice.message.content, choice.finish_reason) == (RIGHT + LAST, "stop")
         told, place = found.streamer, len(RIGHT)
         assert (told["action"], told["shown"], told["answers"]) == ("mixed", "1", 4)
         assert told["left_out"] == [{"id": "c01", "span": [place, place]}]
@@ -59,7 +61,8 @@ def test_content_is_what_ships_and_left_out_says_where(
 
         first = WRONG
         held = ask(endpoint)
-        assert (held.choices[0].message.refusal, held.choices[0].finish_reason) == (HELD, "content_filter")
+        (choice,) = held.choices
+        assert (choice.message.refusal, choice.finish_reason) == (HELD, "content_filter")
         assert held.streamer["action"] == "abstain"
         with client(endpoint) as made, pytest.raises(openai.BadRequestError, match="tools"):
             made.chat.completions.create(model="gate/tools", messages=PROMPT)
