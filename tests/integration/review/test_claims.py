@@ -41,8 +41,8 @@ def test_one_claim_after_the_other_is_marked_in_its_answer(
     claims_wait(world)
     ana = Person(browser, serve(world, gates=("notes",)).address(), "Ana")
     shown = ANSWER.partition("</think>")[2]
+    marked = "return document.querySelector('.claim')?.textContent"
     for key, claim in zip("fnhw", CLAIMS_OF_IT, strict=True):
-        marked = "return document.querySelector('.claim')?.textContent"
         ana.until(lambda claim=claim: ana.run(marked) == claim)
         ana.reads("Question 0?")
         assert ana.text("answer") == shown
