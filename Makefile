@@ -33,8 +33,6 @@ HELM := .services/helm/.built
 UV = $(or $(shell command -v uv),.uv/bin/uv)
 RELEASE := dist/release
 CYCLONEDX := 7.5.0
-# Benchmarks that run at once: times are true only where it is one.
-AT_ONCE ?= 1
 BENCHMARKS = $(sort $(wildcard benchmarks/*.py))
 
 # A package mirror that is configured for pip alone serves uv too.
@@ -87,9 +85,8 @@ lint: $(INSTALLED)  ## Check format, style, types and who may import whom
 		echo "== $$check"; $(BIN)/$$check || failed="$$failed, $$check"; \
 	done; [ -z "$$failed" ] || { echo "failed: $${failed#, }" >&2; exit 1; }
 
-bench: $(INSTALLED)  ## Run the benchmarks, each a minute or two (ARGS=--short: a part of that; AT_ONCE=2: two at once)
-	@$(MAKE) --no-print-directory --keep-going --jobs=$(AT_ONCE) --output-sync=$(if $(filter 1,$(AT_ONCE)),none,target) \
-		$(addprefix run-,$(BENCHMARKS))
+bench: $(INSTALLED)  ## Run the benchmarks, each a minute or two (ARGS=--short: a part of that)
+	@$(MAKE) --no-print-directory --keep-going $(addprefix run-,$(BENCHMARKS))
 
 run-benchmarks/%: $(INSTALLED)
 	@echo "== benchmarks/$*"; $(BIN)/python "benchmarks/$*" $(ARGS) || { echo "failed: benchmarks/$*" >&2; exit 1; }
