@@ -139,9 +139,12 @@ def test_the_sample_table_is_a_label_file() -> None:
 @pytest.mark.slow
 @pytest.mark.encoder
 @pytest.mark.shared_data
-def test_the_result_in_words_is_measured(triviaqa_path: Path, real_encoder: Encoder) -> None:
+@pytest.mark.usefixtures("trivia")  # encodes what is evaluated here
+def test_the_result_in_words_is_measured(
+    triviaqa_path: Path, real_encoder: Encoder, evaluated_folder: Path
+) -> None:
     """By `streamer evaluate`, whose picture stands above these words and whose table is in docs/result.md."""
-    found = evaluate(triviaqa_path, units=("best",), encoding=Encoding(real_encoder), cache=None)
+    found = evaluate(triviaqa_path, units=("best",), encoding=Encoding(real_encoder), cache=evaluated_folder)
     (result,) = found.data_sets
     assert result.questions == 500
     ungated = 100 * result.mean_severity["best"]
