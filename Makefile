@@ -64,10 +64,12 @@ test: $(INSTALLED)  ## Run the tests; fetches Kafka first where Maven is there
 		echo "Kafka could not be fetched: its tests will be skipped (and fail in CI)." >&2; \
 	fi
 	@failed=0; export OMP_NUM_THREADS=1; \
-	$(BIN)/pytest -p tests.processes --processes=$(PROCESSES) $(ARGS) || failed=$$?; \
 	if [ -z '$(ARGS)' ]; then \
-		$(POOLED) -p tests.processes --processes=$(PROCESSES) $(POOLED_TESTS) || failed=$$?; \
+		pooled=$$(mktemp); trap 'kill $$!; wait' EXIT; \
+		$(POOLED) $(POOLED_TESTS) >"$$pooled" 2>&1 & \
 	fi; \
+	$(BIN)/pytest -p tests.processes --processes=$(PROCESSES) $(ARGS) || failed=$$?; \
+	if [ -z '$(ARGS)' ]; then wait $$! || failed=$$?; trap - EXIT; cat "$$pooled"; rm "$$pooled"; fi; \
 	exit $$failed
 
 slow-tests: $(INSTALLED)  ## Measure the unit tests: write tests/slow_tests.txt, those that `make check` leaves out
