@@ -137,9 +137,9 @@ def test_the_evidence_is_an_e_value_under_every_number_of_pairs() -> None:
 
 def test_labels_missing_at_random_raise_nothing_and_those_missing_at_low_scores_do() -> None:
     rng = np.random.default_rng(11)
-    false = looked = 0
-    bound = stats.binom.isf(1e-6, 300, 0.01)
-    for _ in range(300):
+    false, looked, streams = 0, 0, repeats(300, part=2)
+    bound = stats.binom.isf(1e-6, streams, 0.01)
+    for _ in range(streams):
         scores, missing = rng.random(1000), rng.random(1000) < 0.1
         false += missing_labels(zip(scores.tolist(), missing.tolist(), strict=True)).not_at_random
         # Wrong on purpose: a test at 1 % after every twenty draws. Once it is caught, the rest would show no more.
@@ -212,7 +212,7 @@ LIVES = [{"runs": 20}, {"runs": 6, "samples": 5}, {"runs": 40, "window": 200}]
 
 @pytest.mark.parametrize("shape", LIVES, ids=["one sample", "five samples", "window"])
 def test_a_score_without_skill_opens_no_gate_however_often_it_is_asked(shape: dict[str, int]) -> None:
-    rng, gates = np.random.default_rng(13), 400
+    rng, gates = np.random.default_rng(13), repeats(400, part=2)
     opened = sum(first_opening(rng, 0.0, lambda one: one.shown, **shape) is not None for _ in range(gates))
     bound = stats.binom.isf(1e-6, gates, 0.05)
     assert opened <= bound
