@@ -39,7 +39,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return copy_checkout(tmp_path_factory.mktemp("clone"))
 
 
-def run(clone: Path, script: str, *, seconds: float = 240, **settings: str) -> str:
+def run(clone: Path, script: str, *, seconds: float = 540, **settings: str) -> str:
     """Run a block of the README in the clone, in one shell, without any setting of this machine; its output."""
     finished = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", f'export PATH="$PWD/.venv/bin:$PATH"\n{script}'],
