@@ -54,11 +54,11 @@ def test_a_rate_that_stays_raises_it_no_more_often_than_promised(rate: float) ->
 def test_control_a_limit_that_knows_nothing_of_chance_is_caught() -> None:
     """The rate of the first marks itself in place of its bound."""
     rng, size, raised = np.random.default_rng(89), 600, 0
-    for _ in range(STREAMS):
+    for _ in range(200):
         said = rng.random(size) < 0.135
         warning = EarlyWarning(bets=EarlyWarning.open(delta=DELTA).bets, known=200, limit=said[:60].mean())
         raised += raised_after(said[60:], warning) is not None
-    assert raised > most_violations(STREAMS, DELTA)
+    assert raised > most_violations(200, DELTA)
 
 
 @pytest.mark.parametrize(
