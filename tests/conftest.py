@@ -266,12 +266,6 @@ def prometheus(pytestconfig: pytest.Config) -> Iterator[Prometheus]:
         server.remove()
 
 
-@pytest.fixture(scope="session")
-def postgres_url(postgres_server: PostgresServer) -> str:
-    """SQLAlchemy URL of the shared server's maintenance database."""
-    return postgres_server.url
-
-
 @pytest.fixture
 def postgres_database_url(postgres_server: PostgresServer) -> Iterator[str]:
     """SQLAlchemy URL of a new, empty PostgreSQL database; it is dropped after the test."""
