@@ -129,9 +129,9 @@ class Scorer(Parametrised):
         numbers = [None if empty else one for one, empty in zip(given, blank, strict=True)]
         if numbers.count(None) > sum(blank):
             return None
-        scores = (0.0 if one is None else round(self.of_number(one), DECIMALS) for one in numbers)
-        kept = tuple(None if one is None else one + 0.0 for one in numbers)  # no -0.0
-        return tuple(one + 0.0 for one in scores), kept if self.asks else None
+        scores = [0.0 if one is None else round(self.of_number(one), DECIMALS) + 0.0 for one in numbers]
+        kept = [None if one is None else one + 0.0 for one in numbers] if self.asks else None  # no -0.0
+        return tuple(scores), None if kept is None else tuple(kept)
 
 
 def finished(values: Floats, blank: Sequence[bool]) -> Floats:
