@@ -133,6 +133,13 @@ export interface DecideOptions extends AskOptions {
   readonly scores?: readonly number[];
   /** The mean log-probability of each answer's tokens, at most 0; null for a blank one. */
   readonly logprobs?: readonly (number | null)[];
+  /** In their place those of each answer's tokens. */
+  readonly tokenLogprobs?: readonly (ArrayLike<number> | null)[];
+  /**
+   * The tools that each answer calls, in the place of its text, which is then empty; null where it calls none. Which calls ship
+   * says `Decision.index`.
+   */
+  readonly calls?: readonly (readonly { readonly name: string; readonly arguments: object | string }[] | null)[];
   /** The model that gave each answer; null where that is not said. */
   readonly models?: readonly (string | null)[];
   /** Numbers of your own for each answer, by name: { retrieval: 0.82 }; null where one is not known. */
@@ -150,6 +157,8 @@ export interface LabelOptions extends CallOptions {
   readonly labelledAt?: Date;
   readonly signature?: string;
   readonly keyId?: string;
+  /** Of fields of an answer in JSON, by JSON Pointer. */
+  readonly severities?: Readonly<Record<string, number>>;
 }
 
 export interface ClientOptions {
@@ -265,7 +274,7 @@ export class Client {
     severity: number,
     options: LabelOptions,
   ): Promise<void> {
-    const { labeller, kind = "human", attempt = 1, labelledAt = new Date(), signature, keyId } = options;
+    const { labeller, kind = "human", attempt = 1, labelledAt = new Date(), signature, keyId, severities } = options;
     await this.#ask("POST", [gate, "labels"], options, {
       schema: "streamer.labels.v1",
       gate,
@@ -278,6 +287,7 @@ export class Client {
       labelled_at: labelledAt,
       signature,
       key_id: keyId,
+      severities,
     });
   }
 
@@ -392,8 +402,8 @@ const NOTHING_AT_DESK = {
 };
 
 function responsesEvent(asked: Identity, prompt: string, answers: Pairs, options: DecideOptions): Json {
-  const { embeddings, scores, logprobs, models, signals } = options;
-  for (const values of [embeddings, scores, logprobs, models, signals]) {
+  const { embeddings, scores, logprobs, tokenLogprobs, calls, models, signals } = options;
+  for (const values of [embeddings, scores, logprobs, tokenLogprobs, calls, models, signals]) {
     if (values !== undefined && values.length !== answers.length) {
       throw new Trouble("invalid_request", `there are ${answers.length} answers and ${values.length} values for them`);
     }
@@ -406,12 +416,15 @@ function responsesEvent(asked: Identity, prompt: string, answers: Pairs, options
     prompt,
     responses: answers.map(([id, text], i) => {
       const embedding = embeddings?.[i];
+      const tokens = tokenLogprobs?.[i];
       return {
         id,
-        text,
+        text: calls?.[i] && text === "" ? undefined : text,
         embedding: embedding === undefined || typeof embedding === "string" ? embedding : Array.from(embedding),
         score: scores?.[i],
         logprob: logprobs?.[i] ?? undefined,
+        token_logprobs: tokens ? Array.from(tokens) : undefined,
+        calls: calls?.[i] ?? undefined,
         model: models?.[i] ?? undefined,
         signals: signals?.[i] ? Object.fromEntries(Object.entries(signals[i]).filter(([, one]) => one !== null)) : undefined,
       };

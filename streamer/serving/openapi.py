@@ -51,9 +51,8 @@ def document() -> bytes:
     )
     key = _parameter("Idempotency-Key", "header", "The `batch_id`, where the body has none.")
     asked = [key, prefers, waits[1]]
-    severities = {
-        "oneOf": [_ref("LabelsV1"), {"type": "array", "maxItems": MOST_LABELS, "items": _ref("LabelsV1")}]
-    }
+    several = {"type": "array", "maxItems": MOST_LABELS, "items": _ref("LabelsV1")}
+    schemas["Labels"] = {"oneOf": [_ref("LabelsV1"), several], "description": "One label, or several."}
     of = "/v1/gates/{gate}"
     paths: dict[str, dict[str, Any]] = {
         of: {"get": _operation("showGate", "Show a gate.", [gate], _ref("GateView"))},
@@ -82,7 +81,7 @@ def document() -> bytes:
                 "Record severities. A repeat is safe.",
                 [gate, *waits],
                 _ref("Recorded"),
-                body=severities,
+                body=_ref("Labels"),
             )
         },
         "/v1/chat/completions": {
@@ -136,19 +135,23 @@ def document() -> bytes:
 
 
 def _for_generators(schema: Any) -> Any:
-    """A schema as generators of clients want it: without defaults, as they take a member that has one for one that always comes;
-    and saying of an object without known members that it has any.
+    """A schema as generators of clients want it: without defaults, as they take a member that has
+    one for one that always comes; saying of objects and lists without known members that they have
+    any; with one type in each schema, and pairs as lists of two.
     """
     if isinstance(schema, list):
         return [_for_generators(one) for one in schema]
     if not isinstance(schema, dict):
         return schema
-    anything = schema.get("type") in ("object", ["object", "null"]) and not schema.keys() & {
-        "properties",
-        "additionalProperties",
-    }
     plain = {name: _for_generators(one) for name, one in schema.items() if name != "default"}
-    return plain | ({"additionalProperties": True} if anything else {})
+    match schema.get("type"):
+        case [_, str(second), *_] if second != "null":
+            plain["anyOf"] = [_for_generators({"type": one}) for one in plain.pop("type")]
+        case "object" | ["object", "null"] if not schema.keys() & {"properties", "additionalProperties"}:
+            plain["additionalProperties"] = True
+        case "array":
+            plain["items"] = plain.pop("prefixItems", [plain.get("items", {})])[0]
+    return plain
 
 
 def _find_at_desk(parameters: list[dict[str, Any]]) -> dict[str, Any]:
@@ -261,10 +264,7 @@ def _shown(method: str, path: str, operation: dict[str, Any]) -> str:
 
 def _schemas(content: dict[str, Any]) -> str:
     """Links to the schemas that a body may have."""
-    names = dict.fromkeys(
-        one["$ref"].rpartition("/")[2]
-        for body in content.values()
-        for one in body["schema"].get("oneOf", [body["schema"]])
-        if "$ref" in one
-    )
+    names = [
+        body["schema"]["$ref"].rpartition("/")[2] for body in content.values() if "$ref" in body["schema"]
+    ]
     return ", ".join(f'<a href="#{name}">{name}</a>' for name in names)

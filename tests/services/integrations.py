@@ -24,20 +24,24 @@ _failed: dict[str, str] = {}
 
 def python_environment() -> Path:
     """The folder `bin` of the environment of the Python examples; the test is skipped where there is none to be had."""
-    own = ROOT / ".uv" / "bin" / "uv"
-    uv = shutil.which("uv") or (str(own) if own.exists() else missing("no uv", "pip install uv"))
     lock = EXAMPLES / "requirements.lock"
 
     def install(folder: Path) -> None:
         python = folder / "bin" / "python"
-        _run(uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(folder), env=_with_index())
+        _run(uv(), "venv", "--quiet", "--clear", "--python", sys.executable, str(folder), env=with_index())
         # Most of its ten thousand files are never imported: what is, Python compiles.
         _run(
-            *(uv, "pip", "sync", "--quiet", "--require-hashes", "--python", str(python), str(lock)),
-            env=_with_index(),
+            *(uv(), "pip", "sync", "--quiet", "--require-hashes", "--python", str(python), str(lock)),
+            env=with_index(),
         )
 
     return _installed("python", lock, install, sys.version) / "bin"
+
+
+def uv() -> str:
+    """The program; the test is skipped where there is none."""
+    own = ROOT / ".uv" / "bin" / "uv"
+    return shutil.which("uv") or (str(own) if own.exists() else missing("no uv", "pip install uv"))
 
 
 def node_folder() -> Path:
@@ -91,7 +95,7 @@ def _installed(kind: str, lock: Path, install: Callable[[Path], None], *of: str)
     return folder
 
 
-def _with_index() -> dict[str, str]:
+def with_index() -> dict[str, str]:
     """The environment; a package mirror that is configured for pip alone serves uv too, as in the Makefile."""
     if "UV_DEFAULT_INDEX" in os.environ:
         return dict(os.environ)

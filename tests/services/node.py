@@ -12,6 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CLIENT = ROOT / "clients" / "typescript"
 AXE = ROOT / "tests" / "services" / "axe"
 OIDC = ROOT / "tests" / "services" / "oidc"
+GENERATED = ROOT / "tests" / "integration" / "serving" / "generated"
 _LEAST = 18
 
 
@@ -48,6 +49,11 @@ def compiler() -> Path:
 def axe() -> Path:
     """The script of axe-core, which finds what keeps people from using a page."""
     return _fetched("axe", AXE, "axe-core/axe.min.js")
+
+
+def generators() -> Path:
+    """The folder of programs that lint an OpenAPI document, and make clients of it in TypeScript."""
+    return _fetched("generated", GENERATED, ".bin/redocly").parent
 
 
 @contextmanager

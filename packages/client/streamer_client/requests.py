@@ -21,6 +21,9 @@ class Batch(TypedDict, total=False):
     `embeddings` : one for each answer, numbers or bytes (little-endian float32).
     `scores` : one for each answer, in [0, 1].
     `logprobs` : the mean log-probability of each answer's tokens, at most 0; None for a blank one.
+    `token_logprobs` : in their place those of each answer's tokens.
+    `calls` : the tools that each answer calls, ``{"name": ..., "arguments": {...}}``, in the place
+        of its text, which is then empty; None where it calls none. Which ship says `Decision.index`.
     `models` : the model that gave each answer; None where that is not said.
     `signals` : numbers of your own for each answer, by name: ``{"retrieval": 0.82}``; None where one is not known.
     `created_at` : with a zone. The gate's decision deadline counts from it.
@@ -32,6 +35,8 @@ class Batch(TypedDict, total=False):
     embedding_encoder: str
     scores: Sequence[float]
     logprobs: Sequence[float | None]
+    token_logprobs: Sequence[Sequence[float] | None]
+    calls: Sequence[Sequence[Mapping[str, Any]] | None]
     models: Sequence[str | None]
     signals: Sequence[Mapping[str, float | None] | None]
     references: Sequence[str]
@@ -56,6 +61,13 @@ class Label(TypedDict, total=False):
     severities: Mapping[str, float]
 
 
+_OF_EACH = {
+    "embeddings": "embedding", "scores": "score", "logprobs": "logprob",
+    "token_logprobs": "token_logprobs", "calls": "calls", "models": "model", "signals": "signals",
+}  # fmt: skip
+"""What there is one of for each answer, by the member of the event."""
+
+
 def pairs(answers: Answers) -> list[tuple[str, str]]:
     """Give each answer its id. Raises `Trouble` (``invalid_request``) for one text in place of several."""
     if isinstance(answers, str):
@@ -71,13 +83,8 @@ def responses_event(
     """Write the responses event. Raises `Trouble` (``invalid_request``) for what no event can hold."""
     fields: dict[str, Any] = {**batch}
     responses: list[dict[str, Any]] = [{"id": name, "text": text} for name, text in answers]
-    for name, values in (
-        ("embedding", fields.pop("embeddings", None)),
-        ("score", fields.pop("scores", None)),
-        ("logprob", fields.pop("logprobs", None)),
-        ("model", fields.pop("models", None)),
-        ("signals", fields.pop("signals", None)),
-    ):
+    for given, name in _OF_EACH.items():
+        values = fields.pop(given, None)
         if values is None:
             continue
         if isinstance(values, str | Mapping):
@@ -91,6 +98,8 @@ def responses_event(
             if value is None:
                 continue
             response[name] = value if isinstance(value, bytes) else _plain(value)
+            if name == "calls" and not response["text"]:
+                del response["text"]
     fields |= {
         "schema": "streamer.responses.v1",
         "gate": gate,

@@ -200,7 +200,8 @@ def recognise(
     given = {**_of_format(table, header, given, written_by), **given}
     witnessed = bool(given.get("witnesses"))
     holding_lists = _lists_of(table.head[0], header, given) if table.head else frozenset[str]()
-    plain = _by_plain_name(header)
+    opened = {one.partition(".")[0] for names in given.values() for one in names if "." in one}
+    plain = _by_plain_name([column for column in header if column not in opened])
     named: dict[Role, tuple[str, ...]] = {role: names for role, names in given.items() if names}
     taken = {one for names in named.values() for one in names}
 

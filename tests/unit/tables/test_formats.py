@@ -67,7 +67,9 @@ FILES: dict[str, tuple[str, Any]] = {
     "openai-evals": ("lines", OAIEVAL),
     "ragas": ("lines", RAGAS),
 }
-SQUAD = {"id": "q1", "question": ASK, "answers": {"text": ["4", "four"], "answer_start": [0, 9]}}
+GOOD = [{"text": text, "answer_start": 0} for text in ("4", "four")]
+SQUAD = {"id": "q1", "question": ASK, "answers": GOOD, "is_impossible": False}
+IMPOSSIBLE = {"id": "q0", "question": "Why?", "answers": [], "is_impossible": True}
 
 
 def written(path: Path, shape: str, content: Any) -> Path:
@@ -113,10 +115,16 @@ def test_squad_holds_no_answers_of_a_model(tmp_path: Path) -> None:
         return written(tmp_path / "squad.json", "line", {"version": "v2.0", "data": data})
 
     with pytest.raises(UsageError, match="none is recognised as the answers' texts"):
-        list(read_clouds(squad(SQUAD, SQUAD)))  # the known good ones are not the model's
-    path = squad(*(SQUAD | {"prediction_text": text} for text in TEXTS))
-    (cloud,) = read_clouds(path, Reading(columns={"answer": ("prediction_text",)}))
-    assert (cloud.question_id, cloud.texts, cloud.references) == ("q1", TEXTS, ("4", "four"))
+        list(read_clouds(squad(IMPOSSIBLE, SQUAD, SQUAD)))  # the known good ones are not the model's
+    rows = [one | {"prediction_text": text} for one in (IMPOSSIBLE, SQUAD) for text in TEXTS]
+    flat = [
+        row | {"answers": {name: [one[name] for one in row["answers"]] for name in ("text", "answer_start")}}
+        for row in rows
+    ]  # as the datasets library has it
+    for path in (squad(*rows), written(tmp_path / "flat.jsonl", "lines", flat)):
+        unanswerable, cloud = read_clouds(path, Reading(columns={"answer": ("prediction_text",)}))
+        assert (cloud.question_id, cloud.texts, cloud.references) == ("q1", TEXTS, ("4", "four"))
+        assert (unanswerable.question_id, unanswerable.references) == ("q0", ())
     assert set(FORMATS) == {name.partition(",")[0] for name in FILES} | {"uqlm", "squad"}
 
 
