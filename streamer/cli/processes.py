@@ -17,9 +17,10 @@ log = structlog.get_logger(__name__)
 def run_processes(settings: Settings, count: int, *, json: bool) -> int:
     """Run workers 1 to `count`, each in a process of its own, and return the exit status.
 
-    Worker i shows its metrics i - 1 ports above the settings' (0: any free ones), and the encoder's threads are shared out.
-    When a worker ends unasked, the others are asked to end, and its status is the result, 128 + n for signal n: whoever restarts
-    services then starts all of them again. They end too when this process is killed.
+    Worker i shows its metrics i - 1 ports above the settings' (0: any free ones); the encoder's
+    threads are shared out. When a worker ends unasked, the others are asked to end, and its
+    status is the result, 128 + n for signal n: whoever restarts services then starts all of them
+    again. They end too when this process is killed.
     """
     environment = dict(os.environ)
     if settings.encoder.threads is None:
@@ -51,7 +52,7 @@ def run_processes(settings: Settings, count: int, *, json: bool) -> int:
         ended.put(place)
 
     for place in range(count):
-        threading.Thread(target=wait, args=(place,), name=f"process-{place + 1}", daemon=True).start()
+        threading.Thread(target=wait, args=(place,), daemon=True).start()
     first = ended.get()
     for one in workers:
         one.terminate()

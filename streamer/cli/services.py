@@ -63,9 +63,10 @@ def worker(
 ) -> None:
     """Run one worker until SIGTERM or Ctrl-C: decide every batch on the responses topic.
 
-    Run at most one per partition. Of `--processes` each shows its metrics and health at the next port and has its number in the
-    log; when one dies, all end with its exit status. A worker that stops loses nothing: the next one continues where the database says.
-    With --json the first line on standard output is an object with its addresses; a line for each process.
+    Run at most one per partition. Of `--processes` each shows its metrics and health at the next
+    port and has its number in the log; when one dies, all end with its exit status. A worker that
+    stops loses nothing: the next one continues where the database says. With --json the first line
+    on standard output is an object with its addresses; a line for each process.
 
     Exit status: 0 stopped and drained, 1 crashed, 65 too many records were refused, 70 another worker
     took its partitions, 75 the database gave no lease in time, 78 a topic was deleted and recreated, 124 it did
@@ -115,7 +116,7 @@ def run_service(
     json: bool,
     process: int | None = None,
 ) -> int:
-    """Run a service of the settings until it is told to stop, and return its exit status; `process` : its number, for its log."""
+    """Run a service until it is told to stop, and return its exit status; `process` is its number in the log."""
     from streamer.telemetry.logs import configure_logging
 
     settings = wiring.load_settings(**({} if port is None else {"http": {"port": port}}))

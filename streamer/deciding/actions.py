@@ -75,7 +75,8 @@ def action_event(
     settings = policy.settings
     form = settings.form
     until = settings.at_desk_until(judged.outcome, decided_at)
-    called = [call_text(r.text) for r in responses if form.ships is call_text and r.id == judged.selected]
+    chosen = [r for r in responses if form.ships is call_text and r.id == judged.selected]
+    called = [call_text(r.text) for r in chosen]
     needed, place = judged.needed, judged.best or 0
     return ActionsV1(
         schema=SCHEMA,

@@ -538,13 +538,11 @@ class BatchDecider:
 def _responses(p: _Pending, judged: Judged, drawn: frozenset[str]) -> tuple[ScoredResponse, ...]:
     nothing = (None,) * len(judged.shipped)
     hold = p.active.policy.settings.hold_action
-    columns = (p.scores or nothing, p.raw or nothing, judged.uniforms or nothing, p.not_read or nothing)
+    columns = [one or nothing for one in (p.scores, p.raw, judged.uniforms, p.not_read)]
     return tuple(
         [
-            ScoredResponse(r.id, r.text, score, raw, "ship" if ships else hold, r.id in drawn, uniform, rule)
-            for r, ships, score, raw, uniform, rule in zip(
-                p.event.responses, judged.shipped, *columns, strict=True
-            )
+            ScoredResponse(r.id, r.text, score, raw, "ship" if ships else hold, r.id in drawn, *others)
+            for r, ships, score, raw, *others in zip(p.event.responses, judged.shipped, *columns, strict=True)
         ]
     )
 

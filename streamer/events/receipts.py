@@ -16,7 +16,7 @@ RECEIPT_HEADER: Final = "streamer_receipt"
 
 HTTP_HEADER: Final = "streamer-receipt"
 
-_encode = json.JSONEncoder(separators=(",", ":")).encode  # json.dumps would make an encoder each time
+_encode = json.JSONEncoder(separators=(",", ":")).encode  # made once
 
 
 def receipt(partition: Partition, index: int, leaf: bytes, root: bytes) -> str:

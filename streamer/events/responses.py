@@ -320,9 +320,8 @@ def content_hash(event: ResponsesV1, rows: NDArray[np.float64] | None = None) ->
         numbers = _doubles(one.embedding or ()) if rows is None else rows[place].data
         return msgspec.structs.replace(one, embedding=hashlib.sha256(numbers).hexdigest())
 
-    responses = [
-        one if one.embedding is None else hashed(place, one) for place, one in enumerate(event.responses)
-    ]
+    places = enumerate(event.responses)
+    responses = [one if one.embedding is None else hashed(place, one) for place, one in places]
     sealed = {
         "prompt": event.prompt,
         "references": event.references,

@@ -1,4 +1,4 @@
-"""`streamer worker --processes 2`: both decide, one that is killed ends the other and loses nothing, SIGTERM drains both."""
+"""`streamer worker --processes 2`: both decide, one that is killed ends both and loses nothing."""
 
 import json
 import os
@@ -35,7 +35,7 @@ class Two(WorkerProcess):
         return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def test_two_processes_share_the_partitions_and_one_that_is_killed_loses_nothing(site: Site) -> None:
+def test_two_processes_share_the_partitions_and_a_killed_one_loses_nothing(site: Site) -> None:
     both, batches = Two(site, "first.log"), count()
 
     def shared() -> bool:

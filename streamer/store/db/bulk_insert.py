@@ -44,7 +44,7 @@ _AT_ONCE = 1_000
 
 
 class Statement(NamedTuple):
-    """What `execute_all` runs: SQL in the server's own form (``$1``) with its parameters, or a clause with those that it names.
+    """What `execute_all` runs: SQL in the server's form (``$1``) with its parameters, or a clause with named ones.
 
     A clause is compiled once and its results come as the driver gives them, so neither bounds that expand nor column types
     that convert results can be in it.
@@ -89,11 +89,12 @@ def execute_all(connection: sa.Connection, statements: Sequence[Statement]) -> l
 def _run_together(
     driver: Any, session: dict[Any, Any], statements: Sequence[tuple[str, Sequence[Any]]]
 ) -> list[list[tuple[Any, ...]]]:
-    """Send all statements at once, in libpq's pipeline with a Sync at its end, and wait for the results.
+    """Send all statements at once, in libpq's pipeline, a Sync at its end, and wait for the results.
 
-    The driver's own pipeline sends each statement as soon as it is ready, and a Flush at the end. Either way PostgreSQL waits
-    for the rest, and a process that is stopped then keeps its locks for as long as it is: only a transaction that sits idle
-    is ended (`FROZEN_SECONDS`). So all values are written before the first statement is sent.
+    The driver's own pipeline sends each statement as soon as it is ready, and a Flush at the end.
+    Either way PostgreSQL waits for the rest, and a process that is stopped then keeps its locks for
+    as long as it is: only a transaction that sits idle is ended (`FROZEN_SECONDS`). So all values
+    are written before the first statement is sent.
     """
     adapted, form = psycopg.adapt.Transformer(driver), psycopg.adapt.PyFormat.AUTO
     written = []
@@ -117,16 +118,15 @@ def _run_together(
         sent.append(None)
     server.pipeline_sync()
     results = _results(server)
-    if prepared is not None:
-        made = zip(sent, results, strict=False)
-        prepared |= {
-            key: fresh[key]
-            for key, result in made
-            if key and result.status == psycopg.pq.ExecStatus.COMMAND_OK
-        }
+    done = psycopg.pq.ExecStatus.COMMAND_OK
+    for key, result in zip(sent, results, strict=False):
+        if key and prepared is not None and result.status == done:
+            prepared[key] = fresh[key]
     for result in results:
         if result.status == psycopg.pq.ExecStatus.FATAL_ERROR:
             raise psycopg.errors.error_from_result(result, driver.info.encoding)
+    if len(results) < len(sent):
+        raise psycopg.OperationalError("the connection is lost")
     rows = []
     for key, result in zip(sent, results, strict=True):
         if key is None:
@@ -136,7 +136,7 @@ def _run_together(
 
 
 def _results(server: Any) -> list[Any]:
-    """Send what is not sent yet, and return the result of each command of the pipeline, which then ends."""
+    """Send what is not sent yet, return the result of each command, and end the pipeline."""
     status, changed = psycopg.pq.ExecStatus, select.poll()
     changed.register(server.socket, select.POLLIN | select.POLLOUT)
     while server.flush():
@@ -163,19 +163,21 @@ def _in_driver_form(
     if isinstance(sql, str):
         return sql, parameters
     text, processors = _compiled(dialect, sql)
-    return text, [convert(parameters[name]) if convert else parameters[name] for name, convert in processors]
+    return text, [convert(parameters[name]) for name, convert in processors]
 
 
 @lru_cache(maxsize=64)
-def _compiled(
-    dialect: sa.Dialect, statement: Any
-) -> tuple[str, list[tuple[str, Callable[[Any], Any] | None]]]:
+def _compiled(dialect: sa.Dialect, statement: Any) -> tuple[str, list[tuple[str, Callable[[Any], Any]]]]:
     kind: Any = type(dialect)
     compiled = statement.compile(dialect=kind(paramstyle="numeric_dollar"))
     return str(compiled), [
-        (name, compiled.binds[name].type.dialect_impl(dialect).bind_processor(dialect))
+        (name, compiled.binds[name].type.dialect_impl(dialect).bind_processor(dialect) or _as_it_is)
         for name in compiled.positiontup or ()
     ]
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
 
 
 def drawing(connection: sa.Connection, table: sa.Table, count: int) -> Statement:
@@ -215,19 +217,20 @@ def insert(
 def _inserting(
     dialect: Any, table: sa.Table, names: tuple[str, ...], order: str, ending: str
 ) -> tuple[str, Callable[[Row], tuple[Any, ...]], list[Callable[[Sequence[Any]], Any] | None]]:
-    """The SQL of an insert, what takes its values from a row, and what writes each column: as one array on PostgreSQL."""
+    """The SQL of an insert, what takes the values of a row, and what writes each column."""
     target, columns = _quoted(dialect, [table.name]), _quoted(dialect, names)
     kinds = [table.c[name].type.dialect_impl(dialect) for name in names]
     pick: Any = itemgetter(*names) if len(names) > 1 else lambda row: (row[names[0]],)
+    # Our own tables' names, quoted; values are parameters.
     if dialect.name == "sqlite":
-        marks = ", ".join("?" * len(names))
+        values = f"VALUES ({', '.join('?' * len(names))})"
         writers = [_each(kind.bind_processor(dialect)) for kind in kinds]
-        return f"INSERT INTO {target} ({columns}) VALUES ({marks}){ending}", pick, writers  # noqa: S608 - our own tables' names, quoted; values are parameters
-    arrays = ", ".join(
-        f"${place}::{table.c[name].type.compile(dialect=dialect)}[]" for place, name in enumerate(names, 1)
-    )
-    rows = f"SELECT {columns} FROM unnest({arrays}) AS new ({columns}){order}"  # noqa: S608 - as above
-    return f"INSERT INTO {target} ({columns}) {rows}{ending}", pick, [_writer(dialect, one) for one in kinds]
+    else:
+        types = [f"{table.c[name].type.compile(dialect=dialect)}[]" for name in names]
+        arrays = ", ".join(f"${place}::{kind}" for place, kind in enumerate(types, 1))
+        values = f"SELECT {columns} FROM unnest({arrays}) AS new ({columns}){order}"  # noqa: S608
+        writers = [_writer(dialect, kind) for kind in kinds]
+    return f"INSERT INTO {target} ({columns}) {values}{ending}", pick, writers
 
 
 def _each(convert: Callable[[Any], Any] | None) -> Callable[[Sequence[Any]], Any] | None:
@@ -367,7 +370,7 @@ def _as_keys(dialect: sa.Dialect, column: sa.ColumnElement[Any], values: Sequenc
 
 
 def _writer(dialect: Any, kind: sa.types.TypeEngine[Any]) -> Callable[[Sequence[Any]], str]:
-    """What writes a column as an array; many times quicker than what the driver does with a list, item by item."""
+    """What writes a column as an array; many times quicker than the driver, item by item."""
     numbers = isinstance(kind, sa.Integer | sa.Float | sa.Boolean)
     convert: Any = None if numbers else kind.bind_processor(dialect)
     if isinstance(kind, sa.LargeBinary):

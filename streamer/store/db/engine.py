@@ -397,8 +397,8 @@ def _prepare_postgresql(connection: DBAPIConnection, record: ConnectionPoolEntry
     connection.autocommit = True
     # The driver would deallocate all prepared statements, ours too, after each rollback.
     connection.prepare_threshold = None
-    # A pooler gives each transaction another session, which knows none of this connection's prepared statements,
-    # or another client's by the same name.
+    # A pooler gives each transaction another session, which knows none of this connection's, or
+    # another client's by the same name.
     record.info["prepared"] = None if is_pooled(connection) else {}
 
 

@@ -89,7 +89,8 @@ def test_what_served_a_batch_is_kept_and_sealed(world: World) -> None:
     randomised = msgspec.structs.replace(
         randomised,
         responses=tuple(
-            msgspec.structs.replace(r, uniform=0.1 + i / 3) for i, r in enumerate(randomised.responses)
+            msgspec.structs.replace(one, uniform=0.1 + place / 3)
+            for place, one in enumerate(randomised.responses)
         ),
     )
     world.commit(world.slice(world.lease(), plain, segment, opened, randomised))
