@@ -60,13 +60,12 @@ def execute_all(connection: sa.Connection, statements: Sequence[Statement]) -> l
     The first one that fails is raised, and what comes after it is not run.
     """
     if connection.dialect.name == "sqlite":
-        results = (
-            connection.exec_driver_sql(sql, parameters)
-            if isinstance(sql, str)
-            else connection.execute(sql, parameters)
-            for sql, parameters in statements
-        )
-        return [[tuple(row) for row in one] if one.returns_rows else [] for one in results]
+        rows = []
+        for sql, parameters in statements:
+            run: Any = connection.exec_driver_sql if isinstance(sql, str) else connection.execute
+            found = run(sql, parameters)
+            rows.append([*map(tuple, found)] if found.returns_rows else [])
+        return rows
     if not statements:
         return []
     driver: Any = connection.connection.dbapi_connection
@@ -205,36 +204,31 @@ def insert(
     if not rows:
         return []
     text, pick, writers = _inserting(connection.dialect, table, tuple(rows[0]), order, ending)
-    columns: list[Any] = [
-        write(column) if write else column
-        for write, column in zip(writers, zip(*map(pick, rows), strict=True), strict=True)
-    ]
-    sqlite = connection.dialect.name == "sqlite"
-    return [Statement(text, list(zip(*columns, strict=True)) if sqlite else columns)]
+    columns = zip(writers, zip(*map(pick, rows), strict=True), strict=True)
+    if connection.dialect.name != "sqlite":
+        return [Statement(text, [write(column) for write, column in columns])]
+    converted = [map(convert, column) if convert else column for convert, column in columns]
+    return [Statement(text, list(zip(*converted, strict=True)))]
 
 
 @lru_cache(maxsize=256)
 def _inserting(
     dialect: Any, table: sa.Table, names: tuple[str, ...], order: str, ending: str
-) -> tuple[str, Callable[[Row], tuple[Any, ...]], list[Callable[[Sequence[Any]], Any] | None]]:
-    """The SQL of an insert, what takes the values of a row, and what writes each column."""
+) -> tuple[str, Callable[[Row], tuple[Any, ...]], list[Any]]:
+    """The SQL of an insert, what takes the values of a row, and what writes a column, on SQLite a value."""
     target, columns = _quoted(dialect, [table.name]), _quoted(dialect, names)
     kinds = [table.c[name].type.dialect_impl(dialect) for name in names]
     pick: Any = itemgetter(*names) if len(names) > 1 else lambda row: (row[names[0]],)
     # Our own tables' names, quoted; values are parameters.
     if dialect.name == "sqlite":
         values = f"VALUES ({', '.join('?' * len(names))})"
-        writers = [_each(kind.bind_processor(dialect)) for kind in kinds]
+        writers: list[Any] = [kind.bind_processor(dialect) for kind in kinds]
     else:
         types = [f"{table.c[name].type.compile(dialect=dialect)}[]" for name in names]
         arrays = ", ".join(f"${place}::{kind}" for place, kind in enumerate(types, 1))
         values = f"SELECT {columns} FROM unnest({arrays}) AS new ({columns}){order}"  # noqa: S608
         writers = [_writer(dialect, kind) for kind in kinds]
     return f"INSERT INTO {target} ({columns}) {values}{ending}", pick, writers
-
-
-def _each(convert: Callable[[Any], Any] | None) -> Callable[[Sequence[Any]], Any] | None:
-    return convert and (lambda values: map(convert, values))
 
 
 def insert_new(
