@@ -5,6 +5,7 @@ from typing import cast
 
 import msgspec
 
+from streamer.deciding.claims import Shipped
 from streamer.events.actions import (
     SCHEMA,
     ActionAuditV1,
@@ -70,8 +71,12 @@ def action_event(
     decided_at: datetime,
     encoder: str,
     embedding_source: EmbeddingSource,
+    shipped: Shipped | None = None,
 ) -> ActionsV1:
-    """Say what was decided about one batch, under which policy, and what the audit asks for."""
+    """Say what was decided about one batch, under which policy, and what the audit asks for.
+
+    `shipped` : of the response whose claims stand in the place of responses.
+    """
     settings = policy.settings
     form = settings.form
     until = settings.at_desk_until(judged.outcome, decided_at)
@@ -96,7 +101,9 @@ def action_event(
                     score=r.score,
                     action=r.action,
                     budget_needed=msgspec.UNSET if needed is None or at != place else needed.share,
-                    span=(form.span(r.text) if r.action == "ship" else None) or msgspec.UNSET,
+                    span=shipped.spans[at]
+                    if shipped is not None
+                    else (form.span(r.text) if r.action == "ship" else None) or msgspec.UNSET,
                     not_read=r.not_read or msgspec.UNSET,
                 )
                 for at, r in enumerate(responses)
@@ -123,5 +130,8 @@ def action_event(
         ),
         decided_at=decided_at,
         execute=call_seal(content, called[0]) if called else msgspec.UNSET,
+        answer=msgspec.UNSET if shipped is None else shipped.answer,
+        parts=msgspec.UNSET if shipped is None or not shipped.parts else shipped.parts,
+        text_seal=msgspec.UNSET if shipped is None or shipped.seal is None else shipped.seal,
         desk_until=msgspec.UNSET if until is None else until,
     )

@@ -450,6 +450,8 @@ class Gate:
 
     def _settings(self, table: Read | None = None) -> GateSettings:
         """The settings of a gate that decides alike; a table says which signals it has, and the method where none is named."""
+        if self.unit == "claim":
+            raise ValueError("claims are decided by streamer.ClaimGate")
         if self.scorer is not None and self.scorer not in SCORER_NAMES:
             raise ValueError(f"scorer must be one of {', '.join(SCORER_NAMES)}, not {self.scorer!r}")
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
