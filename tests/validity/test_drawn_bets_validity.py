@@ -185,10 +185,7 @@ def judged_by(
 def test_missing_labels_raise_their_alarm_no_more_often_than_promised_and_without_their_share_too_often(
     fine: int,
 ) -> None:
-    """Loss at theta, and 5 % of labels too late; the control allows a fifth of these.
-
-    `fine` : what is missing is all right, or all wrong.
-    """
+    """Loss at theta, and 5 % of labels too late; the control allows a fifth of these."""
     rng, size = np.random.default_rng(73), 2 * DRAWS
     found = {MISSING_SHARE: 0, MISSING_SHARE / 5: 0}
     for _ in range(LATE):

