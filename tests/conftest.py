@@ -417,8 +417,8 @@ def trivia(triviaqa_path: Path, request: pytest.FixtureRequest) -> list[ScoredCl
 def _trivia(triviaqa_path: Path, real_encoder: Encoder) -> list[ScoredCloud]:
     from streamer.clouds.cloud import severity_kind
     from streamer.clouds.cloud_files import read_clouds
-    from streamer.clouds.offline import score_clouds
     from streamer.scoring.encoders.encoder import CachedEncoder
+    from tests.offline import score_clouds
 
     clouds = list(read_clouds(triviaqa_path))
     assert severity_kind(clouds) == "lexical"

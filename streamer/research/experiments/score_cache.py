@@ -11,16 +11,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamer.clouds.cloud import Cloud
 from streamer.clouds.line_record import append_lines, read_lines
-from streamer.clouds.offline import ScoredCloud
 from streamer.errors import UsageError
-from streamer.frames.answers import measured_answers
-from streamer.gates.declared import Unit
 from streamer.labels.answer_forms import answer_batch
 from streamer.scoring.judged import WHOLE, Form
 from streamer.scoring.plugins import checked_scores, frozen, loaded
 from streamer.scoring.registry import SCORER_NAMES, SCORERS
 from streamer.scoring.scorer import AnswerBatch
-from streamer.scoring.signals.signal_list import SignalList
 
 SCORES_FOLDER = Path(".streamer/scores")
 """Where scores are kept unless a command is told otherwise."""
@@ -157,23 +153,6 @@ def _answers(cloud: Cloud, embeddings: ArrayLike, form: Form) -> AnswerBatch | N
     return answer_batch(
         of.texts, embeddings, form.blank(of.texts), of.models, encoded=not of.embedded, form=form
     )
-
-
-def chosen_answers(
-    clouds: Sequence[Cloud],
-    encoder: Embeds | None,
-    signals: SignalList,
-    unit: Unit = "best",
-    form: Form = WHOLE,
-) -> list[ScoredCloud]:
-    """Choose the answer to each prompt and measure its signals, as a gate of method `full` does.
-
-    Parameters are those of `measured_batches`. Raises `UsageError` where a number lies outside its range.
-    """
-    found = measured_batches(
-        clouds, encoder, lambda batch, cloud: measured_answers(batch, cloud, signals, unit), form
-    )
-    return [one or ScoredCloud(cloud, None) for one, cloud in zip(found, clouds, strict=True)]
 
 
 def package_scores(
