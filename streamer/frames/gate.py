@@ -461,34 +461,22 @@ class Gate:
         given = dict(self.parameters or {})
         method = self._method(table)
         judged = form(self.judged)
-        likely = self._likely(table)
-        if method != Full.name and (likely or not judged.agrees):
-            scorer = LIKELIHOOD if likely else _OWN
-            reads: dict[str, Any] = {"scorer": scorer, "encoder": NO_ENCODER, "embeddings": "refuse"}
-        elif method == Full.name and self.scorer not in (None, *CHOOSING):
+        of_signals = method == Full.name
+        if of_signals and self.scorer not in (None, *CHOOSING):
             raise ValueError(
                 f"scorer must be left out with method {method}, which reads all signals, not {self.scorer!r}"
             )
-        else:
-            reads = (
-                {"scorer": LIKELIHOOD, "encoder": NO_ENCODER, "embeddings": "refuse"}
-                if likely
-                else {
-                    "scorer": CHOICE,
-                    "encoder": f"{EXTERNAL_PREFIX}table",
-                    "embeddings": "accept",
-                    "dimension": DIMENSIONS[0],
-                }
-            ) | {
-                "signals": None
-                if method != Full.name
-                else signals_of(
-                    table.clouds if table else (),
-                    declared_ranges(self.signals or {}),
-                    self.models,
-                    form(self.judged),
-                ).text,
-            }
+        named = CHOICE if of_signals or judged.agrees else _OWN
+        scorer = LIKELIHOOD if self._likely(table) else named
+        reads: dict[str, Any] = {"scorer": scorer, "encoder": NO_ENCODER, "embeddings": "refuse"}
+        if scorer == CHOICE:
+            encoder = f"{EXTERNAL_PREFIX}table"
+            reads |= {"encoder": encoder, "embeddings": "accept", "dimension": DIMENSIONS[0]}
+        if of_signals:
+            clouds = table.clouds if table else ()
+            reads["signals"] = signals_of(
+                clouds, declared_ranges(self.signals or {}), self.models, judged
+            ).text
         settings = GateSettings(
             unit=self.unit,
             **reads,
