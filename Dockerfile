@@ -10,7 +10,10 @@ ARG PYTHON_IMAGE=python:3.11.14-slim-bookworm
 FROM ${PYTHON_IMAGE} AS build
 ARG TORCH=locked
 ARG EXTRAS=worker,oidc,judge
-ENV UV_COMPILE_BYTECODE=1 UV_LINK_MODE=copy UV_NO_CACHE=1 UV_PYTHON_DOWNLOADS=never
+# Byte-code that no time of a file is part of, so that two builds agree.
+ENV UV_COMPILE_BYTECODE=1 PYC_INVALIDATION_MODE=UNCHECKED_HASH UV_LINK_MODE=copy UV_NO_CACHE=1 \
+    UV_PYTHON_DOWNLOADS=never UV_SYSTEM_CERTS=1
+RUN apt-get update -q && apt-get install -q -y --no-install-recommends binutils && rm -rf /var/lib/apt/lists/*
 RUN python -m pip install --no-cache-dir --disable-pip-version-check uv==0.13.9
 WORKDIR /build
 COPY requirements.lock ./
@@ -40,9 +43,19 @@ RUN uv pip freeze --python /opt/streamer/bin/python | sed '/^conformal-streamer 
         grep -q -x -F -e "$pin" -e "$pin \\" requirements.lock || grep -q -F -e "$pin ;" requirements.lock || \
             { echo "not in the lock: $pin" >&2; exit 1; }; \
     done < installed
+# What no command needs, 180 MB: tests of packages, what debuggers read, a transport of models that are not fetched here.
+# Libraries that a wheel repaired do not bear it. What uv notes of the wheel's time would make two builds differ.
+RUN uv pip uninstall --python /opt/streamer/bin/python hf-xet && cd /opt/streamer/lib/python3*/site-packages && \
+    rm conformal_streamer-*.dist-info/uv_cache.json && sed -i /uv_cache/d conformal_streamer-*.dist-info/RECORD && \
+    find . -type d -name tests -prune -exec rm -r {} + && \
+    find . -name '*.so' -not -path '*.libs/*' -exec strip --strip-debug {} +
 
 FROM ${PYTHON_IMAGE}
+ARG VERSION REVISION SOURCE
 LABEL org.opencontainers.image.title="conformal-streamer" \
+    org.opencontainers.image.version="${VERSION}" \
+    org.opencontainers.image.revision="${REVISION}" \
+    org.opencontainers.image.source="${SOURCE}" \
     org.opencontainers.image.description="Ships or holds language-model answers inside a stated risk budget"
 RUN groupadd --gid 10001 streamer && \
     useradd --uid 10001 --gid streamer --home-dir /var/lib/streamer --no-log-init --shell /usr/sbin/nologin streamer && \

@@ -29,6 +29,7 @@ DEMO := .venv/.demo
 INSTALLED := .venv/.installed
 KAFKA := .services/kafka/.fetched
 HELM := .services/helm/.built
+IMAGE := .services/image/.built
 # The uv of this machine, or one of our own that the rule below installs by pip.
 UV = $(or $(shell command -v uv),.uv/bin/uv)
 RELEASE := dist/release
@@ -104,8 +105,8 @@ compatibility: $(INSTALLED)  ## Try the newest release of each client library, a
 wheels: $(INSTALLED)  ## Install the wheel with each extra under each Python from 3.11 to 3.14 that is here
 	@$(MIRROR); $(BIN)/python -m tests.packaging.clean_environments $(ARGS)
 
-deploy-tests: $(INSTALLED) $(HELM)  ## Try the Helm chart with Helm and kubeconform, which Go builds the first time, ten minutes
-	$(BIN)/pytest -q tests/integration/deploy/test_chart.py $(ARGS)
+deploy-tests: $(INSTALLED) $(HELM) $(IMAGE)  ## Try the Helm chart and the image with what Go and debootstrap build the first time, twenty minutes
+	$(BIN)/pytest -q tests/integration/deploy/test_chart.py tests/integration/deploy/test_image.py $(ARGS)
 
 verifier:  ## Make dist/verify.pyz, the verifier that auditors get, and print its SHA-256
 	@mkdir -p dist; PYTHONPATH=packages/verify $(PYTHON) -m streamer_verify.pyz dist/verify.pyz; \
@@ -186,6 +187,17 @@ $(KAFKA): deploy/kafka/pom.xml
 		dependency:copy-dependencies
 	@rm -f $(@D)/classes.jsa  # of the jars as they were; the tests make another
 	@touch $@
+
+# Stands in for the base that the Dockerfile names, where no registry of images is reached.
+$(IMAGE):
+	@command -v buildah crun debootstrap >/dev/null && [ $$(command -v buildah crun debootstrap | wc -l) = 3 ] || \
+		{ echo "The image is built as root by Debian's buildah, crun and debootstrap." >&2; exit 1; }
+	@rm -rf $(@D); mkdir -p $(@D)
+	debootstrap --variant=minbase --include=python3,python3-pip,ca-certificates bookworm $(@D)/base >$(@D)/log
+	ln -s python3 $(@D)/base/usr/bin/python; rm $(@D)/base/usr/lib/python3.11/EXTERNALLY-MANAGED
+	rm -rf $(@D)/base/var/cache/apt/archives/*.deb $(@D)/base/var/lib/apt/lists/*
+	base=$$(buildah from scratch); buildah add --quiet $$base $(@D)/base /; buildah commit --rm $$base streamer-base
+	@rm -rf $(@D)/base; touch $@
 
 $(HELM): deploy/helm/tools.txt tests/integration/deploy/schemas.py | $(INSTALLED)
 	@command -v go >/dev/null || { echo "Go is needed (Debian: apt-get install golang-go)." >&2; exit 1; }

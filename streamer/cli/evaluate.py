@@ -11,7 +11,7 @@ import typer
 
 from streamer import wiring
 from streamer.cli.console import note, output, print_json, print_table, say, warn
-from streamer.cli.evaluate_claims import OfClaims, print_claims
+from streamer.cli.evaluate_claims import Calibrating, print_claims
 from streamer.cli.options import (
     JsonOption,
     TableOptions,
@@ -179,7 +179,7 @@ def evaluate(
     asked: AskedOptions,
     scores: ScoreOptions,
     judging: JudgeOptions,
-    claims: OfClaims,
+    claims: Calibrating,
     run: RunOptions,
     json: JsonOption = False,
 ) -> None:
@@ -231,10 +231,10 @@ def evaluate(
         check_folders(out)
         budgets = options.alphas if asked.alpha else CLAIM_BUDGETS
         results = claims.results(cut, replace(options, alphas=budgets), out=out)
-        if json:
-            print_json(msgspec.to_builtins(results))
-        else:
-            print_claims(results, out)
+        print_claims(results, json=json)
+        if not json:
+            say("")
+            output().print(f"figures   {out / 'claims.json'}", markup=False, soft_wrap=True)
     if not rest and not from_store:
         return
     how = {"reading": reading, **options.reading()}

@@ -1,22 +1,27 @@
-"""`streamer evaluate` of claims: what of long answers would ship."""
+"""Claims in `streamer evaluate`, `try` and `plan`: what of long answers would ship."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from streamer.calibration.claims import LOSSES
-from streamer.cli.console import output, print_table, say, warn
+from streamer.cli.console import print_json, print_table, say, warn
 from streamer.cli.options import share, share_from
 from streamer.clouds.line_files import shown_name
 from streamer.clouds.sentence import percent
 
 if TYPE_CHECKING:
     from streamer.clouds.cloud import Cloud
-    from streamer.research.evaluation.claims import ClaimResult, ClaimRow
+    from streamer.research.evaluation.claims import ClaimOptions, ClaimResult, ClaimRow
     from streamer.research.evaluation.results import Options
+
+
+AnswerOption = Annotated[
+    str, typer.Option(metavar="first|MODEL", help="Which answer is cut: the first, or a model's.")
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +37,7 @@ class OfClaims:
             "each, with C = 3.",
         ),
     ] = None
-    answer: Annotated[
-        str,
-        typer.Option(metavar="first|MODEL", help="Which answer is cut: the first, or a model's."),
-    ] = "first"
-    calibrate: Annotated[
-        float,
-        typer.Option(metavar="SHARE", parser=share, help="Share of prompts that calibrates."),
-    ] = 0.5
+    answer: AnswerOption = "first"
     least_kept: Annotated[
         float,
         typer.Option(
@@ -48,6 +46,35 @@ class OfClaims:
             help="Ship nothing of an answer of which less than this share of claims is left.",
         ),
     ] = 0.0
+    rests_on: Annotated[
+        Literal["named", "prefix"],
+        typer.Option(
+            help="What a claim never ships without: the claims that it names as rests_on, or all "
+            "before it, as in a derivation.",
+        ),
+    ] = "named"
+
+    def asked(self, *losses: str, **others: Any) -> "ClaimOptions":
+        """Return what is evaluated; `losses` : unless others are named; all where there are none."""
+        from streamer.research.evaluation.claims import ALL_LOSSES, ClaimOptions
+
+        return ClaimOptions(
+            losses=tuple(self.loss or losses or ALL_LOSSES),
+            answer=self.answer,
+            least_kept=self.least_kept,
+            rests_on=self.rests_on,
+            **others,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Calibrating(OfClaims):
+    """Claims of long answers."""
+
+    calibrate: Annotated[
+        float,
+        typer.Option(metavar="SHARE", parser=share, help="Share of prompts that calibrates."),
+    ] = 0.5
 
     def results(
         self, files: "Sequence[tuple[str, Sequence[Cloud]]]", options: "Options", *, out: Path
@@ -55,15 +82,12 @@ class OfClaims:
         """Evaluate the claims of each file and write `claims.json` to a folder."""
         import msgspec
 
-        from streamer.research.evaluation.claims import ClaimOptions, evaluate_claims
+        from streamer.research.evaluation.claims import evaluate_claims
         from streamer.research.evaluation.outputs import write_file
 
-        asked = ClaimOptions(
+        asked = self.asked(
             alphas=options.alphas,
-            losses=tuple(self.loss or ClaimOptions().losses),
-            answer=self.answer,
             calibrate=self.calibrate,
-            least_kept=self.least_kept,
             splits=options.splits,
             seed=options.seed,
             unlabelled=options.unlabelled,
@@ -76,32 +100,67 @@ class OfClaims:
         return found
 
 
-def print_claims(results: "Sequence[ClaimResult]", out: Path) -> None:
+_COLUMNS: "dict[str, Callable[[ClaimRow], str | None]]" = {
+    "loss": lambda row: row.loss,
+    "alpha": lambda row: f"{row.alpha:g}",
+    "loss measured": lambda row: _figure(row.risk.mean),
+    "prompts with something": lambda row: _figure(row.something.mean),
+    "kept of an answer": lambda row: _figure(row.kept.mean),
+    "wrong among shipped": lambda row: _figure(row.wrong.mean),
+    "whole answers": lambda row: _figure(row.whole.mean),
+    "of them with an error": lambda row: _figure(row.whole_wrong.mean),
+    "labels": lambda row: f"{row.labels.mean:.0f}",
+}
+
+
+def print_claims(results: "Sequence[ClaimResult]", *, json: bool) -> None:
     """Print a sentence and a table for each file."""
+    if json:
+        _print_json(results)
+        return
     for result in results:
         say(f"{result.name}: {_sentence(result.rows)}")
-        for remark in result.notes:
-            warn(f"{result.name}: {remark}")
-        say("")
-        columns: dict[str, Callable[[ClaimRow], str | None]] = {
-            "loss": lambda row: row.loss,
-            "alpha": lambda row: f"{row.alpha:g}",
-            "loss measured": lambda row: _figure(row.risk.mean),
-            "prompts with something": lambda row: _figure(row.something.mean),
-            "kept of an answer": lambda row: _figure(row.kept.mean),
-            "wrong among shipped": lambda row: _figure(row.wrong.mean),
-            "whole answers": lambda row: _figure(row.whole.mean),
-            "of them with an error": lambda row: _figure(row.whole_wrong.mean),
-            "labels": lambda row: f"{row.labels.mean:.0f}",
-        }
+        _print_notes(result)
         print_table(
-            tuple(columns),
-            [tuple(cell(row) for cell in columns.values()) for row in result.rows],
-            title=f"{result.claims} claims of {result.prompts} prompts, {percent(result.wrong)} "
-            f"wrong; {result.calibrating} prompts calibrate, the others are measured",
+            tuple(_COLUMNS),
+            [tuple(cell(row) for cell in _COLUMNS.values()) for row in result.rows],
+            title=f"{_counted(result)}; {result.calibrating} calibrate, the others are measured",
         )
-        say("")
-    output().print(f"figures   {out / 'claims.json'}", markup=False, soft_wrap=True)
+
+
+def print_plan(results: "Sequence[ClaimResult]", *, json: bool) -> None:
+    """Print what ever more labelled prompts would give, a table for each loss."""
+    if json:
+        _print_json(results)
+        return
+    last = results[-1]
+    say(f"{last.name}: with {last.calibrating} labelled prompts, {_sentence(last.rows)}")
+    _print_notes(last)
+    for place in range(len(last.rows)):
+        print_table(
+            ("labelled prompts", *_COLUMNS),
+            [
+                (str(one.calibrating), *(cell(one.rows[place]) for cell in _COLUMNS.values()))
+                for one in results
+            ],
+            title=f"{_counted(last)}; those that do not calibrate are measured",
+        )
+
+
+def _print_json(results: "Sequence[ClaimResult]") -> None:
+    from msgspec import to_builtins
+
+    print_json(to_builtins(results))
+
+
+def _counted(result: "ClaimResult") -> str:
+    return f"{result.claims} claims of {result.prompts} prompts, {percent(result.wrong)} wrong"
+
+
+def _print_notes(result: "ClaimResult") -> None:
+    for remark in result.notes:
+        warn(f"{result.name}: {remark}")
+    say("")
 
 
 def _sentence(rows: "Sequence[ClaimRow]") -> str:

@@ -345,3 +345,4 @@ def keygen(
 for name, program_kind in by_programs().items():
     app.command(name)(label_filling.filling(program_kind))
 app.command("clouds")(label_clouds.clouds)
+app.command("claims")(label_clouds.claims)

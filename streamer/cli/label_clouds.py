@@ -1,9 +1,9 @@
-"""`streamer label clouds`: severities for the responses of a file, without a gate."""
+"""`streamer label clouds` and `label claims`: severities for a file, without a gate."""
 
 import inspect
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,37 +13,112 @@ from streamer import wiring
 from streamer.cli import FAILED
 from streamer.cli import options as opt
 from streamer.cli.console import counted, note, print_json, progress, say, warn
+from streamer.cli.evaluate_claims import AnswerOption
 from streamer.cli.label_filling import parameter
+from streamer.clouds.claims import WHY_HELD
 from streamer.errors import UsageError
 from streamer.labels.filling import FillingTally, fill
 from streamer.labels.kinds.lexical import Lexical
 from streamer.labels.registry import by_programs, program_kind
+from streamer.labels.severity_kind import ProgramKind
 from streamer.scoring.judged import FORMS, form
 
 _WITHOUT_SETTINGS = {name: kind for name, kind in by_programs().items() if kind.group is None}
 """Those whose options are not settings."""
+_ByForClaims: Any = Annotated[
+    Literal["people", *(name for name, kind in by_programs().items() if kind.labels_claims)],
+    typer.Option(help="Who labels: people, who fill FILE in, or a program by its settings."),
+]
+_File = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE",
+        help="Response clouds (.jsonl), or a table in CSV, JSON Lines or Parquet; - is standard input.",
+    ),
+]
 
 
 def clouds(file: str, out: Path, by: str, judged: str, json: bool, **options: Any) -> None:
     """Label the responses of a file of clouds or of a table, for planning, evaluation and the demo.
 
-    Responses that have a label keep it. A cloud is written when all its responses are labelled; until then its labels
-    are kept in FILE.labels. Stop when you like, the same command does the rest. Clouds without
-    references stay unlabelled where a kind compares with them.
+    Claims of long answers are labelled by `streamer label claims`. Responses that have a label keep
+    it. A cloud is written when all its responses are labelled; until then its labels are kept in
+    FILE.labels. Stop when you like, the same command does the rest. Clouds without references stay
+    unlabelled where a kind compares with them.
     """
-    from streamer.labels.cloud_labels import CloudLabelling
-
     try:
         read = form(judged)
     except ValueError as error:
         raise UsageError(f"--{error}") from None
-    tally = FillingTally()
     kind = program_kind(by)
     tables = opt.TableOptions(**{one.name: options.pop(one.name) for one in fields(opt.TableOptions)})
     chosen = kind(**{name: value for name, value in options.items() if name in kind.options()})
+    _label(file, out, chosen, tables, "response", json=json, judged=read)
+
+
+@opt.in_groups
+def claims(
+    file: _File,
+    out: Annotated[
+        Path,
+        typer.Option(
+            metavar="FILE", help="New file: .csv for a table, one claim a row, or .jsonl for clouds."
+        ),
+    ],
+    by: _ByForClaims = "people",
+    answer: AnswerOption = "first",
+    *,
+    tables: opt.TableOptions,
+    json: opt.JsonOption = False,
+) -> None:
+    """Cut one answer to each prompt into claims, for people to label in a file or for a judge.
+
+    What people get is to be filled in: 0 right, 1 wrong, or between, each claim as it reads in the
+    whole answer. `streamer evaluate`, `try` and `plan` read it. Answers that bring claims are not
+    cut, and claims that have a label keep it. A judge's labels are kept one by one: stop when you
+    like, the same command does the rest.
+    """
+    if by != "people":
+        if out.suffix == ".csv":
+            raise UsageError(
+                f"{out}: a judge's labels are written to clouds; name a file that ends in .jsonl"
+            )
+        _label(file, out, program_kind(by)(), tables, "claim", json=json, claims=answer)
+        return
+    from streamer.labels.claim_files import write_claims
+
+    written = write_claims(file, out, answer, reading=tables.reading(), report=note)
+    if json:
+        print_json({"file": str(out), **asdict(written)})
+        return
+    prompts = counted(written.prompts, "prompt", "prompts")
+    say(f"{out}: {counted(written.claims, 'claim', 'claims')} of {prompts}")
+    for why, count in written.held.items():
+        prompts = counted(count, "prompt is", "prompts are")
+        note(f"{prompts} held whatever the threshold: {WHY_HELD[why]}")
+    if written.missing:
+        warn(f"{counted(written.missing, 'prompt', 'prompts')} without an answer by {answer} left out")
+    whose = "" if answer == "first" or out.suffix == ".csv" else f" --answer {answer}"
+    field = "severity" if out.suffix == ".csv" else "label"
+    note(f"Fill in {field} (0 right, 1 wrong), then: streamer evaluate {out}{whose}")
+
+
+def _label(
+    file: str,
+    out: Path,
+    kind: ProgramKind,
+    tables: opt.TableOptions,
+    what: str,
+    *,
+    json: bool,
+    **of: Any,
+) -> None:
+    from streamer.labels.cloud_labels import CloudLabelling
+
+    tally, many, reading = FillingTally(), f"{what}s", tables.reading()
     with (
-        chosen.labeller(wiring.load_settings()) as labeller,
-        CloudLabelling(file, out, labeller, judged=read, reading=tables.reading(), report=note) as labelling,
+        kind.labeller(wiring.load_settings()) as labeller,
+        CloudLabelling(file, out, labeller, reading=reading, report=note, **of) as labelling,
     ):
         with (
             progress("labelling") as advance,
@@ -68,14 +143,12 @@ def clouds(file: str, out: Path, by: str, judged: str, json: bool, **options: An
     else:
         say(
             f"{out}: {counted(written, 'cloud', 'clouds')} written, "
-            f"{counted(tally.labelled, 'response', 'responses')} labelled by {who}"
+            f"{counted(tally.labelled, what, many)} labelled by {who}"
         )
         if before:
             note(f"{counted(before, 'cloud was', 'clouds were')} labelled already")
         if tally.failures:
-            warn(
-                f"{counted(tally.failures, 'response', 'responses')} could not be labelled; their clouds are not written:"
-            )
+            warn(f"{counted(tally.failures, what, many)} not labelled; their clouds are not written:")
             for example in tally.examples:
                 warn(f"  {example}")
     if tally.failures:
@@ -92,13 +165,6 @@ def _options() -> Iterator[inspect.Parameter]:
         yield parameter(one, _WITHOUT_SETTINGS[names[0]].options()[one], ", ".join(names))
 
 
-_File = Annotated[
-    str,
-    typer.Argument(
-        metavar="FILE",
-        help="Response clouds (.jsonl), or a table in CSV, JSON Lines or Parquet; - is standard input.",
-    ),
-]
 _Out = Annotated[
     Path,
     typer.Option(metavar="FILE", help="The clouds with labels; what it holds already is not labelled again."),

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -12,6 +12,7 @@ from streamer import wiring
 from streamer.calibration.registry import offered, promises
 from streamer.calibration.specification import Calibrator
 from streamer.cli.console import note, print_json, progress, warn
+from streamer.cli.evaluate_claims import OfClaims, print_plan
 from streamer.cli.options import (
     JsonOption,
     TableOptions,
@@ -26,6 +27,7 @@ from streamer.cli.plan_report import (
     print_rungs,
     print_until_sure,
 )
+from streamer.clouds.line_files import shown_name
 from streamer.clouds.unlabelled import check_unlabelled, counts, filled, unlabelled_note
 from streamer.errors import UsageError
 
@@ -77,11 +79,13 @@ class GateOptions:
     """The gate."""
 
     unit: Annotated[
-        Literal["best", "response", "batch"],
+        Literal["best", "response", "batch", "claim"] | None,
         typer.Option(
-            help="What ships: the best response of a batch, each response separately, or the whole batch.",
+            help="What ships: the best response of a batch, each response separately, the whole "
+            "batch, or of a long answer what is supported. Default: claim for past answers with "
+            "claims, else best.",
         ),
-    ] = "best"
+    ] = None
     promise: Annotated[
         str | None,
         typer.Option(
@@ -158,6 +162,7 @@ def plan(
         ),
     ] = None,
     gate: GateOptions,
+    claims: OfClaims,
     seed: Annotated[
         int,
         typer.Option(metavar="S", min=0, max=2**62, help="Seed of the first halves, and of a guess."),
@@ -172,9 +177,10 @@ def plan(
     from streamer.calibration.registry import calibrator
     from streamer.planning.past import plan_past
     from streamer.planning.prompts import guessed_answers
+    from streamer.research.evaluation.claims import has_claims
 
     past = None if data is None else _Past(data, tables.reading(), unlabelled)
-    unit, steps, guessed = gate.unit, gate.steps, asdict(guess)
+    steps, guessed = gate.steps, asdict(guess)
     given = {
         "--labels": labels, "--promise": gate.promise, "--responses": responses,
         **{f"--{name}": value for name, value in guessed.items()},
@@ -182,6 +188,11 @@ def plan(
         "--method": gate.method,
     }  # fmt: skip
     others = [name for name, value in given.items() if value is not None]
+    of_claims = partial(_plan_claims, past, others, gate, claims, alpha, labels, seed, json=json)
+    if gate.unit == "claim":
+        of_claims()
+        return
+    unit = gate.unit or "best"
     if gate.rungs is not None:
         best = _of_best_answers("--rungs", past, [*others, *(["--steps"] if steps else [])], unit)
         _plan_rungs(best, gate.rungs, alpha, seed, json=json)
@@ -196,6 +207,9 @@ def plan(
     measured = past is not None or chosen.of_signals
     if measured:
         _check_measured(chosen, unit, guessed, responses if past is None else None)
+    if past is not None and gate.unit is None and has_claims(past.read):
+        of_claims()
+        return
     try:
         if measured:
             method = None if gate.promise is gate.method is None else chosen.name
@@ -293,6 +307,29 @@ def _plan_past(
     )
 
 
+def _plan_claims(
+    past: "_Past | None",
+    others: "Sequence[str]",
+    gate: GateOptions,
+    claims: OfClaims,
+    alpha: float,
+    labels: int | None,
+    seed: int,
+    *,
+    json: bool,
+) -> None:
+    from streamer.research.evaluation.claims import planned_claims
+
+    if past is None:
+        raise UsageError("claims are planned on past answers with labelled ones: name --data")
+    others = [name for name in others if name != "--labels"]
+    others += [f"--{name}" for name in ("steps", "rungs") if getattr(gate, name) is not None]
+    if others:
+        raise UsageError(f"the unit claim does not go with {', '.join(others)}")
+    asked = claims.asked("any", alphas=(alpha,), seed=seed, unlabelled=past.unlabelled)
+    print_plan(planned_claims(shown_name(past.file), past.read, asked, labels=labels), json=json)
+
+
 def _of_best_answers(option: str, data: "_Past | None", others: "Sequence[str]", unit: "Unit") -> "_Past":
     """Return the past answers, which a plan of this option needs, for the unit `best` and without these other options."""
     if data is None:
@@ -386,12 +423,18 @@ class _Past:
     unlabelled: str
 
     @cached_property
+    def read(self) -> "list[Cloud]":
+        """The prompts as they are in the file."""
+        from streamer.clouds.cloud_files import read_clouds
+
+        return list(read_clouds(self.file, self.reading, report=note))
+
+    @cached_property
     def clouds(self) -> "list[Cloud]":
         """The prompts; an answer without a severity counts as 1, or has none, as the option says."""
         from streamer.clouds.cloud import severity_kind
-        from streamer.clouds.cloud_files import read_clouds
 
-        clouds = list(read_clouds(self.file, self.reading, report=note))
+        clouds = self.read
         severity_kind(clouds)
         choice = check_unlabelled(self.unlabelled)
         if missing := unlabelled_note(*counts(clouds), choice):

@@ -15,8 +15,10 @@ from numpy.typing import ArrayLike
 from streamer import wiring
 from streamer.cli import options as opt
 from streamer.cli.console import note, print_json, print_table, say, warn
+from streamer.cli.evaluate_claims import OfClaims, print_claims
 from streamer.cli.gate_options import with_settings
 from streamer.cli.review import has_screen
+from streamer.clouds.line_files import shown_name
 from streamer.clouds.tables.columns import Role, parse_mapping
 from streamer.clouds.unlabelled import check_unlabelled, counts, unlabelled_note
 from streamer.errors import UsageError, why
@@ -70,14 +72,18 @@ def try_(
         ),
     ] = 0,
     tables: opt.TableOptions,
+    claims: OfClaims,
     json: opt.JsonOption = False,
 ) -> None:
     """Say whether a gate is worth it on your own answers: what it would serve at each budget, what would get through, what it costs.
 
     A random half of the prompts calibrates and the other is decided, 50 times, as `streamer evaluate` does it; no label judges
-    a threshold that it found. No gate and no database are needed.
+    a threshold that it found. No gate and no database are needed. Of answers with claims it says what
+    of them would ship, and writes no page.
     """
-    report = _report(file, given, tables, unlabelled, seed, json=json)
+    report = _report(file, given, tables, unlabelled, seed, claims, json=json)
+    if report is None:
+        return
     if json:
         print_json(report_json(report))
         return
@@ -117,10 +123,19 @@ def _asked(table: Read) -> dict[Role, tuple[str, ...]]:
 
 
 def _report(
-    file: Path, given: Mapping[str, Any], tables: opt.TableOptions, choice: str, seed: int, *, json: bool
-) -> Report:
+    file: Path,
+    given: Mapping[str, Any],
+    tables: opt.TableOptions,
+    choice: str,
+    seed: int,
+    claims: OfClaims,
+    *,
+    json: bool,
+) -> Report | None:
+    """Return the report; None: it is of claims, and is printed."""
     from streamer.frames.answers import read
     from streamer.frames.gate import Gate
+    from streamer.research.evaluation.claims import evaluate_claims, has_claims
 
     settings, named, reading = wiring.load_settings(), dict(given), tables.reading()
     unlabelled = check_unlabelled(choice)
@@ -140,6 +155,11 @@ def _report(
             table = read(str(file), reading, gate.kept_columns, advice=lambda text: text)
         for said in (f"{file}: {table.recognised}", *table.notes):
             note(said)
+        if "unit" not in given and has_claims(table.clouds):
+            budgets = sorted({given.get("alpha", 0.05), *_SHOWN})
+            asked = claims.asked("any", alphas=tuple(budgets), seed=seed, unlabelled=unlabelled)
+            print_claims([evaluate_claims(shown_name(file), table.clouds, asked)], json=json)
+            return None
         missing, answers = counts(table.clouds)
         if missing == answers:
             raise UsageError(

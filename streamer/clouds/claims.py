@@ -6,7 +6,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from streamer.calibration.claims import MOST_CLAIMS
+from streamer.calibration.claims import MOST_CLAIMS, Floats
 from streamer.calibration.groups import LabelledGroup
 from streamer.clouds.cloud import NOT_KEPT, Claim, Cloud, CloudResponse
 from streamer.scoring.blank import is_blank
@@ -14,6 +14,9 @@ from streamer.scoring.claims.sentences import says, sentences
 from streamer.scoring.claims.support import support
 from streamer.scoring.judged import WHOLE
 
+RestsOn = Literal["named", "prefix"]
+RESTS_ON: tuple[RestsOn, ...] = get_args(RestsOn)
+"""What a claim rests on, and never ships without: the claims that it names, or all before it."""
 LeftOut = Literal["drop", "mark"]
 LEFT_OUT: tuple[LeftOut, ...] = get_args(LeftOut)
 """What becomes of claims that do not ship: they are missing in the text, or stand between marks."""
@@ -35,8 +38,8 @@ class ClaimedPrompt:
     ----------
     answer : the chosen one; None: no answer is as was asked.
     claims : of it, in order.
-    group : scores and severities of the claims, 1 where nobody labelled one; None where the prompt
-        is held.
+    group : of each claim the least score of it and of what it rests on, so that what ships is
+        closed; and its severity, 1 where nobody labelled it. None where the prompt is held.
     held : why, a key of `WHY_HELD`; empty where there is a group.
     """
 
@@ -47,7 +50,9 @@ class ClaimedPrompt:
     held: str = ""
 
 
-def claimed_prompt(cloud: Cloud, answer: str = "first", *, cut: bool = False) -> ClaimedPrompt:
+def claimed_prompt(
+    cloud: Cloud, answer: str = "first", *, cut: bool = False, rests_on: RestsOn = "named"
+) -> ClaimedPrompt:
     """Choose an answer and score its claims.
 
     Parameters
@@ -78,10 +83,21 @@ def claimed_prompt(cloud: Cloud, answer: str = "first", *, cut: bool = False) ->
     group = LabelledGroup(
         cloud.batch_id,
         tuple(one.id for one in claims),
-        support([one.text for one in claims], witnesses),
+        _least(support([one.text for one in claims], witnesses), claims, rests_on),
         np.array([1.0 if one.severity is None else one.severity for one in claims]),
     )
     return ClaimedPrompt(cloud, chosen, claims, group)
+
+
+def _least(scores: Floats, claims: Sequence[Claim], rests_on: RestsOn) -> Floats:
+    """Lower each score to the least of what its claim rests on, and what that rests on."""
+    if rests_on == "prefix":
+        return np.minimum.accumulate(scores)
+    place = {one.id: number for number, one in enumerate(claims)}
+    rests = [[number, *(place[name] for name in one.rests_on)] for number, one in enumerate(claims)]
+    while (lower := np.array([scores[on].min() for on in rests])).sum() < scores.sum():
+        scores = lower
+    return scores
 
 
 def model_of(response: CloudResponse) -> str | None:

@@ -6,9 +6,9 @@ and ``responses``, each with ``text``, an optional ``label`` (severity in [0, 1]
 and `streamer gpso` take in the place of an encoder's, an optional ``logprob``, the mean log-probability of its
 tokens (or those of all, ``token_logprobs``), an optional ``model``, which gave it, optional ``signals``,
 numbers of the user's own by name (null: not known), and optional ``claims``, what the answer is cut
-into: each with ``text``, an optional ``label``, ``id``, and ``span``, the first character and the
-one behind the last. Other fields are passed over. Tables are read as clouds too:
-`streamer.clouds.cloud_files`.
+into: each with ``text``, an optional ``label``, ``id``, ``span``, the first character and the one
+behind the last, and ``rests_on``, ids of claims without which it does not stand. Other fields are
+passed over. Tables are read as clouds too: `streamer.clouds.cloud_files`.
 """
 
 import hashlib
@@ -55,12 +55,14 @@ class Claim:
     id : unique in the response; ``c00``, ``c01``, ... by position where none is given.
     severity : in [0, 1], 0 = fine, as it reads in the whole answer; None when nobody has said.
     span : where it stands in the response's text; None where that is not said.
+    rests_on : ids of claims of the same response without which it does not stand.
     """
 
     id: str
     text: str
     severity: float | None = None
     span: tuple[int, int] | None = None
+    rests_on: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +158,7 @@ class _ClaimLine(msgspec.Struct):
     label: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
     id: Annotated[str, msgspec.Meta(min_length=1)] | None = None
     span: tuple[int, int] | None = None
+    rests_on: tuple[str, ...] = ()
 
 
 class _ResponseLine(msgspec.Struct):
@@ -276,11 +279,14 @@ def _claims(response: _ResponseLine, where: str) -> tuple[Claim, ...] | None:
     if response.claims is None:
         return None
     made = tuple(
-        Claim(one.id or f"c{place:02d}", one.text, one.label, one.span)
+        Claim(one.id or f"c{place:02d}", one.text, one.label, one.span, one.rests_on)
         for place, one in enumerate(response.claims)
     )
-    if len({one.id for one in made}) < len(made):
+    ids = {one.id for one in made}
+    if len(ids) < len(made):
         raise UsageError(f"{where}: two claims have the same id; give each its own, or none any")
+    if unknown := {name for one in made for name in one.rests_on} - ids:
+        raise UsageError(f"{where}: a claim rests on {min(unknown)!r}, which is none's id")
     places = [place for one in made if one.span for place in one.span]
     apart = all(start < end for start, end in zip(places[::2], places[1::2], strict=True))
     if (
@@ -330,15 +336,7 @@ def cloud_row(cloud: Cloud) -> dict[str, Any]:
         own = {name: getattr(response, name) for name in ("embedding", "logprob", "model", "signals")}
         row |= {name: value for name, value in own.items() if value not in (None, {})}
         if response.claims is not None:
-            row["claims"] = [
-                {
-                    "id": one.id,
-                    "text": one.text,
-                    "label": one.severity,
-                    **({"span": one.span} if one.span else {}),
-                }
-                for one in response.claims
-            ]
+            row["claims"] = claim_rows(response.claims)
         return row
 
     return {
@@ -347,6 +345,16 @@ def cloud_row(cloud: Cloud) -> dict[str, Any]:
         "references": list(cloud.references),
         "responses": [one(response) for response in cloud.responses],
     } | ({"witnesses": [one.text for one in cloud.witnesses]} if cloud.witnesses else {})
+
+
+def claim_rows(claims: Sequence[Claim]) -> list[dict[str, Any]]:
+    """Return claims as they stand in a line of a file of clouds."""
+    return [
+        {"id": one.id, "text": one.text, "label": one.severity}
+        | ({"span": one.span} if one.span else {})
+        | ({"rests_on": one.rests_on} if one.rests_on else {})
+        for one in claims
+    ]
 
 
 def judged_cloud(cloud: Cloud, form: Form) -> Cloud:

@@ -8,8 +8,10 @@ from streamer.calibration.claims import calibrate_claims, shipped_claims
 from streamer.calibration.threshold import Threshold
 from streamer.clouds.claims import (
     LEFT_OUT,
+    RESTS_ON,
     ClaimedPrompt,
     LeftOut,
+    RestsOn,
     claimed_prompt,
     claims_in,
     shipped_text,
@@ -26,7 +28,13 @@ GIVEN = "given"
 
 @dataclass(frozen=True, slots=True)
 class DecidedClaim:
-    """One claim; `score` in [0, 1], higher is safer; `span` : its characters in the answer, if known."""
+    """One claim.
+
+    Attributes
+    ----------
+    score : in [0, 1], higher is safer; of it and of what it rests on the least.
+    span : its characters in the answer, if known.
+    """
 
     id: str
     text: str
@@ -68,6 +76,8 @@ class ClaimGate:
     answer : which answer to a prompt is cut: ``first``, or that of a model by its name.
     least_kept : the share of an answer's claims that must be left, in [0, 1], or none ships.
     left_out : claims that do not ship are missing in the text (`drop`), or stand between marks (`mark`).
+    rests_on : what a claim ships with or not at all: those that it names (`named`), or all before
+        it (`prefix`), as in a derivation.
     columns : the columns of roles that are not recognised.
 
     Attributes
@@ -88,12 +98,16 @@ class ClaimGate:
         answer: str = "first",
         least_kept: float = 0.0,
         left_out: LeftOut = "drop",
+        rests_on: RestsOn = "named",
         columns: Mapping[str, Any] | None = None,
     ) -> None:
         if left_out not in LEFT_OUT:
             raise ValueError(f"left_out must be one of {', '.join(LEFT_OUT)}, not {left_out!r}")
+        if rests_on not in RESTS_ON:
+            raise ValueError(f"rests_on must be one of {', '.join(RESTS_ON)}, not {rests_on!r}")
         self.alpha, self.loss, self.answer = alpha, loss, answer
-        self.least_kept, self.left_out, self.columns = least_kept, left_out, columns
+        self.least_kept, self.left_out, self.rests_on = least_kept, left_out, rests_on
+        self.columns = columns
 
     def fit(self, frame: Any) -> "ClaimGate":
         """Calibrate on answers with labelled claims; one without a label counts as wrong.
@@ -134,7 +148,8 @@ class ClaimGate:
     def _prompts(self, frame: Any, *, severities: bool, cut: bool) -> list[ClaimedPrompt]:
         reading = Reading(columns=mapping_of(self.columns))
         table = read(frame, reading, severities=severities)
-        return [claimed_prompt(cloud, self.answer, cut=cut) for cloud in table.clouds]
+        how: Any = {"cut": cut, "rests_on": self.rests_on}
+        return [claimed_prompt(cloud, self.answer, **how) for cloud in table.clouds]
 
     def _decided(self, prompt: ClaimedPrompt) -> DecidedAnswer:
         name, answer = prompt.cloud.question_id, prompt.answer

@@ -12,7 +12,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from streamer.clouds.cloud import Cloud, parse_cloud
+from streamer.clouds.claims import claimed_prompt
+from streamer.clouds.cloud import Cloud, claim_rows, parse_cloud
 from streamer.clouds.cloud_files import AS_IT_IS, read_rows
 from streamer.clouds.line_record import append_lines, read_lines, read_whole
 from streamer.clouds.tables.answers import Reading
@@ -28,11 +29,11 @@ _NO_GATE = "clouds"
 
 @dataclass(slots=True)
 class _Waiting:
-    """A cloud whose responses are being labelled."""
+    """A cloud that is being labelled; `labelled` : what of its row gets a label, by response and claim."""
 
     row: dict[str, Any]
-    places: Mapping[str, int]
-    left: set[str]
+    labelled: Mapping[tuple[str, str], dict[str, Any]]
+    left: set[tuple[str, str]]
     failed: bool = False
 
 
@@ -55,6 +56,8 @@ class CloudLabelling:
         that a kill cut in two is removed.
     labeller : who labels.
     judged : what of the answers it reads.
+    claims : label the claims of this answer to each prompt, ``first`` or a model's, in place of
+        responses; it is cut where it brings none. A prompt that is held is written as it is.
     reading, report : see `streamer.clouds.cloud_files.read_clouds`.
 
     Attributes
@@ -74,6 +77,7 @@ class CloudLabelling:
         labeller: Labeller,
         *,
         judged: Form = WHOLE,
+        claims: str | None = None,
         reading: Reading = AS_IT_IS,
         report: Callable[[str], None] = lambda _text: None,
     ) -> None:
@@ -82,7 +86,10 @@ class CloudLabelling:
         self._report = report
         self._labeller = labeller
         self._judged = judged
+        self._claims = claims
         self._by = labeller.id if judged == WHOLE else f"{labeller.id} ({judged.text})"
+        if claims is not None:
+            self._by = f"{labeller.id} (claims of {claims})"
         self._waiting: dict[str, _Waiting] = {}
         self._kept_in = named_beside(out, ".labels")
         self._kept: dict[str, float] = {}
@@ -120,15 +127,19 @@ class CloudLabelling:
                 continue
             if cloud.batch_id in self._waiting:
                 raise UsageError(f"{where}: question_id {cloud.question_id!r} occurs twice")
-            unlabelled = self._unlabelled(cloud, where)
-            waiting = self._waiting[cloud.batch_id] = _Waiting(
-                row, {response.id: place for place, response in enumerate(cloud.responses)}, set()
-            )
+            labelled = {
+                (response.id, ""): row["responses"][place] for place, response in enumerate(cloud.responses)
+            }
+            if self._claims is None:
+                unlabelled = self._unlabelled(cloud, where)
+            else:
+                unlabelled, labelled = self._unlabelled_claims(cloud, row)
+            waiting = self._waiting[cloud.batch_id] = _Waiting(row, labelled, set())
             left = []
             for task in unlabelled:
                 known = self._kept.get(self._key(task))
                 if known is None:
-                    waiting.left.add(task.response_id)
+                    waiting.left.add((task.response_id, task.unit_id))
                     left.append(task)
                 else:
                     self._fill_in(waiting, task, known)
@@ -147,7 +158,7 @@ class CloudLabelling:
         for attempt in attempts:
             name = attempt.task.key.batch_id
             waiting = self._waiting[name]
-            waiting.left.discard(attempt.task.response_id)
+            waiting.left.discard((attempt.task.response_id, attempt.task.unit_id))
             if attempt.severity is None:
                 waiting.failed = True
             else:
@@ -204,15 +215,43 @@ class CloudLabelling:
             if response.severity is None
         ]
 
+    def _unlabelled_claims(
+        self, cloud: Cloud, row: dict[str, Any]
+    ) -> tuple[list[LabelTask], dict[tuple[str, str], dict[str, Any]]]:
+        prompt = claimed_prompt(cloud, self._claims or "first", cut=True)
+        if prompt.answer is None or prompt.held:
+            return [], {}
+        answer, written = prompt.answer, claim_rows(prompt.claims)
+        row["responses"][cloud.responses.index(answer)]["claims"] = written
+        references = tuple(reference for reference in cloud.references if reference.strip())
+        tasks = [
+            LabelTask(
+                key=BatchKey(_NO_GATE, cloud.batch_id, 1),
+                response_id=answer.id,
+                kind=self._labeller.kind,
+                prompt=cloud.question,
+                response=WHOLE.ships(answer.text),
+                references=references or None,
+                unit_id=claim.id,
+                unit=claim.text,
+            )
+            for claim in prompt.claims
+            if claim.severity is None
+        ]
+        return tasks, {(answer.id, row["id"]): row for row in written}
+
     def _key(self, task: LabelTask) -> str:
         content = [self._by, task.prompt, task.references, task.response]
+        content += [task.unit_id, task.unit] if task.unit else []
         return hashlib.sha256(msgspec.json.encode(content)).hexdigest()[:32]
 
     def _fill_in(self, waiting: _Waiting, task: LabelTask, severity: float) -> None:
-        response = waiting.row["responses"][waiting.places[task.response_id]]
-        response["label"] = severity
+        labelled = waiting.labelled[task.response_id, task.unit_id]
+        labelled["label"] = severity
+        if task.unit:
+            return
         stated = f"{self._labeller.kind} ({self._by})"
-        response["meta"] = {**(response.get("meta") or {}), "label_kind": stated}
+        labelled["meta"] = {**(labelled.get("meta") or {}), "label_kind": stated}
 
     def _finish(self, name: str, waiting: _Waiting) -> None:
         # The name stays, without the row, so that the same question later in the file is reported.

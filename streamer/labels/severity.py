@@ -33,7 +33,7 @@ class LabelTask:
     """One response that waits for a severity, with what a person needs to judge it.
 
     `response` : as it would go out. `judged` : what of it is judged. `urgent` : label it before others. `decided_at` : when its batch
-    was decided, with zone.
+    was decided, with zone. `unit_id`, `unit` : the claim that is judged; empty: all.
     """
 
     key: BatchKey
@@ -45,6 +45,8 @@ class LabelTask:
     urgent: bool = False
     decided_at: datetime | None = None
     judged: Form = WHOLE
+    unit_id: str = ""
+    unit: str = ""
 
     @property
     def head(self) -> str:

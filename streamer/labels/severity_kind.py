@@ -79,6 +79,8 @@ class ProgramKind(SeverityKind, ABC):
     """What `streamer label NAME` does: the text of its help."""
     needs_references: ClassVar[bool] = True
     """Whether a response without references cannot be labelled."""
+    labels_claims: ClassVar[bool] = False
+    """Whether it can be asked about a claim of an answer."""
     group: ClassVar[str | None] = None
     """The group of settings that its options override; None: there are no settings."""
 

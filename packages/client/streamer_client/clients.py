@@ -422,8 +422,8 @@ class _Thread:
         self._of_parents: list[object] = []
         self._lock = threading.Lock()
         self._closed = False
-        # Cancelled first, as what they began ends with them: a task of a group that is cancelled before its first step
-        # leaves a coroutine that nobody awaits.
+        # Cancelled first, as what they began ends with them: a task of a group that is cancelled
+        # before its first step leaves a coroutine that nobody awaits.
         self._calls: set[asyncio.Task[object]] = set()
 
     def run(self, call: Callable[[AsyncClient], Coroutine[Any, Any, T]]) -> T:

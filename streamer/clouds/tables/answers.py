@@ -449,9 +449,13 @@ class AnswerReader:
         return self._table.cell(place, row, role, column, as_text=role == "references")
 
     def _text(self, place: int, role: Role, value: Any) -> str:
-        """Read a text as it stands. Raises `TableError` for what is none."""
+        """Read a text as it stands; in a table of claims, as `streamer label claims` wrote it.
+
+        Raises `TableError` for what is none.
+        """
         try:
-            return text_of(value)
+            text = text_of(value)
+            return plain_cell(text) if "claim" in self.columns.named else text
         except NotText as error:
             raise self._no_text(place, role, error) from None
 

@@ -162,14 +162,14 @@ class JudgeClient:
         allowed: Callable[[], bool] = lambda: True,
     ) -> Judgement:
         asked = messages(case, secrets.token_hex(16), seed=self._seed)
-        parameters = self._endpoint.parameters
+        parameters, claim = self._endpoint.parameters, case.answer is not None
         exchanges = await self._chat.ask(asked, parameters, record=record, allowed=allowed)
-        verdict, exchanges = _read(exchanges)
+        verdict, exchanges = _read(exchanges, claim=claim)
         if verdict is None and (reply := _unreadable(exchanges[-1])) is not None:
-            reminded = reminder(asked, reply, exchanges[-1].detail or "")
+            reminded = reminder(asked, reply, exchanges[-1].detail or "", claim=claim)
             with suppress(NothingSent):
                 again = await self._chat.ask(reminded, parameters, record=record, allowed=allowed)
-                verdict, again = _read(again)
+                verdict, again = _read(again, claim=claim)
                 exchanges += again
         return self._judgement(case, verdict, exchanges)
 
@@ -193,13 +193,15 @@ class JudgeClient:
         return cost_of(exchanges, self._endpoint.prices.get(self._endpoint.model))
 
 
-def _read(exchanges: tuple[Exchange, ...]) -> tuple[JudgeVerdict | None, tuple[Exchange, ...]]:
+def _read(
+    exchanges: tuple[Exchange, ...], *, claim: bool
+) -> tuple[JudgeVerdict | None, tuple[Exchange, ...]]:
     """The verdict in the last exchange's reply; without one, the exchange says what was wrong with it."""
     last = exchanges[-1]
     if last.problem is not None or last.reply is None:
         return None, exchanges
     try:
-        return parse_verdict(last.reply), exchanges
+        return parse_verdict(last.reply, claim=claim), exchanges
     except MalformedReply as error:
         cut = ", cut off at the token limit" if last.finish_reason == "length" else ""
         refused = replace(last, problem="malformed_reply", detail=f"{error}{cut}")

@@ -75,9 +75,19 @@ def judge_severities(
     ]
 
 
-def severity_case(answered: AnsweredQuestion, *, part: Callable[[str], str] = answer_head) -> JudgeCase:
-    """What a judge is shown of an answer to be labelled. A blank candidate is the worst there is: ask nobody."""
+def severity_case(
+    answered: AnsweredQuestion,
+    *,
+    part: Callable[[str], str] = answer_head,
+    claim: str | None = None,
+) -> JudgeCase:
+    """What a judge is shown of an answer, or of a claim of it, to be labelled.
+
+    A blank candidate is the worst there is: ask nobody.
+    """
     references = tuple(reference for reference in answered.references if reference.strip())
+    if claim is not None:
+        return JudgeCase(answered.question, claim, references, answered.answer)
     return JudgeCase(answered.question, part(answered.answer), references)
 
 

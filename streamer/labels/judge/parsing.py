@@ -36,7 +36,7 @@ class JudgeVerdict:
     Attributes
     ----------
     mark : J in [0, 100], one decimal.
-    subscores : points by aspect, each from 0 to the most that `ASPECT_NAMES` allows.
+    subscores : points by aspect, from 0 to the most that `ASPECT_NAMES` allows; a claim has none.
     """
 
     mark: float
@@ -45,15 +45,18 @@ class JudgeVerdict:
     @property
     def discrepancy(self) -> float:
         """The rating minus the sum of its parts: models add badly. The mark is what counts."""
+        if not self.subscores:
+            return 0.0
         return round(self.mark - math.fsum(self.subscores.values()), 6)
 
 
-def parse_verdict(reply: str) -> JudgeVerdict:
+def parse_verdict(reply: str, *, claim: bool = False) -> JudgeVerdict:
     """Read a reply.
 
     Parameters
     ----------
     reply : the model's text. White space around the object, and one Markdown fence around it, are allowed.
+    claim : whether it is about a claim, which has no ``subscores``.
 
     Raises
     ------
@@ -72,9 +75,11 @@ def parse_verdict(reply: str) -> JudgeVerdict:
         raise
     except (ValueError, RecursionError):
         raise MalformedReply("it is not one JSON object and nothing else") from None
-    fields = _keyed(parsed, ("score", "subscores"), "the reply")
-    subscores = _keyed(fields["subscores"], tuple(ASPECT_NAMES), "subscores")
-    points = {name: _number(subscores[name], name, most) for name, most in ASPECT_NAMES.items()}
+    fields = _keyed(parsed, ("score",) if claim else ("score", "subscores"), "the reply")
+    points = {}
+    if not claim:
+        subscores = _keyed(fields["subscores"], tuple(ASPECT_NAMES), "subscores")
+        points = {name: _number(subscores[name], name, most) for name, most in ASPECT_NAMES.items()}
     return JudgeVerdict(round(_number(fields["score"], "score", 100), 1), MappingProxyType(points))
 
 

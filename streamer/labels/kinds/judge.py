@@ -38,6 +38,7 @@ class JudgeKind(ProgramKind):
     needs: ClassVar[str] = "extra `judge`, an endpoint"
     use_when: ClassVar[str] = "there are no references, or wording varies too much for the others"
     needs_references: ClassVar[bool] = False
+    labels_claims: ClassVar[bool] = True
     group: ClassVar[str] = "judge"
     command: ClassVar[
         str
@@ -125,7 +126,7 @@ class JudgeLabeller:
             number = 0
             for task in tasks:
                 answered = AnsweredQuestion(task.prompt, task.response, task.references or ())
-                case = severity_case(answered, part=task.judged.head)
+                case = severity_case(answered, part=task.judged.head, claim=task.unit or None)
                 if is_blank(case.candidate):
                     blank.append(Attempted(task=task, severity=Severity(1.0, 1.0)))
                     continue

@@ -36,8 +36,8 @@ class Pool:
         self._thread.start()
         self._closed = False
         self._winding_down = False
-        # Cancelled first, as what they began ends with them: a task of a group that is cancelled before its first step
-        # leaves a coroutine that nobody awaits.
+        # Cancelled first, as what they began ends with them: a task of a group that is cancelled
+        # before its first step leaves a coroutine that nobody awaits.
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def finished(

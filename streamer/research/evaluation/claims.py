@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -19,7 +19,7 @@ from streamer.calibration.claims import (
 from streamer.calibration.groups import LabelledGroup
 from streamer.calibration.guarantee import groups_needed
 from streamer.calibration.loss_curve import LossCurve, budget_limit
-from streamer.clouds.claims import WHY_HELD, claimed_prompt
+from streamer.clouds.claims import WHY_HELD, RestsOn, claimed_prompt
 from streamer.clouds.cloud import Cloud
 from streamer.clouds.halves import HalvesSplit, seeded_splits
 from streamer.clouds.spreads import Spread, spread
@@ -47,6 +47,7 @@ class ClaimOptions:
         `streamer.clouds.claims.claimed_prompt`.
     calibrate : share of the prompts that calibrates, in (0, 1); the others are measured.
     least_kept : the share of an answer's claims that must be left, in [0, 1].
+    rests_on : what a claim never ships without; see `streamer.clouds.claims.RESTS_ON`.
     splits, seed : number of seeded splits, and the seed of the first.
     unlabelled : a claim without a severity counts as 1 (`worst`), its prompt is left out (`drop`),
         or is refused (`fail`).
@@ -57,6 +58,7 @@ class ClaimOptions:
     answer: str = "first"
     calibrate: float = 0.5
     least_kept: float = 0.0
+    rests_on: RestsOn = "named"
     splits: int = 50
     seed: int = 0
     unlabelled: str = "worst"
@@ -158,7 +160,7 @@ def evaluate_claims(name: str, clouds: Sequence[Cloud], options: ClaimOptions) -
     """
     check_claim_options(options)
     in_order = sorted(clouds, key=lambda one: one.batch_id)
-    every = [claimed_prompt(cloud, options.answer) for cloud in in_order]
+    every = [claimed_prompt(cloud, options.answer, rests_on=options.rests_on) for cloud in in_order]
     if all(one.answer is None for one in every):
         raise UsageError(f"{name}: no answer is by the model {options.answer!r}; name one that has")
     every = [one for one in every if one.answer is not None]
@@ -194,6 +196,36 @@ def evaluate_claims(name: str, clouds: Sequence[Cloud], options: ClaimOptions) -
         unlabelled=missing,
         rows=tuple(row for loss in losses for row in _rows(groups, splits, loss, options)),
     )
+
+
+def planned_claims(
+    name: str, clouds: Sequence[Cloud], options: ClaimOptions, *, labels: int | None = None
+) -> list[ClaimResult]:
+    """Evaluate ever more calibrating prompts, from the fewest that can ship to half of them.
+
+    `labels` : of claims that can be afforded: as many prompts as they are enough for are tried too.
+
+    Raises
+    ------
+    UsageError
+        As `evaluate_claims` does, and when there are too few prompts for the first budget.
+    """
+    half = evaluate_claims(name, clouds, replace(options, calibrate=0.5))
+    least, most = half.rows[0].prompts, half.calibrating
+    if least > most:
+        raise UsageError(
+            f"{name}: a budget of {options.alphas[0]:g} needs {least} labelled prompts, and half "
+            f"of the {half.prompts} here are {most}: label more, or name a larger budget"
+        )
+    sizes = {least << doubled for doubled in range((most // least).bit_length())}
+    if labels is not None:
+        afforded = int(labels * most / (half.rows[0].labels.mean or 1))
+        sizes |= {min(max(1, afforded), most)}
+    shares = [(size + 0.5) / half.prompts for size in sorted(sizes - {most})]
+    return [
+        *(evaluate_claims(name, clouds, replace(options, calibrate=share)) for share in shares),
+        half,
+    ]
 
 
 def _rows(

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from streamer.calibration.claims import claim_loss, labels_needed
 from streamer.calibration.groups import LabelledGroup
-from streamer.clouds.claims import claimed_prompt, claims_in, shipped_text
-from streamer.clouds.cloud import Cloud, CloudResponse
+from streamer.clouds.claims import RESTS_ON, claimed_prompt, claims_in, shipped_text
+from streamer.clouds.cloud import Claim, Cloud, CloudResponse
 from streamer.scoring.claims.sentences import says, sentences, splitter
 from streamer.scoring.claims.support import features, support
 
@@ -125,3 +125,28 @@ def test_labels_end_where_the_loss_is_certain() -> None:
             claim_loss(wrong)
     small = claim_loss("mass:0.5").at(np.array([0.2, 1.0]), np.array([True, False]))
     assert math.isclose(small, 0.4)
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 7), max_size=2), min_size=1, max_size=8),
+    st.lists(st.sampled_from(["Amber melts.", "Basalt melts.", "Flint."]), min_size=8, max_size=8),
+    st.floats(0, 1),
+)
+def test_what_ships_is_closed(rests: list[list[int]], said: list[str], threshold: float) -> None:
+    """Circles too: no claim ships without what it rests on; what rests on nothing is as it was."""
+    count = len(rests)
+    made = [
+        Claim(f"c{i}", said[i], 0.0, rests_on=tuple(f"c{j % count}" for j in on))
+        for i, on in enumerate(rests)
+    ]
+    cloud = prompt("Amber melts.", "Amber melts. Flint.", "Basalt.")
+    first, *others = cloud.responses
+    cloud = replace(cloud, responses=(replace(first, claims=tuple(made)), *others))
+    alone = support([one.text for one in made], cloud.texts[1:])
+    named, prefix = (claimed_prompt(cloud, rests_on=how).group for how in RESTS_ON)
+    assert named is not None
+    assert prefix is not None
+    ships = dict(zip((one.id for one in made), named.scores > threshold, strict=True))
+    assert all(ships[on] for one in made if ships[one.id] for on in one.rests_on)
+    assert all(named.scores[i] == alone[i] for i, on in enumerate(rests) if not on)
+    assert prefix.scores.tolist() == np.minimum.accumulate(alone).tolist()

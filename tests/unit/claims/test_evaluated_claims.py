@@ -100,7 +100,8 @@ def test_one_claim_a_row_is_the_same(file: Path, tmp_path: Path) -> None:
 
 def test_claims_are_read_and_written_and_bad_ones_refused() -> None:
     line = lines(1)[0]
-    line["responses"][0]["claims"] = [{"text": "a", "id": "x", "span": [0, 3]}, {"text": "b"}]
+    x = {"text": "a", "id": "x", "span": [0, 3]}
+    line["responses"][0]["claims"] = [x, {"text": "b", "rests_on": ["x"]}]
     cloud = parse_cloud(json.dumps(line).encode(), "here")
     assert parse_cloud(json.dumps(cloud_row(cloud)).encode(), "here") == cloud
     for claims, why in (
@@ -109,6 +110,7 @@ def test_claims_are_read_and_written_and_bad_ones_refused() -> None:
         ([{"text": "a", "span": [3, 3]}], "spans"),
         ([{"text": "a", "id": "x"}, {"text": "b", "id": "x"}], "same id"),
         ([{"text": "a", "label": 2}], "label"),
+        ([{"text": "a", "rests_on": ["c07"]}], "rests on 'c07'"),
     ):
         line["responses"][0]["claims"] = claims
         with pytest.raises(UsageError, match=why):
@@ -130,6 +132,28 @@ def test_a_gate_in_python_ships_text(file: Path) -> None:
     file.write_text("".join(json.dumps(line) + "\n" for line in given))
     (held,) = gate.fit(file).decide(responses)  # what people cut by hand says nothing of sentences
     assert (gate.splitter_, held.action, held.reason) == ("given", "hold", "no_claims")
+
+
+def test_plan_and_try_say_the_same(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def said(*command: str) -> Any:
+        assert main([*command, "--json"]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    asked = ["--loss", "any", "--alpha", "10%"]
+    (evaluated,) = said("evaluate", str(file), *asked, "--out", str(file.parent / "out"))
+    (tried,) = said("try", str(file), *asked)
+    assert evaluated["rows"][0] in tried["rows"]
+    planned = said("plan", "--data", str(file), *asked, "--labels", "60")
+    assert planned[-1] == evaluated
+    assert [one["calibrating"] for one in planned] == [9, 10, 18, 30]
+    assert planned[1]["rows"][0]["labels"]["mean"] <= 60
+    assert main(["plan", "--data", str(file), *asked]) == 0
+    assert "labelled prompts" in capsys.readouterr().out
+    assert main(["try", str(file), "--no-open"]) == 0
+    assert "of prompts get something" in capsys.readouterr().out
+    for wrong in (["--alpha", "1%"], ["--alpha", "10%", "--attempts", "2"]):
+        assert main(["plan", "--data", str(file), *wrong]) == 2
+    assert main(["plan", "--alpha", "10%", "--unit", "claim"]) == 2
 
 
 def test_what_nobody_labelled_counts_as_wrong(file: Path) -> None:

@@ -52,7 +52,7 @@ def test_the_seed_settles_the_order_of_the_anchors() -> None:
 def test_what_the_judge_is_told_has_a_name() -> None:
     """The name changes with any word: marks of two rubrics are not comparable. After a change, write the new one."""
     assert rubric_id() == rubric_id(7)
-    assert rubric_id(7) == "rubric-2766c22d"
+    assert rubric_id(7) == "rubric-de865401"
 
 
 @given(st.text(), st.lists(st.text(), max_size=3), st.text() | st.sampled_from(NASTY[:4]))

@@ -53,7 +53,7 @@ def test_what_begins_while_others_are_cancelled_is_ended_too() -> None:
 
 
 def test_a_task_of_a_job_that_has_not_begun_when_all_are_cancelled_leaves_nothing_behind() -> None:
-    """A connection that is just being made is one; Python would complain of a coroutine that was never awaited."""
+    """A connection being made is one; Python would complain of a coroutine never awaited."""
     begun, closing = threading.Event(), threading.Event()
 
     async def child() -> None:
