@@ -203,7 +203,7 @@ def scored(table: Read, scorer: str, encode: Encode | None, form: Form = WHOLE) 
 
 
 def likely(cloud: Cloud) -> ScoredCloud:
-    """Score a cloud by its answers' log-probabilities, as the scorer `likelihood` does; unscored where one is missing."""
+    """Score a cloud by its answers' log-probabilities; unscored where one is missing."""
     blank = [is_blank(text) for text in cloud.texts]
     given = EVERY[LIKELIHOOD].of_given([one.logprob for one in cloud.responses], blank)
     return ScoredCloud(cloud, None) if given is None else ScoredCloud.of(cloud, given[0])
@@ -217,7 +217,7 @@ def measured(
     form: Form = WHOLE,
     scorer: Scorer = EVERY[CHOICE],
 ) -> tuple[list[ScoredCloud], int | None]:
-    """Measure all signals of each cloud, as a worker does; returns the dimension of the embeddings too, None of none.
+    """Measure all signals of each cloud, as a worker does; returns the embeddings' dimension too, if any.
 
     Raises
     ------
@@ -282,8 +282,8 @@ def measured_answers(
 ) -> ScoredCloud:
     """Score the answers to one prompt for the choice among them, and measure the signals of what the unit may ship.
 
-    `scores` : the shown answers', where these are not compared. One answer without agrees with none: it is held. Raises `UsageError`
-    where a number that came with an answer lies outside its range.
+    `scores` : the shown answers', where these are not compared; without, one answer alone is held.
+    Raises `UsageError` where a number that came with an answer lies outside its range.
     """
     if scores is None and (len(batch.texts) < 2 or not batch.embeddings.size):
         return ScoredCloud(cloud, None)

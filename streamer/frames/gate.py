@@ -97,9 +97,10 @@ class Gate:
     group_by : a column, or `prompt` for the same question but for case and spaces: of prompts with the same value one calibrates, and
         by the method `full` nothing ships where one of them is labelled bad; None: each counts.
     segment_fallback : what serves a value with too few prompts: nothing ships (`closed`), or the threshold of all (`pooled`).
-    scorer : how embeddings become scores: `gram` (unless another is named), ..., or `likelihood`, of the tokens' log-probabilities,
-        as where each prompt has one answer with these. Scores of a table's own come first. The method `full` reads no one score: it
-        chooses by `choice` or `likelihood`, and scores of a table's own are signals.
+    scorer : how embeddings become scores: `gram` (unless another is named), ..., or `likelihood`, of
+        the tokens' log-probabilities, as where each prompt has one answer with these. Scores of a
+        table's own come first. The method `full` reads no one score: it chooses by `choice` or
+        `likelihood`, and scores of a table's own are signals.
     encoder : what makes embeddings of texts: a name (``"all-MiniLM-L6-v2"``), an object with `encode`, or a function from a
         list of texts to an array; None: texts are not encoded.
     columns : the columns of roles that are not recognised: ``{"answer": "text", "prompt_id": None}``.
@@ -515,7 +516,7 @@ class Gate:
         return Full.name if by_signals else Mean.name
 
     def _likely(self, table: Read | None) -> bool:
-        """Whether answers are scored by their log-probabilities: where that is said, or each prompt was asked once."""
+        """Whether log-probabilities are the scores: that is said, or each prompt was asked once."""
         alone = table is not None and all(cloud.one_call for cloud in table.clouds)
         return self.scorer == LIKELIHOOD or (self.scorer is None and alone)
 

@@ -218,7 +218,7 @@ def _with_own_scores(data: DataSet) -> DataSet:
 
 
 def _with_likelihoods(data: DataSet) -> DataSet:
-    """Take in what log-probabilities say: beside the Gram energy, or in its place where nothing is compared."""
+    """Take in what log-probabilities say, in the Gram energy's place where nothing is compared."""
     scores = [likely(cloud).scores for cloud in data.clouds]
     if data.one_call:
         note = "Each question has one answer: every figure is of its log-probability, not of Gram energies."

@@ -52,7 +52,7 @@ class TokenLogprobs(msgspec.Struct, gc=False):
 
 
 def tokens_of(value: Any) -> dict[str, float]:
-    """Return the figures of log-probabilities as files have them: numbers, or OpenAI's `logprobs` or the list in it.
+    """Return the figures of log-probabilities as files have them: numbers, or OpenAI's `logprobs`.
 
     Raises `ValueError` for anything else.
     """
@@ -66,10 +66,11 @@ def tokens_of(value: Any) -> dict[str, float]:
 
 
 def token_figures(tokens: Sequence[Token]) -> dict[str, float]:
-    """Return what the log-probabilities of an answer's tokens come to, by the names of `GIVEN`; nothing of no token.
+    """Return what an answer's tokens come to, by the names of `GIVEN`; nothing of no token.
 
-    The least likely third is a token at least. What lies above 0 is an endpoint's rounding error. With the likeliest of each
-    token also the entropies: at least this, for what is left of its probability counts as one token more.
+    The least likely third is a token at least. What lies above 0 is an endpoint's rounding error.
+    With the likeliest of each token also the entropies: at least this, for what is left of its
+    probability counts as one token more.
     """
     logprobs = [one.logprob for one in tokens]
     rising = sorted(min(0.0, max(float(LEAST_LOGPROB), one)) for one in logprobs)

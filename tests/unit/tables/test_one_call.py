@@ -1,4 +1,4 @@
-"""Files of one answer a prompt with the log-probabilities of its tokens: what they are worth in the place of ten answers."""
+"""Files of one answer a prompt with the log-probabilities of its tokens, in the place of ten."""
 
 import json
 import math
