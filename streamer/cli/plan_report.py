@@ -83,10 +83,10 @@ def print_past(made: PastPlan) -> None:
         print_table(
             ["answers", *heads],
             [[one.answers, *figures(one)] for one in made.sizes],
-            title=f"How many answers to sample, each a call of the model, with {half} labels",
+            title=f"How many answers to sample, with {half} labels",
         )
         if made.sizes[0].answers == 1:
-            say("1 answer: its log-probability decides, without an encoder.")
+            say("1 answer: one call of the model, whose log-probability decides, without an encoder.")
     say("±: one standard deviation between calibrations.")
     if made.guessed:
         say("What your answers are like decides: label a few and plan again with --data.")
