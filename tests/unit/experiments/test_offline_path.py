@@ -13,7 +13,6 @@ from streamer.clouds.cloud import Cloud, CloudResponse, split_clouds
 from streamer.clouds.offline import (
     ScoredCloud,
     calibration_groups,
-    score_clouds,
 )
 from streamer.clouds.simulation import simulate_clouds
 from streamer.gates.declared import Unit
@@ -21,7 +20,7 @@ from streamer.research.evaluation.words import UNITS
 from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.scoring.encoders.identity import EncoderIdentity
 from streamer.scoring.gram import gram_energy
-from tests.offline import run_scored, split_figures
+from tests.offline import run_scored, score_clouds, split_figures
 
 
 class HashedWords:
