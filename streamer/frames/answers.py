@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,6 +19,7 @@ from streamer.clouds.tables.answers import AnswerReader, Prompt, Reading
 from streamer.clouds.tables.columns import NO_SEVERITIES, Role, roles_with
 from streamer.clouds.tables.rows import Table, open_table
 from streamer.clouds.tables.values import value_at
+from streamer.clouds.unlabelled import counts
 from streamer.errors import UsageError
 from streamer.events.excerpts import excerpt
 from streamer.events.responses import embedding_rows, numbers_given
@@ -56,6 +57,7 @@ class Read:
     metadata : for each cloud the values of the columns that were to be kept, in its first row.
     score_columns : those that hold scores.
     notes : what was made of the table, in sentences.
+    columns : its columns; none of response clouds.
     """
 
     clouds: tuple[Cloud, ...]
@@ -67,6 +69,33 @@ class Read:
     score_columns: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     doubted: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+
+
+class Doubt(NamedTuple):
+    """What a table leaves open about its severities.
+
+    Attributes
+    ----------
+    columns : those that hold severities, or, where no answer has one, every column.
+    found : whether they hold them, and 1 may mean wrong or right.
+    """
+
+    columns: tuple[str, ...]
+    found: bool
+
+    def settled(self, column: str, *, right: bool) -> dict[Role, tuple[str, ...]]:
+        """Return which columns have which role once somebody said whether 1 means right, and, where none was found, named one."""
+        columns = self.columns if self.found else (column,)
+        return {"severity": (), "correct": columns} if right else {"severity": columns}
+
+
+def doubt_of(table: Read) -> Doubt | None:
+    """Return what has to be asked of a table; None: nothing."""
+    if table.doubted:
+        return Doubt(table.doubted, found=True)
+    missing, answers = counts(table.clouds)
+    return Doubt(table.columns, found=False) if missing == answers and table.columns else None
 
 
 def read(
@@ -149,6 +178,7 @@ def _read(table: Table, reading: Reading, kept: Collection[str], advice: Callabl
         columns.named.get("score", ()),
         tuple(map(advice, reader.notes)),
         columns.doubted,
+        tuple(table.columns),
     )
 
 
