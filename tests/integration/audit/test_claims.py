@@ -1,7 +1,10 @@
 """Gates of claims: what ships, what the action says, and what all verifiers make of the record."""
 
 import json
+import shutil
 from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,10 @@ from streamer import wiring
 from streamer.calibration.claims import LOSSES
 from streamer.events.actions import ActionsV1, decode_action, text_to_show
 from streamer.events.responses import decode_responses
+from streamer.gates.settings import GateSettings
+from streamer.risk.rounds.logged import LoggedDecision
 from streamer.store import Store
+from streamer.store.audit.forgetting import prune
 from streamer.store.db.schema import batches, decisions, responses
 from tests.integration.audit.alone import verify_bundle
 from tests.integration.audit.history import KEYS, Scribe, export, label_event, settings_for, verify
@@ -158,9 +164,43 @@ def test_every_verifier_follows_and_finds_what_was_changed(record: Path, tmp_pat
         assert verify_bundle(tmp_path / "bundle", KEYS, []).faults
 
 
-def test_erasure_leaves_no_text_of_a_claim(store: Store) -> None:
-    with store._database.reading() as connection:
-        values = connection.execute(sa.select(decisions.c.action_value)).scalars().all()
-        assert "Ada wrote notes. " in connection.execute(sa.select(responses.c.text)).scalars().all()
-    words = b"Ada", b"Bern", b"Lyon", b"Riga"
-    assert not any(word in value for value in values for word in words)
+def test_erasure_leaves_no_text_of_a_claim_and_the_rest_still_follows(record: Path, tmp_path: Path) -> None:
+    shutil.copytree(record, tmp_path / "erased")
+    url = f"sqlite:///{tmp_path / 'erased' / 'record.db'}"
+    words = b"Ada wrote", b"towers!", b"Riga lies"
+    stored = (tmp_path / "erased" / "record.db").read_bytes()
+    assert all(word in stored for word in words)
+    later = wiring.now() + timedelta(days=1)
+    pruned = prune(url, older_than=timedelta(0), now=later, sooner_than_six_months=True)
+    assert pruned.batches == len(GATES) * (PROMPTS + AFTER)
+    settings = settings_for(url, tmp_path / "erased")
+    with wiring.open_store(settings) as store, store._database.reading() as connection:
+        texts = sa.select(sa.func.count()).where(responses.c.text.is_not(None))
+        assert connection.execute(texts).scalar_one() == 0
+        for value in connection.execute(sa.select(decisions.c.action_value)).scalars():
+            assert not any(word in value for word in words)
+    export(settings, tmp_path / "bundle")
+    assert not verify_bundle(tmp_path / "bundle", KEYS, []).faults
+
+
+@pytest.mark.parametrize(
+    ("loss", "severities", "found"),
+    [
+        ("any", (0.0, 1.0), 1.0),
+        ("share", (0.0, 1.0), 0.25),
+        ("mass:4", (1.0, 1.0), 0.5),
+        ("wrong-among", (0.0, 1.0), 0.5),
+        ("any", (0.0,), None),
+    ],
+)
+def test_monitoring_reads_the_loss_of_the_claims_that_shipped(
+    loss: str, severities: tuple[float, ...], found: float | None
+) -> None:
+    settings = GateSettings(unit="claim", scorer="support", encoder="none", loss=loss)
+    one = LoggedDecision(
+        number=1, batch_id="b", policy_version=1, settings=settings, run=1, can_ship=True,
+        decided_at=wiring.now(), scored=True, sampled=True, probability=1.0, shipped=1.0,
+        drawn=4, needed=2, severities=severities,
+    )  # fmt: skip
+    assert one.loss == found
+    assert replace(one, needed=0, severities=()).loss == 0
