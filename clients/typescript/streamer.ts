@@ -142,6 +142,8 @@ export interface DecideOptions extends AskOptions {
   readonly calls?: readonly (readonly { readonly name: string; readonly arguments: object | string }[] | null)[];
   /** The model that gave each answer; null where that is not said. */
   readonly models?: readonly (string | null)[];
+  /** Claims of each answer, { id, text, span }, where a gate decides them; null: its sentences are. */
+  readonly claims?: readonly (readonly object[] | null)[];
   /** Numbers of your own for each answer, by name: { retrieval: 0.82 }; null where one is not known. */
   readonly signals?: readonly (Readonly<Record<string, number | null>> | null)[];
   readonly references?: readonly string[];
@@ -402,8 +404,8 @@ const NOTHING_AT_DESK = {
 };
 
 function responsesEvent(asked: Identity, prompt: string, answers: Pairs, options: DecideOptions): Json {
-  const { embeddings, scores, logprobs, tokenLogprobs, calls, models, signals } = options;
-  for (const values of [embeddings, scores, logprobs, tokenLogprobs, calls, models, signals]) {
+  const { embeddings, scores, logprobs, tokenLogprobs, calls, models, signals, claims } = options;
+  for (const values of [embeddings, scores, logprobs, tokenLogprobs, calls, models, signals, claims]) {
     if (values !== undefined && values.length !== answers.length) {
       throw new Trouble("invalid_request", `there are ${answers.length} answers and ${values.length} values for them`);
     }
@@ -426,6 +428,7 @@ function responsesEvent(asked: Identity, prompt: string, answers: Pairs, options
         token_logprobs: tokens ? Array.from(tokens) : undefined,
         calls: calls?.[i] ?? undefined,
         model: models?.[i] ?? undefined,
+        claims: claims?.[i] ?? undefined,
         signals: signals?.[i] ? Object.fromEntries(Object.entries(signals[i]).filter(([, one]) => one !== null)) : undefined,
       };
     }),
@@ -528,13 +531,13 @@ function isNumberOrNull(value: unknown): value is number | null {
 
 /** Read the service's answer about one batch: anything that is not a clear ship is no ship. */
 function readDecision(answer: Answer, asked: Identity, answers?: Pairs): Decision {
-  const { desk: atDesk = null, ...event } = readObject(answer.content); // the desk is no part of the action on record
+  const { desk: atDesk = null, text = null, ...event } = readObject(answer.content); // these are no part of the action on record
   const { responses, policy, selected, reason, enforced, unit, action: named } = event;
   const action = ACTIONS.find((one) => one === named);
   if (
     event.schema !== "streamer.actions.v1" ||
     action === undefined ||
-    !["best", "response", "batch"].includes(unit as string) ||
+    !["best", "response", "batch", "claim"].includes(unit as string) ||
     typeof event.gate !== "string" ||
     typeof event.batch_id !== "string" ||
     !Number.isInteger(event.attempt) ||
@@ -555,7 +558,9 @@ function readDecision(answer: Answer, asked: Identity, answers?: Pairs): Decisio
     throw new Trouble("mismatched", "the answer is about another gate, batch or attempt");
   }
   const order = answers?.map(([id]) => id) ?? ids;
-  if (JSON.stringify([...order].sort()) !== JSON.stringify([...ids].sort())) {
+  const whole = typeof event.answer === "string" ? event.answer : null; // whose claims stand in the place of responses
+  const own = JSON.stringify([...order].sort()) === JSON.stringify([...ids].sort());
+  if (whole === null ? !own : answers !== undefined && !order.includes(whole)) {
     throw new Trouble("mismatched", "the answer is about other answers");
   }
   const shipped = responses.filter((one) => one.action === "ship");
@@ -568,15 +573,17 @@ function readDecision(answer: Answer, asked: Identity, answers?: Pairs): Decisio
   }
   const known = responses.filter((one) => selected === null || one.id === selected).map((one) => one.score);
   const scores = known.filter((one) => one !== null);
+  const shown = whole !== null && (action === "ship" || action === "mixed") ? whole : selected;
+  const said = whole === null ? answers?.find(([id]) => id === selected)?.[1] : String(text ?? "");
   const decision: Decision = {
     ...asked,
     action,
     ships: action === "ship" && enforced,
     reason,
     enforced,
-    answer: (enforced && answers?.find(([id]) => id === selected)?.[1]) || null,
-    responseId: selected,
-    index: selected === null ? null : order.indexOf(selected),
+    answer: (enforced && shown !== null && said) || null,
+    responseId: shown,
+    index: shown === null || !order.includes(shown) ? null : order.indexOf(shown),
     score: scores.length === 0 ? null : Math.max(...scores),
     threshold: policy.lambda,
     policyVersion: policy.version as number,

@@ -10,6 +10,7 @@ from streamer.events.responses import UPSTREAM, recorded_models
 from streamer.gates.policy_gate import Needed
 from streamer.gates.rule import INDICATOR, Cut, rule_of_text
 from streamer.gates.settings import HELD_WORDS
+from streamer.scoring.claims.answer import WHY_HELD
 from streamer.scoring.judged import form
 from streamer.scoring.reading import SAYS
 from streamer.wording.needed import NO_CHANCE, needed_text, smallest_budget, spoke_text
@@ -22,6 +23,7 @@ HELD = {
     "early_warning": "an early warning held the gate until people had looked",
     "bad_burst": "a prompt of its burst has a bad label",
     "too_few_responses": "there were too few responses to compare",
+    **WHY_HELD,
     "empty_text": "an answer was blank",
     "not_read": "the encoder could not read an answer, and the labels do not yet say what such answers are worth",
     "encoder_mismatch": "the gate is calibrated for a different encoder than the worker's",

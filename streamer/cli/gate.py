@@ -36,6 +36,7 @@ from streamer.gates.setting_changes import calibrated_for_another, differences, 
 from streamer.gates.settings import (
     HELD_WORDS,
     NO_ENCODER,
+    SUPPORT,
     GateSettings,
     is_in_place,
     stands_for,
@@ -394,6 +395,8 @@ def chosen_settings(
     """
     chosen = dict(present)
     chosen |= given
+    if chosen.get("unit") == "claim" and "scorer" not in given:
+        chosen["scorer"] = SUPPORT
     chosen |= _by_signals(present, chosen, given)
     if "scorer" in given and given["scorer"] != present.get("scorer"):
         chosen["model"] = given.get("model")

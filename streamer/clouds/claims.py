@@ -6,28 +6,20 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from streamer.calibration.claims import MOST_CLAIMS, Floats
+from streamer.calibration.claims import Floats
 from streamer.calibration.groups import LabelledGroup
 from streamer.clouds.cloud import NOT_KEPT, Claim, Cloud, CloudResponse
-from streamer.scoring.blank import is_blank
-from streamer.scoring.claims.sentences import says, sentences
+from streamer.scoring.claims.answer import LEFT_OUT as LEFT_OUT
+from streamer.scoring.claims.answer import WHY_HELD as WHY_HELD
+from streamer.scoring.claims.answer import LeftOut as LeftOut
+from streamer.scoring.claims.answer import assembled, cut, parts, why_held
+from streamer.scoring.claims.sentences import Span
 from streamer.scoring.claims.support import support
 from streamer.scoring.judged import WHOLE
 
 RestsOn = Literal["named", "prefix"]
 RESTS_ON: tuple[RestsOn, ...] = get_args(RestsOn)
 """What a claim rests on, and never ships without: the claims that it names, or all before it."""
-LeftOut = Literal["drop", "mark"]
-LEFT_OUT: tuple[LeftOut, ...] = get_args(LeftOut)
-"""What becomes of claims that do not ship: they are missing in the text, or stand between marks."""
-MARKS = ("[unsupported: ", "]")
-
-WHY_HELD = {
-    "no_claims": "the answer has no claims",
-    "too_many_units": f"the answer has more than {MOST_CLAIMS} claims",
-    "no_witness": "no other answer says anything",
-}
-"""Why a prompt is held whatever the threshold, and no part of the promise: known without labels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +62,7 @@ def claimed_prompt(
         claims = claims_in(chosen.text)
     others = [one.text for one in cloud.responses if one is not chosen]
     witnesses = [WHOLE.part(text) for text in others if text != NOT_KEPT]
-    held = ""
-    if not claims or is_blank(WHOLE.part(chosen.text)):
-        held = "no_claims"
-    elif len(claims) > MOST_CLAIMS:
-        held = "too_many_units"
-    elif all(map(is_blank, witnesses)):
-        held = "no_witness"
+    held = why_held(chosen.text, len(claims or ()), witnesses)
     if held:
         return ClaimedPrompt(cloud, chosen, claims or (), held=held)
     assert claims is not None
@@ -108,10 +94,8 @@ def model_of(response: CloudResponse) -> str | None:
 
 def claims_in(text: str) -> tuple[Claim, ...]:
     """Cut the answer behind its reasoning by `sentences`; what says nothing is no claim."""
-    begin, end = WHOLE.span(text) or (0, len(text))
-    spans = [(begin + first, begin + last) for first, last in sentences(text[begin:end])]
-    made = [(first, last) for first, last in spans if says(text[first:last])]
-    return tuple(Claim(f"c{i:02d}", text[slice(*span)], span=span) for i, span in enumerate(made))
+    made = enumerate(cut(text))
+    return tuple(Claim(f"c{i:02d}", text[slice(*span)], span=span) for i, span in made)
 
 
 def shipped_text(
@@ -119,28 +103,15 @@ def shipped_text(
 ) -> str | None:
     """Return an answer as it ships; None where nothing does, or a claim is not in the text.
 
-    Parameters
-    ----------
-    claims : in the order of the text; one without a span is looked for behind the one before.
-    ships : one mark for each.
-    left_out : `drop`: the claims that ship, as they stand; `mark`: those that do not as well,
-        between marks, and the promise is about what is not marked. Text of no claim never ships; of
-        what stands between two claims white space does.
+    A claim without a span is looked for behind the one before.
     """
-    if not any(ships):
-        return None
-    begin, end = WHOLE.span(text) or (0, len(text))
-    parts: list[str] = []
-    place = begin
-    for claim, out in zip(claims, ships, strict=True):
+    place, end = WHOLE.span(text) or (0, len(text))
+    spans: list[Span] = []
+    for claim in claims:
         first = claim.span[0] if claim.span else text.find(claim.text, place)
         last = claim.span[1] if claim.span else first + len(claim.text)
         if not place <= first <= last <= end:
             return None
-        said, between = text[first:last], text[place:first]
-        bare = said.rstrip()
-        if out or left_out == "mark":
-            parts.append("" if not parts else " " if between.strip() else between)
-            parts.append(said if out else MARKS[0] + bare + MARKS[1] + said[len(bare) :])
+        spans.append((first, last))
         place = last
-    return "".join(parts)
+    return assembled(text, parts(text, spans, ships, left_out)) if any(ships) else None

@@ -8,6 +8,7 @@ UNIT_WORDS: dict[Unit, tuple[str, str]] = {
     "best": ("prompt", "prompts"),
     "response": ("response", "responses"),
     "batch": ("batch", "batches"),
+    "claim": ("prompt", "prompts"),
 }
 """What a unit is called, one and many."""
 

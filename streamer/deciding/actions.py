@@ -6,6 +6,7 @@ from typing import cast
 
 import msgspec
 
+from streamer.deciding.claims import Shipped
 from streamer.events.actions import (
     SCHEMA,
     ActionAuditV1,
@@ -72,8 +73,12 @@ def action_event(
     decided_at: datetime,
     encoder: str,
     embedding_source: EmbeddingSource,
+    shipped: Shipped | None = None,
 ) -> ActionsV1:
-    """Say what was decided about one batch, under which policy, and what the audit asks for."""
+    """Say what was decided about one batch, under which policy, and what the audit asks for.
+
+    `shipped` : of the response whose claims stand in the place of responses.
+    """
     settings = policy.settings
     form = settings.form
     until = settings.at_desk_until(judged.outcome, decided_at)
@@ -97,7 +102,9 @@ def action_event(
                 budget_needed=judged.needed.share
                 if judged.needed is not None and position == (judged.best or 0)
                 else msgspec.UNSET,
-                span=span
+                span=shipped.spans[position]
+                if shipped is not None
+                else span
                 if r.action == "ship" and (span := form.span(r.text)) is not None
                 else msgspec.UNSET,
                 not_read=r.not_read or msgspec.UNSET,
@@ -125,5 +132,8 @@ def action_event(
         ),
         decided_at=decided_at,
         execute=call_seal(content, called[0]) if called else msgspec.UNSET,
+        answer=msgspec.UNSET if shipped is None else shipped.answer,
+        parts=msgspec.UNSET if shipped is None or not shipped.parts else shipped.parts,
+        text_seal=msgspec.UNSET if shipped is None or shipped.seal is None else shipped.seal,
         desk_until=msgspec.UNSET if until is None else until,
     )

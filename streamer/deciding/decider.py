@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 
 from streamer.deciding.actions import Judged, action_event
 from streamer.deciding.candidates import WAIT_SECONDS, Beside, CandidateScorer
+from streamer.deciding.claims import claims_of, shipped_of, support_of
 from streamer.deciding.measuring import NoScore, batch_made, measured
 from streamer.errors import BadMessage, EncoderGivenUp, Unavailable
 from streamer.events import codes
 from streamer.events.actions import BatchAction, action_message
+from streamer.events.claims import ClaimV1
 from streamer.events.dead_letters import dead_letter_message
 from streamer.events.labels import decode_label, label_revision
 from streamer.events.limits import Limits
@@ -26,6 +28,7 @@ from streamer.events.oversize import UNREADABLE, truncation
 from streamer.events.responses import (
     UPSTREAM,
     ResponsesV1,
+    ResponseV1,
     content_hash,
     decode_responses,
     dimension_of,
@@ -73,6 +76,7 @@ log = structlog.get_logger(__name__)
 class _Pending:
     """A valid batch on its way to a decision: either `held` names why it will not be scored, or it gets scores.
 
+    `claims` are what has the scores in place of the responses, where the gate decides claims.
     `rows` are the embeddings that came with it, shape (n, d); `signals` the row of signals of what its unit may ship; `batch` is what was scored, and `beside` what the candidate made of it
     before, where the gate has a candidate.
     """
@@ -95,6 +99,14 @@ class _Pending:
     not_read: tuple[Rule | None, ...] = ()
     batch: AnswerBatch | None = None
     beside: CandidateDecision | None = None
+    claims: tuple[ClaimV1, ...] = ()
+
+    @property
+    def units(self) -> Sequence[ClaimV1 | ResponseV1]:
+        """What is decided one by one: the responses, or the claims of a batch that has scores."""
+        if self.claims and self.scores is not None:
+            return self.claims
+        return self.event.responses
 
 
 class _Named(msgspec.Struct):
@@ -292,6 +304,7 @@ class BatchDecider:
         rows = embedding_rows(given) if given else None
         held: str | None = None
         embeddings: EmbeddingSource = "none"
+        claims: tuple[ClaimV1, ...] = ()
         now = self._clock()
         if not active.trusted:
             held = "no_threshold"
@@ -305,6 +318,9 @@ class BatchDecider:
             held = "too_few_responses"
         elif all(blank) or (settings.unit == "batch" and any(blank)):
             held = "empty_text"
+        elif settings.unit == "claim":
+            claims, why = claims_of(event)
+            held = why or None
         elif not settings.embeds:
             if settings.asks and (self._judge is None or settings.encoder != self._judge.id):
                 held = "encoder_mismatch"
@@ -327,6 +343,7 @@ class BatchDecider:
             late_at=now if held == "deadline_passed" else None,
             embeddings=embeddings,
             rows=rows,
+            claims=claims,
         )
 
     def _set_known_aside(self, results: list[Outcome | _Pending]) -> list[_Pending]:
@@ -380,6 +397,9 @@ class BatchDecider:
 
     def _score_one(self, p: _Pending, vectors: NDArray[np.float32] | NDArray[np.float64] | None) -> None:
         settings, encoded = p.active.policy.settings, p.embeddings == "encoder"
+        if p.claims:
+            p.scores = support_of(p.event, p.claims)
+            return
         if p.embeddings == "event":
             vectors = p.rows
         if settings.embeds and vectors is None:
@@ -418,6 +438,13 @@ class BatchDecider:
             and not is_sampled(p.active.audit_salt, p.key, settings.audit_probability)
         )
         responses = _responses(p, judged, drawn)
+        elsewhere = () if settings.signals else (settings.of_event or "",)
+        metadata = recorded_metadata(p.event, elsewhere)
+        shipped = None
+        if p.claims and p.scores is not None:
+            how = settings.left_out, p.content_hash
+            shipped = shipped_of(p.event, p.claims, judged.shipped, *how)
+            metadata |= shipped.recorded(p.event)
         # A hold also says that embeddings came with the event: they may be its reason.
         source = "none" if p.embeddings == "encoder" and p.scores is None else p.embeddings
         encoder = NO_ENCODER if p.scores is None and source == "none" else _encoder_of(settings, source)
@@ -433,6 +460,7 @@ class BatchDecider:
             decided_at=decided_at,
             encoder=encoder,
             embedding_source=source,
+            shipped=shipped,
         )
         references = p.event.references
         return BatchDecision(
@@ -441,7 +469,7 @@ class BatchDecider:
             content_hash=p.content_hash,
             prompt=p.event.prompt,
             references=None if references is None else tuple(references),
-            metadata=recorded_metadata(p.event, () if settings.signals else (settings.of_event or "",)),
+            metadata=metadata,
             created_at=p.event.created_at,
             unit=settings.unit,
             mode=settings.mode,
@@ -480,7 +508,7 @@ class BatchDecider:
         """Apply the policy to a batch; one that was not scored is held whole."""
         policy = p.active.policy
         settings = policy.settings
-        ids = [r.id for r in p.event.responses]
+        ids = [one.id for one in p.units]
         if p.scores is None:
             cut = Cut(policy.state, policy.threshold)
             reason = p.held or "scorer_failed"
@@ -498,7 +526,12 @@ class BatchDecider:
         if policy.bursts is not None:
             burst = policy.bursts.name(p.event.prompt, p.event.metadata)
         ruling = gate.decide(
-            p.scores, blank=p.blank, uniforms=uniforms, segment=segment, row=p.signals, burst=burst
+            p.scores,
+            blank=None if p.claims else p.blank,
+            uniforms=uniforms,
+            segment=segment,
+            row=p.signals,
+            burst=burst,
         )
         shipped = ruling.gate.shipped
         if not policy.calibrated:
@@ -529,7 +562,9 @@ class BatchDecider:
         settings = p.active.policy.settings
         if ruling is None or not is_sampled(p.active.audit_salt, p.key, probability):
             return False, frozenset()
-        ids = [r.id for r in p.event.responses]
+        ids = [one.id for one in p.units]
+        if settings.unit == "claim":
+            return True, frozenset(ids)
         if settings.unit == "best" and ruling.gate.best is not None:
             return True, frozenset({ids[ruling.gate.best]})
         return True, draw_responses(p.active.audit_salt, p.key, ids, settings.audit_draws)
@@ -547,7 +582,7 @@ def _responses(p: _Pending, judged: Judged, drawn: frozenset[str]) -> tuple[Scor
             uniform=None if judged.uniforms is None else judged.uniforms[i],
             not_read=p.not_read[i] if p.not_read else None,
         )
-        for i, r in enumerate(p.event.responses)
+        for i, r in enumerate(p.units)
     )
 
 
@@ -562,7 +597,7 @@ def _known_beside(p: _Pending) -> CandidateDecision | None:
 def _beside(p: _Pending) -> Beside | None:
     """The batch as its gate's candidate gets it; None where there is none, or it has decided it already."""
     candidate = p.active.candidate
-    if candidate is None or candidate.settings is None or _known_beside(p) is not None:
+    if p.claims or candidate is None or candidate.settings is None or _known_beside(p) is not None:
         return None
     return Beside(
         candidate=candidate,

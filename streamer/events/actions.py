@@ -21,6 +21,7 @@ from streamer.gates.batch_key import BatchKey
 from streamer.gates.declared import Unit
 from streamer.gates.settings import HELD_WORDS
 from streamer.journal import EmbeddingSource, Headers, OutboxMessage
+from streamer.scoring.claims.answer import assembled
 from streamer.scoring.judged import WHOLE, call_text
 from streamer.scoring.reading import Rule
 
@@ -38,6 +39,9 @@ Reason = Literal[
     "early_warning",
     "bad_burst",
     "too_few_responses",
+    "no_claims",
+    "too_many_units",
+    "no_witness",
     "empty_text",
     "not_read",
     "encoder_mismatch",
@@ -63,7 +67,8 @@ class ResponseActionV1(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     action: Annotated[
         Action,
         Meta(
-            description="Under unit `best` only the selected response ships; under `batch` all share one action."
+            description="Under unit `best` only the selected response ships; under `batch` all "
+            "share one action; under `claim` each claim has its own."
         ),
     ]
     budget_needed: (
@@ -83,8 +88,9 @@ class ResponseActionV1(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         Annotated[
             tuple[Annotated[int, Meta(ge=0)], Annotated[int, Meta(ge=0)]],
             Meta(
-                description="Which code points of the response's text go out, from and up to: what stands before is reasoning. Absent where "
-                "nothing goes out, or all."
+                description="Which code points of the response's text go out, from and up to: what "
+                "stands before is reasoning. Absent where nothing goes out, or all. Of a claim: "
+                "where it stands in `answer`, whether it ships or not."
             ),
         ]
         | msgspec.UnsetType
@@ -188,13 +194,19 @@ class ActionsV1(Event, frozen=True, gc=False, kw_only=True):
     batch_id: Identifier
     attempt: Attempt
     unit: Unit
-    action: Annotated[BatchAction, Meta(description="`mixed` only under unit `response`.")]
+    action: Annotated[
+        BatchAction,
+        Meta(description="`mixed` under the units `response` and `claim` alone: some ship."),
+    ]
     enforced: Annotated[bool, Meta(description="False in shadow mode: record it, do not act on it.")]
     selected: Annotated[
         str | None, Meta(description="The response that may be shown; only unit `best` sets it.")
     ]
     reason: Reason
-    responses: tuple[ResponseActionV1, ...]
+    responses: Annotated[
+        tuple[ResponseActionV1, ...],
+        Meta(description="Under unit `claim`, in a scored batch, the claims of `answer`."),
+    ]
     policy: ActionPolicyV1
     scorer: ActionScorerV1
     audit: ActionAuditV1
@@ -206,6 +218,33 @@ class ActionsV1(Event, frozen=True, gc=False, kw_only=True):
             Meta(
                 description="Of a call that ships: the SHA-256 of the batch's content hash (32 bytes) and the call's canonical form, in "
                 "hexadecimal. Whoever has the batch executes what has it, and nothing else. Absent where no call ships.",
+                extra_json_schema={"pattern": "^[0-9a-f]{64}$"},
+            ),
+        ]
+        | msgspec.UnsetType
+    ) = msgspec.UNSET
+    answer: (
+        Annotated[
+            Identifier,
+            Meta(description="Under unit `claim` the response whose claims were decided, if any."),
+        ]
+        | msgspec.UnsetType
+    ) = msgspec.UNSET
+    parts: (
+        Annotated[
+            tuple[tuple[int, int] | str, ...],
+            Meta(
+                description="What may be shown of `answer` and nothing besides, in pieces: code "
+                "points of it, from and up to, or a text. Absent where nothing ships."
+            ),
+        ]
+        | msgspec.UnsetType
+    ) = msgspec.UNSET
+    text_seal: (
+        Annotated[
+            str,
+            Meta(
+                description="The SHA-256 of the batch's content hash and that text, in hexadecimal.",
                 extra_json_schema={"pattern": "^[0-9a-f]{64}$"},
             ),
         ]
@@ -251,9 +290,10 @@ def action_id(key: BatchKey) -> str:
 
 
 def call_seal(content: bytes, call: str) -> str:
-    """Return what `execute` says of a call in canonical form; `content` : the content hash of its batch.
+    """Return what `execute` says of a call in canonical form, and `text_seal` of a text.
 
-    The hash covers prompt and answers with the call, so that nobody tests guesses of the call alone against it once texts are erased.
+    `content` : the content hash of its batch. It covers prompt and answers with them, so that nobody
+    tests guesses of them alone against it once texts are erased.
     """
     return hashlib.sha256(content + call.encode()).hexdigest()
 
@@ -274,6 +314,25 @@ def call_to_execute(batch: ResponsesV1, action: ActionsV1) -> str:
     if call_seal(content_hash(batch), call) != action.execute:
         raise ValueError("the call is not the one that was scored")
     return call
+
+
+def text_to_show(batch: ResponsesV1, action: ActionsV1) -> str | None:
+    """Return the text that a gate of claims lets whoever has the batch show; None: nothing ships.
+
+    Raises
+    ------
+    ValueError
+        Where the action is about another batch, or the text is not the one that was decided.
+    """
+    if action_id(batch.key) != action.action_id:
+        raise ValueError("the action is about another batch")
+    if not action.parts:
+        return None
+    whole = next((one.text for one in batch.responses if one.id == action.answer), "")
+    text = assembled(whole, action.parts)
+    if call_seal(content_hash(batch), text) != action.text_seal:
+        raise ValueError("the text is not the one that was decided")
+    return text
 
 
 def decode_action(value: bytes | None, limits: Limits = DEFAULT_LIMITS) -> ActionsV1:

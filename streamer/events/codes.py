@@ -51,7 +51,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         INVALID_FIELD: "A field is missing, has the wrong type, or is out of range; the detail names its path.",
         BAD_IDENTIFIER: "A gate, batch_id, response id, kind or labeller is empty, too long, or has characters "
         "that are not allowed.",
-        DUPLICATE_RESPONSE_IDS: "Two responses of the batch have the same id.",
+        DUPLICATE_RESPONSE_IDS: "Two responses of the batch, or claims of a response, have one id.",
         TOO_MANY_RESPONSES: "The batch has more responses than the limit (256 unless set otherwise).",
         TEXT_TOO_LARGE: "A response's text is larger than the limit (64 KiB of UTF-8 unless set otherwise).",
         BAD_EMBEDDING: "An embedding is all zero, too large or too small to be normalised, its dimension is "

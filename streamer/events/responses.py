@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from streamer.calibration.guarantee import counted
 from streamer.errors import BadMessage
 from streamer.events import codes, json_structure
+from streamer.events.claims import CLAIMS, Claims, check_claims
 from streamer.events.codec import Event, Reader
 from streamer.events.codec import encode as encode_event
 from streamer.events.excerpts import excerpt
@@ -168,6 +169,7 @@ class ResponseV1(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defau
         ]
         | None
     ) = None
+    claims: Claims | None = None
     signals: Annotated[
         dict[SignalName, float],
         Meta(
@@ -207,8 +209,8 @@ class ResponsesV1(Event, frozen=True, gc=False, kw_only=True):
     metadata: Annotated[
         dict[str, Any],
         Meta(
-            description="Whatever the publisher wants to keep with the batch; integers fit 64 bits. The keys `streamer.models` and "
-            "`streamer.signals` are reserved: the record keeps there which response is of which model, and the numbers that came with it."
+            description="What the publisher wants to keep with the batch; integers fit 64 bits. "
+            "`streamer.models`, `streamer.signals` and `streamer.claims` are keys of the record."
         ),
     ] = {}  # noqa: RUF012 - msgspec copies an empty literal default for each instance
     created_at: (
@@ -273,6 +275,7 @@ def decode_responses(value: bytes | None, limits: Limits = DEFAULT_LIMITS) -> Re
     for key, field in (
         (MODELS, "name a response's model in its field `model`"),
         (SIGNALS, "give numbers in a response's `signals`"),
+        (CLAIMS, "give claims in a response's `claims`"),
     ):
         if key in event.metadata:
             raise BadMessage(codes.INVALID_FIELD, f"metadata has the key {key}, which is reserved: {field}")
@@ -309,8 +312,9 @@ def content_hash(event: ResponsesV1, rows: NDArray[np.float64] | None = None) ->
     """SHA-256 (32 bytes) of what the decision depends on: prompt, references and responses.
 
     It is taken over the canonical JSON (`streamer.events.codec`) of an object with the keys `prompt`, `references`
-    (null or an array) and `responses`, an array of objects with `id` and `text`, with `score` or `logprob` (floats), `model`
-    or `signals` (an object of floats) where the response has one, and with `embedding` where it has one: the SHA-256, in lower-case hexadecimal, of its
+    (null or an array) and `responses`, an array of objects with `id` and `text`, with `score` or
+    `logprob` (floats), `model`, `claims` (objects of `id`, `text`, `span`) or `signals` (an object
+    of floats) where it has one, and `embedding`: the SHA-256, in lower-case hexadecimal, of its
     components as consecutive little-endian IEEE 754 doubles. Those of an embedding in base64 are float32, which
     doubles hold exactly: the same numbers have one hash, however they were sent. `rows` are the `embedding_rows` of the
     event, where somebody has made them already.
@@ -321,9 +325,9 @@ def content_hash(event: ResponsesV1, rows: NDArray[np.float64] | None = None) ->
         if response.embedding is not None:
             numbers = _doubles(response.embedding) if rows is None else rows[place].data
             hashed["embedding"] = hashlib.sha256(numbers).hexdigest()
-        for name in ("score", "logprob", "model"):
+        for name in ("score", "logprob", "model", "claims"):
             if (value := getattr(response, name)) is not None:
-                hashed[name] = value
+                hashed[name] = msgspec.to_builtins(value)
         if response.signals:
             hashed["signals"] = response.signals
         responses.append(hashed)
@@ -465,8 +469,7 @@ def _check_responses(responses: tuple[ResponseV1, ...], limits: Limits) -> int:
     for response in responses:
         if len(response.text) > surely_small:
             _check_text(response, limits)
-        if response.embedding is not None:
-            embedded += 1
+        embedded += response.embedding is not None
         if response.model is not None:
             strings += 2
             if not (0 < len(response.model) <= longest and response.model.isprintable()):
@@ -478,8 +481,8 @@ def _check_responses(responses: tuple[ResponseV1, ...], limits: Limits) -> int:
                     codes.INVALID_FIELD,
                     f"the signals of response {excerpt(response.id)} have {min(taken)}, which is read from elsewhere; call it otherwise",
                 )
-        numbers = (response.score, response.logprob, response.token_logprobs)
-        strings += sum(one is not None for one in numbers)
+        strings += check_claims(response.id, response.text, response.claims, longest)
+        strings += 3 - (response.score, response.logprob, response.token_logprobs).count(None)
     if embedded:
         strings += embedded + _check_embeddings(responses, embedded, limits)
     return strings
@@ -592,8 +595,6 @@ SPECIFICATION = Topic(
     written_by="publishers",
     read_by=("workers",),
     line=lambda event, _: [
-        event["gate"],
-        batch_text(event),
-        counted(len(event["responses"]), "response"),
+        *(event["gate"], batch_text(event), counted(len(event["responses"]), "response")),
     ],
 )

@@ -452,6 +452,8 @@ class Gate:
 
     def _settings(self, table: Read | None = None) -> GateSettings:
         """The settings of a gate that decides alike; a table says which signals it has, and the method where none is named."""
+        if self.unit == "claim":
+            raise ValueError("claims are decided by streamer.ClaimGate")
         names = (*SCORER_NAMES, LIKELIHOOD)
         if self.scorer is not None and self.scorer not in names:
             raise ValueError(f"scorer must be one of {', '.join(names)}, not {self.scorer!r}")

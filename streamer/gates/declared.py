@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from streamer.calibration import registry
 from streamer.calibration.calibrators.mean import Mean
+from streamer.calibration.claims import LOSSES
 from streamer.calibration.specification import (  # hints are read
     Calibrator,
     Number,
@@ -26,12 +27,13 @@ from streamer.gates.setting import (
     setting,
 )
 from streamer.gates.shapes import INDICATOR_SHAPE, GateShape
+from streamer.scoring.claims.answer import LeftOut
 from streamer.scoring.judged import FORMS, WHOLE
 from streamer.scoring.plugins import LONGEST as LONGEST_MODEL
 from streamer.scoring.registry import EVERY as EVERY_SCORER
 from streamer.scoring.registry import GRAM
 
-Unit = Literal["best", "response", "batch"]
+Unit = Literal["best", "response", "batch", "claim"]
 Mode = Literal["shadow", "enforce"]
 HoldAction = Literal["abstain", "regenerate", "escalate"]
 SegmentFallback = Literal["closed", "pooled"]
@@ -67,10 +69,33 @@ class Declared:
 
     unit: Unit = setting(
         "best",
-        "What ships: the best response of a batch, each response separately, or the whole batch.",
+        "What ships: the best response of a batch, each response separately, the whole batch, or "
+        "of the first response the claims that the others support.",
         POLICY,
         before=NO_VALUE,
         calibrated=True,
+    )
+    loss: str = setting(
+        "any",
+        "Of claims: what a prompt loses by those that ship.",
+        POLICY,
+        "LOSS",
+        typed=f"{', '.join(LOSSES)}: docs/claims.md says what each promises.",
+        most=64,
+        calibrated=True,
+    )
+    least_kept: float = setting(
+        0.0,
+        "Of claims: the share that must be left of a response, or nothing of it ships.",
+        POLICY,
+        "SHARE",
+        most=1.0,
+        calibrated=True,
+    )
+    left_out: LeftOut = setting(
+        "drop",
+        "Claims that do not ship are left out of the text, or stay in it between marks.",
+        POLICY,
     )
     scorer: str = setting(
         GRAM,

@@ -75,7 +75,8 @@ def gate_batch(
     Parameters
     ----------
     scores : one for each response, in [0, 1], in event order, rounded by the scorer.
-    unit : `best`: only the highest score may ship, the first in event order among equals. `response`: each on its own.
+    unit : `best`: only the highest score may ship, the first in event order among equals.
+        `response`, `claim`: each on its own.
         `batch`: all or none, by the mean score.
     state : `closed` ships nothing; `cut` ships what scores above `threshold`; `open` ships all that the unit allows.
     threshold : lambda for `cut`, None otherwise.
@@ -97,7 +98,7 @@ def gate_batch(
     if len(blanks) != len(scores):
         raise ValueError(f"there are {len(scores)} scores and {len(blanks)} marks of blank answers")
     bar = _bar(state, threshold)
-    if unit == "response":
+    if unit in ("response", "claim"):
         return BatchGate(
             tuple(s > bar and not b for s, b in zip(scores, blanks, strict=True)), None, None, None
         )
@@ -105,7 +106,7 @@ def gate_batch(
         mean = mean_score(scores)
         return BatchGate((mean > bar and not any(blanks),) * len(scores), None, None, mean)
     if unit != "best":
-        raise ValueError(f"unit must be one of best, response, batch, not {unit!r}")
+        raise ValueError(f"unit must be one of best, response, batch, claim, not {unit!r}")
     written = [position for position in range(len(scores)) if not blanks[position]]
     if not written:
         return BatchGate((False,) * len(scores), None, None, 0.0)

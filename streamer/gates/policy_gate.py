@@ -162,7 +162,7 @@ def unit_row(
 
     None where nothing of it may ship, and under the unit `response`.
     """
-    if unit == "response" or all(blank):
+    if unit in ("response", "claim") or all(blank):
         return None
     if unit == "batch":
         return batch_row(rows, blank)
@@ -180,6 +180,7 @@ class PolicyGate:
     rule : how they are to be read.
     losses : of the calibration prompts, where the policy cuts one score at its budget.
     bursts : those with a bad label, of which nothing ships.
+    least_kept : the share of its claims that must be left of an answer, or nothing of it ships.
     """
 
     def __init__(
@@ -190,8 +191,10 @@ class PolicyGate:
         rule: Rule,
         losses: CalibrationLosses | None = None,
         bursts: Bursts | None = None,
+        least_kept: float = 0.0,
     ) -> None:
         self._losses = losses
+        self._least_kept = least_kept
         self._bursts = bursts
         self._unit: Unit = unit
         self._cut = cut
@@ -208,6 +211,7 @@ class PolicyGate:
             rule=policy.rule,
             losses=policy.losses,
             bursts=policy.bursts,
+            least_kept=policy.settings.least_kept if policy.settings.unit == "claim" else 0.0,
         )
 
     @property
@@ -252,6 +256,8 @@ class PolicyGate:
             If scores are missing or outside [0, 1], lengths differ, or uniforms are missing.
         """
         ruling = self._ruling(scores, blank, uniforms, segment, row, needed, prompt)
+        if sum(ruling.gate.shipped) < self._least_kept * len(scores):
+            ruling = replace(ruling, gate=replace(ruling.gate, shipped=(False,) * len(scores)))
         if self._bursts is None or ruling.cut.state == "closed" or not self._bursts.holds(burst, prompt):
             return ruling
         gate = replace(ruling.gate, shipped=(False,) * len(scores), selected=None)

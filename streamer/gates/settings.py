@@ -14,6 +14,7 @@ from typing import Any, get_args, get_type_hints
 
 from streamer.calibration import registry
 from streamer.calibration.calibrators.mean import Mean
+from streamer.calibration.claims import claim_loss
 from streamer.calibration.specification import Calibrator, Number, Range
 from streamer.gates import labeller_names, shapes
 from streamer.gates.declared import FIRST_PARAMETERS, Declared, HoldAction, Mode, Unit
@@ -24,10 +25,11 @@ from streamer.gates.setting import (
     Setting,
 )
 from streamer.gates.shapes import INDICATOR_SHAPE, GateShape
-from streamer.scoring.judged import Form, form
+from streamer.scoring.judged import WHOLE, Form, form
 from streamer.scoring.registry import CHOICE, CHOOSING, is_plugin, scorer_named
 from streamer.scoring.registry import EVERY as EVERY_SCORER
 from streamer.scoring.scorer import Scorer
+from streamer.scoring.scorers.support import Support
 from streamer.scoring.signals.signal_list import SignalList
 
 UNITS: tuple[Unit, ...] = get_args(Unit)
@@ -44,6 +46,7 @@ SCORERS: tuple[str, ...] = tuple(EVERY_SCORER)
 METHODS: tuple[str, ...] = registry.offered()
 """The calibrators that a gate may name."""
 
+SUPPORT = Support.name
 _MOST_LABELLERS = 200
 
 _EXTERNAL_ENCODER = re.compile(r"external:[!-~]{1,190}")
@@ -202,6 +205,10 @@ class GateSettings(Declared):
             raise ValueError(f"{name} must be {want}, not {getattr(self, name)!r}")
         self._check_encoder()
         self._check_signals()
+        try:
+            claim_loss(self.loss)
+        except ValueError as error:
+            raise ValueError(f"loss must be of claims: {error}") from None
         if (reason := unsupported(self)) is not None:
             raise ValueError(reason)
 
@@ -436,12 +443,35 @@ def _contradictions(settings: GateSettings) -> Iterator[tuple[str, str]]:
         yield "dimension", f"that of the embeddings of {settings.encoder}, for a gate that accepts them"
 
 
+def _of_claims(settings: GateSettings) -> str | None:
+    """Say what a gate of claims cannot have; None: it has none of it."""
+    for name, given, possible in (
+        ("method", settings.method, Mean.name),
+        ("shape", settings.shape.name, INDICATOR_SHAPE.name),
+        ("judged", settings.judged, WHOLE.text),
+        *((name, getattr(settings, name), None) for name in _NOT_OF_CLAIMS),
+    ):
+        if given != possible:
+            return f"{name} must be {possible or 'absent'} with the unit claim, not {given!r}"
+    return None
+
+
+_NOT_OF_CLAIMS = ("segment_by", "judge_kind", "desk_deadline_seconds", "upstream")
+
+
 def unsupported(settings: GateSettings) -> str | None:
     """Say why no guarantee is known for this mixture of method, shape, unit and options; None if one is.
 
     The table of what works with what is in docs/guarantees.md.
     """
     method, shape, unit = settings.calibrator, settings.shape, settings.unit
+    if (unit == "claim") != (settings.scorer == SUPPORT):
+        return f"scorer must be {SUPPORT} with the unit claim alone, not {settings.scorer!r}"
+    if unit == "claim":
+        if (refusal := _of_claims(settings)) is not None:
+            return refusal
+    elif (settings.loss, settings.least_kept, settings.left_out) != ("any", 0.0, "drop"):
+        return "loss, least_kept and left_out go with the unit claim"
     if (refusal := shape.refusal(type(method), unit)) is not None:
         return refusal
     if settings.segment_by is not None and not (method.by_segment and shape.floors):

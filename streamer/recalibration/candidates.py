@@ -6,12 +6,13 @@ from dataclasses import dataclass, replace
 from streamer.calibration import LabelledGroup, registry
 from streamer.calibration.calibrators.full import Prompts
 from streamer.calibration.calibrators.mean import Mean
+from streamer.calibration.claims import calibrate_claims
 from streamer.calibration.history import NO_HISTORY, History
 from streamer.calibration.segments import segments_by_scheme
 from streamer.calibration.specification import Calibrator, Sample
 from streamer.calibration.threshold import Threshold
 from streamer.calibration.weighting import WeightingScheme
-from streamer.gates.rule import MOST_SEGMENTS, Cut, Full, Rule, Segments
+from streamer.gates.rule import INDICATOR, MOST_SEGMENTS, Cut, Full, Rule, Segments
 from streamer.gates.settings import GateSettings
 from streamer.gates.shapes import INDICATOR_SHAPE, floor_note, floored, noted
 
@@ -82,6 +83,8 @@ def candidates(settings: GateSettings, drawn: RunSample) -> tuple[Candidate, ...
     The gate's own comes first, and only it may become a policy: the others promise nothing to one who picks.
     """
     own, sample = decide(settings, drawn), drawn.for_gate(settings)
+    if settings.unit == "claim":  # no other calibrator knows its losses
+        return (own,)
     others = (
         calibrator
         for calibrator in _diagnostics(settings)
@@ -102,6 +105,16 @@ def decide(settings: GateSettings, drawn: RunSample) -> Candidate:
                 threshold=found.threshold,
                 rule=_by_signals(settings, found.prompts),
             )
+    if settings.unit == "claim":
+        threshold = calibrate_claims(
+            sample.groups, alpha=sample.alpha, loss=settings.loss, least_kept=settings.least_kept
+        )
+        return Candidate(
+            name=settings.method,
+            decides=True,
+            threshold=floored(threshold, sample.floor),
+            rule=INDICATOR,
+        )
     if settings.segment_by is not None:
         threshold, rule = _by_segment(settings, sample, drawn.segments)
         return Candidate(name=f"segments {settings.method}", decides=True, threshold=threshold, rule=rule)

@@ -7,8 +7,10 @@ from datetime import datetime, timedelta
 from typing import Final, Literal, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamer.calibration import History, LabelledGroup, Threshold
+from streamer.calibration.claims import claim_loss, shipped_claims
 from streamer.calibration.groups import labelled_groups
 from streamer.calibration.guarantee import besides
 from streamer.calibration.history import MOST, NO_HISTORY
@@ -404,6 +406,21 @@ def derive(
     )
 
 
+def _losses(
+    settings: GateSettings,
+    level: Reading,
+    groups: Sequence[SampledGroup],
+) -> NDArray[np.float64]:
+    """What each group loses where this is served, in [0, 1]."""
+    if settings.unit != "claim":
+        return losses(level, settings.unit, groups)
+    loss, found = claim_loss(settings.loss), []
+    for group in _as_calibrated(groups):
+        ships = shipped_claims(group.scores, level.cut.value, least_kept=settings.least_kept)
+        found.append(loss.at(group.severities, ships))
+    return np.array(found)
+
+
 def _tightened(
     gate: GateRevision,
     own: Candidate,
@@ -420,7 +437,7 @@ def _tightened(
     # What is worse now shows where more ships: before a threshold is loosened that is the new one.
     level = of_all if direction(served, of_all, settings.unit, groups) == "looser" else served
     suffix = suffix_test(
-        losses(level, settings.unit, groups),
+        _losses(settings, level, groups),
         order(gate.seed, [group.id for group in groups]),
         version=version,
     )

@@ -141,7 +141,7 @@ def bad_bursts(groups: Sequence[SampledGroup], salt: bytes) -> dict[str, list[st
 def cuts_at_budget(settings: GateSettings, rule: Rule) -> bool:
     """Whether a gate ships what needs no more than its budget by one score, as `CalibrationLosses` says."""
     # Under the unit best a group has one answer, and every scheme gives it the whole weight.
-    by_mean = settings.method in (Mean.name, Full.kind) and settings.unit != "response"
+    by_mean = settings.method in (Mean.name, Full.kind) and settings.unit in ("best", "batch")
     by_mean |= settings.unit == "best" and isinstance(settings.calibrator, WeightingScheme)
     return by_mean and (rule == INDICATOR or isinstance(rule, Segments)) and settings.label_floor is None
 

@@ -26,7 +26,7 @@ from streamer.serving.deadlines import Deadline, deadline, desk_seconds, wanted_
 from streamer.serving.gate_view import gate_view
 from streamer.serving.openapi import document, page
 from streamer.serving.problems import Problem, refused
-from streamer.serving.releases import RETRY_AFTER, Releases, not_at_desk, told, with_disputed
+from streamer.serving.releases import RETRY_AFTER, Releases, not_at_desk, told, with_disputed, with_text
 from streamer.web.guard import HEADERS
 
 if TYPE_CHECKING:
@@ -77,6 +77,7 @@ def serving_app(
         headers = {"idempotent-replayed": "true"} if answer.again else {}
         action = answer.action if at_most is None else await releases.with_desk(answer.action, at_most)
         action = with_disputed(action, {one.id: one.text for one in batch.event.responses})
+        action = with_text(action, batch.event)
         return _json(action, headers | requests.receipt(answer.receipt) | requests.applied(request, until))
 
     async def decision(request: Request, gate: str) -> Response:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import msgspec
 
 from streamer.errors import Unavailable
-from streamer.events.actions import ActionsV1, decode_action
+from streamer.events.actions import ActionsV1, decode_action, text_to_show
 from streamer.events.codec import encode
+from streamer.events.responses import ResponsesV1
 from streamer.gates.batch_key import BatchKey
 from streamer.scoring.judged import form
 from streamer.serving.problems import RETRY_SECONDS, Problem, unavailable
@@ -54,6 +55,17 @@ def with_disputed(action: bytes, texts: Mapping[str, str | None]) -> bytes:
         if fields
         else action
     )
+
+
+def with_text(action: bytes, batch: ResponsesV1) -> bytes:
+    """Add what may be shown as the member `text` to the action of a gate of claims.
+
+    The record has its places alone.
+    """
+    if b'"unit":"claim"' not in action:
+        return action
+    text = msgspec.json.encode(text_to_show(batch, decode_action(action)))
+    return action.rstrip().removesuffix(b"}") + b',"text":' + text + b"}"
 
 
 class Releases:

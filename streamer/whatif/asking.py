@@ -108,6 +108,11 @@ class WhatIf:
             When nothing was decided in the period.
         """
         settings = self._settings(change)
+        if settings.unit == "claim":
+            raise UsageError(
+                "nothing is replayed of gates of claims; `streamer evaluate` says of labelled "
+                "answers what other budgets and losses ship"
+            )
         past, usable, left_out = self._usable(settings, beside=change.candidate)
         if not usable.any():
             raise NothingToJudge(self._nothing(left_out))

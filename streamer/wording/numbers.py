@@ -3,7 +3,7 @@
 import math
 from datetime import datetime
 
-SERVED = {"best": "prompts", "response": "responses", "batch": "batches"}
+SERVED = {"best": "prompts", "response": "responses", "batch": "batches", "claim": "prompts"}
 """What a gate of each unit serves."""
 
 

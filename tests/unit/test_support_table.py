@@ -8,7 +8,8 @@ import pytest
 
 from streamer.calibration.high_probability import bounds
 from streamer.calibration.registry import names, weighting_schemes
-from streamer.gates.settings import METHODS, SHAPES, UNITS, GateSettings
+from streamer.gates.settings import METHODS, SHAPES, GateSettings
+from streamer.research.evaluation.words import UNITS
 from streamer.scoring.signals.signal_list import SignalList
 
 PAGE = Path(__file__).parents[2] / "docs" / "guarantees.md"

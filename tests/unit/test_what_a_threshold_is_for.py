@@ -23,6 +23,7 @@ OTHER: dict[str, Any] = {
     "labellers": ("ann",), "signed_labels": True, "pending": "worst", "window": 300,
     "audit_boost": None, "audit_boost_most": 7, "two_people": True, "upstream": "small@0badcafe", "group_by": "session", "judged": "raw@1",
 }  # fmt: skip
+OF_CLAIMS = {"loss": "mass:2", "least_kept": 0.5, "left_out": "mark"}
 NEVER = {
     "hold_action", "mode", "audit_probability", "audit_draws", "label_deadline_seconds", "decision_deadline_seconds",
     "keep_texts", "recalibrate", "recalibrate_every_seconds", "recalibrate_after_groups", "max_lambda_step",
@@ -47,9 +48,24 @@ UNREAD_BY_MEAN = {
 
 
 def test_every_setting_is_told_of() -> None:
-    assert set(OTHER) | {"scorer", "signals", "model", "parameters", "desk_deadline_seconds"} == set(
-        FLAT_NAMES
-    )
+    others = {"scorer", "signals", "model", "parameters", "desk_deadline_seconds", *OF_CLAIMS}
+    assert set(OTHER) | others == set(FLAT_NAMES)
+
+
+def test_a_gate_of_claims_is_calibrated_for_its_loss_and_says_what_it_cannot_have() -> None:
+    claims = replace(PLAIN, unit="claim", scorer="support", encoder="none")
+    assert {"unit", "scorer"} <= set(calibrated_for_another(PLAIN, claims))
+    for name, other in OF_CLAIMS.items():
+        wanted = [] if name == "left_out" else [name]
+        assert calibrated_for_another(claims, replace(claims, **{name: other})) == wanted
+        with pytest.raises(ValueError, match="go with the unit claim"):
+            replace(PLAIN, **{name: other})
+    for changes in ({"method": "hb"}, {"segment_by": "k"}, {"judge_kind": "x"}, {"loss": "mass:0"}):
+        with pytest.raises(ValueError, match=next(iter(changes))):
+            replace(claims, **changes)
+    for changes in ({"unit": "best"}, {"scorer": "external"}):
+        with pytest.raises(ValueError, match="scorer must be support"):
+            replace(claims, **changes)
 
 
 def test_a_desk_needs_what_is_escalated_and_texts_and_changes_no_threshold() -> None:

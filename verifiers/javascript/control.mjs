@@ -205,7 +205,7 @@ export function policyStatement(policy, recordId, gate) {
   for (const name of FIRST_SETTINGS) settings[name] = setting(name, revision);
   for (const [name, before] of Object.entries(LATER_SETTINGS)) {
     const value = setting(name, revision);
-    if (value !== before && value !== undefined) settings[name] = value;
+    if (plain(value) !== before && value !== undefined) settings[name] = value;
   }
   return canonical({
     format: 1,

@@ -213,7 +213,9 @@ export class Decisions {
     if (marks !== unread(facts.signals)) fault("which answers were not read does not follow from its signals");
     if (facts.reason === "attempts_exhausted" || facts.batch[2] > settings.max_attempts) fault("attempts beyond the gate's are not scored");
     const texts = content?.texts;
-    const blank = !["whole", "raw"].includes(settings.judged.split("@")[0])
+    const blank = facts.unit === "claim"
+      ? scores.map(() => false)
+      : !["whole", "raw"].includes(settings.judged.split("@")[0])
       ? facts.responses.map((one) => one[2] === null) // nothing in it is judged
       : texts && !texts.includes(null) // a gate may keep no texts
       ? texts.map((text) => isBlank(judgedText(text, settings)))
@@ -254,6 +256,8 @@ export class Decisions {
     const uniforms = chance ? facts.uniforms : null;
     if (chance && uniforms?.length !== scores.length) throw new TypeError("a random gate's numbers are missing");
     const made = decide({ unit: settings.unit, state: row.state, threshold: row.threshold, rule, scores, blank, uniforms, segment, needed: facts.budget ?? null, signals: facts.signals });
+    const kept = made.shipped.filter(Boolean).length;
+    if (kept < settings.least_kept * scores.length) made.shipped = scores.map(() => false);
     const badBurst = this.#badBurst(entry, policy) && made.cut.state !== "closed" && row.calibrated;
     return { ...made, segment, badBurst, ...(badBurst && { shipped: made.shipped.map(() => false), selected: null }) };
   }
@@ -341,6 +345,8 @@ export class Decisions {
         ? { state: "closed", lambda: null }
         : { state: row.state, lambda: row.threshold };
     const floor = settings.label_floor;
+    const spans = plain(metadataOf({ raw: raw ?? {} }, settings)?.["streamer.claims"]?.spans);
+    if (spans) report.note("claims", "texts to show were not put together again from claims: `audit verify` and verify.pyz do that");
     const expected = {
       schema: "streamer.actions.v1",
       action_id: actionId(gate, id, attempt),
@@ -355,7 +361,9 @@ export class Decisions {
       responses: facts.responses.map(([response, score, , one], i) => ({
         id: response, score, action: one, ...(facts.budget && i === best && { budget_needed: facts.budget[0] / (facts.budget[1] + 1) }),
         ...(facts.not_read?.[i] && { not_read: facts.not_read[i] }),
-        ...withSpan(one, spanOf(raw?.content?.texts?.[i] ?? null, event.responses?.[i] ?? {}, settings)),
+        ...(settings.unit === "claim" && score !== null
+          ? { span: spans?.[i] ?? event.responses?.[i]?.span }
+          : withSpan(one, spanOf(raw?.content?.texts?.[i] ?? null, event.responses?.[i] ?? {}, settings))),
       })),
       policy: { version: facts.policy, ...cut, alpha: settings.alpha, method: settings.method, segment: facts.segment ?? null },
       scorer: { name: facts.scorer, encoder: facts.encoder, embedding_source: facts.embedding_source, ...(settings.judged !== "whole@1" && { judged: settings.judged }) },
@@ -408,7 +416,7 @@ export class Decisions {
       const order = facts.responses
         .map(([response]) => [keyedShare(salt, "draw", name, id, String(attempt), response), response])
         .sort((a, b) => a[0] - b[0] || Buffer.compare(Buffer.from(a[1]), Buffer.from(b[1])));
-      drawn = new Set(order.slice(0, settings.audit_draws).map((one) => one[1]));
+      drawn = new Set(order.slice(0, settings.unit === "claim" ? undefined : settings.audit_draws).map((one) => one[1]));
     }
     const said = facts.responses.filter((one) => one[4]).map((one) => one[0]);
     if (said.length !== drawn.size || said.some((one) => !drawn.has(one))) {

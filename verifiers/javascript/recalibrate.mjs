@@ -121,7 +121,7 @@ export function checkBudgets(governance, decisions, report) {
         if (!fits.has(run)) fits.set(run, by.prompts.map((prompts) => new Fit(prompts)));
         needed = bySignals(by.rule, fits.get(run), facts);
       } else if (
-        ["indicator", "segments"].includes(rule.kind) && ["mean", "full", ...(settings.unit === "best" ? ["crc", "bb", "rbwa"] : [])].includes(settings.method) && settings.unit !== "response" && settings.label_floor === null &&
+        ["indicator", "segments"].includes(rule.kind) && ["mean", "full", ...(settings.unit === "best" ? ["crc", "bb", "rbwa"] : [])].includes(settings.method) && ["best", "batch"].includes(settings.unit) && settings.label_floor === null &&
         !unread(facts.signals).includes("1")
       ) {
         const pooled = settings.segment_fallback === "pooled" && rule.parameters.own?.[facts.segment ?? ""] === undefined;

@@ -92,7 +92,7 @@ export function limitsOf({ parameters: { fits, segment_by: segmentBy, pooled } }
 }
 
 function gate(unit, level, scores, blank) {
-  if (unit === "response") return { shipped: scores.map((score, i) => score > level && !blank[i]), best: null, selected: null, score: null };
+  if (unit === "response" || unit === "claim") return { shipped: scores.map((score, i) => score > level && !blank[i]), best: null, selected: null, score: null };
   if (unit === "batch") {
     const mean = roundSix(fsum(scores) / scores.length);
     const ships = mean > level && !blank.includes(true);

@@ -2,8 +2,8 @@
 
 /** What a threshold is calibrated for, beside the parameters of its method and shape. */
 export const CALIBRATED_FOR = [
-  "unit", "scorer", "signals", "judged", "encoder", "upstream", "severity_kind", "alpha", "method", "shape",
-  "segment_by", "group_by", "segment_fallback", "label_floor", "max_attempts"
+  "unit", "loss", "least_kept", "scorer", "signals", "judged", "encoder", "upstream", "severity_kind", "alpha",
+  "method", "shape", "segment_by", "group_by", "segment_fallback", "label_floor", "max_attempts"
 ];
 
 /** The settings that every policy signature covers, and the later ones with the value that leaves them out. */
@@ -16,16 +16,17 @@ export const FIRST_SETTINGS = [
   "drift_delta", "judge_kind"
 ];
 export const LATER_SETTINGS = {
-  "model": null, "signals": null, "judged": "whole@1", "embeddings": "refuse", "dimension": null, "upstream": null,
-  "labellers": null, "signed_labels": false, "parameters": null, "group_by": null, "desk_deadline_seconds": null,
-  "audit_boost": null, "audit_boost_most": 400, "pending": "age", "window": null, "two_people": false,
-  "on_selective_alarm": "report", "on_missing": "report", "early": "none", "alarm_false_every": null
+  "loss": "any", "least_kept": 0.0, "left_out": "drop", "model": null, "signals": null, "judged": "whole@1",
+  "embeddings": "refuse", "dimension": null, "upstream": null, "labellers": null, "signed_labels": false,
+  "parameters": null, "group_by": null, "desk_deadline_seconds": null, "audit_boost": null, "audit_boost_most": 400,
+  "pending": "age", "window": null, "two_people": false, "on_selective_alarm": "report", "on_missing": "report",
+  "early": "none", "alarm_false_every": null
 };
 
 /** Those that are written as floats. */
 export const FLOATS = new Set([
   "alarm_delta", "alarm_tolerance", "alpha", "audit_boost", "audit_probability", "budget_period_days",
   "decision_deadline_seconds", "delta", "desk_deadline_seconds", "drift_delta", "eta", "label_deadline_seconds",
-  "label_floor", "max_lambda_step", "max_ship_rate_step", "monitor_deadline_seconds", "monitor_delta",
+  "label_floor", "least_kept", "max_lambda_step", "max_ship_rate_step", "monitor_deadline_seconds", "monitor_delta",
   "recalibrate_every_seconds", "rho", "width"
 ]);

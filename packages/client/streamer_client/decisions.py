@@ -62,7 +62,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     action : ``ship``, ``mixed``, ``abstain``, ``regenerate`` or ``escalate``, of the event; ``hold`` where there is none.
     reason : of the event, or of a `Trouble`.
     enforced : False in shadow mode alone: do what you would do without a gate.
-    answer : the one text that may be shown: of the answer that ships, or what a person released (`desk`). None where nothing may
+    answer : the one text that may be shown: of the answer that ships, of a gate of claims what ships of the
+        first (``mixed`` too), or what a person released (`desk`). None where nothing may
         be, where the gate's unit selects none, and where the answers were not at hand (`Client.decision`).
     response_id, index : of the selected answer, in shadow mode too: its id, and its place from 0.
     score : of that answer, in a hold the highest; in [0, 1], None where nothing was scored.
@@ -177,7 +178,7 @@ class _Action(msgspec.Struct):
     gate: str
     batch_id: str
     attempt: int
-    unit: Literal["best", "response", "batch"]
+    unit: Literal["best", "response", "batch", "claim"]
     action: Literal["ship", "mixed", "abstain", "regenerate", "escalate"]
     enforced: bool
     selected: str | None
@@ -185,6 +186,8 @@ class _Action(msgspec.Struct):
     responses: tuple[_Response, ...]
     policy: _Policy
     desk_until: datetime | None = None
+    answer: str | None = None
+    text: str | None = None
 
 
 def held(trouble: Trouble, gate: str, batch_id: str, attempt: int) -> Decision:
@@ -227,9 +230,12 @@ def read_decision(
     except msgspec.ValidationError as error:
         raise Trouble("unreadable", f"the answer is no action event: {error}") from None
     ids = [response.id for response in action.responses]
+    whole = action.answer  # whose claims stand in the place of responses
+    event.pop("text", None)  # no part of the action on record
     if (action.gate, action.batch_id, action.attempt) != (gate, batch_id, attempt):
         raise Trouble("mismatched", "the answer is about another gate, batch or attempt")
-    if answers is not None and sorted(ids) != sorted(name for name, _ in answers):
+    names = None if answers is None else sorted(name for name, _ in answers)
+    if names is not None and (sorted(ids) != names if whole is None else whole not in names):
         raise Trouble("mismatched", "the answer is about other answers")
     if not _consistent(action):
         raise Trouble("unreadable", "the answer contradicts itself")
@@ -240,7 +246,9 @@ def read_decision(
     texts = dict(answers or ())
     order = list(texts) or ids
     scores = {response.id: response.score for response in action.responses}
-    selected = action.selected
+    selected, text = action.selected, texts.get(action.selected or "")
+    if whole is not None and action.action in ("ship", "mixed"):
+        selected, text = whole, action.text
     decision = Decision(
         gate=gate,
         batch_id=batch_id,
@@ -248,11 +256,11 @@ def read_decision(
         action=action.action,
         reason=action.reason,
         enforced=action.enforced,
-        answer=texts.get(selected) if selected is not None and action.enforced else None,
+        answer=text if selected is not None and action.enforced else None,
         response_id=selected,
-        index=None if selected is None else order.index(selected),
+        index=order.index(selected) if selected in order else None,
         score=max((one for one in scores.values() if one is not None), default=None)
-        if selected is None
+        if selected is None or whole is not None
         else scores[selected],
         threshold=action.policy.threshold,
         policy_version=action.policy.version,

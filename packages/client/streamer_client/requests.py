@@ -26,6 +26,7 @@ class Batch(TypedDict, total=False):
         of its text, which is then empty; None where it calls none. Which ship says `Decision.index`.
     `models` : the model that gave each answer; None where that is not said.
     `signals` : numbers of your own for each answer, by name: ``{"retrieval": 0.82}``; None where one is not known.
+    `claims` : of each answer, ``{"id": ..., "text": ..., "span": [...]}``; None: its sentences are.
     `created_at` : with a zone. The gate's decision deadline counts from it.
     """
 
@@ -39,6 +40,7 @@ class Batch(TypedDict, total=False):
     calls: Sequence[Sequence[Mapping[str, Any]] | None]
     models: Sequence[str | None]
     signals: Sequence[Mapping[str, float | None] | None]
+    claims: Sequence[Sequence[Mapping[str, Any]] | None]
     references: Sequence[str]
     metadata: Mapping[str, Any]
     created_at: datetime
@@ -64,6 +66,7 @@ class Label(TypedDict, total=False):
 _OF_EACH = {
     "embeddings": "embedding", "scores": "score", "logprobs": "logprob",
     "token_logprobs": "token_logprobs", "calls": "calls", "models": "model", "signals": "signals",
+    "claims": "claims",
 }  # fmt: skip
 """What there is one of for each answer, by the member of the event."""
 

@@ -161,7 +161,7 @@ def derive_action(
         shift = [math.log(u) - math.log1p(-u) if kind == "smooth" else u for u in uniforms]
         values = [value - width * by for value, by in zip(values, shift, strict=True)]
     passes = [value > bar for value in values]
-    if unit == "response":
+    if unit in ("response", "claim"):
         return [passes[i] and not blank[i] for i in range(count)], None, cut
     if unit == "batch":
         return [all(passes) and not any(blank)] * count, None, cut

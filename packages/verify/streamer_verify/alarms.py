@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
+from streamer_verify.calibrators import claim_loss
 from streamer_verify.runs import Runs
 from streamer_verify.values import CLOCKS_APART, parsed, place_of
 from streamer_verify.waits import Served
@@ -48,13 +49,16 @@ class _Terms(NamedTuple):
     about: tuple[str, str, str]
     delta: float
     every: int | None
+    loss: str
 
     @classmethod
     def of(cls, settings: dict[str, Any]) -> _Terms:
         budget = settings["alpha"] / settings["max_attempts"]
         tolerance = min(settings["alarm_tolerance"] * budget, (1 - budget) / 2)
         about = (settings["unit"], settings["scorer"], settings["severity_kind"])
-        return cls(budget, tolerance, about, settings["alarm_delta"], settings["alarm_false_every"])
+        loss = settings["loss"] if settings["unit"] == "claim" else "share"
+        chance = settings["alarm_delta"], settings["alarm_false_every"]
+        return cls(budget, tolerance, about, *chance, loss)
 
     def chance(self, number: int) -> float:
         """What the n-th alarm of a gate may spend."""
@@ -320,8 +324,10 @@ class _Replay:
             return 0.0, 0.0
         waiting = bisect_right(self._moments, complete) - bisect_left(self._numbers, draw.number)
         in_time = complete <= _later(draw.decided_at, timedelta(seconds=self._deadline))
-        lowest = math.fsum(least) / draw.drawn if in_time and waiting <= _MOST_WAITING else 0.0
-        return lowest, math.fsum(most) / draw.drawn
+        loss = alarm.terms.loss
+        seen = in_time and waiting <= _MOST_WAITING
+        lowest = claim_loss(loss, least, draw.drawn) if seen else 0.0
+        return lowest, claim_loss(loss, most, draw.drawn)
 
     def _fault(self, place: str, detail: str) -> None:
         self._verifier.fault("alarm", place, detail)

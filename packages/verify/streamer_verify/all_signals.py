@@ -210,7 +210,7 @@ def cuts_at_budget(policy: dict[str, Any], settings: dict[str, Any]) -> bool:
     """Whether a policy ships what needs no more than its budget, by one score."""
     rule = parsed(policy.get("rule")) or PLAIN
     weights = ("mean", "full", *(("crc", "bb", "rbwa") if settings["unit"] == "best" else ()))
-    cuts = settings["method"] in weights and settings["unit"] != "response"
+    cuts = settings["method"] in weights and settings["unit"] not in ("response", "claim")
     return cuts and rule["kind"] in ("indicator", "segments") and settings.get("label_floor") is None
 
 

@@ -219,9 +219,16 @@ def calibrate(
     width: float | None = None,
     segment_by: str | None = None,
     fallback: str | None = None,
+    claims: tuple[str, float] | None = None,
 ) -> tuple[float, dict[str, Any]]:
-    """Return the threshold of a gate and its rule, by its method, its shape and its segments."""
+    """Return the threshold of a gate and its rule, by its method, its shape and its segments.
+
+    `claims` : their loss and the share that must be left, of a gate of claims.
+    """
     parameters: dict[str, Any] = {}
+    if claims is not None:
+        value = _raised_to(_by_claims(sample, *claims), sample.floor)
+        return value, {"kind": "indicator", "parameters": {}, "curve": None}
     if segment_by is not None:
         value, own = _by_segment(sample, method, fallback)
         return value, {"kind": "segments", "parameters": {"key": segment_by, "own": own}, "curve": None}
@@ -254,6 +261,34 @@ def as_cut(value: float) -> dict[str, Any]:
 
 def _raised_to(value: float, floor: float | None) -> float:
     return value if floor is None else max(value, floor)
+
+
+def claim_loss(loss: str, severities: Sequence[float], of: int) -> float:
+    """Return what a prompt with so many claims loses by those that ship, by their severities."""
+    kind, _, most = loss.partition(":")
+    total = math.fsum(severities)
+    if kind == "any":
+        return max(severities, default=0.0)
+    if kind == "mass":
+        return min(1.0, total / float(most))
+    return total / max(1, of if kind == "share" else len(severities))
+
+
+def _by_claims(sample: Sample, loss: str, least_kept: float) -> float:
+    """Return the smallest threshold at which the losses of all prompts are within the budget."""
+    steps: list[tuple[float, float]] = []
+    for group in sample.groups:
+        falling = sorted(zip(group.scores, group.severities, strict=True), reverse=True)
+        before = highest = 0.0
+        for place, (score, _) in enumerate(falling, start=1):
+            if place < len(falling) and falling[place][0] == score:
+                continue  # claims of equal score ship together
+            now = claim_loss(loss, [severity for _, severity in falling[:place]], len(falling))
+            highest = max(highest, now) if loss == "wrong-among" else now
+            found = highest if place >= least_kept * len(falling) else 0.0
+            steps.append((score, found - before))
+            before = found
+    return smallest_level(steps, budget(sample.alpha, len(sample.groups)))
 
 
 def _by_segment(sample: Sample, method: str, fallback: str | None) -> tuple[float, dict[str, Any]]:

@@ -70,6 +70,12 @@ class Decision(NamedTuple):
         """What its batch came with; None: erased, or never kept."""
         return (self.line.get("content") or {}).get("metadata") if self.kept else None
 
+    @property
+    def claims(self) -> dict[str, Any] | None:
+        """The responses whose claims were decided, and where each stands; None: no texts."""
+        metadata = self.metadata if self.facts["unit"] == "claim" else None
+        return (metadata or {}).get("streamer.claims")
+
     def burst(self, key: str) -> str | None:
         """What names its burst, the empty text where it is the only one of it; None: that is erased, or was left out."""
         if self.metadata is None:
@@ -351,7 +357,9 @@ class Decisions(Control):
             if marks != (unread(facts.get("signals")) or (0.0,) * 3):
                 self.fault("action", place, "which answers were not read does not follow from its signals")
             content = line.get("content")
-            if settings["judged"].partition("@")[0] not in ("whole", "raw"):
+            if facts["unit"] == "claim":
+                blank = [False] * len(scores)
+            elif settings["judged"].partition("@")[0] not in ("whole", "raw"):
                 blank = [response[2] is None for response in facts["responses"]]  # nothing in it is judged
             elif content is not None and None not in content["texts"]:
                 blank = [is_blank(judged_text(settings, text)) for text in content["texts"]]
@@ -372,6 +380,8 @@ class Decisions(Control):
                 self.notes[f"rule {rule}"] = f"actions by the rule {rule} were not derived again"
                 return False
             shipped, best, cut = derived
+            if facts["unit"] == "claim" and sum(shipped) < settings["least_kept"] * len(shipped):
+                shipped = [False] * len(shipped)
             reason = "scored"
             bad_burst = self._of_burst(decision)
             if not policy["calibrated"]:
@@ -399,6 +409,19 @@ class Decisions(Control):
         elif reason and facts["reason"] != reason:
             self.fault("action", place, f"its reason is {facts['reason']!r}, which should be {reason!r}")
         return best
+
+    def _check_shipped(self, decision: Decision, event: dict[str, Any]) -> None:
+        """What the event lets be shown is what ships of the answer, as its claims partition it."""
+        facts, claims, content = decision.facts, decision.claims or {}, decision.line["content"]
+        (name, text), *_ = claims["responses"]
+        ships = [one[3] == "ship" for one in facts["responses"]]
+        parts = shipped_parts(text, claims["spans"], ships, decision.settings["left_out"])
+        said = event.get("answer"), event.get("parts", []), event.get("text_seal")
+        shown = "".join(one if isinstance(one, str) else text[slice(*one)] for one in parts)
+        seal = sha256(bytes.fromhex(content["content_hash"]) + shown.encode()) if parts else None
+        if said != (name, parts, seal):
+            self.fault("action", decision.place, "what it lets be shown does not follow from its claims")
+        self.counts["texts put together again from claims"] += 1
 
     def _of_burst(self, decision: Decision) -> bool:
         """Whether a prompt of a decision's burst has a bad label; bursts are compared with their names where texts are there."""
@@ -479,7 +502,7 @@ class Decisions(Control):
             expected = [ids[best]]
         else:
             order = sorted(ids, key=lambda i: (keyed_uniform(salt, "draw", *names, i), i))
-            expected = order[: settings["audit_draws"]]
+            expected = order if facts["unit"] == "claim" else order[: settings["audit_draws"]]
         if set(drawn) != set(expected):
             self.fault("draw", place, f"the audit draw takes {sorted(expected)}, not {sorted(drawn)}")
 
@@ -568,9 +591,37 @@ class Decisions(Control):
         for name, value in recorded.items():
             if not same_json(event.get(name), value):
                 self.fault("action", place, f"the published event says another {name}")
+        if decision.claims is not None:
+            self._check_shipped(decision, event)
         if moment_of(event.get("decided_at")) != facts["decided_at"]:
             self.fault("action", place, "the published event says another moment of decision")
         return event.get("desk_until")
+
+
+def shipped_parts(
+    text: str,
+    spans: Sequence[Any],
+    ships: Sequence[bool],
+    left_out: str,
+) -> list[Any]:
+    """What ships of an answer with claims, in pieces: where in it they stand, or another text."""
+    made: list[Any] = []
+    place = 0
+    for (first, last), out in zip(spans, ships, strict=True):
+        if out or left_out == "mark":
+            if made:
+                made.append(" " if text[place:first].strip() else [place, first])
+            bare = first + len(text[first:last].rstrip())
+            made += [[first, last]] if out else ["[unsupported: ", [first, bare], "]", [bare, last]]
+        place = last
+    joined: list[Any] = []
+    for part in made if any(ships) else ():
+        last = joined[-1] if joined and isinstance(joined[-1], list) else [None, None]
+        if isinstance(part, list) and last[1] == part[0]:
+            joined[-1] = [last[0], part[1]]
+        elif isinstance(part, str) or part[0] < part[1]:
+            joined.append(part)
+    return joined
 
 
 def _spans(decision: Decision, event: dict[str, Any]) -> list[dict[str, Any]]:
@@ -581,6 +632,12 @@ def _spans(decision: Decision, event: dict[str, Any]) -> list[dict[str, Any]]:
     for position, response in enumerate(decision.facts["responses"]):
         said = published[position] if isinstance(published, list) and position < len(published) else {}
         span = said.get("span") if isinstance(said, dict) else None
+        if decision.claims is not None:
+            made.append({"span": decision.claims["spans"][position]})
+            continue
+        if decision.facts["unit"] == "claim" and decision.scored:
+            made.append({"span": span})
+            continue
         if texts is not None and not decision.settings["judged"].startswith("call@"):
             out, end = judged_text(decision.settings, texts[position]), len(texts[position].rstrip(WHITE))
             span = None if out == texts[position] else [end - len(out), end]

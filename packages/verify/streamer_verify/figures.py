@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from streamer_verify.bundle import Bundle
+from streamer_verify.calibrators import claim_loss
 from streamer_verify.figure_rows import FigureRows, GateRows, Response, Rows
 from streamer_verify.values import parsed, seconds_between
 from streamer_verify.verifier import Verifier
@@ -370,19 +371,20 @@ class Figures(FigureRows):
         losses: dict[int, tuple[float, float]] = {}
         missing = known = 0
         for at, batch_id, kind, marks in gate.drawn_ones:
-            least = most = 0.0
+            least, most = list[float](), list[float]()
             complete = True
             for response_id, ships in marks:
                 severity = self._severity((name, batch_id, 1, response_id), kind, settings)
                 wanted += 1
                 labelled += severity is not None
                 if ships:
-                    least += 0.0 if severity is None else severity
-                    most += 1.0 if severity is None else severity
+                    least.append(0.0 if severity is None else severity)
+                    most.append(1.0 if severity is None else severity)
                     complete = complete and severity is not None
             missing += not complete
             known += complete
-            losses[at] = (least / len(marks), most / len(marks)) if marks else (0.0, 0.0)
+            loss = settings["loss"] if settings.get("unit") == "claim" else "share"
+            losses[at] = claim_loss(loss, least, len(marks)), claim_loss(loss, most, len(marks))
         put(
             f"draws/{name}",
             {

@@ -126,7 +126,7 @@ control.judgements+: content? said, erased_at? time
 outcomes.leaf: index count, kind text, recorded_at time, leaf hash, root hash, source
  [text;text;count;count]
 outcomes.decision: control [count;hash], batch batch, number count, created_at time?, content_mac hash, policy
- count, unit best|response|batch, mode shadow|enforce, outcome
+ count, unit best|response|batch|claim, mode shadow|enforce, outcome
  ship|mixed|abstain|regenerate|escalate, reason text, selected text?, scorer text, encoder text,
  embedding_source encoder|event|none, sampled bool, sampling_probability share, decided_at time,
  action_id text, action hash, responses

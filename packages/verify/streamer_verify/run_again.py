@@ -347,6 +347,8 @@ class RunAgain:
                 "thresholds from the newest groups alone are not derived again for segments and transductive rules"
             )
             return
+        if settings["unit"] == "claim":
+            own["claims"] = settings["loss"], settings["least_kept"]
         value, rule = calibrate(sample, method, **own)
         if newest > 0:
             alone = calibrate(sample._replace(groups=labelled[-newest:]), method, **own)

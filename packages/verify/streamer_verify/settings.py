@@ -6,25 +6,26 @@ from __future__ import annotations
 from typing import Any
 
 FORM = """
-unit best|response|batch, scorer text, model text?, signals text?, judged text, encoder text, embeddings
-refuse|accept, dimension count?, upstream text?, severity_kind text, labellers json:names?, signed_labels
-bool, alpha inner, method text, eta above, draws some, delta inner, rho share, shape text, width above,
-parameters json:numbers?, segment_by text?, group_by text?, segment_fallback closed|pooled, label_floor
-share?, hold_action abstain|regenerate|escalate, desk_deadline_seconds seconds?, max_attempts count, mode
-shadow|enforce, audit_probability share, audit_draws count, audit_boost number?, audit_boost_most count,
-label_deadline_seconds seconds, pending age|worst|labelled-only, window count?, decision_deadline_seconds
-seconds?, keep_texts bool, two_people bool, recalibrate manual|propose|auto, recalibrate_every_seconds
-seconds?, recalibrate_after_groups count?, max_lambda_step share, max_ship_rate_step share, least_groups
-count, on_alarm report|close, on_selective_alarm report|close, on_missing report|close, early
-none|judge|drift|signals, monitor_delta inner, alarm_delta inner, alarm_false_every count?, alarm_tolerance
-number, monitor_deadline_seconds seconds, budget_period_days above, drift_delta inner, judge_kind text?
+unit best|response|batch|claim, loss text, least_kept share, left_out drop|mark, scorer text, model text?,
+signals text?, judged text, encoder text, embeddings refuse|accept, dimension count?, upstream text?,
+severity_kind text, labellers json:names?, signed_labels bool, alpha inner, method text, eta above, draws
+some, delta inner, rho share, shape text, width above, parameters json:numbers?, segment_by text?, group_by
+text?, segment_fallback closed|pooled, label_floor share?, hold_action abstain|regenerate|escalate,
+desk_deadline_seconds seconds?, max_attempts count, mode shadow|enforce, audit_probability share, audit_draws
+count, audit_boost number?, audit_boost_most count, label_deadline_seconds seconds, pending
+age|worst|labelled-only, window count?, decision_deadline_seconds seconds?, keep_texts bool, two_people bool,
+recalibrate manual|propose|auto, recalibrate_every_seconds seconds?, recalibrate_after_groups count?,
+max_lambda_step share, max_ship_rate_step share, least_groups count, on_alarm report|close, on_selective_alarm
+report|close, on_missing report|close, early none|judge|drift|signals, monitor_delta inner, alarm_delta inner,
+alarm_false_every count?, alarm_tolerance number, monitor_deadline_seconds seconds, budget_period_days above,
+drift_delta inner, judge_kind text?
 """
 """What each looks like in a row of `gate_revisions`, in the words of `forms`."""
 
 CALIBRATED_FOR = (
-    "unit", "scorer", "signals", "judged", "encoder", "upstream", "severity_kind", "alpha", "method", "shape",
-    "segment_by", "group_by", "segment_fallback", "label_floor", "max_attempts", "eta", "draws", "delta",
-    "rho", "width",
+    "unit", "loss", "least_kept", "scorer", "signals", "judged", "encoder", "upstream", "severity_kind",
+    "alpha", "method", "shape", "segment_by", "group_by", "segment_fallback", "label_floor", "max_attempts",
+    "eta", "draws", "delta", "rho", "width",
 )
 """What a threshold is calibrated for, with the parameters that have a column."""
 
@@ -39,17 +40,17 @@ SIGNED_SETTINGS = (
 """The settings that every signature of a policy covers."""
 
 SIGNED_IF_OTHER: dict[str, Any] = {
-    "model": None, "signals": None, "judged": "whole@1", "embeddings": "refuse", "dimension": None,
-    "upstream": None, "labellers": None, "signed_labels": False, "parameters": None, "group_by": None,
-    "desk_deadline_seconds": None, "audit_boost": None, "audit_boost_most": 400, "pending": "age", "window":
-    None, "two_people": False, "on_selective_alarm": "report", "on_missing": "report", "early": "none",
-    "alarm_false_every": None,
+    "loss": "any", "least_kept": 0.0, "left_out": "drop", "model": None, "signals": None, "judged": "whole@1",
+    "embeddings": "refuse", "dimension": None, "upstream": None, "labellers": None, "signed_labels": False,
+    "parameters": None, "group_by": None, "desk_deadline_seconds": None, "audit_boost": None,
+    "audit_boost_most": 400, "pending": "age", "window": None, "two_people": False, "on_selective_alarm":
+    "report", "on_missing": "report", "early": "none", "alarm_false_every": None,
 }
 """Those that it covers where they have another value."""
 
 SIGNED_AS_FLOATS = frozenset((
     "alarm_delta", "alarm_tolerance", "alpha", "audit_boost", "audit_probability", "budget_period_days",
     "decision_deadline_seconds", "delta", "desk_deadline_seconds", "drift_delta", "eta",
-    "label_deadline_seconds", "label_floor", "max_lambda_step", "max_ship_rate_step",
+    "label_deadline_seconds", "label_floor", "least_kept", "max_lambda_step", "max_ship_rate_step",
     "monitor_deadline_seconds", "monitor_delta", "recalibrate_every_seconds", "rho", "width",
 ))

@@ -7,6 +7,9 @@ from datetime import datetime
 from math import fsum
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from streamer.calibration.claims import claim_loss
 from streamer.gates.declared import Unit
 from streamer.risk.states import AuditedDecision
 
@@ -29,7 +32,7 @@ class LoggedDecision:
     decided_at : as the worker's clock said.
     scored : whether there were scores. What was not scored was held, and could not be drawn.
     sampled, probability : the audit draw, and its logged probability; 0 where there was none.
-    shipped : share of its responses that shipped, in [0, 1].
+    shipped : share of its responses that shipped, in [0, 1]; of claims whether any did.
     score : the number that the gate cuts: the best of the scores for the unit `best`, else their mean; None where
         it was not scored.
     cloud : what its embeddings amount to; None where nothing is on record.
@@ -92,9 +95,15 @@ class LoggedDecision:
 
     @property
     def loss(self) -> float | None:
-        """The mean over what was drawn of severity where it shipped and 0 where not; None while that is not known."""
+        """The mean over what was drawn of severity where it shipped and 0 where not, of claims the
+        loss of those that shipped; None while that is not known.
+        """
         if not self.sampled or not self.labelled or not self.drawn:
             return None
+        if self.settings.unit == "claim":
+            severities = np.array([*self.severities, *[0.0] * (self.drawn - self.needed)])
+            ships = np.arange(self.drawn) < self.needed
+            return claim_loss(self.settings.loss).at(severities, ships)
         return fsum(self.severities) / self.drawn
 
     def audited(self) -> AuditedDecision:

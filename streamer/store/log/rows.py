@@ -34,7 +34,7 @@ def check_decision(decision: BatchDecision) -> None:
         == ("ship" if shipped and len(shipped) == every else "mixed" if shipped else decision.outcome)
         and (bool(shipped) or decision.outcome not in ("ship", "mixed")),
         "batch": len(shipped) in (0, every) and (decision.outcome == "ship") == bool(shipped),
-    }[decision.unit]
+    }["response" if decision.unit == "claim" else decision.unit]
     if not consistent:
         raise ValueError(f"{decision.key}: outcome {decision.outcome!r} contradicts the responses' actions")
     if not decision.sampled and any(response.drawn for response in decision.responses):

@@ -179,6 +179,28 @@ def test_a_hold_shadow_mode_and_the_other_units(caller: Caller) -> None:
     assert len({*names, held["batch_id"]}) == 4  # one drawn for each
 
 
+def test_of_claims_what_ships_of_the_first_answer_may_be_shown(caller: Caller) -> None:
+    def claims(request: Request, action: str = "mixed", answer: str = "0") -> bytes:
+        event = json.loads(action_event(request.body, unit="claim", action=action, selected=None))
+        actions = ("ship", "abstain" if action != "ship" else "ship")
+        event["responses"] = [{"id": f"c{i}", "score": 0.9, "action": one} for i, one in enumerate(actions)]
+        return response(json.dumps(event | {"answer": answer, "parts": [[0, 2]], "text": "It"}).encode())
+
+    act = script(
+        claims,
+        lambda request: claims(request, "ship"),
+        lambda request: claims(request, "abstain"),
+        lambda request: claims(request, answer="another"),
+    )
+    with GateServer(act) as server:
+        mixed, whole, held, other = (caller.decide(server.url, ANSWERS, deadline=LONG) for _ in range(4))
+    assert (mixed["action"], mixed["ships"], mixed["answer"], mixed["index"]) == ("mixed", False, "It", 0)
+    assert "text" not in mixed["event"]
+    assert (whole["ships"], whole["answer"], whole["response_id"]) == (True, "It", "0")
+    assert (held["action"], held["answer"], held["response_id"]) == ("abstain", None, None)
+    assert (other["reason"], other["answer"]) == ("mismatched", None)
+
+
 def members(schema: str) -> set[str]:
     """What the service takes."""
     return set(json.loads(document())["components"]["schemas"][schema]["properties"])
@@ -198,6 +220,7 @@ def test_every_field_of_the_event_is_sent(caller: Caller) -> None:
         "calls": [[call], None],
         "models": ["small", None],
         "signals": [{"retrieval": 0.82, "toxicity": None}, None],
+        "claims": [None, [{"id": "c", "text": "two", "span": [0, 3]}]],
         "references": ["r"],
         "metadata": {"user": "x", "n": 1},
         "created_at": datetime(2026, 11, 20, 12, tzinfo=UTC),

@@ -12,8 +12,8 @@ from streamer.clouds.measurement import DecidedBatch, clustered_standard_error, 
 from streamer.clouds.sentence import sentence
 from streamer.gates.declared import Unit
 from streamer.gates.gate import gate_batch
-from streamer.gates.settings import UNITS
 from streamer.report.charts import tradeoff
+from streamer.research.evaluation.words import UNITS
 
 
 def batch(

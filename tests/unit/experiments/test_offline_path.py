@@ -16,7 +16,7 @@ from streamer.clouds.offline import (
 )
 from streamer.clouds.simulation import simulate_clouds
 from streamer.gates.declared import Unit
-from streamer.gates.settings import UNITS
+from streamer.research.evaluation.words import UNITS
 from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.scoring.encoders.identity import EncoderIdentity
 from streamer.scoring.gram import gram_energy

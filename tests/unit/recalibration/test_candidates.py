@@ -18,7 +18,7 @@ from streamer.events.thresholds import decode_threshold, policy_from_event, thre
 from streamer.gates.policy import Policy
 from streamer.gates.policy_gate import PolicyGate
 from streamer.gates.rule import BatchCut, Chance, Cut, Indicator, Quantile, Rank, Segments
-from streamer.gates.settings import METHODS, SHAPES, UNITS, GateSettings
+from streamer.gates.settings import METHODS, SHAPES, GateSettings
 from streamer.recalibration.candidates import (
     MOST_SEGMENTS,
     Candidate,
@@ -26,6 +26,7 @@ from streamer.recalibration.candidates import (
     candidates,
     decide,
 )
+from streamer.research.evaluation.words import UNITS
 from streamer.scoring.signals.signal_list import SignalList
 from tests.made import a_policy
 

@@ -146,7 +146,7 @@ decisions = sa.Table(
     one_of("unit", UNITS),
     one_of("mode", MODES),
     one_of("outcome", ("ship", "mixed", *HOLD_ACTIONS)),
-    check("mixed_is_per_response", "outcome <> 'mixed' OR unit = 'response'"),
+    check("mixed_is_in_parts", "outcome <> 'mixed' OR unit IN ('response', 'claim')"),
     check("selected", "(unit = 'best' AND outcome = 'ship') = (selected IS NOT NULL)"),
     sized_text("reason", 64),
     check("shipped_is_scored", "outcome NOT IN ('ship', 'mixed') OR reason = 'scored'"),

@@ -81,7 +81,10 @@ gate_revisions = sa.Table(
     required("reason", sa.Text),
     check("revision", "revision >= 1"),
     *(_constraint(one) for one in SETTINGS.values() if one.kind is not bool),
-    check("encoder_of_scorer", "(scorer IN ('external', 'likelihood')) = (encoder = 'none')"),
+    check(
+        "encoder_of_scorer",
+        "(scorer IN ('external', 'likelihood', 'support')) = (encoder = 'none')",
+    ),
     check("external_encoder", "embeddings = 'accept' OR substr(encoder, 1, 9) <> 'external:'"),
     check("accepted_dimension", "embeddings = 'refuse' OR dimension IS NOT NULL"),
     info=kept(sealed=True),

@@ -11,11 +11,11 @@ from alembic import op
 from streamer.store.db.schema import metadata
 from streamer.store.db.schema.types import kept_of
 
-revision = "0104"
+revision = "0105"
 down_revision = None
 branch_labels = None
 depends_on = None
-serves = "0104"
+serves = "0105"
 """The oldest revision whose programs work on this one: what they know is still there, and they may leave out what is new."""
 
 DECISIONS = """
@@ -87,7 +87,7 @@ WHERE d.sampled AND b.erased_at IS NULL AND {asked} AND NOT EXISTS (
 """
 
 # Each batch of the audit sample stands for 1 / probability of them; one with a drawn response still without a
-# severity is pending and not in the means.
+# severity is pending and not in the means. What a prompt loses by claims is no mean: v_risk_intervals has it.
 RISK = """
 CREATE VIEW v_risk AS
 SELECT gate, policy_version, unit, severity_kind,
@@ -111,7 +111,7 @@ FROM (
     JOIN gate_revisions g ON g.gate = p.gate AND g.revision = p.gate_revision
     LEFT JOIN v_severities s ON s.gate = b.gate AND s.batch_id = b.batch_id AND s.attempt = b.attempt
         AND s.response_id = r.response_id AND s.kind = g.severity_kind
-    WHERE d.sampled
+    WHERE d.sampled AND d.unit <> 'claim'
     GROUP BY d.gate, d.policy_version, d.unit, g.severity_kind, d.batch, d.sampling_probability
 ) AS judged
 GROUP BY gate, policy_version, unit, severity_kind

@@ -1,0 +1,74 @@
+"""The claims of a batch: those of its first response, as they came or as `sentences` cuts it."""
+
+from typing import Any, NamedTuple
+
+from streamer.events.actions import call_seal
+from streamer.events.claims import CLAIMS, ClaimV1
+from streamer.events.responses import ResponsesV1
+from streamer.scoring.claims.answer import LeftOut, Part, assembled, cut, parts, why_held
+from streamer.scoring.claims.support import support
+from streamer.scoring.judged import WHOLE
+
+
+class Claims(NamedTuple):
+    """What is decided one by one. `held` : why nothing of it is; else empty."""
+
+    claims: tuple[ClaimV1, ...]
+    held: str
+
+
+def claims_of(event: ResponsesV1) -> Claims:
+    """Return the claims of the first response, which is chosen by neither labels nor threshold."""
+    first = event.responses[0]
+    made = first.claims
+    if made is None:
+        spans = cut(first.text)
+        made = tuple(
+            ClaimV1(id=f"c{place:02d}", text=first.text[slice(*span)], span=span)
+            for place, span in enumerate(spans)
+        )
+    begin, end = WHOLE.span(first.text) or (0, len(first.text))
+    outside = any(one.span[0] < begin or one.span[1] > end for one in made)  # reasoning never ships
+    return Claims(made, why_held(first.text, 0 if outside else len(made), witnesses(event)))
+
+
+def witnesses(event: ResponsesV1) -> list[str]:
+    """The other responses, without their reasoning."""
+    return [WHOLE.part(one.text) for one in event.responses[1:]]
+
+
+def support_of(event: ResponsesV1, claims: tuple[ClaimV1, ...]) -> tuple[float, ...]:
+    """Return how far the other responses support each claim, in [0, 1]."""
+    scores: list[float] = support([one.text for one in claims], witnesses(event)).tolist()
+    return tuple(scores)
+
+
+class Shipped(NamedTuple):
+    """What the action says of a response whose claims were decided.
+
+    `parts`, `seal` : of the text; none where nothing ships.
+    """
+
+    answer: str
+    spans: tuple[tuple[int, int], ...]
+    parts: tuple[Part, ...]
+    seal: str | None
+
+    def recorded(self, event: ResponsesV1) -> dict[str, Any]:
+        """Return what the record keeps of the responses in the metadata: its rows are of claims."""
+        texts = [[one.id, one.text] for one in event.responses]
+        return {CLAIMS: {"responses": texts, "spans": list(map(list, self.spans))}}
+
+
+def shipped_of(
+    event: ResponsesV1,
+    claims: tuple[ClaimV1, ...],
+    ships: tuple[bool, ...],
+    left_out: LeftOut,
+    content: bytes,
+) -> Shipped:
+    """Put together what ships; `content` : the batch's content hash."""
+    first, spans = event.responses[0], tuple(one.span for one in claims)
+    made = parts(first.text, spans, ships, left_out)
+    seal = call_seal(content, assembled(first.text, made)) if made else None
+    return Shipped(first.id, spans, made, seal)

@@ -1,0 +1,61 @@
+"""The claims that a response may bring."""
+
+from collections.abc import Sequence
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from streamer.errors import BadMessage
+from streamer.events import codes
+from streamer.events.excerpts import excerpt
+from streamer.events.identifiers import Identifier, check_identifier
+
+CLAIMS: Final = "streamer.claims"
+"""The key of a batch's metadata, reserved, under which the record of a gate of claims has the
+responses, the first of them the one with the claims, and where each claim stands in it."""
+
+
+class ClaimV1(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A claim of a response."""
+
+    id: Annotated[Identifier, Meta(description="Unique within the response; labels name it.")]
+    text: Annotated[str, Meta(min_length=1, extra_json_schema={"pattern": r"^[^\u0000]*$"})]
+    span: Annotated[
+        tuple[Annotated[int, Meta(ge=0)], Annotated[int, Meta(ge=1)]],
+        Meta(description="Where it stands in the response's text, from and up to, in code points."),
+    ]
+
+
+Claims = Annotated[
+    tuple[ClaimV1, ...],
+    Meta(
+        description="For gates of the unit `claim`, of the first response: disjoint, in the order of "
+        "the text, what may be left out one by one. Absent: its sentences are."
+    ),
+]
+
+
+def check_claims(response: str, text: str, claims: Sequence[ClaimV1] | None, longest: int) -> int:
+    """Check names and spans of a response's claims, and return how many keys and texts they have.
+
+    Raises `BadMessage`.
+    """
+    if claims is None:
+        return 0
+    of = f"response {excerpt(response)}"
+    ids, place = set[str](), 0
+    for one in claims:
+        check_identifier(f"a claim of {of}", one.id, longest)
+        name = excerpt(one.id)
+        if one.id in ids:
+            raise BadMessage(codes.DUPLICATE_RESPONSE_IDS, f"two claims of {of} have the id {name}")
+        ids.add(one.id)
+        if not place <= one.span[0] < one.span[1] <= len(text):
+            raise BadMessage(
+                codes.INVALID_FIELD,
+                f"the claim {name} of {of} has the span {list(one.span)}; spans are disjoint, in "
+                f"the order of the text, and within its {len(text)} code points",
+            )
+        place = one.span[1]
+    return 1 + 5 * len(claims)

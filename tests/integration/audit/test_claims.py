@@ -1,0 +1,166 @@
+"""Gates of claims: what ships, what the action says, and what all verifiers make of the record."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import sqlalchemy as sa
+
+from streamer import wiring
+from streamer.calibration.claims import LOSSES
+from streamer.events.actions import ActionsV1, decode_action, text_to_show
+from streamer.events.responses import decode_responses
+from streamer.store import Store
+from streamer.store.db.schema import batches, decisions, responses
+from tests.integration.audit.alone import verify_bundle
+from tests.integration.audit.history import KEYS, Scribe, export, label_event, settings_for, verify
+from tests.made import a_batch
+from tests.migrated import migrated
+
+PROMPTS, AFTER, ALPHA = 60, 12, 0.1
+SAID = ("Ada wrote notes.", "Bern has {0} towers!", "Lyon has {0} hills.", "Riga lies at the sea.")
+GATES: dict[str, dict[str, Any]] = {
+    name.replace(":C", "").replace("-", ""): {"loss": name.replace("C", "2")} for name in LOSSES
+} | {"marked": {"left_out": "mark", "label_floor": 0.6}, "half": {"least_kept": 0.5}, "given": {}}
+
+
+def is_wrong(number: int, claim: int) -> bool:
+    return claim == (number // 3) % 4 and number % 3 > 0
+
+
+def answers(gate: str, number: int) -> bytes:
+    """Four claims; the others mostly say something else where one of them is wrong."""
+    rng = np.random.default_rng([number, 5])
+    texts = []
+    for answer in range(3):
+        said = []
+        for claim, text in enumerate(SAID):
+            other = is_wrong(number, claim) if rng.uniform() < 0.8 else rng.uniform() < 0.1
+            other &= answer > 0
+            said.append(text.format(7) if not other else f"No {claim + answer} of {answer} at all.")
+        texts.append(" ".join(said))
+    event = json.loads(a_batch(gate, number, texts))
+    first = event["responses"][0]
+    first["text"] = f"<think>Let me see.</think>\n{first['text']}"
+    if gate == "given":
+        spans = [(first["text"].index(part[:6]), part) for part in (one.format(7) for one in SAID)]
+        first["claims"] = [
+            {"id": f"k{i}", "text": text, "span": [at, at + len(text) - 1]}
+            for i, (at, text) in enumerate(spans)
+        ]
+    return json.dumps(event).encode()
+
+
+@pytest.fixture(scope="module")
+def record(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("claims")
+    settings = settings_for(f"sqlite:///{folder / 'record.db'}", folder)
+    migrated(settings)
+    with wiring.open_store(settings) as store:
+        scribe = Scribe(store, settings)
+        for name, given in GATES.items():
+            chosen = {
+                "unit": "claim",
+                "scorer": "support",
+                "method": "mean",
+                "alpha": ALPHA,
+                "pending": "worst",
+            }
+            chosen |= {"embeddings": "refuse", "dimension": None, "encoder": "none"}
+            chosen |= {"audit_probability": 0.9}
+            scribe.gate(name, **(chosen | given))
+            scribe.deliver(answers(name, n) for n in range(PROMPTS))
+            ids = "k{}" if name == "given" else "c0{}"
+            scribe.deliver(
+                (
+                    label_event(name, n, response=ids.format(claim), severity=float(is_wrong(n, claim)))
+                    for n in range(PROMPTS)
+                    for claim in range(4)
+                    if (n, claim) != (1, 3)
+                ),
+                topic="labels",
+            )
+            scribe.recalibrate(name)
+            scribe.deliver(answers(name, n) for n in range(PROMPTS, PROMPTS + AFTER))
+        scribe.checkpoint()
+    return folder
+
+
+@pytest.fixture
+def store(record: Path) -> Iterator[Store]:
+    with wiring.open_store(settings_for(f"sqlite:///{record / 'record.db'}", record)) as one:
+        yield one
+
+
+def decided(store: Store, gate: str) -> list[tuple[int, ActionsV1]]:
+    query = (
+        sa.select(batches.c.batch_id, decisions.c.action_value)
+        .join(decisions, decisions.c.batch == batches.c.id)
+        .where(batches.c.gate == gate)
+        .order_by(batches.c.id)
+    )
+    with store._database.reading() as connection:
+        rows = connection.execute(query).all()
+    return [(int(row.batch_id.split("-")[1]), decode_action(row.action_value)) for row in rows]
+
+
+@pytest.mark.parametrize("gate", GATES)
+def test_what_scores_above_the_threshold_ships_and_nothing_besides(store: Store, gate: str) -> None:
+    threshold = store.policies.newest(gate).threshold
+    assert threshold is not None
+    outcomes = set()
+    for number, action in decided(store, gate)[PROMPTS:]:
+        outcomes.add(action.action)
+        batch = decode_responses(answers(gate, number))
+        whole, shown = batch.responses[0].text, text_to_show(batch, action)
+        ships = [one.score is not None and one.score > threshold for one in action.responses]
+        if gate == "half" and sum(ships) < 2:
+            ships = [False] * 4
+        assert [one.action == "ship" for one in action.responses] == ships
+        assert action.action == ("ship" if all(ships) else "mixed" if any(ships) else "abstain")
+        assert action.answer == "r0"
+        for one, out in zip(action.responses, ships, strict=True):
+            assert isinstance(one.span, tuple)
+            said = whole[slice(*one.span)].strip()
+            if not any(ships):
+                assert shown is None
+            elif gate == "marked":
+                assert (f"[unsupported: {said}]" in (shown or "")) is not out
+            else:
+                assert (said in (shown or "")) is out
+        assert "think" not in (shown or "")
+    assert "mixed" in outcomes
+
+
+def test_every_claim_of_a_drawn_prompt_is_asked_for_above_a_floor(store: Store) -> None:
+    drawn = [(n, one) for n, one in decided(store, "any") if one.audit.sampled]
+    assert {len(one.audit.label) for _, one in drawn} == {4}
+    assert PROMPTS // 2 < sum(n < PROMPTS for n, _ in drawn) < PROMPTS
+    floored = [one for _, one in decided(store, "marked") if one.audit.sampled]
+    assert any(len(one.audit.label) < 4 for one in floored)
+
+
+def test_every_verifier_follows_and_finds_what_was_changed(record: Path, tmp_path: Path) -> None:
+    settings = settings_for(f"sqlite:///{record / 'record.db'}", record)
+    report = verify(settings, outside=[])
+    assert not report.faults
+    export(settings, tmp_path / "bundle")
+    found = verify_bundle(tmp_path / "bundle", KEYS, [])
+    assert not found.faults
+    control = (tmp_path / "bundle" / "control.jsonl").read_text("utf-8")
+    changes = ('"loss":"share"', '"loss":"any"'), ('"least_kept":0.5', '"least_kept":1.0')
+    for before, after in changes:
+        assert before in control
+        (tmp_path / "bundle" / "control.jsonl").write_text(control.replace(before, after), "utf-8")
+        assert verify_bundle(tmp_path / "bundle", KEYS, []).faults
+
+
+def test_erasure_leaves_no_text_of_a_claim(store: Store) -> None:
+    with store._database.reading() as connection:
+        values = connection.execute(sa.select(decisions.c.action_value)).scalars().all()
+        assert "Ada wrote notes. " in connection.execute(sa.select(responses.c.text)).scalars().all()
+    words = b"Ada", b"Bern", b"Lyon", b"Riga"
+    assert not any(word in value for value in values for word in words)
