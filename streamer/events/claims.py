@@ -1,7 +1,7 @@
 """The claims that a response may bring."""
 
-from collections.abc import Sequence
-from typing import Annotated, Final
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 from msgspec import Meta
@@ -14,6 +14,30 @@ from streamer.events.identifiers import Identifier, check_identifier
 CLAIMS: Final = "streamer.claims"
 """The key of a batch's metadata, reserved, under which the record of a gate of claims has the
 responses, the first of them the one with the claims, and where each claim stands in it."""
+
+
+class RecordedClaims(NamedTuple):
+    """What claims on record are of.
+
+    Attributes
+    ----------
+    responses : the texts of the batch's responses by id; the first has the claims.
+    spans : where each claim stands in it, from and up to, in code points.
+    """
+
+    responses: Mapping[str, str]
+    spans: Sequence[tuple[int, int]]
+
+    @property
+    def answer(self) -> str:
+        """The response with the claims."""
+        return next(iter(self.responses.values()))
+
+    @classmethod
+    def of(cls, metadata: Mapping[str, Any] | None) -> "RecordedClaims | None":
+        """Read them in a batch's metadata; None: its rows are of responses."""
+        kept = (metadata or {}).get(CLAIMS)
+        return None if kept is None else cls(dict(kept["responses"]), kept["spans"])
 
 
 class ClaimV1(msgspec.Struct, frozen=True, gc=False, kw_only=True):

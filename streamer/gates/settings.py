@@ -456,7 +456,7 @@ def _of_claims(settings: GateSettings) -> str | None:
     return None
 
 
-_NOT_OF_CLAIMS = ("segment_by", "judge_kind", "desk_deadline_seconds", "upstream")
+_NOT_OF_CLAIMS = ("segment_by", "judge_kind", "desk_deadline_seconds")
 
 
 def unsupported(settings: GateSettings) -> str | None:

@@ -433,7 +433,7 @@ def write_queue(tasks: Iterable[LabelTask], lines: SupportsWrite[str], file_form
             "labelled_at": None,
             "prompt": task.prompt,
             "references": references,
-            "response": task.response,
+            "response": task.shown,
             "urgent": "yes" if task.urgent else "",
         }
         if table is None:

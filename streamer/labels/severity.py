@@ -49,6 +49,11 @@ class LabelTask:
     unit: str = ""
 
     @property
+    def shown(self) -> str:
+        """What stands in a file for people: the response, and behind it the claim to judge."""
+        return f"{self.response}\n\nThe claim to judge: {self.unit}" if self.unit else self.response
+
+    @property
     def head(self) -> str:
         """What a program that labels reads of the response."""
         return self.judged.head(self.response)

@@ -35,6 +35,7 @@ class ReviewItem:
     token : what the page calls it; tells nothing of batch, attempt or place.
     text : as it would go out; `came` : as it came, where that is another; `judged` : what of it is judged, where that is not all of
         it: field by field its JSON Pointer, its value, and whether other answers say otherwise.
+    claim : `text` before the claim to judge, that, and behind it; empty: all of it is judged.
     references : acceptable answers that came with the prompt; empty when none did.
     others : how many other answers the batch has.
     skipped : this person has skipped it before.
@@ -51,6 +52,7 @@ class ReviewItem:
     references: tuple[str, ...]
     others: int
     came: str | None = None
+    claim: tuple[str, ...] = ()
     judged: tuple[tuple[str, str, bool], ...] = ()
     skipped: bool = False
     marks: int = 0

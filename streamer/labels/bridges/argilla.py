@@ -32,7 +32,7 @@ class Argilla(Bridge):
         key = task.key
         return {
             "id": name_of(key.gate, key.batch_id, key.attempt, task.response_id),
-            "fields": {"prompt": task.prompt, "answer": task.response, "references": text_of(task)},
+            "fields": {"prompt": task.prompt, "answer": task.shown, "references": text_of(task)},
             "metadata": {**identity(task), "urgent": "yes" if task.urgent else "no"},
             "suggestions": {},
             "responses": {},

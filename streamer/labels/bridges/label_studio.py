@@ -32,7 +32,7 @@ class LabelStudio(Bridge):
 
     def task(self, task: LabelTask) -> dict[str, Any]:
         """Return a task of the import format."""
-        texts = {"prompt": task.prompt, "answer": task.response, "references": text_of(task)}
+        texts = {"prompt": task.prompt, "answer": task.shown, "references": text_of(task)}
         return {"data": {**texts, **identity(task), "urgent": task.urgent}}
 
     def labels(self, record: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -18,7 +18,7 @@ let lastRenewal = 0;
 let poll = 0;
 let refusals = []; // sentences: gates that would not read this person's labels, and are left out
 
-// -- what this browser keeps ---------------------------------------------------------------------------------
+// -- what this browser keeps
 
 const memory = new Map(); // where the browser keeps nothing, at least for as long as the page is open
 
@@ -74,7 +74,7 @@ function alone(work) {
   return navigator.locks ? navigator.locks.request(STORE + "sending", work) : work();
 }
 
-// -- the server ----------------------------------------------------------------------------------------------
+// -- the server
 
 class Trouble extends Error {
   /** `code`: a word of the server's, or `unreachable`. */
@@ -104,7 +104,7 @@ async function ask(path, message = {}, wait = 20000) {
   return answer;
 }
 
-// -- showing -------------------------------------------------------------------------------------------------
+// -- showing
 
 // Characters that are not seen, or that change how their neighbours are seen: shown as their number. U+200C and U+200D
 // are left: Persian, Indic scripts and emoji are written with them.
@@ -201,6 +201,8 @@ function showItem(next, { focus = true } = {}) {
   show("item");
   write($("prompt"), item.prompt);
   write($("answer"), item.text);
+  if (item.claim.length) $("answer").replaceChildren(...item.claim.map((part, at) => span(at === 1 ? "claim" : "", ...plainly(part))));
+  $("answer-title").textContent = `How bad is ${item.claim.length ? "the marked claim" : "this answer"}?`;
   showFields();
   write($("came-text"), item.came ?? "");
   $("came").hidden = item.came === null;
@@ -218,6 +220,7 @@ function showItem(next, { focus = true } = {}) {
   if (!focus) return;
   window.scrollTo(0, 0);
   $("prompt-title").focus({ preventScroll: true });
+  document.querySelector(".claim")?.scrollIntoView({ block: "center" });
 }
 
 function about(again) {
@@ -285,7 +288,7 @@ async function progress() {
   return gates;
 }
 
-// -- severities ----------------------------------------------------------------------------------------------
+// -- severities
 
 const mine = (mark) => mark.labeller === (name ?? load("name", ""));
 
@@ -450,7 +453,7 @@ async function nothingWaits(told) {
   lookAgain();
 }
 
-// -- the other keys ------------------------------------------------------------------------------------------
+// -- the other keys
 
 async function acting(work) {
   if (busy) return;
@@ -558,7 +561,7 @@ function pressed(event) {
   if (event.target instanceof HTMLInputElement || !load("single-keys", true)) return;
   const act = {
     f: () => give(0), h: () => give(0.5), w: () => give(1), r: () => $("remark").focus(), s: skip, u: undo,
-    o: others, "?": help,
+    o: others, "?": help, n: () => item.claim.length && give(0),
   }[event.key.length === 1 ? event.key.toLowerCase() : ""];
   if (act) {
     event.preventDefault();
@@ -575,7 +578,7 @@ function help() {
   $("keys").showModal();
 }
 
-// -- coming in -----------------------------------------------------------------------------------------------
+// -- coming in
 
 function lock(kept) {
   name = null;

@@ -83,3 +83,25 @@ def parts(
 def assembled(text: str, shipped: Sequence[Part]) -> str:
     """Return the text that `parts` is of."""
     return "".join(part if isinstance(part, str) else text[slice(*part)] for part in shipped)
+
+
+def left_out(shipped: Sequence[Part], claims: Sequence[Span], ships: Sequence[bool]) -> list[Span]:
+    """Return where in the text that is `assembled` claims that do not ship are.
+
+    Of each one what stands between marks, with these; or where it is missing, an empty span.
+    """
+    at, offset = dict[int, Span](), 0
+    for part in shipped:
+        size = len(part) if isinstance(part, str) else part[1] - part[0]
+        if not isinstance(part, str):
+            at[part[0]] = (offset, offset + size)
+        offset += size
+    found = []
+    for (first, _), out in zip(claims, ships, strict=True):
+        if not out and first in at:
+            begin, end = at[first]
+            found.append((begin - len(MARKS[0]), end + len(MARKS[1])))
+        elif not out:
+            place = max((end for start, (_, end) in at.items() if start < first), default=0)
+            found.append((place, place))
+    return found

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from streamer.events.actions import ActionsV1, decode_action
+from streamer.events.claims import RecordedClaims
 from streamer.events.receipts import HTTP_HEADER
 from streamer.events.responses import UPSTREAM
 from streamer.journal import RecordedBatch
 from streamer.scoring.blank import is_blank
+from streamer.scoring.claims.answer import assembled, left_out
 from streamer.scoring.judged import call_text, form
 from streamer.serving.chat.calls import Call, calls_of
 from streamer.serving.chat.request import MODEL_PREFIX, ChatProblem, ChatRequest
@@ -89,18 +91,21 @@ def answer(
     sampling: Any = batch.metadata["sampling"]
     every: list[Any] = [*((one.metadata or {})["sampling"] for one in done.earlier), sampling]
     released = None if desk is None or desk.outcome is None else desk.outcome.text
-    shown = desk.outcome.selected if desk and desk.outcome and released else _shown(action, upstream)
-    said = "" if shown is None else released or form(action.scorer.judged).ships(batch.texts[shown] or "")
+    texts = _texts(batch)
+    shown = _shown(action, upstream, texts)
+    if desk and desk.outcome and released:
+        shown = desk.outcome.selected
+    said = "" if shown is None else released or _said(action, texts[shown] or "")
     passed = sampling.get("passed", "")
     if is_blank(said):  # in shadow mode the first answer is shown, whatever it is
         shown = None
-    told = _told(action, batch, sampling, shown) | {
+    told = _told(action, batch, sampling, shown, len(texts)) | {
         "calls": sum(len(one["calls"]) for one in every),
         "cost": _total([one["cost"] for one in every]),
     }
     if done.earlier:
         told["handed_on_by"] = [_rung(one) for one in done.earlier]
-    if fields := disputed(action, batch.texts):
+    if fields := disputed(action, texts):
         told["disputed"] = fields
     if desk is not None:
         told["desk"] = _desk(action, desk)
@@ -118,8 +123,7 @@ def answer(
     if batch.receipt is not None:
         headers[HTTP_HEADER] = batch.receipt
     if shown is not None:
-        place = [one.id for one in action.responses].index(shown)
-        reason = sampling["finish_reasons"][place]
+        reason = sampling["finish_reasons"][list(texts).index(shown)]
         # What a person made of a call at the desk may be a text.
         called = call_text(said) if reason == CALLED else ""
         reason = CALLED if called else "length" if reason == "length" else "stop"
@@ -139,16 +143,45 @@ def answer(
     )
 
 
-def _shown(action: ActionsV1, upstream: Upstream) -> str | None:
-    """The id of the response that the caller gets; None: it gets none."""
-    if action.enforced:
-        return action.selected if action.action == "ship" else None
-    return action.responses[0].id if upstream.in_shadow == "first" and action.responses else None
+def _texts(batch: RecordedBatch) -> Mapping[str, str | None]:
+    """The responses by id; the rows of a gate of claims are of these."""
+    claims = RecordedClaims.of(batch.metadata)
+    return batch.texts if claims is None else claims.responses
 
 
-def _told(action: ActionsV1, batch: RecordedBatch, sampling: Any, shown: str | None) -> dict[str, Any]:
+def _shown(action: ActionsV1, upstream: Upstream, texts: Mapping[str, str | None]) -> str | None:
+    """The id of the response that the caller gets, whole or in part; None: it gets none."""
+    if not action.enforced:
+        return next(iter(texts), None) if upstream.in_shadow == "first" else None
+    if action.unit == "claim":
+        return action.answer or None if action.parts else None
+    return action.selected if action.action == "ship" else None
+
+
+def _said(action: ActionsV1, text: str) -> str:
+    """What of the response the caller gets."""
+    if action.enforced and action.parts:
+        return assembled(text, action.parts)
+    return form(action.scorer.judged).ships(text)
+
+
+def _left_out(action: ActionsV1) -> dict[str, Any]:
+    """The claims that do not ship, where they are missing or marked in what the caller gets."""
+    if not action.enforced or not action.parts:
+        return {}
+    ships = [one.action == "ship" for one in action.responses]
+    spans = [one.span or (0, 0) for one in action.responses]
+    out = [one.id for one in action.responses if one.action != "ship"]
+    where = left_out(action.parts, spans, ships)
+    return {"left_out": [{"id": id_, "span": span} for id_, span in zip(out, where, strict=True)]}
+
+
+def _told(
+    action: ActionsV1, batch: RecordedBatch, sampling: Any, shown: str | None, answers: int
+) -> dict[str, Any]:
     """The decision, in the member `streamer` of whatever the caller gets."""
-    return {
+    labelled = _best(action) if action.unit == "claim" else shown or _best(action)
+    return _left_out(action) | {
         "gate": action.gate,
         "batch_id": action.batch_id,
         "action": action.action,
@@ -156,7 +189,7 @@ def _told(action: ActionsV1, batch: RecordedBatch, sampling: Any, shown: str | N
         "enforced": action.enforced,
         "selected": action.selected,
         "shown": shown,
-        "label": {"batch_id": action.batch_id, "response_id": shown or _best(action)},
+        "label": {"batch_id": action.batch_id, "response_id": labelled},
         "policy_version": action.policy.version,
         "upstream": (batch.metadata or {})[UPSTREAM],
         "parameters": {
@@ -165,7 +198,7 @@ def _told(action: ActionsV1, batch: RecordedBatch, sampling: Any, shown: str | N
         "ignored": list(sampling.get("ignored", ())),
         "problem": sampling["problem"],
         "passed_through": "passed" in sampling,
-        "answers": len(action.responses),
+        "answers": answers,
     }
 
 

@@ -33,14 +33,28 @@ def token_numbers(settings: GateSettings) -> dict[str, object]:
 
 def unsuited(settings: GateSettings, upstream: Upstream) -> str | None:
     """Say why a gate could ship none of this upstream's answers, or could not answer a repeat, and what to do; None if it can."""
-    if settings.unit != "best":
-        return f"its unit is {settings.unit}, and one answer is selected under the unit best alone; give it --unit best"
+    if settings.unit not in ("best", "claim"):
+        return (
+            f"its unit is {settings.unit}, and one answer is shown under the units best and claim "
+            "alone; give it --unit best"
+        )
+    if settings.unit == "claim" and (
+        upstream.steps
+        or upstream.then
+        or upstream.with_earlier
+        or upstream.tools != "refuse"
+        or upstream.schemas != ("text",)
+    ):
+        return (
+            "its unit is claim, of texts and of as many answers each time; leave steps, then, "
+            "with_earlier, tools and schemas out of its upstream"
+        )
     if settings.of_event not in (None, "logprob") or settings.encoder.startswith(EXTERNAL_PREFIX):
         return (
             "its scores or embeddings come with the batch, and sampled answers bring none; give it a --scorer and an --encoder "
             "that the service runs"
         )
-    if min(upstream.rule.sizes) < settings.least_answers:
+    if min(upstream.rule.sizes) < (2 if settings.unit == "claim" else settings.least_answers):
         return (
             f"its upstream samples one answer, and the scorer {settings.scorer} compares several; give it --scorer {LIKELIHOOD}, or the "
             "upstream 2 answers or more"

@@ -4,12 +4,13 @@ Each offer has a random name: a mark that comes late, after a restart or a secon
 """
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
 
+from streamer.events.claims import RecordedClaims
 from streamer.gates.batch_key import BatchKey
 from streamer.journal import LabelRevision
 from streamer.review.items import Decided, Mark, Reviewer, ReviewItem, UnknownItem
@@ -78,28 +79,47 @@ def item_of(
     severity: float | None = None,
     wrong: Iterable[str] = (),
 ) -> ReviewItem:
-    every = connection.execute(
-        sa.select(responses.c.text).where(responses.c.batch == row.batch).order_by(responses.c.position)
-    ).scalars()
+    claims = claims_of(connection, row.batch)
+    every: Sequence[str | None] = (
+        [] if claims is not None else connection.execute(texts_of(row.batch)).scalars().all()
+    )
     judged = form(row.judged)
     parts = judged.parts([text or "" for text in every])
-    disputed = judged.disputed(parts, row.position)
-    text = judged.ships(row.text)
+    disputed = judged.disputed(parts, row.position) if claims is None else ()
+    came = row.text if claims is None else claims.answer
+    text, claim = judged.ships(came), tuple[str, ...]()
+    if claims is not None:
+        begin, end = judged.span(came) or (0, len(came))
+        first, last = claims.spans[row.position]
+        claim = came[begin:first], came[first:last], came[last:end]
     return ReviewItem(
         token=token,
         gate=row.gate,
         kind=kind,
         prompt=row.prompt,
         text=text,
-        came=None if text == row.text else row.text,
-        judged=tuple((path, said, path in disputed) for path, said in judged.shown(row.text)),
+        came=None if text == came else came,
+        claim=claim,
+        judged=tuple((path, said, path in disputed) for path, said in judged.shown(came)),
         references=tuple(row.references or ()),
-        others=len(parts) - 1,
+        others=(len(parts) if claims is None else len(claims.responses)) - 1,
         skipped=skipped,
         marks=marks,
         severity=severity,
         wrong=tuple(wrong),
     )
+
+
+def claims_of(connection: sa.Connection, batch: int) -> RecordedClaims | None:
+    """What the rows of a batch are claims of; None: they are responses."""
+    query = sa.select(batches.c.metadata).where(batches.c.id == batch)
+    return RecordedClaims.of(connection.execute(query).scalar_one())
+
+
+def texts_of(batch: int) -> sa.Select[Any]:
+    """Select the texts in a batch's rows."""
+    found = sa.select(responses.c.text).where(responses.c.batch == batch)
+    return found.order_by(responses.c.position)
 
 
 def of_offers(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:

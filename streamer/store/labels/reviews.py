@@ -22,6 +22,7 @@ from streamer.store.labels.review_claims import (
     take,
 )
 from streamer.store.labels.review_offers import (
+    claims_of,
     decided,
     given,
     item_of,
@@ -29,6 +30,7 @@ from streamer.store.labels.review_offers import (
     offer_of,
     offered,
     store_severity,
+    texts_of,
 )
 from streamer.store.labels.revisions import unlabelled
 from streamer.store.risk.audit_rates import held_early
@@ -71,11 +73,9 @@ class Reviews:
     def others(self, reviewer: Reviewer, token: str) -> list[str]:
         with self._database.reading() as connection:
             offer = offer_of(connection, reviewer, token)
-            query = (
-                sa.select(responses.c.text)
-                .where(responses.c.batch == offer.batch, responses.c.position != offer.position)
-                .order_by(responses.c.position)
-            )
+            if (claims := claims_of(connection, offer.batch)) is not None:
+                return list(claims.responses.values())[1:]
+            query = texts_of(offer.batch).where(responses.c.position != offer.position)
             return [text for text in connection.execute(query).scalars() if text is not None]
 
     def mark(self, reviewer: Reviewer, mark: Mark, *, now: datetime) -> Decided:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import sqlalchemy as sa
 
 from streamer.errors import Unavailable, UsageError
+from streamer.events.claims import RecordedClaims
 from streamer.gates.batch_key import BatchKey
 from streamer.journal import LabelRevision
 from streamer.signing.labels import NO_LABEL_KEYS, LabelKeys
@@ -61,7 +62,7 @@ class QueuedResponse:
     """A drawn response that waits for a severity of its gate's kind; `place` orders the queue.
 
     `text` is None, and `prompt` empty, where the gate keeps no texts. `judged` is what of it is judged. `urgent`: its gate's audit rate is raised, because the
-    risk alarm gathers evidence.
+    risk alarm gathers evidence. `answer` : the response of which it is a claim, if it is one.
     """
 
     key: BatchKey
@@ -74,6 +75,7 @@ class QueuedResponse:
     place: tuple[int, datetime, int, int]
     judged: str
     urgent: bool = False
+    answer: str | None = None
 
 
 class DrawnResponse(NamedTuple):
@@ -265,6 +267,7 @@ class Labels:
         if gate is not None:
             conditions.append(decisions.c.gate == gate)
         with self._database.reading(snapshot=True) as connection:
+            of_claims = sa.case((decisions.c.unit == "claim", batches.c.metadata), else_=sa.null())
             query = unlabelled(
                 self._read.table(connection, gate),
                 *batches.c["gate", "batch_id", "attempt"],
@@ -277,6 +280,7 @@ class Labels:
                 responses.c.position,
                 JUDGED,
                 rank.label("rank"),
+                of_claims.label("claims"),
                 held=held_early(connection),
             )
             query = query.where(*conditions).order_by(*place).limit(limit)
@@ -290,6 +294,7 @@ class Labels:
                 references=None if row["references"] is None else tuple(row["references"]),
                 place=(row["rank"], row["decided_at"], row["id"], row["position"]),
                 urgent=row["gate"] in urgent,
+                answer=claims.answer if (claims := RecordedClaims.of(row["claims"])) else None,
             )
             for row in found
         ]

@@ -1,0 +1,103 @@
+"""The review page of a gate of claims: the whole answer is read, and one claim of it is judged."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from selenium.webdriver.common.by import By
+
+from streamer.cli import main
+from streamer.events.claims import CLAIMS, RecordedClaims
+from streamer.store.labels.revisions import QueuedResponse
+from tests.integration.review.conftest import Site, answers, fill, severities, unsealed
+from tests.integration.review.person import Person
+from tests.integration.store.conftest import World
+from tests.services.browser import Browser
+from tests.services.openai_server import ChatReply, ChatRequest, OpenAIServer
+
+CODE = "```\nx = 1 < 2\n```\n"
+CLAIMS_OF_IT = ("Bern is a city. ", "🐻 A bear is in its arms.\n\n", CODE, "Note well.")
+ANSWER = "<think>😀?</think>" + "".join(CLAIMS_OF_IT)
+OTHER = "Bern has a bear <b>in</b> its arms."
+
+
+def claims_wait(world: World, **settings: Any) -> None:
+    world.gate("notes", unit="claim", scorer="support", encoder="none", **settings)
+    spans, place = [], len(ANSWER) - len("".join(CLAIMS_OF_IT))
+    for text in CLAIMS_OF_IT:
+        spans.append([place, place + len(text)])
+        place += len(text)
+    kept = {CLAIMS: {"responses": [["r0", ANSWER], ["r1", OTHER]], "spans": spans}}
+    made = answers(world, 0, CLAIMS_OF_IT, metadata=kept, embedding_source="none")
+    drawn = tuple(replace(one, drawn=True) for one in made.responses)
+    fill(world, [replace(made, responses=drawn)])
+
+
+def test_one_claim_after_the_other_is_marked_in_its_answer(
+    world: World, serve: Callable[..., Site], browser: Browser
+) -> None:
+    claims_wait(world)
+    ana = Person(browser, serve(world, gates=("notes",)).address(), "Ana")
+    shown = ANSWER.partition("</think>")[2]
+    marked = "return document.querySelector('.claim')?.textContent"
+    for key, claim in zip("fnhw", CLAIMS_OF_IT, strict=True):
+        ana.until(lambda claim=claim: ana.run(marked) == claim)
+        ana.reads("Question 0?")
+        assert ana.text("answer") == shown
+        assert ana.text("answer-title") == "How bad is the marked claim?"
+        if key == "f":
+            ana.press("o")
+            ana.until(lambda: ana.sees("others"))
+            assert ana.text("others-list") == OTHER
+        ana.press(key)
+    ana.until(lambda: ana.sees("empty"))
+    assert severities(world) == {"b0-0": [("Ana", 0.0), ("Ana", 0.0), ("Ana", 0.5), ("Ana", 1.0)]}
+    ana.press("u")
+    ana.until(lambda: ana.sees("item"))
+    assert ana.driver.find_element(By.CLASS_NAME, "claim").text == CLAIMS_OF_IT[-1]
+
+
+def test_the_queue_in_a_file_has_the_answer_with_each_claim(
+    world: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claims_wait(world)
+    found: list[QueuedResponse] = world.store.labels.queue("notes")
+    assert [(one.response_id, one.text, one.answer) for one in found] == [
+        (name, text, ANSWER) for name, text in zip("abcd", CLAIMS_OF_IT, strict=True)
+    ]
+    assert RecordedClaims.of({}) is None
+    monkeypatch.setenv("STREAMER_DATABASE_URL", world.url)
+    assert main(["label", "queue", "--gate", "notes", "--format", "jsonl"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    shown = ANSWER.partition("</think>")[2]
+    assert [row["response"] for row in rows] == [
+        f"{shown}\n\nThe claim to judge: {claim}" for claim in CLAIMS_OF_IT
+    ]
+
+
+def test_a_judge_reads_each_claim_of_the_queue_in_its_answer(
+    world: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claims_wait(world, severity_kind="judge")
+    monkeypatch.setenv("STREAMER_DATABASE_URL", world.url)
+    asked: list[tuple[str, str]] = []
+
+    def reply(request: ChatRequest) -> ChatReply:
+        case = request.body["messages"][1]["content"]
+        shown = json.loads(case[case.index("{") : case.rindex("}") + 1])
+        asked.append((shown["candidate"], shown["answer"]))
+        return ChatReply(json.dumps({"score": 100 if "city" in shown["candidate"] else 10}))
+
+    with OpenAIServer(reply) as server:
+        command = ["label", "judge", "--base-url", server.url, "--model", "grader", "--json"]
+        assert main(command) == 0, capsys.readouterr().err
+    told = json.loads(capsys.readouterr().out)
+    assert (told["labelled"], told["waiting"]) == (4, 0)
+    shown = ANSWER.partition("</think>")[2]
+    assert sorted(asked) == sorted((claim, shown) for claim in CLAIMS_OF_IT)
+    query = "SELECT response_id, severity FROM label_revisions ORDER BY response_id"
+    found = [tuple(row) for row in world.rows(query)]
+    assert found == [("a", 0.0), ("b", 0.9), ("c", 0.9), ("d", 0.9)]
+    assert unsealed(world) == []
