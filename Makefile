@@ -34,8 +34,6 @@ IMAGE := .services/image/.built
 UV = $(or $(shell command -v uv),.uv/bin/uv)
 RELEASE := dist/release
 CYCLONEDX := 7.5.0
-# Benchmarks that run at once: times are true only where it is one.
-AT_ONCE ?= 1
 BENCHMARKS = $(sort $(wildcard benchmarks/*.py))
 
 # A package mirror that is configured for pip alone serves uv too.
@@ -67,10 +65,12 @@ test: $(INSTALLED)  ## Run the tests; fetches Kafka first where Maven is there
 		echo "Kafka could not be fetched: its tests will be skipped (and fail in CI)." >&2; \
 	fi
 	@failed=0; export OMP_NUM_THREADS=1; \
-	$(BIN)/pytest -p tests.processes --processes=$(PROCESSES) $(ARGS) || failed=$$?; \
 	if [ -z '$(ARGS)' ]; then \
-		$(POOLED) -p tests.processes --processes=$(PROCESSES) $(POOLED_TESTS) || failed=$$?; \
+		pooled=$$(mktemp); trap 'kill $$!; wait' EXIT; \
+		$(POOLED) $(POOLED_TESTS) >"$$pooled" 2>&1 & \
 	fi; \
+	$(BIN)/pytest -p tests.processes --processes=$(PROCESSES) $(ARGS) || failed=$$?; \
+	if [ -z '$(ARGS)' ]; then wait $$! || failed=$$?; trap - EXIT; cat "$$pooled"; rm "$$pooled"; fi; \
 	exit $$failed
 
 slow-tests: $(INSTALLED)  ## Measure the unit tests: write tests/slow_tests.txt, those that `make check` leaves out
@@ -88,9 +88,8 @@ lint: $(INSTALLED)  ## Check format, style, types and who may import whom
 		echo "== $$check"; $(BIN)/$$check || failed="$$failed, $$check"; \
 	done; [ -z "$$failed" ] || { echo "failed: $${failed#, }" >&2; exit 1; }
 
-bench: $(INSTALLED)  ## Run the benchmarks, each a minute or two (ARGS=--short: a part of that; AT_ONCE=2: two at once)
-	@$(MAKE) --no-print-directory --keep-going --jobs=$(AT_ONCE) --output-sync=$(if $(filter 1,$(AT_ONCE)),none,target) \
-		$(addprefix run-,$(BENCHMARKS))
+bench: $(INSTALLED)  ## Run the benchmarks, each a minute or two (ARGS=--short: a part of that)
+	@$(MAKE) --no-print-directory --keep-going $(addprefix run-,$(BENCHMARKS))
 
 run-benchmarks/%: $(INSTALLED)
 	@echo "== benchmarks/$*"; $(BIN)/python "benchmarks/$*" $(ARGS) || { echo "failed: benchmarks/$*" >&2; exit 1; }

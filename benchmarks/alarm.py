@@ -22,7 +22,7 @@ from streamer.risk.rounds.alarms import chance_of
 from streamer.risk.rounds.betting import LabelAlarmReader
 from streamer.risk.rounds.logged import LoggedDecision
 from streamer.risk.rounds.state import GateWatch
-from streamer.risk.states import Draw, DrawnBets
+from streamer.risk.states import Draw, DrawnBets, RiskAlarm
 from streamer.risk.states.drawn_bets import RESTART_EVERY, STRENGTHS
 
 ALPHA, THETA, QUIET = 0.1, 0.12, 0.07
@@ -53,7 +53,7 @@ class Bets:
 
     @property
     def evidence(self) -> np.ndarray:
-        return self.stakes.sum(axis=1)
+        return np.asarray(self.stakes.sum(axis=1))
 
     def draw(self, drawn: np.ndarray, loss: np.ndarray, known: np.ndarray | None = None) -> None:
         """Bet where `drawn`; where not `known` the factor is 1."""
@@ -148,7 +148,7 @@ def until_alarm(
 
 def decisions_table(streams: int, rng: np.random.Generator, *, short: bool) -> None:
     print("\nDecisions / bad shipped until the alarm, medians, labels at once (target of the decisions)")
-    cells = [
+    cells: list[tuple[float, int, int, dict[float, tuple[float, float | None]]]] = [
         (0.2, 2000, 325, {0.5: (115, 70), 0.3: (375, 225), 0.2: (1350, 760)}),
         (0.05, 2000, 325, {0.5: (398, 243), 0.3: (1291, 640)}),
         (0.35, 2000, 325, {0.5: (66, None), 0.3: (202, None)}),
@@ -307,6 +307,7 @@ def closed_phases(rng: np.random.Generator) -> None:
         betting.read([logged(n, sampled=s, loss=x, can_ship=c) for n, (s, x, c) in enumerate(rows, start=1)])
         alarm = betting.result()[0].alarm("risk")
         assert alarm is not None
+        assert isinstance(alarm.state, RiskAlarm)
         ends.add((alarm.state.evidence, alarm.state.known_evidence))
     print(
         f"\nClosed phases of 0, 325 and 2000 decisions: {'bit-identical' if len(ends) == 1 else 'DIFFERENT'}"
@@ -318,7 +319,7 @@ def closed_phases(rng: np.random.Generator) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--streams", type=int, default=400)
-    parser.add_argument("--short", action="store_true", help="a smaller form, for every change")
+    parser.add_argument("--short", action="store_true", help="a smaller form")
     arguments = parser.parse_args()
     rng = np.random.default_rng(20261122)
     same_as_shipped(rng)

@@ -17,6 +17,7 @@ import sys
 import time
 import tracemalloc
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -57,6 +58,7 @@ class Problem:
 
     def grid(self) -> float:
         """The first of 1,000 even levels from below that stays inside the budget."""
+        level: float
         for level in np.linspace(0, 1, GRID).tolist():
             if self.losses @ (self.scores > level) <= self.limit:
                 return level
@@ -123,8 +125,8 @@ def measure(problem: Problem, rounds: int) -> dict[str, float]:
     slow: dict[str, Callable[[], object]] = {}
     for scheme in weighting_schemes():
         if scheme != "mean":
-            slow[scheme] = lambda scheme=scheme: problem.calibrate(scheme)
-            slow[f"weights {scheme}"] = lambda scheme=scheme: problem.weights(scheme)
+            slow[scheme] = partial(problem.calibrate, scheme)
+            slow[f"weights {scheme}"] = partial(problem.weights, scheme)
     medians = median_seconds(quick, rounds) | median_seconds(slow, min(rounds, SLOW_ROUNDS))
     return medians | {"grid": seconds(problem.grid)}
 
@@ -137,14 +139,14 @@ def main() -> int:
     parser.add_argument("--limit", type=float, default=1.5, help="largest ratio of mean or search to argsort")
     parser.add_argument("--memory-limit", type=float, default=5.0, help="largest ratio of memory to input")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--short", action="store_true", help="a smaller form, for every change")
+    parser.add_argument("--short", action="store_true", help="a smaller form")
     options = parser.parse_args()
     if options.short:
         options.rounds = 5
     problem = Problem(options.items, options.groups)
     medians = measure(problem, options.rounds)
     memory = {
-        scheme: peak_bytes(lambda scheme=scheme: problem.calibrate(scheme)) / problem.nbytes
+        scheme: peak_bytes(partial(problem.calibrate, scheme)) / problem.nbytes
         for scheme in weighting_schemes()
     }
     ratio = max(medians["mean"], medians["threshold"]) / medians["argsort"]

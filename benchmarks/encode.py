@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -135,10 +136,10 @@ def latency(ours: Encode, reference: Encode, texts: list[str], calls: int) -> di
     tens = [[texts[i] for i in rng.choice(len(texts), 10, replace=False)] for _ in range(calls)]
     for ten in tens[:5]:
         ours(ten), reference(ten)
-    milliseconds = {"ours": [], "reference": []}
+    milliseconds: dict[str, list[float]] = {"ours": [], "reference": []}
     for ten in tens:
-        milliseconds["ours"].append(1e3 * seconds(lambda ten=ten: ours(ten)))
-        milliseconds["reference"].append(1e3 * seconds(lambda ten=ten: reference(ten)))
+        milliseconds["ours"].append(1e3 * seconds(partial(ours, ten)))
+        milliseconds["reference"].append(1e3 * seconds(partial(reference, ten)))
     return {
         f"{name}_p{percentile}_ms": float(np.percentile(values, percentile))
         for name, values in milliseconds.items()
@@ -251,7 +252,7 @@ def main() -> int:
     parser.add_argument("--calls", type=int, default=40, help="calls of ten short answers")
     parser.add_argument("--clouds", type=Path, nargs="*", default=[])
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--short", action="store_true", help="a smaller form, for every change")
+    parser.add_argument("--short", action="store_true", help="a smaller form")
     arguments = parser.parse_args()
     if arguments.short:
         arguments.texts, arguments.rounds, arguments.calls = 20, 1, 10

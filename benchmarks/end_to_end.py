@@ -335,7 +335,7 @@ async def copy_anchor(bootstrap: str, source: str, results: str, database: str) 
         polled = await consumer.getmany(timeout_ms=1000, max_records=1000)
         rows = []
         for record in (record for some in polled.values() for record in some):
-            name = decode(record.value).get("batch_id", f"none-{record.partition}")
+            name = decode(record.value or b"").get("batch_id", f"none-{record.partition}")
             number += 1
             rows.append(
                 {"batch": number, "name": name, "partition": record.partition, "offset": record.offset}
@@ -512,7 +512,7 @@ def latencies(
             message = consumer.poll(max(0.0, seconds))
             if message is not None and message.error() is None:
                 came = time.perf_counter()
-                found.append(1000 * (came - sent[decode(message.value())["batch_id"]]))
+                found.append(1000 * (came - sent[decode(message.value() or b"")["batch_id"]]))
 
         rng, at, deadline = np.random.default_rng(seed), time.perf_counter(), time.monotonic() + 240
         for number, value in enumerate(values):
@@ -613,7 +613,7 @@ def main() -> int:
     )
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=3.0, help="about how long one worker's turn takes")
-    parser.add_argument("--short", action="store_true", help="a smaller form, for every change")
+    parser.add_argument("--short", action="store_true", help="a smaller form")
     parser.add_argument("--beside", type=Path, metavar="CHECKOUT", help="one worker of it as another arm")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--picture", type=Path)

@@ -134,7 +134,7 @@ def main() -> int:
     )
     parser.add_argument("--sizes", type=int, nargs="+", default=[1_000, 10_000, 100_000])
     parser.add_argument("--turns", type=int, default=40)
-    parser.add_argument("--short", action="store_true", help="the two smaller sizes, for every change")
+    parser.add_argument("--short", action="store_true", help="the two smaller sizes")
     parser.add_argument("urls", nargs="*", metavar="URL")
     given = parser.parse_args()
     if given.short:

@@ -75,7 +75,7 @@ def measure(url: str, gates: int, decisions: int, rounds: int) -> bool:
             f" {statistics.median(wall for wall, _ in busy) * 1000:.0f}, the first {first[0] * 1000:.0f},"
             f" of one gate alone {alone * 1000:.1f}"
         )
-        return wall <= LIMIT * gates * alone
+        return bool(wall <= LIMIT * gates * alone)
 
 
 def main() -> int:
@@ -84,7 +84,7 @@ def main() -> int:
     parser.add_argument("--decisions", type=int, default=20)
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("urls", nargs="*", metavar="URL")
-    parser.add_argument("--short", action="store_true", help="a smaller form, for every change")
+    parser.add_argument("--short", action="store_true", help="a smaller form")
     arguments = parser.parse_args()
     if arguments.short:
         arguments.gates, arguments.rounds = 60, 5

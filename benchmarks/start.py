@@ -113,7 +113,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--short", action="store_true", help="a smaller form, for every change")
+    parser.add_argument("--short", action="store_true", help="a smaller form")
     parser.add_argument("--install", action="store_true", help="also install the extras, and weigh them")
     given = parser.parse_args()
     need = what_kafka_needs()

@@ -170,7 +170,7 @@ def main() -> int:
     )
     parser.add_argument("--decisions", type=int, default=20_000)
     parser.add_argument("--behind", type=int, default=200)
-    parser.add_argument("--short", action="store_true", help="a smaller form, for every change")
+    parser.add_argument("--short", action="store_true", help="a smaller form")
     parser.add_argument("urls", nargs="*", metavar="URL")
     given = parser.parse_args()
     if given.short:

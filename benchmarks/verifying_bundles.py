@@ -85,7 +85,7 @@ def main() -> int:
     parser.add_argument("--decisions", type=int, default=10_000)
     parser.add_argument("--labelled", type=int, default=1_000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--short", action="store_true", help="a smaller form, for every change")
+    parser.add_argument("--short", action="store_true", help="a smaller form")
     given = parser.parse_args()
     if given.short:
         given.decisions, given.labelled, given.rounds = 1_000, 100, 1

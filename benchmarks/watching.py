@@ -20,7 +20,7 @@ import statistics
 import sys
 import time
 import uuid
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -163,9 +163,9 @@ def measure(url: str, history: int, timed: int, responses: int, turns: int) -> f
 
 
 @contextmanager
-def stages() -> Iterator[Counter[str]]:
+def stages() -> Iterator[Mapping[str, float]]:
     """Count the processor time of each stage."""
-    spent: Counter[str] = Counter()
+    spent: defaultdict[str, float] = defaultdict(float)
 
     def counted(stage: str, call: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(call)
@@ -230,7 +230,7 @@ def main() -> int:
     parser.add_argument("--responses", type=int, default=5)
     parser.add_argument("--turns", type=int, default=7)
     parser.add_argument("urls", nargs="*", metavar="URL")
-    parser.add_argument("--short", action="store_true", help="a smaller form, for every change")
+    parser.add_argument("--short", action="store_true", help="a smaller form")
     arguments = parser.parse_args()
     if arguments.short:
         arguments.work, arguments.history, arguments.timed, arguments.turns = 5_000, 5_000, 500, 5

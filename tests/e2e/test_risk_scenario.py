@@ -15,7 +15,7 @@ import pytest
 from streamer import wiring
 from streamer.gates.settings import GateSettings
 from streamer.recalibration.gate_status import GateStatus
-from streamer.scoring.encoders.encoder import Encoder
+from streamer.research.experiments.stored_encoder import StoredEncoder
 from streamer.settings.settings import load_settings
 from streamer.store import Store
 from tests.e2e.scenario.labeller import Labellers
@@ -138,11 +138,11 @@ def test_from_the_first_label_to_an_alarm_and_back(
     postgres_database_url: str,
     topic_prefix: str,
     prometheus: Prometheus,
-    real_encoder: Encoder,
+    stored_encoder: StoredEncoder,
     triviaqa_path: Path,
     tmp_path: Path,
 ) -> None:
-    prompts = read_prompts(triviaqa_path, real_encoder, questions=400, each=3, answers=4)
+    prompts = read_prompts(triviaqa_path, stored_encoder.rows, questions=400, each=3, answers=4)
     rng = np.random.default_rng(20)
     world = World(topic_prefix, kafka_broker, postgres_database_url, tmp_path)
     wiring.migrate(world.settings)
@@ -154,7 +154,7 @@ def test_from_the_first_label_to_an_alarm_and_back(
             GateSettings(
                 encoder="external:all-MiniLM-L6-v2",
                 embeddings="accept",
-                dimension=real_encoder.identity.dimension,
+                dimension=len(prompts[0].embeddings[0]),
                 alpha=ALPHA,
                 mode="enforce",
                 audit_probability=0.5,

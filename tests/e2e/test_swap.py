@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from streamer.scoring.encoders.encoder import Encoder
+from streamer.research.experiments.stored_encoder import StoredEncoder
 from tests.e2e.scenario.population import read_prompts
 from tests.e2e.swap.answers import Answers
 from tests.e2e.swap.lives import SHORT, SHORT_LIVES, Life
@@ -63,11 +63,11 @@ def test_gates_whose_answers_change_are_closed_and_the_others_stay_open(
     kafka_broker: KafkaBroker,
     postgres_database_url: str,
     topic_prefix: str,
-    real_encoder: Encoder,
+    stored_encoder: StoredEncoder,
     triviaqa_path: Path,
     tmp_path: Path,
 ) -> None:
-    prompts = read_prompts(triviaqa_path, real_encoder, questions=60, each=3, answers=4)
+    prompts = read_prompts(triviaqa_path, stored_encoder.rows, questions=60, each=3, answers=4)
     outcomes = Service(
         bootstrap=kafka_broker.bootstrap,
         database_url=postgres_database_url,

@@ -73,9 +73,9 @@ def uniform_share(threshold: Threshold) -> float:
     return 1 - min(1.0, max(0.0, threshold.value))
 
 
-def repeats(full: int) -> int:
-    """How often to simulate: in full with `make faults`, else half as often, which the controls show to tell right from wrong."""
-    return full if LONG else full // 2
+def repeats(full: int, part: int = 4) -> int:
+    """How often to simulate: in full with `make faults`, else a part of it, which the controls show to tell right from wrong."""
+    return full if LONG else full // part
 
 
 def most_violations(repeats: int, delta: float) -> int:

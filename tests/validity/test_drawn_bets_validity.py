@@ -253,7 +253,7 @@ def adaptively(
 @pytest.mark.parametrize("late", [False, True])
 def test_a_draw_that_follows_the_evidence_keeps_the_promise(late: bool) -> None:
     rng = np.random.default_rng(59)
-    streams = 30 if late else LATE
+    streams = repeats(30 if late else LATE, part=2)
     raised = sum(
         adaptively(by_evidence, THETA, 400, rng, late=late).raised_at is not None for _ in range(streams)
     )

@@ -11,7 +11,7 @@ from streamer.calibration.calibrators.full import RIDGE, TIE, allowed, bag_count
 from tests.validity.known_risk import assert_over, assert_within, repeats
 
 BAGS = 50
-CALIBRATIONS = repeats(4000)
+CALIBRATIONS = repeats(4000, part=2)
 POPULATIONS = ("useless", "useful", "wrong way", "ties", "graded", "heavy tails")
 
 

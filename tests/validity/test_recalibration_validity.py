@@ -212,7 +212,7 @@ LIVES = [{"runs": 20}, {"runs": 6, "samples": 5}, {"runs": 40, "window": 200}]
 
 @pytest.mark.parametrize("shape", LIVES, ids=["one sample", "five samples", "window"])
 def test_a_score_without_skill_opens_no_gate_however_often_it_is_asked(shape: dict[str, int]) -> None:
-    rng, gates = np.random.default_rng(13), 400
+    rng, gates = np.random.default_rng(13), repeats(400, part=2)
     opened = sum(first_opening(rng, 0.0, lambda one: one.shown, **shape) is not None for _ in range(gates))
     bound = stats.binom.isf(1e-6, gates, 0.05)
     assert opened <= bound

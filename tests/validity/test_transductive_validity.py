@@ -12,7 +12,7 @@ from streamer import LabelledGroup, calibrate_groups
 from streamer.calibration import TransductiveRule, prepare_transductive
 from tests.validity.known_risk import assert_over, assert_within, repeats
 
-REPEATS = repeats(700)
+REPEATS = repeats(700, part=2)
 FRESH = 12
 WORLDS = ("spread", "all-bad", "fractions")
 _NAMES = tuple(f"r{i:03d}" for i in range(100))

@@ -109,7 +109,7 @@ def quiet_libraries() -> Iterator[None]:
         from transformers.utils import logging as transformers_logging
 
         bars = transformers_logging.is_progress_bar_enabled()
-        transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+        transformers_logging.disable_progress_bar()
         for logger in loggers:
             logger.setLevel(logging.ERROR)
         try:
@@ -118,4 +118,4 @@ def quiet_libraries() -> Iterator[None]:
             for logger, level in zip(loggers, levels, strict=True):
                 logger.setLevel(level)
             if bars:
-                transformers_logging.enable_progress_bar()  # type: ignore[no-untyped-call]
+                transformers_logging.enable_progress_bar()

@@ -1,6 +1,6 @@
 """Prompts with real answers, their embeddings and severities: a steady population, and a worse one of the same."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from streamer.clouds.cloud_files import read_clouds
-from streamer.scoring.encoders.encoder import Encoder
 from streamer.scoring.gram import gram_energy
 
 _DIGITS = 4
@@ -53,8 +52,10 @@ class Prompt:
         }
 
 
-def read_prompts(path: Path, encoder: Encoder, *, questions: int, each: int, answers: int) -> list[Prompt]:
-    """Make `each` prompts of every one of the first questions of a file of clouds, with different answers."""
+def read_prompts(
+    path: Path, encode: Callable[[Sequence[str]], Any], *, questions: int, each: int, answers: int
+) -> list[Prompt]:
+    """Make `each` prompts of every one of the first questions of a file of clouds, with different answers; `encode` gives unit rows."""
     taken = []
     for _, cloud in zip(range(questions), read_clouds(path), strict=False):
         for i in range(each):
@@ -62,7 +63,7 @@ def read_prompts(path: Path, encoder: Encoder, *, questions: int, each: int, ans
             if len(some) == answers and all(one.severity is not None for one in some):
                 taken.append((cloud.question, some))
     texts = sorted({one.text for _, some in taken for one in some})
-    vectors = dict(zip(texts, np.round(np.asarray(encoder.encode(texts)), _DIGITS), strict=True))
+    vectors = dict(zip(texts, np.round(np.asarray(encode(texts)), _DIGITS), strict=True))
     return [_prompt(question, some, vectors) for question, some in taken]
 
 

@@ -111,7 +111,7 @@ def run(arguments: argparse.Namespace, full: Lengths) -> list[Outcome]:
             sys.exit(": ".join(need))
     prompts = read_prompts(
         data,
-        load_encoder("all-MiniLM-L6-v2", device="cpu"),
+        load_encoder("all-MiniLM-L6-v2", device="cpu").encode,
         questions=60 if arguments.short else 200,
         each=3,
         answers=4,

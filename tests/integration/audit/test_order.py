@@ -21,11 +21,6 @@ from tests.integration.audit.attacker import breaking_in, rebuild_control, rebui
 from tests.integration.audit.history import LOG, Scribe, event, label_event, settings_for, verify
 from tests.migrated import migrated
 
-ERASE = (
-    'UPDATE batches SET prompt = NULL, "references" = NULL, metadata = NULL, content_hash = NULL, salt = NULL,'
-    " erased_at = :at WHERE batch_id = :name"
-)
-
 
 @pytest.fixture(scope="module")
 def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:

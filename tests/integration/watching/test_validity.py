@@ -16,8 +16,6 @@ from tests.validity.known_risk import most_violations
 
 STREAMS, REFERENCE, LENGTH, PIECE = 24, 60, 240, 40
 SETTINGS = {"audit_probability": 0.4, "alpha": 0.05, "monitor_deadline_seconds": 6 * 3600.0, "on_alarm": "report"}  # fmt: skip
-AT_THE_EDGE = 0.06
-"""The budget and its tolerance: what the risk alarm bets against."""
 
 
 def begun(traffic: Traffic, rng: np.random.Generator) -> None:
