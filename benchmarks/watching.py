@@ -23,12 +23,12 @@ import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import wraps
 from typing import Any
 from unittest.mock import patch
 
+from msgspec.structs import replace
 from shared import PARTITION, databases, decision, message, refused
 
 from streamer.gates.settings import GateSettings

@@ -13,6 +13,8 @@ from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
 
+import msgspec
+
 if TYPE_CHECKING:
     from streamer.gates.audit_rate import AuditRate
     from streamer.gates.batch_key import BatchKey
@@ -96,8 +98,7 @@ class OutboxMessage:
     queued: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ScoredResponse:
+class ScoredResponse(msgspec.Struct, frozen=True, gc=False):
     """One response of a decided batch. `score` and `raw_energy` are None when the batch was not scored.
 
     `drawn` says that the audit sample took this response; `uniform` is the random number of a random gate; `not_read` says why
@@ -167,8 +168,7 @@ EmbeddingSource = Literal["encoder", "event", "none"]
 """Who made a batch's embeddings: a worker that ran the encoder, or the publisher, who says so; held or not."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchDecision:
+class BatchDecision(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that is kept of one decided batch; `action` is the message that publishes it.
 
     `newest_seen` is the gate's newest policy that the decider looked at, where it refused that one; see `ActivePolicy`.

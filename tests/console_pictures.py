@@ -13,11 +13,12 @@ import tempfile
 from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import numpy as np
+from msgspec.structs import replace
 from PIL import Image
 
 from streamer.clouds.cloud import Cloud

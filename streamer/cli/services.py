@@ -48,21 +48,39 @@ UntilStdinClosesOption = Annotated[
 
 def worker(
     port: PortOption = None,
+    processes: Annotated[
+        int,
+        typer.Option(
+            metavar="COUNT",
+            min=1,
+            max=256,
+            help="Workers to run, each in a process.",
+        ),
+    ] = 1,
+    process: Annotated[int | None, typer.Option(hidden=True)] = None,
     until_stdin_closes: UntilStdinClosesOption = False,
     json: JsonOption = False,
 ) -> None:
     """Run one worker until SIGTERM or Ctrl-C: decide every batch on the responses topic.
 
-    Run at most one per partition. A worker that stops loses nothing: the next one continues where the database says.
-    With --json the first line on standard output is an object with its addresses.
+    Run at most one per partition. Of `--processes` each shows its metrics and health at the next
+    port and has its number in the log; when one dies, all end with its exit status. A worker that
+    stops loses nothing: the next one continues where the database says. With --json the first line
+    on standard output is an object with its addresses; a line for each process.
 
     Exit status: 0 stopped and drained, 1 crashed, 65 too many records were refused, 70 another worker
     took its partitions, 75 the database gave no lease in time, 78 a topic was deleted and recreated, 124 it did
     not stop in time.
     """
+    from streamer.cli.processes import run_processes
     from streamer.wiring import run_worker
 
-    raise typer.Exit(run_service(run_worker, port, until_stdin_closes=until_stdin_closes, json=json))
+    run: Callable[..., int] = run_worker
+    if processes > 1:
+        run = lambda settings, **_: run_processes(settings, processes, json=json)  # noqa: E731
+    raise typer.Exit(
+        run_service(run, port, until_stdin_closes=until_stdin_closes, json=json, process=process)
+    )
 
 
 def recalibrator(
@@ -90,12 +108,19 @@ def recalibrator(
     raise typer.Exit(run_service(run, port, until_stdin_closes=until_stdin_closes, json=json))
 
 
-def run_service(run: "Callable[..., int]", port: int | None, *, until_stdin_closes: bool, json: bool) -> int:
-    """Run a service of the settings until it is told to stop, and return its exit status."""
+def run_service(
+    run: "Callable[..., int]",
+    port: int | None,
+    *,
+    until_stdin_closes: bool,
+    json: bool,
+    process: int | None = None,
+) -> int:
+    """Run a service until it is told to stop, and return its exit status; `process` is its number in the log."""
     from streamer.telemetry.logs import configure_logging
 
     settings = wiring.load_settings(**({} if port is None else {"http": {"port": port}}))
-    log_lines(configure_logging(settings.logging.format, settings.logging.level))
+    log_lines(configure_logging(settings.logging.format, settings.logging.level, process=process))
     _warn_of_misspelt()
     _leave_at_sigterm()
     if until_stdin_closes:

@@ -1,6 +1,5 @@
 """From a decided batch to the event that publishes it, byte for byte as it will be published and republished."""
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import cast
 
@@ -29,8 +28,7 @@ from streamer.journal import EmbeddingSource, Record, ScoredResponse
 from streamer.scoring.judged import call_text
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
+class Judged(msgspec.Struct, frozen=True):
     """What became of one batch; `ruling` is None when it was not scored."""
 
     ruling: Ruling | None
@@ -82,7 +80,9 @@ def action_event(
     settings = policy.settings
     form = settings.form
     until = settings.at_desk_until(judged.outcome, decided_at)
-    called = [form.ships(r.text) for r in responses if r.id == judged.selected and form.ships is call_text]
+    chosen = [r for r in responses if form.ships is call_text and r.id == judged.selected]
+    called = [call_text(r.text) for r in chosen]
+    needed, place = judged.needed, judged.best or 0
     return ActionsV1(
         schema=SCHEMA,
         action_id=action_id(key),
@@ -95,21 +95,19 @@ def action_event(
         selected=judged.selected,
         reason=cast("Reason", judged.reason),
         responses=tuple(
-            ResponseActionV1(
-                id=r.id,
-                score=r.score,
-                action=r.action,
-                budget_needed=judged.needed.share
-                if judged.needed is not None and position == (judged.best or 0)
-                else msgspec.UNSET,
-                span=shipped.spans[position]
-                if shipped is not None
-                else span
-                if r.action == "ship" and (span := form.span(r.text)) is not None
-                else msgspec.UNSET,
-                not_read=r.not_read or msgspec.UNSET,
-            )
-            for position, r in enumerate(responses)
+            [
+                ResponseActionV1(
+                    id=r.id,
+                    score=r.score,
+                    action=r.action,
+                    budget_needed=msgspec.UNSET if needed is None or at != place else needed.share,
+                    span=shipped.spans[at]
+                    if shipped is not None
+                    else (form.span(r.text) if r.action == "ship" else None) or msgspec.UNSET,
+                    not_read=r.not_read or msgspec.UNSET,
+                )
+                for at, r in enumerate(responses)
+            ]
         ),
         policy=ActionPolicyV1(
             version=policy.version,
@@ -125,7 +123,7 @@ def action_event(
         audit=ActionAuditV1(
             sampled=sampled,
             probability=sampling_probability,
-            label=tuple(r.id for r in responses if r.drawn and needs_label(r, settings)),
+            label=tuple([r.id for r in responses if r.drawn and needs_label(r, settings)]),
         ),
         source=ActionSourceV1(
             topic=record.partition.topic, partition=record.partition.number, offset=record.offset

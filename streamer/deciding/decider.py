@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import repeat
 from typing import TYPE_CHECKING
@@ -242,7 +242,7 @@ class BatchDecider:
             for place, made in zip(beside, ready(), strict=True):
                 decision = outcomes[place]
                 if isinstance(decision, BatchDecision):
-                    outcomes[place] = replace(decision, candidate=made)
+                    outcomes[place] = msgspec.structs.replace(decision, candidate=made)
         self._tracing.decided(outcomes)
         return outcomes
 
@@ -571,18 +571,14 @@ class BatchDecider:
 
 
 def _responses(p: _Pending, judged: Judged, drawn: frozenset[str]) -> tuple[ScoredResponse, ...]:
+    nothing = (None,) * len(judged.shipped)
+    hold = p.active.policy.settings.hold_action
+    columns = [one or nothing for one in (p.scores, p.raw, judged.uniforms, p.not_read)]
     return tuple(
-        ScoredResponse(
-            id=r.id,
-            text=r.text,
-            score=None if p.scores is None else p.scores[i],
-            raw_energy=None if p.raw is None else p.raw[i],
-            action="ship" if judged.shipped[i] else p.active.policy.settings.hold_action,
-            drawn=r.id in drawn,
-            uniform=None if judged.uniforms is None else judged.uniforms[i],
-            not_read=p.not_read[i] if p.not_read else None,
-        )
-        for i, r in enumerate(p.units)
+        [
+            ScoredResponse(r.id, r.text, score, raw, "ship" if ships else hold, r.id in drawn, *others)
+            for r, ships, score, raw, *others in zip(p.units, judged.shipped, *columns, strict=True)
+        ]
     )
 
 

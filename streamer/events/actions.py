@@ -268,8 +268,8 @@ class ActionsV1(Event, frozen=True, gc=False, kw_only=True):
         if (self.policy.state == "cut") != (threshold is not None):
             raise ValueError(f"a {self.policy.state} policy has lambda {threshold!r}")
         # The writer would silently write null for these.
-        numbers = [response.score for response in self.responses]
-        if not all(number is None or math.isfinite(number) for number in (*numbers, threshold)):
+        numbers = [threshold, *[response.score for response in self.responses]]
+        if not all(map(math.isfinite, [one for one in numbers if one is not None])):
             raise ValueError("scores and lambda must be finite")
         if not (math.isfinite(self.policy.alpha) and math.isfinite(self.audit.probability)):
             raise ValueError("alpha and the audit probability must be finite")

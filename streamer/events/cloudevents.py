@@ -88,7 +88,7 @@ def headers(
     for name, text in attributes:
         if not text:
             raise ValueError(f"{name} must not be empty")
-    return tuple((name, text.encode()) for name, text in attributes) + trace_context(trace)
+    return tuple([(name, text.encode()) for name, text in attributes]) + trace_context(trace)
 
 
 def trace_context(received: Headers) -> Headers:
@@ -97,6 +97,8 @@ def trace_context(received: Headers) -> Headers:
     Where there are none, those of the extension Distributed Tracing are picked: `ce_traceparent` and `ce_tracestate`.
     """
     found = {name: text for name, text in received if name in _TRACE and text is not None}
+    if not found:
+        return ()
     prefix = "" if "traceparent" in found else "ce_"
     parent, state = found.get(f"{prefix}traceparent"), found.get(f"{prefix}tracestate")
     if parent is None or _TRACEPARENT.fullmatch(parent) is None:

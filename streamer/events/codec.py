@@ -28,10 +28,9 @@ class Event(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     def __post_init__(self) -> None:
         # Checked here, so that no event, decoded or made, has a time that cannot be converted.
-        for name in self.__struct_fields__:
-            value = getattr(self, name)
+        for place, value in enumerate(msgspec.structs.astuple(self)):
             if isinstance(value, datetime):
-                _check_moment(name, value)
+                _check_moment(self.__struct_fields__[place], value)
 
 
 E = TypeVar("E", bound=Event)

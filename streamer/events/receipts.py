@@ -16,15 +16,17 @@ RECEIPT_HEADER: Final = "streamer_receipt"
 
 HTTP_HEADER: Final = "streamer-receipt"
 
+_encode = json.JSONEncoder(separators=(",", ":")).encode  # made once
+
 
 def receipt(partition: Partition, index: int, leaf: bytes, root: bytes) -> str:
     """Write a receipt: a JSON array of log, topic, partition, the leaf's index (from 0) and hash, and the log's root after it."""
-    return json.dumps([*partition, index, leaf.hex(), root.hex()], separators=(",", ":"))
+    return _encode([*partition, index, leaf.hex(), root.hex()])
 
 
 def control_receipt(index: int, leaf: bytes, root: bytes) -> str:
     """Write the receipt of what became of a batch at the desk, a leaf of the control log: `control`, no topic, 0."""
-    return json.dumps(["control", "", 0, index, leaf.hex(), root.hex()], separators=(",", ":"))
+    return _encode(["control", "", 0, index, leaf.hex(), root.hex()])
 
 
 def with_receipt(headers: Headers, text: str) -> Headers:
@@ -48,4 +50,4 @@ def receipt_line(value: bytes | None, headers: Headers) -> bytes | None:
     if text is None or value is None:
         return None
     line = {"receipt": text.decode("utf-8", "replace"), "sha256": hashlib.sha256(value).hexdigest()}
-    return json.dumps(line, separators=(",", ":")).encode()
+    return _encode(line).encode()

@@ -319,21 +319,19 @@ def content_hash(event: ResponsesV1, rows: NDArray[np.float64] | None = None) ->
     doubles hold exactly: the same numbers have one hash, however they were sent. `rows` are the `embedding_rows` of the
     event, where somebody has made them already.
     """
-    responses: list[dict[str, object]] = []
-    for place, response in enumerate(event.responses):
-        hashed: dict[str, object] = {"id": response.id, "text": response.text}
-        if response.embedding is not None:
-            numbers = _doubles(response.embedding) if rows is None else rows[place].data
-            hashed["embedding"] = hashlib.sha256(numbers).hexdigest()
-        for name in ("score", "logprob", "model", "claims"):
-            if (value := getattr(response, name)) is not None:
-                hashed[name] = msgspec.to_builtins(value)
-        if response.signals:
-            hashed["signals"] = response.signals
-        responses.append(hashed)
-    return hashlib.sha256(
-        canonical_json({"prompt": event.prompt, "references": event.references, "responses": responses})
-    ).digest()
+
+    def hashed(place: int, one: ResponseV1) -> ResponseV1:
+        numbers = _doubles(one.embedding or ()) if rows is None else rows[place].data
+        return msgspec.structs.replace(one, embedding=hashlib.sha256(numbers).hexdigest())
+
+    places = enumerate(event.responses)
+    responses = [one if one.embedding is None else hashed(place, one) for place, one in places]
+    sealed = {
+        "prompt": event.prompt,
+        "references": event.references,
+        "responses": msgspec.to_builtins(responses),  # without what a response has not
+    }
+    return hashlib.sha256(canonical_json(sealed)).digest()
 
 
 def models_named(event: ResponsesV1) -> tuple[str, ...]:
@@ -379,10 +377,11 @@ def recorded_metadata(event: ResponsesV1, kept: Collection[str] = ()) -> dict[st
     """
     models = {one.id: one.model for one in event.responses if one.model is not None}
     signals: dict[str, dict[str, float]] = {}
-    for name, numbers in numbers_given(event.responses, kept).items():
-        for response, number in zip(event.responses, numbers, strict=True):
-            if number is not None:
-                signals.setdefault(response.id, {})[name] = number
+    for one in event.responses:
+        came = (("score", one.score), ("logprob", one.logprob), *one.signals.items())
+        numbers = {name: number for name, number in came if number is not None and name not in kept}
+        if numbers:
+            signals[one.id] = numbers
     return {
         **event.metadata,
         **({MODELS: models} if models else {}),

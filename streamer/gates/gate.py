@@ -107,17 +107,13 @@ def gate_batch(
         return BatchGate((mean > bar and not any(blanks),) * len(scores), None, None, mean)
     if unit != "best":
         raise ValueError(f"unit must be one of best, response, batch, claim, not {unit!r}")
-    written = [position for position in range(len(scores)) if not blanks[position]]
-    if not written:
-        return BatchGate((False,) * len(scores), None, None, 0.0)
-    best = max(written, key=lambda position: (scores[position], -position))
-    ships = scores[best] > bar
-    return BatchGate(
-        tuple(ships and position == best for position in range(len(scores))),
-        best,
-        best if ships else None,
-        scores[best],
-    )
+    shipped = [False] * len(scores)
+    if all(blanks):
+        return BatchGate(tuple(shipped), None, None, 0.0)
+    written = [-1.0 if empty else score for score, empty in zip(scores, blanks, strict=True)]
+    best = written.index(max(written))  # the first among equals
+    shipped[best] = scores[best] > bar
+    return BatchGate(tuple(shipped), best, best if shipped[best] else None, scores[best])
 
 
 def _bar(state: ThresholdState, threshold: float | None) -> float:

@@ -3,7 +3,6 @@
 They are independent of scores and labels, reproducible, and recorded.
 """
 
-import hashlib
 import hmac
 from collections.abc import Sequence
 
@@ -17,16 +16,9 @@ def keyed_bits(salt: bytes, *parts: str) -> int:
     It is the first eight bytes of HMAC-SHA256, the highest first. Parts are length-prefixed, so that no two sequences
     of parts share an encoding.
     """
-    mac = hmac.new(salt, digestmod=hashlib.sha256)
-    for part in parts:
-        mac.update(_length_prefixed(part))
-    return int.from_bytes(mac.digest()[:8], "big")
-
-
-def _length_prefixed(part: str) -> bytes:
-    """Encode a part with its length before it."""
-    encoded = part.encode("utf-8")
-    return len(encoded).to_bytes(4, "big") + encoded
+    encoded = [part.encode("utf-8") for part in parts]
+    text = b"".join([len(one).to_bytes(4, "big") + one for one in encoded])
+    return int.from_bytes(hmac.digest(salt, text, "sha256")[:8], "big")
 
 
 _BITS = 52

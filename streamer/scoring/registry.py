@@ -36,6 +36,7 @@ def is_plugin(name: str) -> bool:
     return plugins.NAME.fullmatch(name) is not None
 
 
+@lru_cache(maxsize=64)
 def scorer_named(name: str, model: str | None = None) -> Scorer:
     """Return the scorer of a gate.
 
@@ -51,12 +52,9 @@ def scorer_named(name: str, model: str | None = None) -> Scorer:
     ValueError
         If the specification is none, or of another name.
     """
-    return _plugin(name, model or "") if is_plugin(name) else EVERY[name]
-
-
-@lru_cache(maxsize=64)
-def _plugin(name: str, model: str) -> Scorer:
-    spec = plugins.ScorerSpec.of_text(model)
+    if not is_plugin(name):
+        return EVERY[name]
+    spec = plugins.ScorerSpec.of_text(model or "")
     if spec.frozen_name != name:
         raise ValueError(f"the specification is that of {spec.frozen_name}, not {name}")
     return plugins.Installed(spec)

@@ -129,9 +129,11 @@ class Scorer(Parametrised):
         numbers = [None if empty else one for one, empty in zip(given, blank, strict=True)]
         if numbers.count(None) > sum(blank):
             return None
-        scores = (0.0 if one is None else round(self.of_number(one), DECIMALS) for one in numbers)
-        kept = tuple(None if one is None else one + 0.0 for one in numbers)  # no -0.0
-        return tuple(one + 0.0 for one in scores), kept if self.asks else None
+        made = [0.0 if one is None else self.of_number(one) for one in numbers]
+        scores = tuple([round(one, DECIMALS) + 0.0 for one in made])  # no -0.0
+        if not self.asks:
+            return scores, None
+        return scores, tuple([None if one is None else one + 0.0 for one in numbers])
 
 
 def finished(values: Floats, blank: Sequence[bool]) -> Floats:

@@ -27,6 +27,7 @@ def configure_logging(
     level: str = "INFO",
     *,
     stream: TextIO | None = None,
+    process: int | None = None,
 ) -> bool:
     """Send structlog's and the standard library's records to `stream`, in one format; replaces what was configured.
 
@@ -36,6 +37,7 @@ def configure_logging(
         fields); `console`: for people; `auto`: console when `stream` is a terminal.
     level : the least severity that is written.
     stream : standard error when None.
+    process : which of several processes this is: a field of every event. None: it is the only one.
 
     Returns
     -------
@@ -46,6 +48,7 @@ def configure_logging(
     for_people = format == "console" or (format == "auto" and target.isatty())
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
+        *([] if process is None else [lambda _, __, event: {"process": process, **event}]),
         structlog.stdlib.add_logger_name,
         structlog.stdlib.add_log_level,
         structlog.stdlib.PositionalArgumentsFormatter(),

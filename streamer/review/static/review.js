@@ -201,7 +201,12 @@ function showItem(next, { focus = true } = {}) {
   show("item");
   write($("prompt"), item.prompt);
   write($("answer"), item.text);
-  if (item.claim.length) $("answer").replaceChildren(...item.claim.map((part, at) => span(at === 1 ? "claim" : "", ...plainly(part))));
+  const parts = item.claim.map((part, at) => {
+    const made = span(at === 1 ? "claim" : "");
+    if (part) write(made, part);
+    return made;
+  });
+  if (parts.length) $("answer").replaceChildren(...parts);
   $("answer-title").textContent = `How bad is ${item.claim.length ? "the marked claim" : "this answer"}?`;
   showFields();
   write($("came-text"), item.came ?? "");

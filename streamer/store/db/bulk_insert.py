@@ -6,7 +6,7 @@ Rows are mappings from column names to Python values, as for an ordinary insert;
 from __future__ import annotations
 
 import json
-from contextlib import contextmanager
+import select
 from functools import lru_cache
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,10 +17,10 @@ from sqlalchemy import exc
 from streamer.lazy import LazyModule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import psycopg
-    import psycopg.generators
+    import psycopg.adapt
 
     from streamer.store.db.schema.types import Row
 else:
@@ -44,7 +44,7 @@ _AT_ONCE = 1_000
 
 
 class Statement(NamedTuple):
-    """What `execute_all` runs: SQL in the driver's own form with its parameters, or a clause with those that it names.
+    """What `execute_all` runs: SQL in the server's form (``$1``) with its parameters, or a clause with named ones.
 
     A clause is compiled once and its results come as the driver gives them, so neither bounds that expand nor column types
     that convert results can be in it.
@@ -60,71 +60,19 @@ def execute_all(connection: sa.Connection, statements: Sequence[Statement]) -> l
     The first one that fails is raised, and what comes after it is not run.
     """
     if connection.dialect.name == "sqlite":
-        results = (
-            connection.exec_driver_sql(sql, parameters)
-            if isinstance(sql, str)
-            else connection.execute(sql, parameters)
-            for sql, parameters in statements
-        )
-        return [[tuple(row) for row in one] if one.returns_rows else [] for one in results]
+        rows = []
+        for sql, parameters in statements:
+            run: Any = connection.exec_driver_sql if isinstance(sql, str) else connection.execute
+            found = run(sql, parameters)
+            rows.append([*map(tuple, found)] if found.returns_rows else [])
+        return rows
     if not statements:
         return []
     driver: Any = connection.connection.dbapi_connection
     given = [_in_driver_form(connection.dialect, *one) for one in statements]
-    with _driver_errors(connection, driver):
-        if len(given) == 1:
-            cursors = [driver.execute(*given[0])]
-        else:
-            with driver.pipeline() as pipeline:
-                pipeline._communicate_gen = lambda: iter(())
-                pipeline._exit_gen = lambda: _send_and_wait(pipeline)
-                cursors = [driver.execute(*one) for one in given]
-        return [one.fetchall() if one.description else [] for one in cursors]
-
-
-def _send_and_wait(pipeline: Any) -> Iterator[Any]:
-    """Send all of a pipeline at once, with the Sync at its end, and wait for the results.
-
-    The driver would send each statement as soon as it is ready, and a Flush at the end. Either way PostgreSQL waits for the rest of
-    a pipeline, and a process that is stopped then keeps its locks for as long as it is: only a transaction that sits idle
-    is ended (`FROZEN_SECONDS`). And the driver may begin to wait for results while a part of what it has to send, as of large
-    values, is still unsent: then it waits forever.
-    """
-    pipeline._enqueue_sync()
-    while pipeline.command_queue:
-        pipeline.command_queue.popleft()()
-    yield from psycopg.generators.send(pipeline.pgconn)
-    yield from pipeline._fetch_gen(flush=False)
-
-
-def _in_driver_form(
-    dialect: sa.Dialect, sql: str | sa.Executable, parameters: Any
-) -> tuple[str, Sequence[Any] | Mapping[str, Any]]:
-    if isinstance(sql, str):
-        return sql, parameters
-    text, processors = _compiled(dialect, sql)
-    return text, {
-        name: convert(parameters[name]) if convert else parameters[name] for name, convert in processors
-    }
-
-
-@lru_cache(maxsize=64)
-def _compiled(
-    dialect: sa.Dialect, statement: Any
-) -> tuple[str, list[tuple[str, Callable[[Any], Any] | None]]]:
-    compiled = statement.compile(dialect=dialect)
-    return str(compiled), [
-        (name, bound.type.dialect_impl(dialect).bind_processor(dialect))
-        for name, bound in compiled.binds.items()
-    ]
-
-
-@contextmanager
-def _driver_errors(connection: sa.Connection, driver: Any) -> Iterator[None]:
-    """What SQLAlchemy does with a driver's error, for statements that go past it."""
     try:
-        yield
-    except psycopg.Error as error:
+        return _run_together(driver, connection.info, given)
+    except psycopg.Error as error:  # as SQLAlchemy does with a driver's error
         dialect: Any = connection.dialect
         gone = dialect.is_disconnect(error, driver, None)
         if gone:
@@ -132,6 +80,103 @@ def _driver_errors(connection: sa.Connection, driver: Any) -> Iterator[None]:
         raise exc.DBAPIError.instance(
             None, None, error, psycopg.Error, connection_invalidated=gone, dialect=dialect
         ) from error
+    finally:
+        if driver.pgconn.pipeline_status:  # interrupted in the middle
+            connection.invalidate()
+
+
+def _run_together(
+    driver: Any, session: dict[Any, Any], statements: Sequence[tuple[str, Sequence[Any]]]
+) -> list[list[tuple[Any, ...]]]:
+    """Send all statements at once, in libpq's pipeline, a Sync at its end, and wait for the results.
+
+    The driver's own pipeline sends each statement as soon as it is ready, and a Flush at the end.
+    Either way PostgreSQL waits for the rest, and a process that is stopped then keeps its locks for
+    as long as it is: only a transaction that sits idle is ended (`FROZEN_SECONDS`). So all values
+    are written before the first statement is sent.
+    """
+    adapted, form = psycopg.adapt.Transformer(driver), psycopg.adapt.PyFormat.AUTO
+    written = []
+    for text, parameters in statements:
+        values = adapted.dump_sequence(parameters, [form] * len(parameters))
+        written.append(((text.encode(), adapted.types), values, adapted.formats))
+    prepared = session.get("prepared")  # None: not in this session
+    fresh: dict[Any, bytes] = {}
+    sent: list[Any] = []  # what is prepared, and None for what is run
+    server = driver.pgconn
+    server.enter_pipeline_mode()
+    for key, values, formats in written:
+        if prepared is None:
+            server.send_query_params(key[0], values, key[1], formats)
+        else:
+            if key not in prepared and key not in fresh:
+                fresh[key] = b"streamer_%d" % (len(prepared) + len(fresh))
+                server.send_prepare(fresh[key], *key)
+                sent.append(key)
+            server.send_query_prepared(prepared.get(key) or fresh[key], values, formats)
+        sent.append(None)
+    server.pipeline_sync()
+    results = _results(server)
+    done = psycopg.pq.ExecStatus.COMMAND_OK
+    for key, result in zip(sent, results, strict=False):
+        if key and prepared is not None and result.status == done:
+            prepared[key] = fresh[key]
+    for result in results:
+        if result.status == psycopg.pq.ExecStatus.FATAL_ERROR:
+            raise psycopg.errors.error_from_result(result, driver.info.encoding)
+    if len(results) < len(sent):
+        raise psycopg.OperationalError("the connection is lost")
+    rows = []
+    for key, result in zip(sent, results, strict=True):
+        if key is None:
+            adapted.set_pgresult(result)
+            rows.append(adapted.load_rows(0, result.ntuples, tuple))
+    return rows
+
+
+def _results(server: Any) -> list[Any]:
+    """Send what is not sent yet, return the result of each command, and end the pipeline."""
+    status, changed = psycopg.pq.ExecStatus, select.poll()
+    changed.register(server.socket, select.POLLIN | select.POLLOUT)
+    while server.flush():
+        if changed.poll()[0][1] & select.POLLIN:
+            server.consume_input()
+    changed.modify(server.socket, select.POLLIN)
+    results: list[Any] = []
+    while not results or results[-1].status != status.PIPELINE_SYNC:
+        while server.is_busy():
+            changed.poll()
+            server.consume_input()
+        result = server.get_result()
+        if result is not None:
+            results.append(result)
+        elif server.status != psycopg.pq.ConnStatus.OK:
+            return results
+    server.exit_pipeline_mode()
+    return results[:-1]
+
+
+def _in_driver_form(
+    dialect: sa.Dialect, sql: str | sa.Executable, parameters: Any
+) -> tuple[str, Sequence[Any]]:
+    if isinstance(sql, str):
+        return sql, parameters
+    text, processors = _compiled(dialect, sql)
+    return text, [convert(parameters[name]) for name, convert in processors]
+
+
+@lru_cache(maxsize=64)
+def _compiled(dialect: sa.Dialect, statement: Any) -> tuple[str, list[tuple[str, Callable[[Any], Any]]]]:
+    kind: Any = type(dialect)
+    compiled = statement.compile(dialect=kind(paramstyle="numeric_dollar"))
+    return str(compiled), [
+        (name, compiled.binds[name].type.dialect_impl(dialect).bind_processor(dialect) or _as_it_is)
+        for name in compiled.positiontup or ()
+    ]
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
 
 
 def drawing(connection: sa.Connection, table: sa.Table, count: int) -> Statement:
@@ -158,34 +203,32 @@ def insert(
     """What `append` runs: one statement, or none without rows."""
     if not rows:
         return []
-    names = tuple(rows[0])
-    columns, target = _columns(connection, names), _quoted(connection, table.name)
-    pick = itemgetter(*names) if len(names) > 1 else lambda row: (row[names[0]],)
-    if connection.dialect.name == "sqlite":
-        marks = ", ".join("?" * len(names))
-        kinds = (table.c[name].type.dialect_impl(connection.dialect) for name in names)
-        converters = [kind.bind_processor(connection.dialect) or (lambda value: value) for kind in kinds]
-        values = [
-            tuple(convert(value) for value, convert in zip(pick(row), converters, strict=True))
-            for row in rows
-        ]
-        return [Statement(f"INSERT INTO {target} ({columns}) VALUES ({marks}){ending}", values)]  # noqa: S608 - our own tables' names, quoted; values are parameters
-    types = (table.c[name].type.compile(dialect=connection.dialect) for name in names)
-    arrays = ", ".join(f"%s::{kind}[]" for kind in types)
-    return [
-        Statement(
-            f"INSERT INTO {target} ({columns})"  # noqa: S608 - as above
-            f" SELECT {columns} FROM unnest({arrays}) AS new ({columns}){order}{ending}",
-            [
-                write(column)
-                for column, write in zip(
-                    zip(*map(pick, rows), strict=True),
-                    _writers(connection.dialect, table, names),
-                    strict=True,
-                )
-            ],
-        )
-    ]
+    text, pick, writers = _inserting(connection.dialect, table, tuple(rows[0]), order, ending)
+    columns = zip(writers, zip(*map(pick, rows), strict=True), strict=True)
+    if connection.dialect.name != "sqlite":
+        return [Statement(text, [write(column) for write, column in columns])]
+    converted = [map(convert, column) if convert else column for convert, column in columns]
+    return [Statement(text, list(zip(*converted, strict=True)))]
+
+
+@lru_cache(maxsize=256)
+def _inserting(
+    dialect: Any, table: sa.Table, names: tuple[str, ...], order: str, ending: str
+) -> tuple[str, Callable[[Row], tuple[Any, ...]], list[Any]]:
+    """The SQL of an insert, what takes the values of a row, and what writes a column, on SQLite a value."""
+    target, columns = _quoted(dialect, [table.name]), _quoted(dialect, names)
+    kinds = [table.c[name].type.dialect_impl(dialect) for name in names]
+    pick: Any = itemgetter(*names) if len(names) > 1 else lambda row: (row[names[0]],)
+    # Our own tables' names, quoted; values are parameters.
+    if dialect.name == "sqlite":
+        values = f"VALUES ({', '.join('?' * len(names))})"
+        writers: list[Any] = [kind.bind_processor(dialect) for kind in kinds]
+    else:
+        types = [f"{table.c[name].type.compile(dialect=dialect)}[]" for name in names]
+        arrays = ", ".join(f"${place}::{kind}" for place, kind in enumerate(types, 1))
+        values = f"SELECT {columns} FROM unnest({arrays}) AS new ({columns}){order}"  # noqa: S608
+        writers = [_writer(dialect, kind) for kind in kinds]
+    return f"INSERT INTO {target} ({columns}) {values}{ending}", pick, writers
 
 
 def insert_new(
@@ -198,7 +241,7 @@ def insert_new(
     """
     if not rows:
         return set()
-    keys = _columns(connection, unique)
+    keys = _quoted(connection.dialect, unique)
     ending = f" ON CONFLICT ({keys}) DO NOTHING"
     if connection.dialect.name == "sqlite":
         execute_all(connection, insert(connection, table, rows, ending=ending))
@@ -320,35 +363,42 @@ def _as_keys(dialect: sa.Dialect, column: sa.ColumnElement[Any], values: Sequenc
     return _writer(dialect, column.type.dialect_impl(dialect))(values)
 
 
-@lru_cache(maxsize=64)
-def _writers(dialect: Any, table: sa.Table, names: tuple[str, ...]) -> list[Callable[[Sequence[Any]], str]]:
-    """What writes each column as an array; many times quicker than what the driver does with a list, item by item."""
-    return [_writer(dialect, table.c[name].type.dialect_impl(dialect)) for name in names]
-
-
 def _writer(dialect: Any, kind: sa.types.TypeEngine[Any]) -> Callable[[Sequence[Any]], str]:
-    if isinstance(kind, sa.Integer | sa.Float | sa.Boolean):
-        return _numbers
-    convert: Any
+    """What writes a column as an array; many times quicker than the driver, item by item."""
+    numbers = isinstance(kind, sa.Integer | sa.Float | sa.Boolean)
+    convert: Any = None if numbers else kind.bind_processor(dialect)
     if isinstance(kind, sa.LargeBinary):
         convert = _hexadecimal
     elif isinstance(kind, sa.JSON):  # its processor wraps the value, for the driver to write it
         convert = _unless_null(dialect._json_serializer)
-    else:
-        convert = kind.bind_processor(dialect)
-    return _texts if convert is None else lambda values: _texts([*map(convert, values)])
+    written = _numbers if numbers else _texts
+    exact = _NOTHING if isinstance(kind, sa.Float) else _EXACT
+
+    def write(values: Sequence[Any]) -> str:
+        # Most columns of a group say the same of all its rows.
+        alike = type(values[0]) in exact and values.count(values[0]) == len(values)
+        given = values[:1] if alike else values
+        made = written(given if convert is None else [*map(convert, given)])
+        return "{" + ",".join(made * len(values) if alike else made) + "}"
+
+    return write
 
 
-def _numbers(values: Sequence[Any]) -> str:
-    return "{" + ",".join(["NULL" if one is None else str(one) for one in values]) + "}"
+_NOTHING = frozenset({type(None)})
+_EXACT = _NOTHING | {str, bytes, int, bool}
+"""Types of which equal values are written alike, other than -0.0 and 0.0."""
 
 
-def _texts(values: Sequence[Any]) -> str:
+def _numbers(values: Sequence[Any]) -> list[str]:
+    return ["NULL" if one is None else str(one) for one in values]
+
+
+def _texts(values: Sequence[Any]) -> list[str]:
     if {*map(type, values)} == {str}:
         joined = "\x00".join(values)
         if joined.count("\x00") == len(values) - 1:  # else the driver refuses it
-            return '{"' + _escaped(joined).replace("\x00", '","') + '"}'
-    return "{" + ",".join(["NULL" if one is None else f'"{_escaped(str(one))}"' for one in values]) + "}"
+            return ['"' + _escaped(joined).replace("\x00", '","') + '"']
+    return ["NULL" if one is None else f'"{_escaped(str(one))}"' for one in values]
 
 
 def _escaped(text: str) -> str:
@@ -363,9 +413,5 @@ def _unless_null(convert: Callable[[Any], str]) -> Callable[[Any], str | None]:
     return lambda value: None if value is None else convert(value)
 
 
-def _quoted(connection: sa.Connection, name: str) -> str:
-    return connection.dialect.identifier_preparer.quote(name)
-
-
-def _columns(connection: sa.Connection, names: Sequence[str]) -> str:
-    return ", ".join(_quoted(connection, name) for name in names)
+def _quoted(dialect: Any, names: Sequence[str]) -> str:
+    return ", ".join(map(dialect.identifier_preparer.quote, names))

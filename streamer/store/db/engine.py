@@ -392,13 +392,14 @@ def _begin_sqlite(connection: sa.Connection) -> None:
         connection.exec_driver_sql(f"PRAGMA busy_timeout = {int(BUSY_SECONDS * 1000)}")
 
 
-def _prepare_postgresql(connection: DBAPIConnection, _record: object) -> None:
+def _prepare_postgresql(connection: DBAPIConnection, record: ConnectionPoolEntry) -> None:
     # The driver's own habit of opening transactions is off; `_begin_postgresql` opens them, with their settings.
     connection.autocommit = True
-    if is_pooled(connection):
-        # The pooler gives each transaction another session, which knows none of this connection's prepared statements,
-        # or another client's by the same name.
-        connection.prepare_threshold = None
+    # The driver would deallocate all prepared statements, ours too, after each rollback.
+    connection.prepare_threshold = None
+    # A pooler gives each transaction another session, which knows none of this connection's, or
+    # another client's by the same name.
+    record.info["prepared"] = None if is_pooled(connection) else {}
 
 
 def _note_use(_connection: DBAPIConnection | None, record: ConnectionPoolEntry) -> None:

@@ -9,7 +9,6 @@ policies say.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -236,7 +235,7 @@ def _queued(number: int, entry: Entry) -> OutboxMessage | None:
     headers = message.headers
     if entry.kind == "decision":
         headers = with_receipt(headers, receipt(entry.record.partition, *entry.place))
-    return replace(message, headers=headers, id=number, queued=True)
+    return OutboxMessage(message.topic, message.key, message.value, headers, id=number, queued=True)
 
 
 def _whose_action(entry: Entry) -> int | None:

@@ -43,7 +43,7 @@ def batch_mac(batch: Row, texts: Sequence[str | None]) -> bytes:
     sealed = canonical_json(
         [batch["content_hash"].hex(), batch["prompt"], batch["references"], batch["metadata"], list(texts)]
     )
-    return hmac.new(batch["salt"], sealed, hashlib.sha256).digest()
+    return hmac.digest(batch["salt"], sealed, "sha256")
 
 
 def dead_letter_mac(letter: Row) -> bytes:
@@ -51,7 +51,7 @@ def dead_letter_mac(letter: Row) -> bytes:
     sealed = canonical_json(
         [_hex(letter["key"]), _hex(letter["value"]), encode_headers(letter["headers"]), letter["detail"]]
     )
-    return hmac.new(letter["salt"], sealed, hashlib.sha256).digest()
+    return hmac.digest(letter["salt"], sealed, "sha256")
 
 
 def message_digest(topic: str, key: bytes | None, value: bytes | None, headers: Headers) -> str:
@@ -87,10 +87,11 @@ def decision_facts(
         own["budget"] = [decision["budget_count"], decision["budget_groups"]]
     if decision["audit_rate"] is not None or decision["extra_draw"]:
         own |= {"audit_rate": decision["audit_rate"], "extra_draw": decision["extra_draw"]}
-    if any(row["uniform"] is not None for row in responses):
-        own["uniforms"] = [row["uniform"] for row in responses]
-    if any(row["not_read"] for row in responses):
-        own["not_read"] = [row["not_read"] for row in responses]
+    uniforms, unread = ([row[name] for row in responses] for name in ("uniform", "not_read"))
+    if uniforms.count(None) < len(uniforms):
+        own["uniforms"] = uniforms
+    if any(unread):
+        own["not_read"] = unread
     if judgements:
         own["judged"] = [judgement_facts(row) for row in in_order(judgements)]
     return own | {
@@ -148,7 +149,7 @@ def judgement_facts(judgement: Row) -> dict[str, Any]:
 
 def judgement_mac(salt: bytes, exchanges: object) -> bytes:
     """Seal what a judge was asked and said under its salt."""
-    return hmac.new(salt, canonical_json(exchanges), hashlib.sha256).digest()
+    return hmac.digest(salt, canonical_json(exchanges), "sha256")
 
 
 def facts(

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from streamer.journal import BatchDecision, LabelRevision, Record, ScoredResponse, Slice
+from streamer.journal import BatchDecision, LabelRevision, Record, Slice
 from streamer.signing.canonical_json import stored_number
 from streamer.store.db.schema.types import HASH_BYTES
 from streamer.store.log.leaves import batch_mac, dead_letter_mac, judgement_mac
@@ -62,7 +62,7 @@ def batch_row(decision: BatchDecision) -> dict[str, Any]:
         "content_hash": decision.content_hash,
         "salt": secrets.token_bytes(HASH_BYTES),
     }
-    row["content_mac"] = batch_mac(row, [_kept(response, keep) for response in decision.responses])
+    row["content_mac"] = batch_mac(row, _texts(decision))
     return row
 
 
@@ -73,7 +73,7 @@ def response_rows(decision: BatchDecision, batch: int) -> list[dict[str, Any]]:
             "batch": batch,
             "position": position,
             "response_id": response.id,
-            "text": _kept(response, decision.policy.settings.keep_texts),
+            "text": text,
             "score": None if response.score is None else float(response.score),
             "raw_energy": None if response.raw_energy is None else float(response.raw_energy),
             "action": response.action,
@@ -81,7 +81,7 @@ def response_rows(decision: BatchDecision, batch: int) -> list[dict[str, Any]]:
             "uniform": response.uniform,
             "not_read": response.not_read,
         }
-        for position, response in enumerate(decision.responses)
+        for position, (response, text) in enumerate(zip(decision.responses, _texts(decision), strict=True))
     ]
 
 
@@ -214,8 +214,9 @@ def withheld(record: Record) -> Record:
     return replace(record, value=None, headers=())
 
 
-def _kept(response: ScoredResponse, keep: bool) -> str | None:
-    return response.text if keep else None
+def _texts(decision: BatchDecision) -> list[str | None]:
+    keep = decision.policy.settings.keep_texts
+    return [one.text if keep else None for one in decision.responses]
 
 
 def storable(text: str) -> str:

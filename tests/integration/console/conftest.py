@@ -8,7 +8,6 @@ import re
 import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +15,7 @@ from urllib.parse import urlencode
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from streamer.console.app import console_app
 from streamer.console.doors import Doors

@@ -3,12 +3,12 @@
 import json
 import re
 import threading
-from dataclasses import replace
 from datetime import timedelta
 from html import unescape
 from urllib.parse import urlencode
 
 import pytest
+from msgspec.structs import replace
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from streamer import cli
@@ -63,8 +64,10 @@ def queue_up(
         one = world.decision(
             lease.next_offset + n, f"b{n}", policy=policy, prompt=f"question {n}", references=references
         )
-        responses = tuple(replace(each, text=answer) if each.id == "b" else each for each in one.responses)
-        decisions.append(replace(one, responses=responses))
+        responses = tuple(
+            msgspec.structs.replace(each, text=answer) if each.id == "b" else each for each in one.responses
+        )
+        decisions.append(msgspec.structs.replace(one, responses=responses))
     world.commit(world.slice(lease, *decisions))
 
 

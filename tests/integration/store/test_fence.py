@@ -11,6 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from streamer.cli import main
@@ -120,7 +121,7 @@ def test_the_deadline_of_a_batch_without_a_date_counts_from_its_record(
     world.clock.now = START + timedelta(seconds=50)
     made = replace(world.record(0), timestamp_ms=int(START.timestamp() * 1000))
     undated = world.decision(0, actions=SHIPS, created_at=None, record=made)
-    late = replace(undated, decided_at=START + timedelta(seconds=61))
+    late = msgspec.structs.replace(undated, decided_at=START + timedelta(seconds=61))
     for one, now in ((undated, 70), (late, 50)):
         world.clock.now = START + timedelta(seconds=now)
         with pytest.raises(Outdated, match="the deadline of batch b0-0"):
@@ -138,7 +139,7 @@ def test_no_ship_is_committed_past_the_deadline_that_its_record_brought(
     world.gate(unit="response")
     lease = world.lease()
     made = replace(world.record(0), deadline_ms=int((START + timedelta(seconds=60)).timestamp() * 1000))
-    ships = replace(world.decision(0, actions=SHIPS, record=made), decided_at=START)
+    ships = msgspec.structs.replace(world.decision(0, actions=SHIPS, record=made), decided_at=START)
     world.clock.now = START + timedelta(seconds=60)
     with pytest.raises(Outdated, match="the deadline of batch b0-0"):
         world.commit(world.slice(lease, ships))
@@ -419,6 +420,6 @@ def test_ships_that_wait_to_be_published_are_counted_by_gate(world: World) -> No
     store.park(next(row for row in rows if row.value == ids[1].encode()), "too large")
     assert [store.reports.unpublished_ships(name) for name in (GATE, "other")] == [0, 0]
     # The same batch again: its action is to be published again.
-    again = replace(group[0], record=world.record(7))
+    again = msgspec.structs.replace(group[0], record=world.record(7))
     assert world.commit(world.slice(lease, again, expected=7)) == [["duplicate"]]
     assert store.reports.unpublished_ships(GATE) == 1

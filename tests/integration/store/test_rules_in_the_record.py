@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from streamer.errors import UsageError
@@ -85,9 +86,12 @@ def test_what_served_a_batch_is_kept_and_sealed(world: World) -> None:
     segment = world.decision(1, "segment", cut=Cut("cut", -0.125), segment="dé\u2028")
     opened = world.decision(2, "open", cut=Cut.at(-math.inf), segment="")
     randomised = world.decision(3, "randomised")
-    randomised = replace(
+    randomised = msgspec.structs.replace(
         randomised,
-        responses=tuple(replace(r, uniform=0.1 + i / 3) for i, r in enumerate(randomised.responses)),
+        responses=tuple(
+            msgspec.structs.replace(one, uniform=0.1 + place / 3)
+            for place, one in enumerate(randomised.responses)
+        ),
     )
     world.commit(world.slice(world.lease(), plain, segment, opened, randomised))
     assert world.rows("SELECT cut_state, cut_threshold, segment FROM decisions ORDER BY batch") == [

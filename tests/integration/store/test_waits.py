@@ -69,19 +69,19 @@ def test_a_process_that_is_stopped_between_two_statements_leaves_a_session_that_
     engine = postgres_world.store._database.engine
     states: list[str] = []
 
-    class Slow(dict[str, int]):
-        def __getitem__(self, name: str) -> int:
+    class Slow(list[int]):
+        def __len__(self) -> int:
             time.sleep(0.2)
             with engine.connect() as other:
                 query = sa.text("SELECT state FROM pg_stat_activity WHERE pid = :pid")
                 states.append(other.execute(query, {"pid": pid}).scalar_one())
-            return super().__getitem__(name)
+            return super().__len__()
 
     with engine.begin() as connection:
         pid = connection.scalar(sa.text("SELECT pg_backend_pid()"))
         found = execute_all(
             connection,
-            [Statement("SELECT 1"), Statement("SELECT %(n)s::int", Slow(n=2)), Statement("SELECT 3")],
+            [Statement("SELECT 1"), Statement("SELECT $1::int", Slow([2])), Statement("SELECT 3")],
         )
     assert found == [[(1,)], [(2,)], [(3,)]]
     assert set(states) == {"idle in transaction"}
@@ -100,6 +100,6 @@ def test_values_that_no_socket_takes_at_once_are_sent_before_anything_is_waited_
 ) -> None:
     """The last of a pipeline's statements was still on its way when its result was waited for: for ever."""
     text = "x" * 8_000_000
-    asked = [Statement("SELECT length(%s::text)", [text]) for _ in range(3)]
+    asked = [Statement("SELECT length($1::text)", [text]) for _ in range(3)]
     with postgres_world.store._database.reading() as connection:
         assert execute_all(connection, asked) == [[(len(text),)]] * 3

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 
 from streamer.journal import BatchDecision
@@ -16,7 +17,7 @@ def judged(traffic: Traffic, decisions: Sequence[BatchDecision], marks: dict[str
     """A judge labels what shipped, drawn or not."""
     shipped = [one for one in decisions if one.outcome == "ship"]
     traffic.label(
-        [replace(one, responses=one.responses[1:]) for one in shipped],
+        [msgspec.structs.replace(one, responses=one.responses[1:]) for one in shipped],
         lambda one: marks[one.key.batch_id],
         kind="judge",
         labeller="judge-1",

@@ -4,6 +4,7 @@ import threading
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -116,7 +117,8 @@ def test_every_outcome_is_the_same_to_the_bit_with_a_candidate_and_without(
     beside = Beside(*candidates, seconds=seconds).decide(*TRAFFIC)
     released.set()
     assert [
-        replace(one, candidate=None) if isinstance(one, BatchDecision) else one for one in beside
+        msgspec.structs.replace(one, candidate=None) if isinstance(one, BatchDecision) else one
+        for one in beside
     ] == without
     decided = [
         one for one in beside if isinstance(one, BatchDecision) and one.key.gate not in ("outer", "judge")
