@@ -69,6 +69,7 @@ PAGES = (
     Page("proposals", "/proposals"),
     Page("alerts", "/alerts"),
     Page("label", "/label", "#item:not([hidden]) #answer"),
+    Page("try", "/try"),
     Page("people", "/people"),
     Page("you", "/you"),
     Page("incident", f"/incident?alert={GATE}"),
@@ -129,8 +130,8 @@ def alarm(world: World) -> None:
         GATE,
         "risk",
         "alarm 1",
-        message=f"{GATE}: expected exposure risk passed 0.12 (budget 0.1, tolerance 0.2) within 61 labelled draws; that is false "
-        "with a chance of at most 0.031. The gate was closed by policy 3.",
+        message=f"{GATE}: expected exposure risk passed 12 % (budget 10 %, tolerance 2 %) within 61 labelled draws; that is false "
+        "with a chance of at most 3.1 %. The gate was closed by policy 3.",
         raised_at=START + 2 * _DAY,
         policy_version=2,
     )

@@ -22,11 +22,7 @@ from streamer.cli.options import (
     share,
     share_from,
 )
-from streamer.cli.plan_report import (
-    print_past,
-    print_rungs,
-    print_until_sure,
-)
+from streamer.cli.plan_report import print_past, print_rungs
 from streamer.clouds.line_files import shown_name
 from streamer.clouds.unlabelled import check_unlabelled, counts, filled, unlabelled_note
 from streamer.errors import UsageError
@@ -39,7 +35,6 @@ if TYPE_CHECKING:
     from streamer.gates.declared import Unit
     from streamer.planning.guess import Guess
     from streamer.planning.past import PastPlan
-    from streamer.planning.prompts import SampledBatches
     from streamer.scoring.encoders.encoder import CachedEncoder
 
 
@@ -111,13 +106,6 @@ class GateOptions:
             help="Attempts per prompt when held batches are regenerated; each is calibrated at alpha / R.",
         ),
     ] = 1
-    steps: Annotated[
-        str | None,
-        typer.Option(
-            metavar="N,N,...",
-            help="Numbers of answers at which sampling may stop, like 3,6,12,20: find what to stop for. With --data.",
-        ),
-    ] = None
     rungs: Annotated[
         str | None,
         typer.Option(
@@ -180,7 +168,7 @@ def plan(
     from streamer.research.evaluation.claims import has_claims
 
     past = None if data is None else _Past(data, tables.reading(), unlabelled)
-    steps, guessed = gate.steps, asdict(guess)
+    guessed = asdict(guess)
     given = {
         "--labels": labels, "--promise": gate.promise, "--responses": responses,
         **{f"--{name}": value for name, value in guessed.items()},
@@ -194,11 +182,7 @@ def plan(
         return
     unit = gate.unit or "best"
     if gate.rungs is not None:
-        best = _of_best_answers("--rungs", past, [*others, *(["--steps"] if steps else [])], unit)
-        _plan_rungs(best, gate.rungs, alpha, seed, json=json)
-        return
-    if steps is not None:
-        _plan_until_sure(_of_best_answers("--steps", past, others, unit), steps, alpha, seed, json=json)
+        _plan_rungs(_of_two_gates(past, others, unit), gate.rungs, alpha, seed, json=json)
         return
     chosen = calibrator(_method(gate.promise, gate.method))
     if chosen.risk == "selective" and gate.attempts > 1:
@@ -292,7 +276,8 @@ def _plan_past(
     found = {}
     with progress("Scoring responses", len(by_size)) as advance:
         for done, (size, clouds) in enumerate(by_size.items(), start=1):
-            found[size] = gate._scored(replace(table, clouds=clouds), settings)[0]
+            part = replace(table, clouds=clouds)
+            found[size] = gate._scored(part, gate._settings(part))[0]
             advance(done)
     return plan_past(
         found,
@@ -322,41 +307,22 @@ def _plan_claims(
     if past is None:
         raise UsageError("claims are planned on past answers with labelled ones: name --data")
     others = [name for name in others if name != "--labels"]
-    others += [f"--{name}" for name in ("steps", "rungs") if getattr(gate, name) is not None]
+    others += ["--rungs"] if gate.rungs is not None else []
     if others:
         raise UsageError(f"the unit claim does not go with {', '.join(others)}")
     asked = claims.asked("any", alphas=(alpha,), seed=seed, unlabelled=past.unlabelled)
     print_plan(planned_claims(shown_name(past.file), past.read, asked, labels=labels), json=json)
 
 
-def _of_best_answers(option: str, data: "_Past | None", others: "Sequence[str]", unit: "Unit") -> "_Past":
-    """Return the past answers, which a plan of this option needs, for the unit `best` and without these other options."""
+def _of_two_gates(data: "_Past | None", others: "Sequence[str]", unit: "Unit") -> "_Past":
+    """Return the past answers, which a plan of rungs needs, for the unit `best` and without these other options."""
     if data is None:
-        whose = "the cheap gate's" if option == "--rungs" else "their"
-        raise UsageError(f"{option} are planned on past answers: name {whose} file with --data")
+        raise UsageError("--rungs are planned on past answers: name the cheap gate's file with --data")
     if unit != "best":
-        raise UsageError(f"{option} go with the unit best, not {unit}: they look at the best score")
+        raise UsageError(f"--rungs go with the unit best, not {unit}: they look at the best score")
     if others:
-        raise UsageError(f"{option} do not go with {', '.join(others)}")
+        raise UsageError(f"--rungs do not go with {', '.join(others)}")
     return data
-
-
-def _plan_until_sure(data: "_Past", steps: str, alpha: float, seed: int, *, json: bool) -> None:
-    from streamer.planning.until_sure import HALVINGS, ORDERS, plan_until_sure
-
-    try:
-        sizes = tuple(int(one) for one in steps.split(","))
-    except ValueError:
-        raise UsageError(f"--steps are numbers of answers like 3,6,12,20, not {steps!r}") from None
-    if len(sizes) < 2 or sizes[0] < 2 or list(sizes) != sorted(set(sizes)):
-        raise UsageError(f"--steps are two rising numbers of answers or more, from 2 on, not {steps!r}")
-    orders = _past_orders(data, sizes, ORDERS, seed)
-    with progress("Trying rules", HALVINGS) as advance:
-        made = plan_until_sure(orders, sizes, alpha=alpha, seed=seed, progress=advance)
-    if json:
-        print_json(asdict(made))
-    else:
-        print_until_sure(made)
 
 
 def _plan_rungs(data: "_Past", rungs: str, alpha: float, seed: int, *, json: bool) -> None:
@@ -390,27 +356,6 @@ def _guess(guessed: dict[str, float | None], responses: int | None) -> "Guess":
     if responses is not None:
         stated["responses"] = responses
     return Guess(**stated)
-
-
-def _past_orders(
-    data: "_Past", sizes: "Sequence[int]", orders: int, seed: int
-) -> "list[Mapping[int, SampledBatches]]":
-    from streamer.planning.prompts import past_prompts
-
-    clouds, encoder = data.clouds, data.encoder_of_scores()
-    found: list[Mapping[int, SampledBatches]] = []
-    with progress("Scoring responses", orders) as advance:
-        for order in range(orders):
-            prompts = past_prompts(
-                clouds,
-                responses=sizes[-1],
-                sizes=range(2, sizes[-1] + 1),
-                encoder=encoder,
-                seed=seed + order,
-            )
-            found.append(prompts.by_size)
-            advance(order + 1)
-    return found
 
 
 @dataclass(frozen=True)

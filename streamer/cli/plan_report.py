@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from streamer.calibration.prediction import Interval
     from streamer.planning.past import PastPlan, Tried
     from streamer.planning.rungs import PlannedRungs, Rungs
-    from streamer.planning.until_sure import UntilSure
 
 
 def print_past(made: PastPlan) -> None:
@@ -68,8 +67,9 @@ def print_past(made: PastPlan) -> None:
         title="What labels buy, one a prompt",
     )
     if signals:
+        score = "the log-probability" if made.ladder[0].answers == 1 else "(Gram energy + chrF) / 2"
         say(
-            "one score: what a cut of (Gram energy + chrF) / 2 serves on the same labels.\n"
+            f"one score: what a cut of {score} serves on the same labels.\n"
             f"above {high}: share of calibrations that expose so much, though their mean is within the budget.\n"
             "allowed: wrong labelled prompts that may look at least as good as what ships."
         )
@@ -84,6 +84,8 @@ def print_past(made: PastPlan) -> None:
             [[one.answers, *figures(one)] for one in made.sizes],
             title=f"How many answers to sample, with {half} labels",
         )
+        if made.sizes[0].answers == 1:
+            say("1 answer: one call of the model, whose log-probability decides, without an encoder.")
     say("±: one standard deviation between calibrations.")
     if made.guessed:
         say("What your answers are like decides: label a few and plan again with --data.")
@@ -91,42 +93,6 @@ def print_past(made: PastPlan) -> None:
     say(
         f"Measured as `streamer try` does, on the {made.prompts - half} prompts of each of its second halves; so many labels of the "
         f"first calibrate. -: more labels than the {half} of a first half."
-    )
-
-
-def print_until_sure(made: UntilSure) -> None:
-    *steps, most = made.sizes
-    say(
-        f"Sampling until sure, for a budget of {percent(made.alpha)} on exposure risk: unit best, {made.prompts} past prompts.\n"
-        f"With {most} answers each, {percent(made.all_served.mean, 1)} are served ({in_words(made.all_served)})."
-    )
-    say("")
-    print_table(
-        ["keep", "stop_above", "stop_below", "answers a prompt", "served", "same number for all"],
-        [
-            [
-                percent(one.kept, 0),
-                *("-" if level is None else f"{level:g}" for level in (one.rule.above, one.rule.below)),
-                f"{one.answers.mean:.1f} ({one.answers.low:.1f} to {one.answers.high:.1f})",
-                f"{percent(one.served.mean, 1)} ({in_words(one.served)})",
-                f"{percent(one.fixed_served.mean, 1)} with {one.fixed}",
-            ]
-            for one in made.rules
-        ],
-        title=f"What to stop for after {', '.join(map(str, steps))} answers, of {most} at most",
-    )
-    say("")
-    say(
-        f"keep: how much of what {most} answers serve the rule is to keep.\n"
-        "stop_above, stop_below: the rule, chosen on all prompts; with - twice it never stops early.\n"
-        f"answers a prompt, served: what choosing a rule in this way gives on other prompts. In each of {made.halvings} random "
-        "halvings one half chose a rule of its own, and the other calibrated and was measured; the mean, and the range of "
-        f"{percent(made.level, 0)} of them.\n"
-        "same number for all: what is served if every prompt gets the mean number of answers. Where that is as much, set it as "
-        "answers, and no steps.\n"
-        f"To use a rule, set its levels in [upstreams.GATE] with answers = {most} and steps = {steps}. Then `streamer gate set "
-        "GATE --upstream GATE`\nfreezes it in the gate's settings and closes the gate, until it is calibrated on batches that the "
-        "rule sampled."
     )
 
 

@@ -1,16 +1,15 @@
 """`streamer try`: what a gate would make of a labelled file of your own, on one page."""
 
 import sys
+import threading
 import webbrowser
-from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from numpy.typing import ArrayLike
 
 from streamer import wiring
 from streamer.cli import options as opt
@@ -18,14 +17,16 @@ from streamer.cli.console import note, print_json, print_table, say, warn
 from streamer.cli.evaluate_claims import OfClaims, print_claims
 from streamer.cli.gate_options import with_settings
 from streamer.cli.review import has_screen
+from streamer.clouds.cloud import Cloud
 from streamer.clouds.line_files import shown_name
 from streamer.clouds.tables.columns import Role, parse_mapping
-from streamer.clouds.unlabelled import check_unlabelled, counts, unlabelled_note
+from streamer.clouds.unlabelled import check_unlabelled
 from streamer.errors import UsageError, why
-from streamer.frames.answers import Read
+from streamer.frames.answers import Doubt
 from streamer.frames.results import AtBudget, Report, spread_text
-from streamer.gates.settings import NO_ENCODER, PARAMETERS
+from streamer.gates.settings import PARAMETERS
 from streamer.settings.settings import Settings
+from streamer.wiring.trying import tried
 from streamer.wording.numbers import percent
 
 ASKED = (
@@ -49,12 +50,12 @@ _WRONG = 5
 @opt.in_groups
 def try_(
     file: Annotated[
-        Path,
+        Path | None,
         typer.Argument(
             metavar="FILE",
             help="Your own answers with severities: CSV, JSON Lines or Parquet; - is standard input.",
         ),
-    ],
+    ] = None,
     *,
     given: dict[str, Any],
     out: Annotated[Path, typer.Option(metavar="FILE", help="The page; written anew.")] = Path("try.html"),
@@ -64,6 +65,9 @@ def try_(
             "--open/--no-open", help="Open the page in a browser, where there is a terminal with a screen."
         ),
     ] = True,
+    http: Annotated[
+        int | None, opt.port("In place of FILE: take it as an upload, on a page at this port of 127.0.0.1")
+    ] = None,
     unlabelled: opt.UnlabelledOption = "worst",
     seed: Annotated[
         int,
@@ -81,7 +85,32 @@ def try_(
     a threshold that it found. No gate and no database are needed. Of answers with claims it says what
     of them would ship, and writes no page.
     """
-    report = _report(file, given, tables, unlabelled, seed, claims, json=json)
+    if (file is None) == (http is None):
+        raise UsageError("name a FILE, or have --http PORT take it as an upload")
+    settings = wiring.load_settings()
+    if file is None:
+        _serve(settings, http or 0, show)
+        return
+
+    def of_claims(clouds: Sequence[Cloud]) -> None:
+        from streamer.research.evaluation.claims import evaluate_claims
+
+        budgets = tuple(sorted({given.get("alpha", 0.05), *_SHOWN}))
+        asked = claims.asked("any", alphas=budgets, seed=seed, unlabelled=check_unlabelled(unlabelled))
+        print_claims([evaluate_claims(shown_name(file), clouds, asked)], json=json)
+
+    report, said = tried(
+        settings,
+        file,
+        given,
+        reading=tables.reading(),
+        unlabelled=unlabelled,
+        seed=seed,
+        ask=(lambda _doubt: {}) if json or str(file) == "-" else _ask,
+        of_claims=of_claims,
+        note=note,
+        warn=warn,
+    )
     if report is None:
         return
     if json:
@@ -92,7 +121,7 @@ def try_(
 
     try:
         out.write_text(
-            report_page(report, "standard input" if str(file) == "-" else file.name), encoding="utf-8"
+            report_page(report, "standard input" if str(file) == "-" else file.name, said), encoding="utf-8"
         )
     except OSError as error:
         raise UsageError(f"cannot write {out}: {why(error)}; name another file with --out") from error
@@ -101,18 +130,33 @@ def try_(
         note("No browser could be opened; open the page yourself.")
 
 
-def _asked(table: Read) -> dict[Role, tuple[str, ...]]:
-    """Ask once, at a terminal, what the severities are where the table leaves it open; returns the columns that were named."""
+def _serve(settings: Settings, port: int, show: bool) -> None:
+    from streamer.cli.services import begin
+    from streamer.wiring.trying import run_trials
+
+    def announce(url: str) -> None:
+        say(f"Files are tried at {url}; Ctrl-C ends it.")
+        if show and has_screen():
+            threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
+
+    begin(settings)
+    try:
+        run_trials(settings, port, announce)
+    except KeyboardInterrupt:
+        note("Stopped.")
+
+
+def _ask(doubt: Doubt) -> Mapping[Role, tuple[str, ...]]:
+    """Ask once, at a terminal, what the severities are; returns the columns that were named."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return {}
-    if table.doubted:
-        shown = ", ".join(table.doubted)
-        if typer.confirm(f"In {shown}, is 0 fine and 1 wrong? (no: 1 means right)", default=True, err=True):
-            return {"severity": table.doubted}
-        return {"severity": (), "correct": table.doubted}
-    missing, answers = counts(table.clouds)
-    if missing < answers or table.recognised == "response clouds":
-        return {}
+    if doubt.found:
+        fine = typer.confirm(
+            f"In {', '.join(doubt.columns)}, is 0 fine and 1 wrong? (no: 1 means right)",
+            default=True,
+            err=True,
+        )
+        return doubt.settled("", right=not fine)
     named: str = typer.prompt(
         "Which column says how bad an answer is, from 0 (fine) to 1? NAME, or correct=NAME where 1 means right",
         default="",
@@ -120,58 +164,6 @@ def _asked(table: Read) -> dict[Role, tuple[str, ...]]:
         err=True,
     )
     return parse_mapping([named if "=" in named else f"severity={named}"]) if named else {}
-
-
-def _report(
-    file: Path,
-    given: Mapping[str, Any],
-    tables: opt.TableOptions,
-    choice: str,
-    seed: int,
-    claims: OfClaims,
-    *,
-    json: bool,
-) -> Report | None:
-    """Return the report; None: it is of claims, and is printed."""
-    from streamer.frames.answers import read
-    from streamer.frames.gate import Gate
-    from streamer.research.evaluation.claims import evaluate_claims, has_claims
-
-    settings, named, reading = wiring.load_settings(), dict(given), tables.reading()
-    unlabelled = check_unlabelled(choice)
-    with ExitStack() as until:
-        gate = Gate(
-            encoder=_Encode(settings, named.pop("encoder", None), until),
-            unlabelled=unlabelled,
-            seed=seed,
-            signals=reading.signals,
-            models=reading.models,
-            parameters={name: named.pop(name) for name in PARAMETERS if name in named},
-            **named,
-        )
-        table = read(str(file), reading, gate.kept_columns, advice=lambda text: text)
-        if str(file) != "-" and not json and (answered := _asked(table)):
-            reading = replace(reading, columns={**reading.columns, **answered})
-            table = read(str(file), reading, gate.kept_columns, advice=lambda text: text)
-        for said in (f"{file}: {table.recognised}", *table.notes):
-            note(said)
-        if "unit" not in given and has_claims(table.clouds):
-            budgets = sorted({given.get("alpha", 0.05), *_SHOWN})
-            asked = claims.asked("any", alphas=tuple(budgets), seed=seed, unlabelled=unlabelled)
-            print_claims([evaluate_claims(shown_name(file), table.clouds, asked)], json=json)
-            return None
-        missing, answers = counts(table.clouds)
-        if missing == answers:
-            raise UsageError(
-                f"{file}: no answer has a severity, so there is nothing to judge by; say which column has them: "
-                "--column severity=NAME, or --column correct=NAME where 1 means right"
-            )
-        if said := unlabelled_note(missing, answers, unlabelled):
-            warn(said)
-        try:
-            return gate.fit(table).report()
-        except ValueError as error:
-            raise UsageError(str(error)) from None
 
 
 def _print(report: Report) -> None:
@@ -219,25 +211,3 @@ def report_json(report: Report) -> dict[str, Any]:
         "basis": report.basis,
         "guarantee": guarantee,
     }
-
-
-class _Encode:
-    """The configured encoder, or the named one, loaded when the first text needs it."""
-
-    def __init__(self, settings: Settings, name: str | None, until: ExitStack) -> None:
-        self._settings, self._name, self._until = settings, name or settings.encoder.name, until
-        self._loaded: Any = None
-
-    def __call__(self, texts: list[str]) -> ArrayLike:
-        from streamer.scoring.encoders.registry import load_encoder
-
-        if self._name == NO_ENCODER:
-            raise UsageError("answers are scored by their embeddings, and encoder.name is none: set one")
-        if self._loaded is None:
-            asked = wiring.endpoint_encoder(self._settings, self._name)
-            if asked is not None:
-                self._until.callback(asked.close)
-            chosen = self._settings.encoder
-            self._loaded = asked or load_encoder(self._name, device=chosen.device, threads=chosen.threads)
-        found: ArrayLike = self._loaded.encode(texts)
-        return found

@@ -21,7 +21,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from streamer.console.desk import MOST_FORM_BYTES, DeskPages, Done, NoSuchItem, written
 from streamer.console.doors import Doors, IssuerAway, NotIdentified, Session, TooMany
 from streamer.console.pages import NotThere, Pages
-from streamer.console.render import environment
+from streamer.console.render import STATIC, environment
+from streamer.console.trial import BEGIN, Trials, Tried, trial_page, upload_form
 from streamer.console.what_if import percent_of
 from streamer.errors import DatabaseFault, StreamerError, Unavailable, UsageError
 from streamer.gates import free_text
@@ -31,7 +32,6 @@ from streamer.security.accounts import ROLES, Deed
 from streamer.signing.policies import PolicyKeys
 from streamer.store import Store
 from streamer.web.guard import Guard
-from streamer.web.look import CHARTS, COMMON
 from streamer.web.requests import bounded_body, caller, media_type, static_file
 from streamer.wording.numbers import percent
 
@@ -40,13 +40,6 @@ if TYPE_CHECKING:
 
 MOST_BYTES: Final = 65_536
 """Of a form."""
-
-_STATIC: Final = {
-    "/console.js": ("console.js", "text/javascript; charset=utf-8", ""),
-    "/console.css": ("console.css", "text/css; charset=utf-8", COMMON + CHARTS),
-    "/icon.svg": ("icon.svg", "image/svg+xml", ""),
-}
-"""By path: the file, its type, and what is put before it."""
 
 _TITLES: Final = {
     400: "That was not understood",
@@ -97,6 +90,7 @@ def console_app(
     review: ASGIApp,
     keys: PolicyKeys,
     changes: Changes,
+    tried: Tried,
     announce: Callable[[], None],
     listening: str,
     port: int,
@@ -113,6 +107,7 @@ def console_app(
     review : the review page, which is put below ``/label/``.
     keys : whose signatures of policies are trusted.
     changes : what takes more than the store.
+    tried : says what a gate would make of an uploaded file.
     announce : has a new policy announced to the workers, if that can be done from here.
     listening, port : address that it is served on.
     public : the address by which a proxy in front is known; None: there is none.
@@ -125,6 +120,7 @@ def console_app(
         access,
         keys=keys,
         changes=changes,
+        trials=Trials(tried),
         announce=announce,
         clock=clock,
         port=port,
@@ -137,7 +133,7 @@ def console_app(
     routes = [
         *(
             Route(path, static_file("streamer.console", *what), methods=["GET"])
-            for path, what in _STATIC.items()
+            for path, what in STATIC.items()
         ),
         Route("/login", site.login, methods=["GET", "POST"]),
         Route("/enter", site.enter, methods=["GET", "POST"]),
@@ -151,6 +147,8 @@ def console_app(
         Route("/desk", page("read", "desk.html", site.desk.list)),
         Route("/desk/item", page("read", "desk_item.html", site.desk.item)),
         Route("/desk/item", site.item_again, methods=["POST"]),
+        Route("/try", page("read", "try.html", lambda _query: BEGIN), methods=["GET"]),
+        Route("/try", site.try_upload, methods=["POST"]),
         Route("/proposals", page("look", "proposals.html", pages.proposals)),
         Route("/alerts", page("look", "alerts.html", pages.alerts)),
         Route("/incident", page("look", "incident.html", pages.incident)),
@@ -183,6 +181,7 @@ class _Site:
         *,
         keys: PolicyKeys,
         changes: Changes,
+        trials: Trials,
         announce: Callable[[], None],
         clock: Callable[[], datetime],
         port: int,
@@ -196,6 +195,7 @@ class _Site:
         self._doors = doors
         self._access = access
         self._changes = changes
+        self._trials = trials
         self._announce = announce
         self._clock = clock
         self._templates = environment()
@@ -279,6 +279,19 @@ class _Site:
             self._doors.leave(cookie or "")  # the page that says so has no session
             raise
         return answer if cookie is None else self._remember(answer, cookie)
+
+    async def try_upload(self, request: Request) -> Response:
+        """Say what a gate would make of an uploaded file."""
+        session = await self.session(request)
+        if session is None:
+            raise Refused(403, "your session has ended, and nothing was done")
+        _require(session, "read")
+        form = await upload_form(request)
+        await self._sender(request, {"key": form.get("key", ("", b""))[1].decode("utf-8", "replace")})
+        found = await run_in_threadpool(self._trials.answer, form)
+        if isinstance(found, str):
+            return trial_page(found)
+        return await run_in_threadpool(self._page, request, session, "try.html", lambda: found)
 
     async def _sender(self, request: Request, form: Mapping[str, str]) -> Session:
         session = await self.session(request)

@@ -182,15 +182,10 @@ class Pages:
             "bar": None if shown is None or budget is None else interval_bar(shown.judged, budget),
             "waiting": waiting,
             "decided": None if report.decided is None else decided_text(report.decided),
+            "incident": any(one.alert_id for one in report.standing),
             "alarms": [
-                {"name": ALARMS[one.kind], "since": one.raised_at, "text": alarm_text(one)}
-                for one in report.alarms
-                if one.raised_at is not None
-            ],
-            "quiet": [
                 {"name": ALARMS[one.kind], "text": alarm_text(one)}
-                for one in report.alarms
-                if one.raised_at is None
+                for one in sorted(report.alarms, key=lambda one: one.raised_at is None)
             ],
             "shadow": policy.settings.mode != "enforce",
         }

@@ -11,12 +11,20 @@ from markupsafe import Markup, escape
 from streamer.console.desk import left
 from streamer.gates.policy import PROGRAM, SIGNED_IN
 from streamer.security.visible import visible
-from streamer.wording.numbers import percent, when
+from streamer.web.look import CHARTS, COMMON
+from streamer.wording.numbers import percent, unbroken, when
 from streamer.wording.policies import who as said_by
 from streamer.wording.verdicts import interval_text, lasting
 
 MOST_CHARACTERS: Final = 4_000
 """Of a prompt or an answer; what is beyond is in the record."""
+
+STATIC: Final = {
+    "/console.js": ("console.js", "text/javascript; charset=utf-8", ""),
+    "/console.css": ("console.css", "text/css; charset=utf-8", COMMON + CHARTS),
+    "/icon.svg": ("icon.svg", "image/svg+xml", ""),
+}
+"""By path: the file, its type, and what is put before it."""
 
 _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?(?:\+00:00|Z)")
 _COMMAND = re.compile(r"`([^`\n]{1,200})`")
@@ -112,7 +120,7 @@ def _code_point(match: re.Match[str]) -> str:
 
 def words(value: str) -> Markup:
     """Return a sentence of ours as HTML: moments as people read them, no percent sign on a line of its own, commands as such."""
-    plain = _MOMENT.sub(r"\1 \2Z", visible(value)).replace(" %", "\u00a0%")
+    plain = unbroken(_MOMENT.sub(r"\1 \2Z", visible(value)))
     # What is split off at each command stands between the texts around it.
     parts = [
         Markup("<code>{}</code>").format(part) if place % 2 else escape(part)

@@ -2,8 +2,10 @@
 
 import json
 import math
+from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import replace
+from hashlib import sha256
 from html import escape
 
 import numpy as np
@@ -16,6 +18,7 @@ from streamer.report.charts import budget_chart, decision_chart
 from streamer.report.demo_run import excerpt
 from streamer.report.page import BUDGET_KEY, DECISION_KEY, picture, shares_bar
 from streamer.report.style import STYLE, scoped_style
+from streamer.wording.numbers import unbroken
 from streamer.wording.policies import MOST_WEIGHTS
 
 CLASS = "streamer-report"
@@ -106,7 +109,7 @@ def _through(report: Report, most: int = _SHOWN) -> str:
     return f'<h3 style="margin-top:1.1rem">Wrong answers that would have got through: <span id="count">{len(report.through)}</span></h3>{table}{more}'
 
 
-_SLIDER = """<script>
+_SLIDER = """
 const said = JSON.parse(document.getElementById("said").textContent), at = document.getElementById("at");
 at.oninput = () => {
   document.getElementById("now").textContent = said[at.value - 1];
@@ -119,15 +122,26 @@ at.oninput = () => {
   if (count) count.textContent = shown;
 };
 at.oninput();
-</script>"""
+"""
+PAGE_POLICY = (
+    "sandbox allow-scripts; default-src 'none'; style-src 'unsafe-inline'; "
+    f"script-src 'sha256-{b64encode(sha256(_SLIDER.encode()).digest()).decode()}'"
+)
+"""The content security policy of `report_page`, which has its style and script in it and reads nothing else."""
 
 
-def report_page(report: Report, name: str) -> str:
-    """Return a report as a page of its own, with a slider over all budgets where one calibration answers for them."""
+def report_page(report: Report, name: str, notes: Sequence[str] = ()) -> str:
+    """Return a report as a page of its own, with a slider over all budgets where one calibration answers for them.
+
+    `notes` : how the file was read, in sentences.
+    """
     slider = ""
+    about = "".join(f'<p class="verdict">{escape(unbroken(one))}</p>' for one in (report.caveat, *notes))
     if report.budgets:
         said = [replace(report, at=one, why_closed="").sentence for one in report.budgets]
-        listed = json.dumps([f"{one[:1].upper()}{one[1:]}." for one in said]).replace("<", "\\u003c")
+        listed = json.dumps([f"{unbroken(one[:1].upper() + one[1:])}." for one in said]).replace(
+            "<", "\\u003c"
+        )
         slider = (
             f'<div class="card"><label for="at">Another budget</label><input type="range" id="at" min="1" max="{len(said)}" '
             f'value="{max(1, round(100 * report.at.alpha))}" style="width:100%"><p id="now"></p></div>'
@@ -136,16 +150,16 @@ def report_page(report: Report, name: str) -> str:
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, '
         f'initial-scale=1"><title>{escape(report.worth)}</title><style>{STYLE}</style></head><body><main><header>'
-        f'<h1>{escape(name)}</h1><p class="result">{escape(report.worth)}</p><p class="verdict">{escape(report.caveat)}</p></header>'
+        f'<h1>{escape(name)}</h1><p class="result">{escape(unbroken(report.worth))}</p>{about}</header>'
         f'{slider}<div id="wrong">{_through(report, 200)}</div>{report_parts(report)}</main>'
-        f"{_SLIDER if slider else ''}</body></html>"
+        f"{'<script>' + _SLIDER + '</script>' if slider else ''}</body></html>"
     )
 
 
 def _promise(guarantee: str) -> str:
     return (
         '<details class="card" style="margin-top:1.1rem"><summary>What is promised</summary>'
-        f"<p>{escape(guarantee)}</p></details>"
+        f"<p>{escape(unbroken(guarantee))}</p></details>"
     )
 
 
@@ -167,10 +181,10 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Seque
 
 
 def _shown(sentence: str, caveat: str, parts: str) -> str:
-    said = f'<p class="verdict">{escape(caveat)}</p>' if caveat else ""
+    said = f'<p class="verdict">{escape(unbroken(caveat))}</p>' if caveat else ""
     return (
         f'<div class="{CLASS}"><style>{scoped_style(CLASS)}</style>'
-        f'<p class="result">{escape(sentence[:1].upper() + sentence[1:])}.</p>{said}{parts}</div>'
+        f'<p class="result">{escape(unbroken(sentence[:1].upper() + sentence[1:]))}.</p>{said}{parts}</div>'
     )
 
 

@@ -1,7 +1,7 @@
 """The prompts that a plan is simulated on: made from a guess, or past ones whose severities are known."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -51,22 +51,6 @@ class SampledBatches:
         return self.scores[rows, best], self.severities[rows, best], np.asarray(~self.blank.all(axis=1))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Prompts:
-    """Where a plan's figures come from.
-
-    Attributes
-    ----------
-    responses : samples n a prompt that the plan is for.
-    by_size : the prompts with n samples each, by n; `responses` is among them.
-    left_out : past prompts that could not be used: fewer responses than n, or one of them without a severity.
-    """
-
-    responses: int
-    by_size: Mapping[int, SampledBatches]
-    left_out: int = 0
-
-
 def guessed_answers(guess: Guess, *, seed: int) -> dict[int, list[ScoredCloud]]:
     """Make prompts that fit a guess, scored with any number of samples up to 20, or up to the guess's, by that number.
 
@@ -101,84 +85,43 @@ def guessed_answers(guess: Guess, *, seed: int) -> dict[int, list[ScoredCloud]]:
 
 
 def past_prompts(
-    clouds: Sequence[Cloud],
-    *,
-    responses: int | None = None,
-    sizes: Sequence[int] | None = None,
-    encoder: CachedEncoder | None,
-    seed: int,
-    progress: Callable[[int], None] = lambda _done: None,
-) -> Prompts:
-    """Score past response clouds by Gram energy with every number of samples up to `responses`.
-
-    For fewer samples a random subset of each cloud's responses is scored again, as if no more had been sampled. Blocks
-    for as long as the encoder takes.
+    clouds: Sequence[Cloud], size: int, *, encoder: CachedEncoder | None, seed: int
+) -> SampledBatches:
+    """Score a random `size` answers of each cloud by Gram energy. Blocks for as long as the encoder takes.
 
     Parameters
     ----------
-    clouds : with severities; those with fewer responses, or with an unlabelled one, are left out. Scores of their own stand
-        for Gram energies, and then no fewer samples are looked at; embeddings of their own for the encoder's.
-    responses : samples a prompt that the plan is for, >= 2; None: the number that most clouds have.
-    sizes : numbers of samples, `responses` among them; None: those of `SIZES` up to it.
+    clouds : with severities of all answers, `size` of them or more. Scores of their own stand for Gram energies; embeddings
+        of their own for the encoder's.
     seed : of the subsets, a whole number >= 0.
-    progress : called with the number of clouds done.
 
     Raises
     ------
-    UsageError
-        If fewer than two clouds can be used.
     AssertionError
         If a cloud needs an encoder, and there is none.
     """
-    labelled = [cloud for cloud in clouds if None not in cloud.severities]
-    if responses is None:
-        counts = Counter(len(cloud.responses) for cloud in labelled)
-        responses = max(counts, key=lambda n: (counts[n], n), default=2)
-    usable = [cloud for cloud in labelled if len(cloud.responses) >= responses]
-    if len(usable) < 2:
-        raise UsageError(
-            f"{len(usable)} of {len(clouds)} prompts have {responses} responses that all have a severity, and a plan needs "
-            "at least 2; label more of them, or plan for fewer --responses"
-        )
     rng = np.random.default_rng([seed, _SUBSETS])
-    scored = all(cloud.own_scores is not None for cloud in usable)
-    if scored and sizes is not None:
-        raise UsageError(
-            "scores of your own say nothing about fewer answers: leave the column out (--column score=)"
-        )
-    if sizes is None:
-        sizes = (responses,) if scored else _sizes(responses, responses)
-    scores: dict[int, list[Floats]] = {size: [] for size in sizes}
-    severities: dict[int, list[list[float]]] = {size: [] for size in sizes}
-    blanks: dict[int, list[list[bool]]] = {size: [] for size in sizes}
-    for first in range(0, len(usable), _CLOUDS_AT_ONCE):
-        some = usable[first : first + _CLOUDS_AT_ONCE]
+    scored = all(cloud.own_scores is not None for cloud in clouds)
+    scores, severities, blanks = [], [], []
+    for first in range(0, len(clouds), _CLOUDS_AT_ONCE):
+        some = clouds[first : first + _CLOUDS_AT_ONCE]
         for cloud, vectors in zip(some, _vectors(some, encoder, scored=scored), strict=True):
+            chosen = np.sort(rng.permutation(len(cloud.responses))[:size])
             parts = WHOLE.parts(cloud.texts)
-            order = rng.permutation(len(cloud.responses))
-            known = [severity for severity in cloud.severities if severity is not None]
-            for size in sizes:
-                chosen = np.sort(order[:size])
-                blank = [is_blank(parts[i]) for i in chosen]
-                if scored:
-                    found = np.round(np.asarray(cloud.own_scores, dtype=np.float64)[chosen], DECIMALS)
-                    found[np.asarray(blank)] = 0.0
-                else:
-                    rows, texts = np.asarray(vectors)[chosen], [parts[i] for i in chosen]
-                    if not cloud.embedded and not_read(texts, blank, rows):
-                        blank = [True] * size  # held, as a blank batch is
-                    found = np.zeros(size) if all(blank) else score_batch(rows, blank)[0]
-                scores[size].append(found)
-                severities[size].append([known[i] for i in chosen])
-                blanks[size].append(blank)
-        progress(first + len(some))
-    by_size = {
-        size: SampledBatches(
-            np.array(scores[size]), np.array(severities[size], dtype=np.float64), np.array(blanks[size])
-        )
-        for size in sizes
-    }
-    return Prompts(responses, by_size, left_out=len(clouds) - len(usable))
+            texts = [parts[i] for i in chosen]
+            blank = [is_blank(text) for text in texts]
+            if scored:
+                found = np.round(np.asarray(cloud.own_scores, dtype=np.float64)[chosen], DECIMALS)
+                found[np.asarray(blank)] = 0.0
+            else:
+                rows = np.asarray(vectors)[chosen]
+                if not cloud.embedded and not_read(texts, blank, rows):
+                    blank = [True] * size  # held, as a blank batch is
+                found = np.zeros(size) if all(blank) else score_batch(rows, blank)[0]
+            scores.append(found)
+            severities.append([cloud.severities[i] for i in chosen])
+            blanks.append(blank)
+    return SampledBatches(np.array(scores), np.array(severities, dtype=np.float64), np.array(blanks))
 
 
 def fewer_answers(
@@ -186,13 +129,18 @@ def fewer_answers(
 ) -> dict[int, tuple[Cloud, ...]]:
     """Take of each prompt with enough answers as many as are to be compared, drawn at random, the fewer among the more.
 
-    The last number is `responses`, or all that each prompt has, for which None stands; see `SIZES`. Scores of one's own say
-    nothing about fewer answers. Raises `UsageError` for fewer than two answers, or than two prompts.
+    The last number is `responses`, or all that each prompt has, for which None stands; see `SIZES`,
+    and one answer where all have log-probabilities. Scores of one's own say nothing about fewer.
+    Raises `UsageError` for too few answers, or prompts.
     """
     counts = Counter(len(cloud.responses) for cloud in clouds)
     usual = max(counts, key=lambda n: (counts[n], n), default=1)
-    if responses is not None and responses < 2:
-        raise UsageError(f"--responses must be at least 2, not {responses}: agreement needs others")
+    likely = all(one.logprob is not None for cloud in clouds for one in cloud.responses)
+    if responses is not None and responses < 2 - likely:
+        raise UsageError(
+            f"--responses must be at least 2, not {responses}: agreement needs others, and one answer "
+            "its log-probability"
+        )
     usable = [cloud for cloud in clouds if responses is None or len(cloud.responses) >= responses]
     if len(usable) < 2:
         raise UsageError(
@@ -210,7 +158,7 @@ def fewer_answers(
 
     most = responses or usual
     scored = all(cloud.own_scores is not None for cloud in usable)
-    fewer = {} if scored else {size: cut(size) for size in SIZES if size < most}
+    fewer = {} if scored else {size: cut(size) for size in (1, *SIZES) if 1 - likely < size < most}
     return fewer | {most: tuple(usable) if responses is None else cut(most)}
 
 

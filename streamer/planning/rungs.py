@@ -250,12 +250,7 @@ def paired(
         )
     found = []
     for place, (named, size, encoder) in enumerate(zip(usable, sizes, encoders, strict=True)):
-        clouds = [named[name] for name in both]
-        scored = all(cloud.own_scores is not None for cloud in clouds)
-        prompts = past_prompts(
-            clouds, responses=size, sizes=None if scored else (size,), encoder=encoder, seed=seed
-        )
-        found.append(prompts.by_size[size])
+        found.append(past_prompts([named[name] for name in both], size, encoder=encoder, seed=seed))
         progress(place + 1)
     return found[0], found[1], max(len(cheap), len(dear)) - len(both)
 

@@ -18,6 +18,7 @@ from streamer.report.demo_run import (
     verdict,
 )
 from streamer.report.style import STYLE
+from streamer.wording.numbers import unbroken
 
 __all__ = ["DemoRun", "render_report", "write_report"]
 
@@ -32,8 +33,8 @@ def render_report(run: DemoRun) -> str:
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f"<title>{escape(said[:1].upper() + said[1:])}</title><style>{STYLE}</style></head><body><main>",
             "<header><h1>conformal-streamer: what the gate did</h1>",
-            f'<p class="result">{escape(said[:1].upper() + said[1:]).replace(" %", "&nbsp;%")}.</p>',
-            f'<p class="verdict">{escape(verdict(run))}</p>',
+            f'<p class="result">{escape(unbroken(said[:1].upper() + said[1:]))}.</p>',
+            f'<p class="verdict">{escape(unbroken(verdict(run)))}</p>',
             _banner(run),
             "</header>",
             shares_figure(units, f"What became of {len(units)} {UNIT_WORDS[run.unit][1]} of the second half"),
@@ -162,12 +163,12 @@ def picture(title: str, svg: str, caption: str, key: Sequence[tuple[str, str]] =
     """Put a chart on a card with its title, a legend of styles and words, and a caption, which may hold HTML."""
     entries = "".join(f'<li><i class="l {css}"></i>{escape(words)}</li>' for css, words in key)
     legend = f'<ul class="key">{entries}</ul>' if key else ""
-    return f'<figure class="card"><h3>{escape(title)}</h3>{svg}{legend}<figcaption>{caption}</figcaption></figure>'
+    return f'<figure class="card"><h3>{escape(title)}</h3>{svg}{legend}<figcaption>{unbroken(caption)}</figcaption></figure>'
 
 
 def _figures(run: DemoRun) -> str:
     rows = "".join(
-        f'<tr><th scope="row">{escape(name)}</th><td class="n">{escape(value)}</td><td>{escape(meaning)}</td></tr>'
+        f'<tr><th scope="row">{escape(name)}</th><td class="n">{escape(value)}</td><td>{escape(unbroken(meaning))}</td></tr>'
         for name, value, meaning in figure_rows(run)
     )
     return (
@@ -230,8 +231,8 @@ def _guarantee(run: DemoRun) -> str:
         "calibration pays for it with a stricter threshold, it cannot see it.",
     )
     return (
-        f'<div class="card"><p><strong>In the policy\'s own words.</strong> {escape(run.guarantee or "Nothing.")}</p><ul>'
-        + "".join(f"<li>{escape(limit)}</li>" for limit in limits)
+        f'<div class="card"><p><strong>In the policy\'s own words.</strong> {escape(unbroken(run.guarantee or "Nothing."))}</p><ul>'
+        + "".join(f"<li>{escape(unbroken(limit))}</li>" for limit in limits)
         + "</ul></div>"
     )
 

@@ -320,8 +320,7 @@ class UpstreamSettings(_Group):
     )
     steps: tuple[int, ...] = Field(
         (),
-        description="Numbers of answers at which sampling may stop earlier, like `[3, 6, 12]`; `streamer plan --steps` finds "
-        "what to stop for.",
+        description="Numbers of answers at which sampling may stop earlier, like `[3, 6, 12]`.",
     )
     stop_above: float | None = Field(
         None, gt=0, le=1, description="Stop at a step where the best score is at least this."

@@ -27,7 +27,7 @@ HEADERS: Final = {
 
 
 class Guard:
-    """Wraps an application: refuses other hosts and other origins, and puts `HEADERS` on whatever goes out.
+    """Wraps an application: refuses other hosts and other origins, and puts on whatever goes out what it does not say of `HEADERS` itself.
 
     Parameters
     ----------
@@ -55,7 +55,8 @@ class Guard:
 
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(self._headers)
+                found = MutableHeaders(scope=message)
+                found.update({name: value for name, value in self._headers.items() if name not in found})
             await send(message)
 
         refused = self._refusal(Headers(scope=scope), scope["method"])

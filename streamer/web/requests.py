@@ -1,6 +1,9 @@
 """What every server here reads of a request, and the files that it answers with."""
 
 from collections.abc import Awaitable, Callable
+from email import message_from_bytes
+from email.message import Message
+from email.policy import HTTP
 from importlib.resources import files
 from ipaddress import ip_address
 
@@ -9,6 +12,8 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from streamer_client.loopback import is_loopback
+
+_MOST_PARTS = 20
 
 
 def media_type(request: Request) -> str:
@@ -50,6 +55,24 @@ async def bounded_body(request: Request, most: int) -> bytes | None:
         if len(found) > most:
             return None
     return bytes(found)
+
+
+def form_parts(request: Request, body: bytes) -> dict[str, tuple[str, bytes]] | None:
+    """Read a form that has a file (RFC 7578): by name what a part holds, with its file's name; None where it is none."""
+    head = Message()
+    head["content-type"] = request.headers.get("content-type", "")
+    boundary = head.get_boundary()
+    if head.get_content_type() != "multipart/form-data" or not boundary:
+        return None
+    _, *parts = (b"\r\n" + body).split(b"\r\n--" + boundary.encode(), _MOST_PARTS)
+    if not parts or not parts[-1].startswith(b"--"):
+        return None
+    found = {}
+    for part in parts[:-1]:
+        lines, _, content = part.partition(b"\r\n\r\n")
+        about = message_from_bytes(lines.lstrip(b"\r\n"), policy=HTTP)
+        found[str(about.get_param("name", "", "content-disposition"))] = (about.get_filename(""), content)
+    return found
 
 
 def well_formed(app: ASGIApp) -> ASGIApp:

@@ -66,6 +66,7 @@ def run_console(
     from streamer.wiring.keys import policy_keys
     from streamer.wiring.process import when_available
     from streamer.wiring.review import Due, for_people, rubrics
+    from streamer.wiring.trying import try_upload
 
     person = labeller_name(name)
     if public is not None:
@@ -98,6 +99,7 @@ def run_console(
                 review=review,
                 keys=policy_keys(settings),
                 changes=Changes(settings, store),
+                tried=partial(try_upload, settings),
                 announce=lambda: _announce_policies(settings),
                 listening=host,
                 port=bound,

@@ -22,6 +22,11 @@ def percent(share: float, decimals: int | None = None) -> str:
     return f"{said.rstrip('0').rstrip('.') if '.' in said else said} %"
 
 
+def unbroken(text: str) -> str:
+    """Return a text whose percent signs stay with their numbers where its lines break."""
+    return text.replace(" %", "\u00a0%")
+
+
 def counted(number: int, one: str, many: str) -> str:
     """Write a number with its noun: ``1 batch``, ``2 batches``."""
     return f"{number} {one if number == 1 else many}"

@@ -48,6 +48,12 @@ def _alarmed(report: RiskReport) -> str:
     """Begin with what nobody has acknowledged: ``ALARM: risk, since ..., closed the gate (policy 5); ...``."""
     first, names = report.standing[0], dict.fromkeys(ALARMS[one.kind] for one in report.standing)
     closed = "" if first.closed_policy is None else f", closed the gate (policy {first.closed_policy})"
+    if (
+        closed
+        and first.kind in ("drift_scores", "drift_cloud")
+        and not (report.service and report.service.closed)
+    ):
+        closed = f", held the gate (policy {first.closed_policy}) until labels cleared it"
     alert = ""
     if first.alert_id is not None:
         named = first.alert_id[:8] if len(report.standing) == 1 else report.gate

@@ -146,10 +146,7 @@ def test_the_command_plans_on_two_files_and_on_the_first_answers_of_one(
     [
         (["--rungs", "2"], "name the cheap gate's file with --data"),
         (["--rungs", "2", "--data", "FILE", "--unit", "batch"], "unit best, not batch"),
-        (
-            ["--rungs", "2", "--data", "FILE", "--labels", "9", "--steps", "2,3"],
-            "do not go with --labels, --steps",
-        ),
+        (["--rungs", "2", "--data", "FILE", "--labels", "9"], "do not go with --labels"),
         (["--rungs", "1", "--data", "FILE"], "at least 2 answers, not 1"),
         (["--rungs", "3", "--data", "FILE"], "has 3 answers, and the first rung alone takes 3"),
         (["--rungs", "OTHER", "--data", "FILE"], "0 prompts of the same name"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, assert_never
 
-from streamer.events.alerts import AlarmKind
 from streamer.risk.rounds.state import DRIFTS, LabelAlarmKind, WatchedAlarm
 from streamer.risk.states import DrawAlarm, EarlyWarning, LabelAlarm, RiskAlarm, SelectiveAlarm
 
@@ -39,7 +38,7 @@ def label_alarm(
     match kind:
         case "risk" | "missing":
             state = RiskAlarm.open(
-                alpha=_budget(settings), delta=delta, tolerance=_tolerance(settings, kind), false_every=every
+                alpha=_budget(settings), delta=delta, tolerance=_tolerance(settings), false_every=every
             )
         case "selective":
             state = SelectiveAlarm.open(delta=delta, false_every=every)
@@ -97,7 +96,7 @@ def goes_on(alarm: WatchedAlarm, settings: GateSettings) -> bool:
     assert isinstance(state, LabelAlarm)
     if isinstance(state, RiskAlarm) and (state.alpha, state.tolerance) != (
         _budget(settings),
-        _tolerance(settings, alarm.kind),
+        _tolerance(settings),
     ):
         return False
     return (
@@ -114,7 +113,7 @@ def selective_limit(settings: GateSettings, calibrated: CalibratedSample) -> flo
     ships: alpha over the share that it ships. It is never below alpha and its tolerance: whoever is inside that keeps the
     budget whatever share ships. A method that bounds selective risk itself is held to that.
     """
-    theta = _budget(settings) + _tolerance(settings, "risk")
+    theta = _budget(settings) + _tolerance(settings)
     if settings.calibrator.risk == "selective":
         return theta
     if calibrated.ship_share <= 0:
@@ -126,16 +125,15 @@ def selective_limit(settings: GateSettings, calibrated: CalibratedSample) -> flo
 def severity_limit(settings: GateSettings, calibrated: CalibratedSample | None) -> float:
     """Return the mean severity of what ships that takes an early warning back."""
     limit = None if calibrated is None else selective_limit(settings, calibrated)
-    return _budget(settings) + _tolerance(settings, "risk") if limit is None else limit
+    return _budget(settings) + _tolerance(settings) if limit is None else limit
 
 
 def _budget(settings: GateSettings) -> float:
     return settings.alpha / settings.max_attempts
 
 
-def _tolerance(settings: GateSettings, kind: AlarmKind) -> float:
-    missing = MISSING_SHARE if kind == "missing" else 0.0
-    return min(settings.alarm_tolerance * _budget(settings) + missing, (1 - _budget(settings)) / 2)
+def _tolerance(settings: GateSettings) -> float:
+    return min(settings.alarm_tolerance * _budget(settings), (1 - _budget(settings)) / 2)
 
 
 def _about(settings: GateSettings) -> str:

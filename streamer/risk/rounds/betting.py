@@ -3,7 +3,7 @@
 Only decisions that the audit sample took while the gate could ship are bets. One that shipped nothing of what was drawn has
 a loss of 0 at once; one whose labels are not there waits in the alarm's state, and its loss is frozen when it is first
 complete and only rises from then on; one that is older than the label deadline counts 0 until a label comes. For the alarm on
-missing labels it counts as wrong once it is older than the label lag was when it was read.
+missing labels it counts as missing once it is older than the label lag was when it was read.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from streamer.events.alerts import AlarmKind
 from streamer.risk.rounds.alarms import (
+    MISSING_SHARE,
     RISK_RAISED,
     TERMS_CHANGED,
     early_about,
@@ -203,7 +204,7 @@ class LabelAlarmReader:
             draw = state.draw(decision.number, decision.loss, moment=moment)
             if kind == "missing":
                 due, most = moment + self._lag.total_seconds(), decision.needed / decision.drawn
-                draw = draw._replace(moment=due, missing=most)
+                draw = state.draw_due(decision.number, decision.loss, due=due, share=MISSING_SHARE, most=most)
             self._draws[kind].append(draw)
         elif decision.needed and limit is not None:
             share = decision.needed / decision.drawn

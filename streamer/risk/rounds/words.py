@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from streamer.events.alerts import AlertsV1, Detail, alert
+from streamer.risk.rounds.alarms import MISSING_SHARE
 from streamer.risk.states import EarlyWarning, LabelAlarm, RiskAlarm, RiskInterval
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def _warning(alarm: WatchedAlarm) -> str:
         return f"what comes has drifted since calibration run {alarm.run}"
     return (
         f"marks of what ships ({alarm.about.partition(',')[0]}) passed the rate of the stable phase, {state.limit:.3g}, within"
-        f" {state.bets.seen} answers; that is false with a chance of at most {state.chance:.3g}"
+        f" {state.bets.seen} answers; that is false with a chance of at most {_percent(state.chance)}"
     )
 
 
@@ -161,14 +162,22 @@ def _finding(alarm: WatchedAlarm) -> str:
     state = alarm.state
     assert isinstance(state, LabelAlarm)
     seen = state.bets.seen
-    counted = ", missing labels counted as wrong," if alarm.kind == "missing" else ""
+    or_missing = ""
+    if alarm.kind == "missing":
+        or_missing = (
+            f", or more than {_percent(MISSING_SHARE)} of prompts ship answers that get no label in time,"
+        )
     what = (
-        f"expected exposure risk{counted} passed {state.theta:.4g} (budget {state.alpha:.4g}, tolerance {state.tolerance:.3g}) within"
-        f" {seen} labelled draws"
+        f"expected exposure risk passed {_percent(state.theta)} (budget {_percent(state.alpha)}, tolerance"
+        f" {_percent(state.tolerance)}){or_missing} within {seen} labelled draws"
         if isinstance(state, RiskAlarm)
         else f"what ships is no better than if everything shipped, by {seen} labelled draws of it"
     )
-    return f"{what}; that is false with a chance of at most {state.bets.chance(seen):.3g}."
+    return f"{what}; that is false with a chance of at most {_percent(state.bets.chance(seen))}."
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %"
 
 
 def _exposure(watch: GateWatch) -> RiskInterval | None:

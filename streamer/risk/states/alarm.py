@@ -121,6 +121,16 @@ class RiskAlarm(LabelAlarm):
         """A decision of an open phase that was drawn, as this alarm bets on it; a loss of None is not known yet."""
         return Draw(number, self.theta, 1.0, loss, moment)
 
+    def draw_due(
+        self, number: int, loss: float | None = None, *, due: float, share: float, most: float = 1.0
+    ) -> Draw:
+        """The same as the alarm on missing labels bets on it: half on its loss, half on that it has none when it is due.
+
+        `share` : of the decisions, whose labels may be missing then; `most` : the loss that the missing ones can bring.
+        """
+        limit = min(2 * self.theta, (1 + self.theta) / 2)
+        return Draw(number, limit, 1.0, loss, due, most * (limit - self.theta) / share)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectiveAlarm(LabelAlarm):

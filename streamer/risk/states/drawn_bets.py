@@ -73,7 +73,7 @@ class Draw(NamedTuple):
     share : w in (0, 1]; 1 where the loss is of the whole decision.
     loss : x in [0, 1]; None while it is not known.
     moment : when it was decided, in seconds; it is overdue by this.
-    missing : what it counts once it is overdue, in [0, 1].
+    missing : what it counts once it is overdue, 0 or more.
     """
 
     number: int
@@ -232,7 +232,7 @@ def _known(draw: Draw, known: Mapping[int, float], overdue: float) -> Draw:
     loss = known.get(draw.number)
     if loss is None and draw.loss is None and draw.moment <= overdue:
         loss = draw.missing
-    if loss is not None and not 0 <= loss <= 1:
+    if loss is not None and not 0 <= loss <= max(1.0, draw.missing):
         raise ValueError(f"a loss must be in [0, 1], not {loss!r}")
     return (
         draw
@@ -248,5 +248,5 @@ def _check(draws: Iterable[Draw], *, after: int) -> None:
         after = draw.number
         if not (0 < draw.limit < 1 and 0 < draw.share <= 1 and math.isfinite(draw.moment)):
             raise ValueError(f"a draw needs a limit in (0, 1), a share in (0, 1] and a moment, not {draw!r}")
-        if draw.loss is not None and not 0 <= draw.loss <= 1:
+        if draw.loss is not None and not 0 <= draw.loss <= max(1.0, draw.missing):
             raise ValueError(f"a loss must be in [0, 1], not {draw.loss!r}")

@@ -9,6 +9,7 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
@@ -33,6 +34,7 @@ from streamer.signing.policies import NO_KEYS
 from streamer.store import Store
 from streamer.web.server import base_url, server
 from streamer.wiring.console_changes import Changes
+from streamer.wiring.trying import try_upload
 from tests.integration.store.conftest import START, World
 from tests.integration.store.labelled_gate import GATE, LabelledGate, bad_below
 from tests.integration.watching.conftest import Shown
@@ -142,13 +144,15 @@ class Site:
             recalibrating=dict,
             **common,
         )
+        settings = load_settings(database={"url": world.url})
         app = console_app(
             self.store,
             self.doors,
             self.access,
             review=review,
             keys=NO_KEYS,
-            changes=Changes(load_settings(database={"url": world.url}), self.store),
+            changes=Changes(settings, self.store),
+            tried=partial(try_upload, settings),
             announce=self._announce,
             proxies=proxies,
             issuer=None if issuer is None else issuer(f"{self.base}oidc/callback"),

@@ -13,12 +13,13 @@ from starlette.requests import Request
 from starlette.routing import Mount, Route
 
 import streamer.console.doors
-from streamer.console.app import _STATIC
 from streamer.console.doors import IDLE_SECONDS, LONGEST_SECONDS, OF_ANY_ADDRESS, OF_ONE_NAME, TooMany
+from streamer.console.render import STATIC
 from streamer.errors import UsageError
 from streamer.events.alerts import alert as another
 from streamer.recalibration.one_gate import recalibrate_by_hand
 from streamer.web.requests import caller
+from tests.console_pictures import alarm
 from tests.integration.console.conftest import PASSWORD, ROLES, Client, Site
 from tests.integration.store.conftest import World
 from tests.integration.store.labelled_gate import GATE, LabelledGate
@@ -57,6 +58,7 @@ PAGES = {
     "/decision?batch=order-210": "read",
     "/decision.json?batch=order-210": "read",
     "/label": "label",
+    "/try": "read",
     "/people": "administer",
 }
 ANSWERED = {"/label": 303, f"/desk/item?gate={GATE}&batch=order-210": 404}
@@ -101,7 +103,7 @@ def test_no_route_escapes_the_roles(people: Site) -> None:
     there = {
         path.replace("{gate}", GATE)
         for path in routes_of(people)
-        if path not in FOR_EVERYBODY and path not in _STATIC
+        if path not in FOR_EVERYBODY and path not in STATIC
     }
     assert there == tried
 
@@ -307,6 +309,14 @@ def test_a_gate_is_closed_and_an_alert_acknowledged(people: Site) -> None:
     assert (alert.acknowledged_by, alert.acknowledged_reason) == ("account:approver", "looked")
     assert client.act("/gates/close", gate="nosuch", reason="x").status == 409
     assert client.get("/gate/nosuch").status == 404
+
+
+def test_a_gate_in_an_incident_leads_to_what_to_do(people: Site, peopled_world: World) -> None:
+    viewer = people.client("viewer")
+    alarm(peopled_world)
+    for page in ("/", f"/gate/{GATE}"):
+        assert f'<a href="/incident?alert={GATE}">What happened, and what to do</a>' in viewer.get(page).body
+    assert "The gate was closed by policy 3" in viewer.get(f"/incident?alert={GATE}").body
 
 
 def test_passwords_are_tried_only_so_often(people: Site) -> None:

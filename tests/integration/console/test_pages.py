@@ -33,6 +33,7 @@ EVERY = (
     "/proposals",
     "/alerts",
     f"/incident?alert={GATE}",
+    "/try",
     "/people",
     "/you",
 )

@@ -38,7 +38,7 @@ def test_the_alarm_is_told_and_closes_the_gate_in_one_transaction(
     policy = traffic.store.policies.newest(GATE)
     assert (policy.version, policy.state, policy.created_by) == (3, "closed", MONITOR)
     assert policy.calibrated
-    assert "expected exposure risk passed 0.06 (budget 0.05, tolerance 0.01)" in policy.reason
+    assert "expected exposure risk passed 6 % (budget 5 %, tolerance 1 %) within" in policy.reason
     alarm = traffic.store.monitoring.watch(GATE).alarm("risk")
     assert alarm is not None
     assert (alarm.closed_policy, alarm.raised_at) == (3, START + DAY / 2)
@@ -214,7 +214,10 @@ def test_bad_answers_that_nobody_labels_are_told_and_close_the_gate_if_they_are_
     assert alarm.raised_by is not None
     assert watch.alarm("risk").raised_by is None  # type: ignore[union-attr]
     told = {one.alert.kind: one.alert for one in traffic.store.alerts.list()}
-    assert "missing labels counted as wrong, passed 0.17 (budget 0.1" in told["missing"].message
+    assert (
+        "(budget 10 %, tolerance 2 %), or more than 5 % of prompts ship answers that get no label in time"
+        in told["missing"].message
+    )
     if action == "report":
         assert (policy.state, set(told)) == ("open", {"missing"})
         assert "(on_missing report)" in told["missing"].message

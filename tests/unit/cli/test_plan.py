@@ -63,7 +63,6 @@ def test_attempts_share_the_budget(capsys: pytest.CaptureFixture[str]) -> None:
         (("--alpha", "0.1", "--promise", "among-shipped", "--attempts", "2"), "--attempts must be 1 with --promise"),
         (("--alpha", "0.1", "--method", "selective", "--attempts", "2"), "--attempts must be 1 with --method"),
         (("--alpha", "0.1", "--method", "clt"), "--method must be one of mean, crc, bb"),
-        (("--alpha", "0.1", "--method", "hb", "--data", "x", "--steps", "3,6"), "--steps do not go with --method"),
         (("--alpha", "0.1", "--method", "hb", "--data", "x", "--rungs", "2"), "--rungs do not go with --method"),
     ],
 )  # fmt: skip

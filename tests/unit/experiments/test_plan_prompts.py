@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from streamer.clouds.cloud import Cloud, CloudResponse
-from streamer.errors import UsageError
 from streamer.planning.guess import Guess
 from streamer.planning.prompts import GUESSED, guessed_answers, past_prompts
 from streamer.planning.score_quality import area_under_curve
@@ -95,26 +94,6 @@ def test_reasoning_is_not_read() -> None:
         )
         for one in some
     ]
-    plain, found = (past_prompts(each, encoder=encoder(), seed=0).by_size[5] for each in (some, thought))
+    plain, found = (past_prompts(each, 5, encoder=encoder(), seed=0) for each in (some, thought))
     assert (found.scores == plain.scores).all()
     assert (found.blank == plain.blank).all()
-
-
-def test_fewer_samples_are_subsets_scored_anew() -> None:
-    some = clouds(12, 6)
-    prompts = past_prompts(some, encoder=encoder(), seed=3)
-    assert sorted(prompts.by_size) == [2, 3, 5, 6]
-    two = prompts.by_size[2]
-    assert (two.scores[:, 0] == two.scores[:, 1]).all()  # a pair agrees equally, both ways
-    again = past_prompts(some, encoder=encoder(), seed=3).by_size[3]
-    assert (again.scores == prompts.by_size[3].scores).all()
-
-
-def test_clouds_that_cannot_be_used_are_left_out_and_counted() -> None:
-    short, unlabelled = clouds(1, 3)[0], clouds(1, 5)[0]
-    unlabelled = Cloud("u", "?", (), (*unlabelled.responses[1:], CloudResponse("x", "rome")))
-    short = Cloud("s", "?", (), short.responses)
-    prompts = past_prompts([*clouds(4, 5), short, unlabelled], encoder=encoder(), seed=0)
-    assert (prompts.responses, len(prompts.by_size[5].scores), prompts.left_out) == (5, 4, 2)
-    with pytest.raises(UsageError, match="0 of 4 prompts have 9 responses"):
-        past_prompts(clouds(4, 5), responses=9, encoder=encoder(), seed=0)

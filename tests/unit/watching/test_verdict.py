@@ -365,6 +365,20 @@ def test_an_alarm_leads_until_somebody_acknowledges_it(in_force: Policy) -> None
     )
 
 
+@pytest.mark.parametrize(
+    ("in_force", "said"),
+    [
+        (policy(3, "closed"), "closed the gate (policy 3)."),
+        (policy(4), "held the gate (policy 3) until labels cleared it."),
+    ],
+    ids=["held", "let go"],
+)
+def test_a_drift_that_held_a_gate_which_ships_again_says_so(in_force: Policy, said: str) -> None:
+    report = with_alarm("drift_cloud", in_force)
+    report = replace(report, alarms=(replace(report.alarms[0], closed_policy=3),))
+    assert f"drift of embeddings, since 2026-11-20 12:00:00Z, {said}" in sentence(report)
+
+
 def test_every_alarm_has_a_name_in_the_sentence() -> None:
     assert set(ALARMS) == {*BETTING, "draws", "drift_scores", "drift_cloud"}
 

@@ -1,0 +1,212 @@
+"""Trying a labelled file: for the command, and, in a process of its own, for a page that takes it as an upload."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from multiprocessing.connection import Connection
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from streamer.clouds.cloud import Cloud
+from streamer.clouds.tables.answers import Reading
+from streamer.clouds.tables.columns import Role, parse_mapping
+from streamer.clouds.unlabelled import check_unlabelled, counts, unlabelled_note
+from streamer.errors import StreamerError, UsageError
+from streamer.frames.answers import Doubt, doubt_of, read
+from streamer.frames.results import Report
+from streamer.gates.settings import NO_ENCODER, PARAMETERS
+from streamer.settings.settings import Settings
+from streamer.wiring.encoders import endpoint_encoder
+
+MOST_SECONDS = 600.0
+"""After so long an upload is given up."""
+
+
+class _Asked(Exception):
+    def __init__(self, doubt: Doubt) -> None:
+        super().__init__()
+        self.doubt = doubt
+
+
+def tried(
+    settings: Settings,
+    file: Path,
+    given: Mapping[str, Any],
+    *,
+    reading: Reading,
+    unlabelled: str = "worst",
+    seed: int = 0,
+    ask: Callable[[Doubt], Mapping[Role, tuple[str, ...]]],
+    of_claims: Callable[[Sequence[Cloud]], None],
+    note: Callable[[str], None] = lambda _text: None,
+    warn: Callable[[str], None] = lambda _text: None,
+    name: str | None = None,
+) -> tuple[Report | None, list[str]]:
+    """Say what a gate would make of a labelled file; and how it was read, in sentences.
+
+    Parameters
+    ----------
+    given : settings of the gate and parameters of its method.
+    ask : told once what the file leaves open; returns the columns that were named.
+    of_claims : receives answers with claims, of which there is no report.
+    note, warn : receive these sentences before the rest is done.
+    name : of the file, in what is said; None: as `file` says.
+
+    Raises
+    ------
+    UsageError
+        The file cannot be tried; the message says what to do.
+    """
+    from streamer.frames.gate import Gate
+    from streamer.research.evaluation.claims import has_claims
+
+    named, choice = dict(given), check_unlabelled(unlabelled)
+    with ExitStack() as until:
+        gate = Gate(
+            encoder=_Encode(settings, named.pop("encoder", None), until),
+            unlabelled=choice,
+            seed=seed,
+            signals=reading.signals,
+            models=reading.models,
+            parameters={name: named.pop(name) for name in PARAMETERS if name in named},
+            **named,
+        )
+        table = read(str(file), reading, gate.kept_columns, advice=str)
+        if (doubt := doubt_of(table)) and (answered := ask(doubt)):
+            reading = replace(reading, columns={**reading.columns, **answered})
+            table = read(str(file), reading, gate.kept_columns, advice=str)
+        said = [f"{name or file}: {table.recognised}", *table.notes]
+        for one in said:
+            note(one)
+        if "unit" not in given and has_claims(table.clouds):
+            of_claims(table.clouds)
+            return None, said
+        missing, answers = counts(table.clouds)
+        if missing == answers:
+            raise UsageError(
+                f"{file}: no answer has a severity, so there is nothing to judge by; say which column has them: "
+                "--column severity=NAME, or --column correct=NAME where 1 means right"
+            )
+        if left := unlabelled_note(missing, answers, choice):
+            warn(left)
+            said.append(left)
+        try:
+            return gate.fit(table).report(), said
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+
+
+def try_upload(
+    settings: Settings, name: str, content: bytes, alpha: float, columns: Sequence[str]
+) -> str | Doubt:
+    """Return the page of `streamer try` about an uploaded file, or what has to be asked first. Nothing of it is kept.
+
+    A process of its own reads it: a file that takes all memory or time costs that process alone.
+
+    Parameters
+    ----------
+    columns : like ``answer=text``; those that are not named are recognised.
+
+    Raises
+    ------
+    UsageError
+        The file cannot be tried, or takes longer than `MOST_SECONDS`.
+    """
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe(duplex=False)
+    process = context.Process(
+        target=_try_upload, args=(there, settings, name, content, alpha, columns), daemon=True
+    )
+    process.start()
+    there.close()
+    try:
+        if not here.poll(MOST_SECONDS):
+            raise UsageError(
+                f"{name} takes longer than {MOST_SECONDS / 60:.0f} minutes; `streamer try` has no limit"
+            )
+        found: str | Doubt | UsageError = here.recv()
+    except EOFError:
+        raise UsageError(
+            f"{name} could not be tried: memory may not suffice; `streamer try` says more"
+        ) from None
+    finally:
+        process.kill()
+        process.join()
+    if isinstance(found, UsageError):
+        raise found
+    return found
+
+
+def _try_upload(
+    answer: Connection, settings: Settings, name: str, content: bytes, alpha: float, columns: Sequence[str]
+) -> None:
+    from streamer.frames.notebook import report_page
+
+    os.nice(10)
+    with TemporaryDirectory(prefix="streamer-try-") as folder:
+        file = Path(folder, f"upload{''.join(Path(name).suffixes[-2:])[:20]}")
+
+        def ask(doubt: Doubt) -> Mapping[Role, tuple[str, ...]]:
+            raise _Asked(doubt)
+
+        def of_claims(_clouds: Sequence[Cloud]) -> None:
+            raise UsageError(
+                f"{name} has claims: `streamer try {name}` says what of them would ship, without a page"
+            )
+
+        found: str | Doubt | UsageError
+        try:
+            file.write_bytes(content)
+            reading = Reading(columns=parse_mapping(columns))
+            report, said = tried(
+                settings, file, {"alpha": alpha}, reading=reading, ask=ask, of_claims=of_claims, name=name
+            )
+            assert report is not None
+            found = report_page(report, name, said)
+        except _Asked as asked:
+            found = asked.doubt
+        except (StreamerError, OSError) as error:
+            text = str(error).replace(str(file), name).replace("--column ", "at Columns ")
+            found = UsageError(text)
+    answer.send(found)
+
+
+class _Encode:
+    """The configured encoder, or the named one, loaded when the first text needs it."""
+
+    def __init__(self, settings: Settings, name: str | None, until: ExitStack) -> None:
+        self._settings, self._name, self._until = settings, name or settings.encoder.name, until
+        self._loaded: Any = None
+
+    def __call__(self, texts: list[str]) -> ArrayLike:
+        from streamer.scoring.encoders.registry import load_encoder
+
+        if self._name == NO_ENCODER:
+            raise UsageError("answers are scored by their embeddings, and encoder.name is none: set one")
+        if self._loaded is None:
+            asked = endpoint_encoder(self._settings, self._name)
+            if asked is not None:
+                self._until.callback(asked.close)
+            chosen = self._settings.encoder
+            self._loaded = asked or load_encoder(self._name, device=chosen.device, threads=chosen.threads)
+        found: ArrayLike = self._loaded.encode(texts)
+        return found
+
+
+def run_trials(settings: Settings, port: int, announce: Callable[[str], None]) -> None:
+    """Serve the page that takes files to try, on this machine alone, until SIGINT or SIGTERM."""
+    from streamer.console.trial import trial_app
+    from streamer.review.server import listen, serve
+    from streamer.web.server import base_url
+
+    with listen("127.0.0.1", port, command="try") as listening:
+        announce(base_url("127.0.0.1", listening))
+        serve(trial_app(partial(try_upload, settings), listening="127.0.0.1"), listening)
