@@ -426,7 +426,7 @@ def trivia(triviaqa_path: Path, request: pytest.FixtureRequest) -> list[ScoredCl
 def _trivia(triviaqa_path: Path, stored_encoder: StoredEncoder) -> list[ScoredCloud]:
     from streamer.clouds.cloud import severity_kind
     from streamer.clouds.cloud_files import read_clouds
-    from streamer.clouds.offline import score_clouds
+    from tests.offline import score_clouds
 
     clouds = list(read_clouds(triviaqa_path))
     assert severity_kind(clouds) == "lexical"

@@ -12,10 +12,19 @@ from typing import Any
 import numpy as np
 
 from streamer.calibration import LabelledGroup, Threshold, calibrate_groups
-from streamer.clouds.cloud import split_clouds
+from streamer.clouds.cloud import Cloud, split_clouds
 from streamer.clouds.measurement import DecidedBatch, OfflineRisk, measure
 from streamer.clouds.offline import ScoredCloud, calibration_groups, decided_batch, summary
+from streamer.frames.answers import Read, scored
 from streamer.gates.declared import Unit
+from streamer.scoring.encoders.encoder import CachedEncoder
+from streamer.scoring.registry import GRAM
+
+
+def score_clouds(clouds: Sequence[Cloud], encoder: CachedEncoder) -> list[ScoredCloud]:
+    """Score each cloud by the Gram energy of its responses' embeddings."""
+    table = Read(tuple(clouds), None, len(clouds), "")
+    return scored(table, GRAM, lambda texts: encoder.embed([texts])[0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -299,8 +299,8 @@ def _with_scores(
     made = []
     for data in data_sets:
         kept = data.scores.get(GRAM)
-        if kept is None or others:
-            own = data.clouds[0].embedded
+        if kept is None or others or data.one_call:
+            own = data.clouds[0].embedded or data.one_call
             check_texts(data, options.scorers)
             if settings.encoder.name == NO_ENCODER and not own:
                 raise UsageError("answers are scored by their embeddings, and encoder.name is none: set one")

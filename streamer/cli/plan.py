@@ -276,7 +276,8 @@ def _plan_past(
     found = {}
     with progress("Scoring responses", len(by_size)) as advance:
         for done, (size, clouds) in enumerate(by_size.items(), start=1):
-            found[size] = gate._scored(replace(table, clouds=clouds), settings)[0]
+            part = replace(table, clouds=clouds)
+            found[size] = gate._scored(part, gate._settings(part))[0]
             advance(done)
     return plan_past(
         found,

@@ -67,8 +67,9 @@ def print_past(made: PastPlan) -> None:
         title="What labels buy, one a prompt",
     )
     if signals:
+        score = "the log-probability" if made.ladder[0].answers == 1 else "(Gram energy + chrF) / 2"
         say(
-            "one score: what a cut of (Gram energy + chrF) / 2 serves on the same labels.\n"
+            f"one score: what a cut of {score} serves on the same labels.\n"
             f"above {high}: share of calibrations that expose so much, though their mean is within the budget.\n"
             "allowed: wrong labelled prompts that may look at least as good as what ships."
         )
@@ -83,6 +84,8 @@ def print_past(made: PastPlan) -> None:
             [[one.answers, *figures(one)] for one in made.sizes],
             title=f"How many answers to sample, with {half} labels",
         )
+        if made.sizes[0].answers == 1:
+            say("1 answer: one call of the model, whose log-probability decides, without an encoder.")
     say("±: one standard deviation between calibrations.")
     if made.guessed:
         say("What your answers are like decides: label a few and plan again with --data.")

@@ -4,7 +4,7 @@ A file of clouds has one JSON object a line, plain or gzip: ``question_id``, ``q
 and ``responses``, each with ``text``, an optional ``label`` (severity in [0, 1]; null: unlabelled), an optional
 ``meta`` object, whose ``label_kind`` says how the severity arose, an optional ``embedding``, which `streamer evaluate`
 and `streamer gpso` take in the place of an encoder's, an optional ``logprob``, the mean log-probability of its
-tokens, an optional ``model``, which gave it, optional ``signals``,
+tokens (or those of all, ``token_logprobs``), an optional ``model``, which gave it, optional ``signals``,
 numbers of the user's own by name (null: not known), and optional ``claims``, what the answer is cut
 into: each with ``text``, an optional ``label``, ``id``, ``span``, the first character and the one
 behind the last, and ``rests_on``, ids of claims without which it does not stand. Other fields are
@@ -37,7 +37,7 @@ from streamer.events.responses import (
 )
 from streamer.scoring.blank import is_blank
 from streamer.scoring.judged import Form
-from streamer.scoring.signals.declared import FIELDS, LEAST_LOGPROB, MOST_DECLARED
+from streamer.scoring.signals.declared import FIELDS, LEAST_LOGPROB, MOST_DECLARED, tokens_of
 
 MAX_ID_LENGTH = 200
 UNSTATED_KIND = "unstated"
@@ -99,8 +99,8 @@ class CloudResponse:
 class Cloud:
     """One prompt with its n responses; `question_id` is the prompt's name in the file it came from.
 
-    n >= 2, but where responses have scores of their own, or there are `witnesses`, other samples that are measured with them
-    and never ship: there n >= 1.
+    n >= 2, but where responses have scores or log-probabilities of their own, or there are `witnesses`,
+    other samples that are measured with them and never ship: there n >= 1.
     """
 
     question_id: str
@@ -118,6 +118,12 @@ class Cloud:
     def samples(self) -> "Cloud":
         """The cloud with the witnesses behind the responses, as all are measured."""
         return replace(self, responses=self.responses + self.witnesses, witnesses=())
+
+    @property
+    def one_call(self) -> bool:
+        """Whether it is of one model call, whose log-probability is known, and no score of its own."""
+        first, *others = self.samples.responses
+        return not others and first.logprob is not None and first.score is None
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -161,9 +167,16 @@ class _ResponseLine(msgspec.Struct):
     meta: dict[str, Any] | None = None
     embedding: Annotated[tuple[float, ...], msgspec.Meta(min_length=2)] | None = None
     logprob: Annotated[float, msgspec.Meta(ge=LEAST_LOGPROB, le=0)] | None = None
+    token_logprobs: Any = None
     model: Annotated[str, msgspec.Meta(min_length=1)] | None = None
     signals: Annotated[dict[SignalName, float | None], msgspec.Meta(max_length=MOST_DECLARED)] = {}
     claims: list[_ClaimLine] | None = None
+
+    def __post_init__(self) -> None:
+        if self.token_logprobs is not None:
+            figures = tokens_of(self.token_logprobs)
+            self.logprob = figures.pop("logprob", self.logprob)
+            self.signals = {**figures, **self.signals}
 
 
 class _CloudLine(msgspec.Struct):
@@ -174,8 +187,8 @@ class _CloudLine(msgspec.Struct):
     witnesses: list[str] = []
 
     def __post_init__(self) -> None:
-        if len(self.responses) + len(self.witnesses) < 2:
-            raise ValueError("Expected `responses` and `witnesses` of length >= 2")
+        if len(self.responses) + len(self.witnesses) < 2 and self.responses[0].logprob is None:
+            raise ValueError("Expected `responses` and `witnesses` of length >= 2, or a `logprob`")
 
 
 _decoder = msgspec.json.Decoder(_CloudLine)

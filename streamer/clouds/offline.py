@@ -14,22 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamer.calibration import LabelledGroup
-from streamer.clouds.cloud import Cloud, judged_cloud
+from streamer.clouds.cloud import Cloud
 from streamer.clouds.measurement import DecidedBatch, OfflineRisk, units_of
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.gate import gate_batch
 from streamer.gates.uniforms import counts_bad
 from streamer.scoring.blank import is_blank
-from streamer.scoring.gram import score_batch
-from streamer.scoring.judged import WHOLE
-from streamer.scoring.reading import not_read
 
 if TYPE_CHECKING:
     from streamer.calibration.threshold import ThresholdState
     from streamer.gates.declared import Unit
-    from streamer.scoring.encoders.encoder import CachedEncoder
-
-_CLOUDS_AT_ONCE = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,23 +70,6 @@ def summary(
         "selective_risk": report.selective_risk,
         "severity_reduction": report.severity_reduction,
     }
-
-
-def score_clouds(clouds: Sequence[Cloud], encoder: CachedEncoder) -> list[ScoredCloud]:
-    """Score each cloud by the Gram energy of its responses' embeddings. Blocks for as long as the encoder takes."""
-    scored = []
-    clouds = [judged_cloud(cloud, WHOLE) for cloud in clouds]
-    for first in range(0, len(clouds), _CLOUDS_AT_ONCE):
-        some = clouds[first : first + _CLOUDS_AT_ONCE]
-        parts = [WHOLE.parts(cloud.samples.texts) for cloud in some]
-        for cloud, texts, vectors in zip(some, parts, encoder.embed(parts), strict=True):
-            blank = [is_blank(text) for text in texts]
-            if all(blank) or not_read(texts, blank, vectors):
-                scored.append(ScoredCloud(cloud, None))
-                continue
-            scores, _ = score_batch(vectors, blank)
-            scored.append(ScoredCloud.of(cloud, scores.tolist()))
-    return scored
 
 
 def calibration_groups(

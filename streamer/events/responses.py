@@ -293,7 +293,7 @@ def _with_figures(response: ResponseV1) -> ResponseV1:
     """The response with what the log-probabilities of its tokens come to in their place."""
     if response.token_logprobs is None:
         return response
-    signals = declared.token_figures(response.token_logprobs) | response.signals
+    signals = declared.tokens_of(response.token_logprobs) | response.signals
     mean = signals.pop("logprob", None)
     if response.logprob is not None:
         raise BadMessage(

@@ -28,8 +28,8 @@ from streamer.gates.policy_gate import segment_of, unit_row
 from streamer.labels.answer_forms import answer_batch
 from streamer.scoring.blank import is_blank
 from streamer.scoring.judged import WHOLE, Form
-from streamer.scoring.registry import EVERY
-from streamer.scoring.scorer import AnswerBatch
+from streamer.scoring.registry import CHOICE, EVERY, LIKELIHOOD
+from streamer.scoring.scorer import AnswerBatch, Scorer
 from streamer.scoring.signals.declared import GIVEN
 from streamer.scoring.signals.measured import Measured
 from streamer.scoring.signals.signal_list import SignalList, choice_scores
@@ -226,14 +226,28 @@ def scored(table: Read, scorer: str, encode: Encode | None, form: Form = WHOLE) 
         When there are texts alone and no encoder.
     """
     clouds = [judged_cloud(cloud, form) for cloud in table.clouds]
+    if scorer == LIKELIHOOD:
+        return [likely(cloud) for cloud in clouds]
     vectors = _vectors(table, [_measured(cloud) for cloud in clouds], encode, form)
     return [_scored(cloud, scorer, rows, form) for cloud, rows in zip(clouds, vectors, strict=True)]
 
 
+def likely(cloud: Cloud) -> ScoredCloud:
+    """Score a cloud by its answers' log-probabilities; unscored where one is missing."""
+    blank = [is_blank(text) for text in cloud.texts]
+    given = EVERY[LIKELIHOOD].of_given([one.logprob for one in cloud.responses], blank)
+    return ScoredCloud(cloud, None) if given is None else ScoredCloud.of(cloud, given[0])
+
+
 def measured(
-    table: Read, listed: SignalList, unit: Unit, encode: Encode | None, form: Form = WHOLE
-) -> tuple[list[ScoredCloud], int]:
-    """Measure all signals of each cloud, as a worker does; returns the dimension of the embeddings too.
+    table: Read,
+    listed: SignalList,
+    unit: Unit,
+    encode: Encode | None,
+    form: Form = WHOLE,
+    scorer: Scorer = EVERY[CHOICE],
+) -> tuple[list[ScoredCloud], int | None]:
+    """Measure all signals of each cloud, as a worker does; returns the embeddings' dimension too, if any.
 
     Raises
     ------
@@ -246,20 +260,26 @@ def measured(
         )
     clouds = [judged_cloud(cloud, form) for cloud in table.clouds]
     samples = [cloud.samples for cloud in clouds]
-    vectors = _vectors(table, samples, encode, form, own_scores=False)
+    without = scorer.in_place is not None
+    vectors = (
+        [np.empty((len(one.responses), 0)) for one in samples]
+        if without
+        else _vectors(table, samples, encode, form, own_scores=False)
+    )
     found = [
         measured_answers(
-            answer_batch(of.texts, rows, blank, of.models, encoded=not of.embedded, form=form),
+            answer_batch(of.texts, rows, blank, of.models, encoded=not (without or of.embedded), form=form),
             cloud,
             listed,
             unit,
+            likely(cloud).scores if without else None,
         )
-        if rows is not None and not all(blank)
+        if rows is not None and not all(map(is_blank, cloud.texts))
         else ScoredCloud(cloud, None)  # held, as a worker holds it
         for cloud, of, rows in zip(clouds, samples, vectors, strict=True)
         for blank in ([is_blank(text) for text in of.texts],)
     ]
-    return found, int(np.asarray(vectors[0]).shape[1])
+    return found, int(np.asarray(vectors[0]).shape[1]) or None
 
 
 def signals_of(
@@ -283,16 +303,23 @@ def signals_of(
     )
 
 
-def measured_answers(batch: AnswerBatch, cloud: Cloud, listed: SignalList, unit: Unit) -> ScoredCloud:
+def measured_answers(
+    batch: AnswerBatch,
+    cloud: Cloud,
+    listed: SignalList,
+    unit: Unit,
+    scores: Sequence[float] | None = None,
+) -> ScoredCloud:
     """Score the answers to one prompt for the choice among them, and measure the signals of what the unit may ship.
 
-    One answer alone agrees with none: it is held. Raises `UsageError` where a number that came with an answer lies outside its range.
+    `scores` : the shown answers', where these are not compared; without, one answer alone is held.
+    Raises `UsageError` where a number that came with an answer lies outside its range.
     """
-    if len(batch.texts) < 2:
+    if scores is None and (len(batch.texts) < 2 or not batch.embeddings.size):
         return ScoredCloud(cloud, None)
     found, shown = Measured(batch, cloud.question), len(cloud.responses)
     try:
-        scores = choice_scores(found).tolist()
+        scores = choice_scores(found).tolist() if scores is None else scores
         rows = listed.of_measured(found, numbers_given(cloud.samples.responses))
     except ValueError as error:
         raise UsageError(f"prompt {cloud.question_id[:60]!r}: {error}") from None

@@ -53,7 +53,7 @@ from streamer.recalibration.sampled import (
 )
 from streamer.scoring.blank import is_blank
 from streamer.scoring.judged import form
-from streamer.scoring.registry import CHOICE, GRAM, SCORER_NAMES
+from streamer.scoring.registry import CHOICE, CHOOSING, GRAM, LIKELIHOOD, SCORER_NAMES
 from streamer.scoring.scorers.external import External
 from streamer.scoring.signals.declared import declared_ranges
 
@@ -97,8 +97,10 @@ class Gate:
     group_by : a column, or `prompt` for the same question but for case and spaces: of prompts with the same value one calibrates, and
         by the method `full` nothing ships where one of them is labelled bad; None: each counts.
     segment_fallback : what serves a value with too few prompts: nothing ships (`closed`), or the threshold of all (`pooled`).
-    scorer : how embeddings become scores: `gram` (unless another is named), ... Scores of a table's own come first. The method
-        `full` reads no one score: it chooses by `choice`, and scores of a table's own are signals.
+    scorer : how embeddings become scores: `gram` (unless another is named), ..., or `likelihood`, of
+        the tokens' log-probabilities, as where each prompt has one answer with these. Scores of a
+        table's own come first. The method `full` reads no one score: it chooses by `choice` or
+        `likelihood`, and scores of a table's own are signals.
     encoder : what makes embeddings of texts: a name (``"all-MiniLM-L6-v2"``), an object with `encode`, or a function from a
         list of texts to an array; None: texts are not encoded.
     columns : the columns of roles that are not recognised: ``{"answer": "text", "prompt_id": None}``.
@@ -452,8 +454,9 @@ class Gate:
         """The settings of a gate that decides alike; a table says which signals it has, and the method where none is named."""
         if self.unit == "claim":
             raise ValueError("claims are decided by streamer.ClaimGate")
-        if self.scorer is not None and self.scorer not in SCORER_NAMES:
-            raise ValueError(f"scorer must be one of {', '.join(SCORER_NAMES)}, not {self.scorer!r}")
+        names = (*SCORER_NAMES, LIKELIHOOD)
+        if self.scorer is not None and self.scorer not in names:
+            raise ValueError(f"scorer must be one of {', '.join(names)}, not {self.scorer!r}")
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
             raise ValueError(f"seed must be a whole number of at least 0, not {self.seed!r}")
         if not isinstance(self.parameters or {}, Mapping):
@@ -461,27 +464,22 @@ class Gate:
         given = dict(self.parameters or {})
         method = self._method(table)
         judged = form(self.judged)
-        if method != Full.name and not judged.agrees:
-            reads: dict[str, Any] = {"scorer": _OWN, "encoder": NO_ENCODER, "embeddings": "refuse"}
-        elif method == Full.name and self.scorer not in (None, CHOICE):
+        of_signals = method == Full.name
+        if of_signals and self.scorer not in (None, *CHOOSING):
             raise ValueError(
                 f"scorer must be left out with method {method}, which reads all signals, not {self.scorer!r}"
             )
-        else:
-            reads = {
-                "scorer": CHOICE,
-                "encoder": f"{EXTERNAL_PREFIX}table",
-                "embeddings": "accept",
-                "dimension": DIMENSIONS[0],
-                "signals": None
-                if method != Full.name
-                else signals_of(
-                    table.clouds if table else (),
-                    declared_ranges(self.signals or {}),
-                    self.models,
-                    form(self.judged),
-                ).text,
-            }
+        named = CHOICE if of_signals or judged.agrees else _OWN
+        scorer = LIKELIHOOD if self._likely(table) else named
+        reads: dict[str, Any] = {"scorer": scorer, "encoder": NO_ENCODER, "embeddings": "refuse"}
+        if scorer == CHOICE:
+            encoder = f"{EXTERNAL_PREFIX}table"
+            reads |= {"encoder": encoder, "embeddings": "accept", "dimension": DIMENSIONS[0]}
+        if of_signals:
+            clouds = table.clouds if table else ()
+            reads["signals"] = signals_of(
+                clouds, declared_ranges(self.signals or {}), self.models, judged
+            ).text
         settings = GateSettings(
             unit=self.unit,
             **reads,
@@ -508,15 +506,21 @@ class Gate:
         by_signals = (
             table is not None
             and self.unit != "response"
-            and self.scorer is None
+            and self.scorer in (None, LIKELIHOOD)
             and self.label_floor is None
             and not self.parameters
             and all(
-                NOT_KEPT not in cloud.texts and (self.encoder is not None or cloud.embedded)
+                NOT_KEPT not in cloud.texts
+                and (self.encoder is not None or cloud.embedded or self._likely(table))
                 for cloud in table.clouds
             )
         )
         return Full.name if by_signals else Mean.name
+
+    def _likely(self, table: Read | None) -> bool:
+        """Whether log-probabilities are the scores: that is said, or each prompt was asked once."""
+        alone = table is not None and all(cloud.one_call for cloud in table.clouds)
+        return self.scorer == LIKELIHOOD or (self.scorer is None and alone)
 
     def _reading(self) -> Reading:
         try:
@@ -543,13 +547,11 @@ class Gate:
         """What these settings read of each prompt, and the dimension of embeddings where they read signals."""
         listed = settings.signal_list
         if listed is None:
-            return scored(
-                table,
-                self.scorer or (CHOICE if settings.form.agrees else GRAM),
-                _encode(self.encoder),
-                settings.form,
-            ), None
-        return measured(table, listed, settings.unit, _encode(self.encoder), settings.form)
+            named = self.scorer or (CHOICE if settings.form.agrees else GRAM)
+            scorer = LIKELIHOOD if settings.scorer == LIKELIHOOD else named
+            return scored(table, scorer, _encode(self.encoder), settings.form), None
+        encode = _encode(self.encoder)
+        return measured(table, listed, settings.unit, encode, settings.form, settings.scores_by)
 
     def _decisions(
         self, frame: Any, table: Read, found: Sequence[ScoredCloud], *, fitted: bool = False

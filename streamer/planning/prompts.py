@@ -129,13 +129,18 @@ def fewer_answers(
 ) -> dict[int, tuple[Cloud, ...]]:
     """Take of each prompt with enough answers as many as are to be compared, drawn at random, the fewer among the more.
 
-    The last number is `responses`, or all that each prompt has, for which None stands; see `SIZES`. Scores of one's own say
-    nothing about fewer answers. Raises `UsageError` for fewer than two answers, or than two prompts.
+    The last number is `responses`, or all that each prompt has, for which None stands; see `SIZES`,
+    and one answer where all have log-probabilities. Scores of one's own say nothing about fewer.
+    Raises `UsageError` for too few answers, or prompts.
     """
     counts = Counter(len(cloud.responses) for cloud in clouds)
     usual = max(counts, key=lambda n: (counts[n], n), default=1)
-    if responses is not None and responses < 2:
-        raise UsageError(f"--responses must be at least 2, not {responses}: agreement needs others")
+    likely = all(one.logprob is not None for cloud in clouds for one in cloud.responses)
+    if responses is not None and responses < 2 - likely:
+        raise UsageError(
+            f"--responses must be at least 2, not {responses}: agreement needs others, and one answer "
+            "its log-probability"
+        )
     usable = [cloud for cloud in clouds if responses is None or len(cloud.responses) >= responses]
     if len(usable) < 2:
         raise UsageError(
@@ -153,7 +158,7 @@ def fewer_answers(
 
     most = responses or usual
     scored = all(cloud.own_scores is not None for cloud in usable)
-    fewer = {} if scored else {size: cut(size) for size in SIZES if size < most}
+    fewer = {} if scored else {size: cut(size) for size in (1, *SIZES) if 1 - likely < size < most}
     return fewer | {most: tuple(usable) if responses is None else cut(most)}
 
 

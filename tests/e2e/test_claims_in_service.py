@@ -55,7 +55,6 @@ def test_from_its_creation_to_mixed_answers_that_can_be_verified(
             *("gate", "create", NAME, "--unit", "claim", "--alpha", "0.1", "--mode", "enforce"),
             *("--audit-probability", "1", "--recalibrate", "propose"),
         )
-        assert site.store.gates.get(NAME).settings.scorer == "support"
         worker = site.start_worker()
         publish(site, NAME, event, range(BEFORE))
         assert {decode_action(one).reason for one in recorded(site).values()} == {"no_threshold"}
@@ -88,7 +87,6 @@ def test_from_its_creation_to_mixed_answers_that_can_be_verified(
             else:
                 assert action.action == "ship"
                 assert text_to_show(batch, action) == batch.responses[0].text
-        # a repeat is no other decision
         before = site.recorded()
         with wiring.publisher(site.settings) as publisher:
             publisher.send(wiring.topics(site.settings).responses, event(BEFORE), key=b"k")

@@ -2,10 +2,10 @@
 
 import pytest
 
-from streamer.clouds.offline import ScoredCloud, score_clouds
+from streamer.clouds.offline import ScoredCloud
 from streamer.clouds.simulation import simulate_clouds
 from streamer.scoring.encoders.encoder import CachedEncoder, Encoder
-from tests.offline import split_figures
+from tests.offline import score_clouds, split_figures
 
 SEEDS = range(20)
 

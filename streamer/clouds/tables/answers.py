@@ -27,13 +27,14 @@ from streamer.clouds.tables.values import (
     is_missing,
     list_of_text,
     name_of,
+    opened_value,
     plain,
     text_of,
     value_at,
 )
 from streamer.errors import UsageError
 from streamer.events.excerpts import excerpt
-from streamer.scoring.signals.declared import LEAST_LOGPROB
+from streamer.scoring.signals.declared import LEAST_LOGPROB, tokens_of
 from streamer.security.csv_cells import plain_cell
 
 
@@ -257,6 +258,7 @@ class AnswerReader:
             text = self._text(place, "answer", cells.get("answer"))
             severity = self._severity(place, cells)
             score = self._share(place, cells.get("score"))
+            figures = self._logprobs(place, cells.get("logprob"))
             if columns.wide and not columns.lists and not text and severity is None and score is None:
                 continue  # fewer answers than columns
             yield Answer(
@@ -269,10 +271,10 @@ class AnswerReader:
                 severity=severity,
                 kind=kind,
                 score=score,
-                logprob=self._logprob(place, cells.get("logprob")),
+                logprob=figures.pop("logprob", None),
                 model=self._name(place, "model", cells.get("model")) or None,
                 embedding=self._embedding(place, cells.get("embedding")),
-                signals=self._signals(place, cells),
+                signals=figures | self._signals(place, cells),
                 meta=meta,
                 witnesses=witnesses,
                 claim=claim if claim.strip() else "",
@@ -367,17 +369,23 @@ class AnswerReader:
             )
         return number
 
-    def _logprob(self, place: int, value: Any) -> float | None:
+    def _logprobs(self, place: int, value: Any) -> dict[str, float]:
+        """Read the mean of the tokens' log-probabilities, or what these come to where all are there."""
+        column = ", ".join(self.columns.named.get("logprob", ())) or "logprob"
+        if isinstance(value := opened_value(value), Mapping | list):
+            try:
+                return tokens_of(value)
+            except ValueError as error:
+                raise self._table.error(place, column, str(error)) from None
         number = self._number(value)
         if number is not None and not LEAST_LOGPROB <= number <= 0:
-            column = ", ".join(self.columns.named.get("logprob", ())) or "logprob"
             raise self._table.error(
                 place,
                 column,
                 f"{excerpt(str(value))} is not a mean of natural logarithms of probabilities, which lies from "
                 f"{LEAST_LOGPROB:g} to 0",
             )
-        return number
+        return {} if number is None else {"logprob": number}
 
     def _signals(self, place: int, cells: Mapping[Any, Any]) -> dict[str, float]:
         found = {}
@@ -436,6 +444,8 @@ class AnswerReader:
         return tuple(self._text(place, "witnesses", one) for one in listed or ())
 
     def _cell(self, place: int, row: Mapping[str, Any], role: Role, column: str) -> Any:
+        if role == "logprob":
+            return value_at(row, column)
         return self._table.cell(place, row, role, column, as_text=role == "references")
 
     def _text(self, place: int, role: Role, value: Any) -> str:

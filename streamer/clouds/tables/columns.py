@@ -33,7 +33,7 @@ _NAMES: Mapping[Role, tuple[str, ...]] = {
     "severity": ("severity", "label"),
     "correct": CORRECT,
     "score": SCORE,
-    "logprob": ("logprob", "mean_logprob", "avg_logprob"),
+    "logprob": ("logprob", "mean_logprob", "avg_logprob", "token_logprobs", "logprobs"),
     "model": (),  # only where somebody says so: many tables have a column of that name that says something else
     "embedding": ("embedding", "vector"),
     "references": (

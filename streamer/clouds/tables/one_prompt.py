@@ -114,7 +114,7 @@ def cloud_of(answers: Sequence[Answer], table: Table, columns: Columns) -> Cloud
         raise table.error(
             place, columns.named["score"][0], "missing; give all answers to a prompt a score, or none"
         )
-    if len(answers) < 2 and not scored and not first.witnesses:
+    if len(answers) < 2 and not scored and not first.witnesses and first.logprob is None:
         if columns.named.get("score"):
             raise table.error(
                 first.place,
@@ -125,7 +125,8 @@ def cloud_of(answers: Sequence[Answer], table: Table, columns: Columns) -> Cloud
             first.place,
             None,
             f"the prompt {excerpt(first.key)} has one answer only, and agreement is measured among several; sample more, "
-            "name a column of other samples (--witnesses COLUMN), take the row out, or give answers a score of your own"
+            "name a column of other samples (--witnesses COLUMN), take the row out, or give answers the log-probabilities of their "
+            "tokens (a column logprobs) or a score of your own"
             + (
                 "; from standard input the rows of a prompt come together"
                 if table.name == "standard input"

@@ -1,6 +1,5 @@
 """What an endpoint's replies say: chat completions as the many dialects write them, and refusals. Pure."""
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -11,7 +10,7 @@ from msgspec import Raw
 
 from streamer.events.excerpts import one_line
 from streamer.labels.llm.record import Choice, FailureCode, TokenUsage
-from streamer.scoring.signals.declared import token_figures
+from streamer.scoring.signals.declared import TokenLogprobs, token_figures
 from streamer_client.door import Reply, ReplyFailed, read_json
 
 T = TypeVar("T")
@@ -61,19 +60,6 @@ class _Completion(msgspec.Struct, gc=False):
 class _Usage(msgspec.Struct, gc=False):
     prompt_tokens: int
     completion_tokens: int
-
-
-class _Top(msgspec.Struct, gc=False):
-    logprob: float
-
-
-class _Token(msgspec.Struct, gc=False):
-    logprob: float
-    top_logprobs: list[_Top] | None = None
-
-
-class _Logprobs(msgspec.Struct, gc=False):
-    content: list[_Token]
 
 
 class _Part(msgspec.Struct, gc=False):
@@ -184,8 +170,8 @@ def _choice(choice: _Choice) -> tuple[Choice, tuple[FailureCode, str] | None]:
     calls = "" if message.tool_calls in _EMPTY else bytes(message.tool_calls).decode()
     if reasoning and not (text or why or problem or calls):
         problem = "only_reasoning", "the reply has reasoning and no answer: raise max_tokens, or reason less"
-    tokens = member(choice.logprobs, _Logprobs)
-    figures = _token_figures(tokens)
+    tokens = member(choice.logprobs, TokenLogprobs)
+    figures = token_figures([] if tokens is None else tokens.content)
     return Choice(text, finish_reason, why, figures.pop("logprob", None), figures, calls), problem
 
 
@@ -206,27 +192,6 @@ def _content(content: Raw) -> tuple[str, str, bool, tuple[FailureCode, str] | No
             f"the answer has a part of type {one_line(other)}, and only text can be taken",
         ),
     )
-
-
-def _token_figures(logprobs: _Logprobs | None) -> dict[str, float]:
-    """What the log-probabilities of a choice's tokens come to; nothing where they are not all there.
-
-    With the likeliest of each also the mean and the largest entropy of a token, in nats: at least this,
-    for what is left of its probability counts as one token more.
-    """
-    tokens = [] if logprobs is None else logprobs.content
-    found = token_figures([one.logprob for one in tokens])
-    if not found or not all(one.top_logprobs for one in tokens):
-        return found
-    entropies = [_entropy([top.logprob for top in one.top_logprobs or ()]) for one in tokens]
-    mean = max(0.0, math.fsum(entropies) / len(entropies))
-    return found | {"token_entropy": mean, "most_token_entropy": max(0.0, *entropies)}
-
-
-def _entropy(likeliest: list[float]) -> float:
-    rest = 1 - math.fsum(math.exp(min(0.0, one)) for one in likeliest)
-    known = -math.fsum(math.exp(one) * one for one in likeliest if one < 0)
-    return known - (rest * math.log(rest) if rest > 0 else 0.0)
 
 
 def _usage(usage: _Usage | None) -> TokenUsage | None:

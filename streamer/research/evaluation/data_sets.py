@@ -19,11 +19,12 @@ from streamer.clouds.tables.leaks import ScoreCheck
 from streamer.clouds.tables.rows import SUFFIXES
 from streamer.clouds.unlabelled import Unlabelled, counts, unlabelled_note
 from streamer.errors import UsageError
+from streamer.frames.answers import likely
 from streamer.gates.declared import Unit
 from streamer.research.evaluation.results import JUDGE_FIELD
 from streamer.scoring.blank import is_blank
 from streamer.scoring.judged import FORMS, WHOLE, Form, form
-from streamer.scoring.registry import GRAM
+from streamer.scoring.registry import GRAM, LIKELIHOOD
 
 OWN_SCORE = "score"
 """The scorer of scores that a table brings."""
@@ -87,6 +88,11 @@ class DataSet:
     def unlabelled(self) -> int:
         """Responses without a severity."""
         return sum(severity is None for cloud in self.clouds for severity in cloud.severities)
+
+    @property
+    def one_call(self) -> bool:
+        """Whether each question has one answer, whose log-probability is its score."""
+        return all(cloud.one_call for cloud in self.clouds)
 
     @property
     def blank(self) -> int:
@@ -158,7 +164,7 @@ def read_data_set(
     name = "standard input" if str(path) == "-" else str(path)
     if clouds is None:
         clouds = list(read_clouds(path, reading, report=report))
-    data = _with_own_scores(data_set(_stem(name), name, clouds, unlabelled=unlabelled))
+    data = _with_likelihoods(_with_own_scores(data_set(_stem(name), name, clouds, unlabelled=unlabelled)))
     marks = _field_scores(data, judge_field)
     if marks is not None:
         _check_scores(data, marks, judge_field, reading)
@@ -209,6 +215,15 @@ def _with_own_scores(data: DataSet) -> DataSet:
             "compared with, is measured among several; to evaluate the scores alone, leave the texts out: --column answer="
         )
     return data.with_scores(OWN_SCORE, scores)
+
+
+def _with_likelihoods(data: DataSet) -> DataSet:
+    """Take in what log-probabilities say, in the Gram energy's place where nothing is compared."""
+    scores = [likely(cloud).scores for cloud in data.clouds]
+    if data.one_call:
+        note = "Each question has one answer: every figure is of its log-probability, not of Gram energies."
+        return data.with_scores(GRAM, scores).with_note(note)
+    return data if all(one is None for one in scores) else data.with_scores(LIKELIHOOD, scores)
 
 
 def data_set(name: str, source: str, clouds: Sequence[Cloud], *, unlabelled: Unlabelled = "worst") -> DataSet:

@@ -87,10 +87,15 @@ def headline(evaluation: Evaluation, result: DataSetResult) -> Headline:
 
 
 def _beside(result: DataSetResult, row: GateRow) -> str:
-    """What Gram energy alone would serve, where all signals decide."""
+    """What one score alone would serve, where all signals decide."""
     if row.method == "mean":
         return ""
-    return f", a cut of Gram energy {percent(result.cut_row(row.unit, row.alpha).ship_rate.mean)}"
+    return f", a cut of {_cut(result)} {percent(result.cut_row(row.unit, row.alpha).ship_rate.mean)}"
+
+
+def _cut(result: DataSetResult) -> str:
+    """What the first score is; without an encoder it is another's."""
+    return "Gram energy" if result.encoder else "the score"
 
 
 def _than_gram(result: DataSetResult, row: GateRow) -> str:
@@ -105,7 +110,7 @@ def _than_gram(result: DataSetResult, row: GateRow) -> str:
     more, error = 100 * (beside.more.mean or 0.0), 100 * (beside.more.error or math.inf)
     clear = "a clear difference" if abs(more) > 2 * error else "within the error"
     return (
-        f" All signals decide (method full); a cut of Gram energy alone would serve "
+        f" All signals decide (method full); a cut of {_cut(result)} alone would serve "
         f"{percent(result.cut_row(row.unit, row.alpha).ship_rate.mean)}, {abs(more):.1f} points "
         f"{'less' if more >= 0 else 'more'} (± {error:.1f}: {clear})."
     )
@@ -207,12 +212,6 @@ def _budgets(evaluation: Evaluation) -> str:
 
 
 def _judges(evaluation: Evaluation) -> str:
-    with_judge = [result.name for result in evaluation.data_sets if JUDGE in result.scorers]
-    if not with_judge:
-        return (
-            "The paper's modes with a judge, G-Eval-Naive and G-Eval-CRC, are left out: there are no judge's scores. Give them in "
-            "a column judge_score (meta.judge_score of response clouds), or let a model judge by --judge."
-        )
     worst = max(
         (
             (row.exposure.mean - row.alpha, result.name, row)

@@ -42,7 +42,7 @@ from streamer.research.evaluation.words import UNITS
 from streamer.research.experiments.side_processes import side_processes
 from streamer.scoring.judged import form
 from streamer.scoring.plugins import entry_points
-from streamer.scoring.registry import GRAM, SCORER_NAMES
+from streamer.scoring.registry import GRAM, LIKELIHOOD, SCORER_NAMES
 from streamer.scoring.signals.signal_list import SignalList
 
 MOST_MISSING = 0.5
@@ -122,7 +122,7 @@ def check_options(options: Options) -> Options:
         judged = tuple(one if one == "all" else form(one).text for one in options.judged)
     except ValueError as error:
         raise UsageError(str(error)) from None
-    taken = sorted(set(options.external) & {*names, JUDGE, OWN_SCORE})
+    taken = sorted(set(options.external) & {*names, JUDGE, OWN_SCORE, LIKELIHOOD})
     if taken:
         raise UsageError(f"{', '.join(taken)} is the name of a scorer; call the field in meta something else")
     return replace(
@@ -214,7 +214,7 @@ def results_key(data_sets: Sequence[DataSet], options: Options) -> str:
 
 
 def _scorers(data: DataSet, options: Options) -> list[str]:
-    own = [name for name in (JUDGE, OWN_SCORE) if name in data.scores]
+    own = [name for name in (JUDGE, OWN_SCORE, LIKELIHOOD) if name in data.scores]
     names = [name for name in options.scorers if name in data.scores and name not in own]
     return [*names, *own, *options.external]
 

@@ -10,12 +10,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from numpy.typing import ArrayLike
+
 from streamer.clouds.cloud import Cloud
 from streamer.clouds.cloud_files import AS_IT_IS
 from streamer.clouds.offline import ScoredCloud
 from streamer.clouds.tables.answers import Reading
 from streamer.errors import UsageError
-from streamer.frames.answers import signals_of
+from streamer.frames.answers import Read, measured, signals_of
 from streamer.gates.declared import Unit
 from streamer.labels.judge.client import JudgeClient
 from streamer.research.evaluation.data_sets import (
@@ -40,12 +42,11 @@ from streamer.research.evaluation.run import (
 from streamer.research.evaluation.words import UNITS
 from streamer.research.experiments.score_cache import (
     OWN_EMBEDDINGS,
-    chosen_answers,
     every_score,
     package_scores,
 )
 from streamer.scoring.encoders.registry import DEFAULT_ENCODER, encoder_identity
-from streamer.scoring.registry import GRAM, SCORER_NAMES
+from streamer.scoring.registry import CHOICE, EVERY, GRAM, LIKELIHOOD, SCORER_NAMES
 from streamer.scoring.signals.declared import GIVEN
 
 if TYPE_CHECKING:
@@ -223,22 +224,24 @@ def _scored(
         )
 
     own = data.clouds[0].embedded
-    identity = OWN_EMBEDDINGS if own else encoding.id
-    scores = every_score(
-        data.clouds,
-        encoder_id=identity,
-        load_encoder=load,
-        folder=kept,
-        form=data.form,
-        progress=lambda done: progressed("Scoring", done, len(data.clouds)),
-    )
-    scored = replace(data, encoder=identity)
-    for name in SCORER_NAMES:
-        scored = scored.with_scores(name, [None if one is None else one[name] for one in scores])
-    for name in packages_of(options):
-        scored = scored.with_scores(
-            name, package_scores(name, data.clouds, None if own else load(), data.form)
+    scored = data
+    if not data.one_call:
+        identity = OWN_EMBEDDINGS if own else encoding.id
+        scores = every_score(
+            data.clouds,
+            encoder_id=identity,
+            load_encoder=load,
+            folder=kept,
+            form=data.form,
+            progress=lambda done: progressed("Scoring", done, len(data.clouds)),
         )
+        scored = replace(data, encoder=identity)
+        for name in SCORER_NAMES:
+            scored = scored.with_scores(name, [None if one is None else one[name] for one in scores])
+        for name in packages_of(options):
+            scored = scored.with_scores(
+                name, package_scores(name, data.clouds, None if own else load(), data.form)
+            )
     clouds = (
         [_with_marks(*one) for one in zip(data.clouds, data.scores[JUDGE], strict=True)]
         if JUDGE in data.scores
@@ -246,8 +249,15 @@ def _scored(
     )
     ranges = {name: (least, most) for name, least, most in options.signals}
     signals = signals_of(clouds, ranges, options.models, data.form)
+
+    table = Read(tuple(clouds), None, len(clouds), data.source)
+    scorer = EVERY[LIKELIHOOD if data.one_call else CHOICE]
+
+    def encode(texts: list[str]) -> ArrayLike:
+        return load().embed([texts])[0]
+
     chosen: dict[Unit, tuple[ScoredCloud, ...]] = {
-        unit: tuple(chosen_answers(clouds, None if own else load(), signals, unit, data.form))
+        unit: tuple(measured(table, signals, unit, encode, data.form, scorer)[0])
         for unit in UNITS
         if unit in options.units and unit != "response"
     }

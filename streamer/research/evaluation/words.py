@@ -7,7 +7,7 @@ from streamer.clouds.spreads import Spread
 from streamer.gates.declared import Unit
 from streamer.research.evaluation.data_sets import OWN_SCORE
 from streamer.research.evaluation.results import FigureInterval
-from streamer.scoring.registry import SCORERS
+from streamer.scoring.registry import EVERY, LIKELIHOOD, SCORERS
 
 UNITS: tuple[Unit, ...] = ("best", "response", "batch")
 UNIT_TITLES = {
@@ -16,7 +16,7 @@ UNIT_TITLES = {
     "batch": "all responses to a prompt, or none",
 }
 
-_SCORER_TITLES = {scorer.name: scorer.title for scorer in SCORERS} | {
+_SCORER_TITLES = {scorer.name: scorer.title for scorer in (*SCORERS, EVERY[LIKELIHOOD])} | {
     FULL: "all signals, method full",
     "judge": "judge (Q_J)",
     OWN_SCORE: "the file's score",

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Protocol, TypeAlias, TypeVar
 
@@ -11,16 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamer.clouds.cloud import Cloud
 from streamer.clouds.line_record import append_lines, read_lines
-from streamer.clouds.offline import ScoredCloud
 from streamer.errors import UsageError
-from streamer.frames.answers import measured_answers
-from streamer.gates.declared import Unit
 from streamer.labels.answer_forms import answer_batch
 from streamer.scoring.judged import WHOLE, Form
 from streamer.scoring.plugins import checked_scores, frozen, loaded
 from streamer.scoring.registry import SCORER_NAMES, SCORERS
 from streamer.scoring.scorer import AnswerBatch
-from streamer.scoring.signals.signal_list import SignalList
 
 SCORES_FOLDER = Path(".streamer/scores")
 """Where scores are kept unless a command is told otherwise."""
@@ -32,10 +29,9 @@ _VERSION = "6"
 """Raised when a scorer changes: older records are then no longer read."""
 
 _CLOUDS_AT_ONCE = 64
+"""That are written down together."""
 _CLOUDS_A_CALL = 1000
-"""That are scored, and written down, together."""
-_TEXTS_AT_ONCE = 20_000
-"""About so many are embedded together: what embeds may read all that it has kept each time."""
+"""That are embedded together: what embeds may read all that it has kept each time."""
 
 Floats: TypeAlias = "NDArray[np.float64]"
 CloudScores = dict[str, tuple[float, ...]]
@@ -97,54 +93,21 @@ def every_score(
     ]
     if len(missing) < len(clouds):
         progress(len(clouds) - len(missing))
-    if missing:
-        done = len(clouds) - len(missing)
-        encoder = None if own else load_encoder()
-        for portion in _portions(missing):
-            vectors: Sequence[ArrayLike] = (
-                [[r.embedding or () for r in cloud.responses] for _, cloud in portion]
-                if encoder is None
-                else encoder.embed([form.parts(cloud.samples.texts) for _, cloud in portion])
-            )
-            for first in range(0, len(portion), _CLOUDS_AT_ONCE):
-                some = slice(first, first + _CLOUDS_AT_ONCE)
-                found = [
-                    _Line(key, cloud_scores(cloud, rows, form))
-                    for (key, cloud), rows in zip(portion[some], vectors[some], strict=True)
-                ]
-                append_lines(record, found)
-                kept |= {line.key: line.scores for line in found}
-                done += len(found)
-                progress(done)
+    done = len(clouds) - len(missing)
+    encoder = None if own or not missing else load_encoder()
+    made = measured_batches([cloud for _, cloud in missing], encoder, _scores, form)
+    lines = (_Line(key, found) for (key, _), found in zip(missing, made, strict=True))
+    while some := list(islice(lines, _CLOUDS_AT_ONCE)):
+        append_lines(record, some)
+        kept |= {line.key: line.scores for line in some}
+        done += len(some)
+        progress(done)
     return [kept[key] for key in keys]
 
 
-def _portions(keyed: Sequence[tuple[str, Cloud]]) -> Iterator[list[tuple[str, Cloud]]]:
-    portion: list[tuple[str, Cloud]] = []
-    texts = 0
-    for one in keyed:
-        portion.append(one)
-        texts += len(one[1].responses)
-        if texts >= _TEXTS_AT_ONCE:
-            yield portion
-            portion, texts = [], 0
-    if portion:
-        yield portion
-
-
-def cloud_scores(cloud: Cloud, embeddings: ArrayLike, form: Form = WHOLE) -> CloudScores | None:
-    """Score one cloud by every scorer; None where all answers are blank or the encoder did not read one, so that there is
-    nothing to score.
-
-    Parameters
-    ----------
-    embeddings : shape (n, d), one row for each response, and then one for each witness.
-    """
-    batch = _answers(cloud, embeddings, form)
-    if batch is None:
-        return None
-    held = any(one.holds(batch) for one in SCORERS)
-    if held:
+def _scores(batch: AnswerBatch, cloud: Cloud) -> CloudScores | None:
+    """Score one cloud by every scorer; None where the encoder did not read an answer."""
+    if any(one.holds(batch) for one in SCORERS):
         return None
     return {one.name: tuple(one.score(batch).tolist()[: len(cloud.responses)]) for one in SCORERS}
 
@@ -157,23 +120,6 @@ def _answers(cloud: Cloud, embeddings: ArrayLike, form: Form) -> AnswerBatch | N
     return answer_batch(
         of.texts, embeddings, form.blank(of.texts), of.models, encoded=not of.embedded, form=form
     )
-
-
-def chosen_answers(
-    clouds: Sequence[Cloud],
-    encoder: Embeds | None,
-    signals: SignalList,
-    unit: Unit = "best",
-    form: Form = WHOLE,
-) -> list[ScoredCloud]:
-    """Choose the answer to each prompt and measure its signals, as a gate of method `full` does.
-
-    Parameters are those of `measured_batches`. Raises `UsageError` where a number lies outside its range.
-    """
-    found = measured_batches(
-        clouds, encoder, lambda batch, cloud: measured_answers(batch, cloud, signals, unit), form
-    )
-    return [one or ScoredCloud(cloud, None) for one, cloud in zip(found, clouds, strict=True)]
 
 
 def package_scores(

@@ -3,8 +3,11 @@
 import math
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from numbers import Real
 from typing import Any
+
+import msgspec
 
 MOST_DECLARED = 20
 SIGNAL_NAME = "[a-z][a-z0-9_]{0,39}"
@@ -30,20 +33,66 @@ LEAST_LOGPROB = -10_000
 """Of a response; endpoints write -9999 for a token that they call very unlikely."""
 
 
-def token_figures(logprobs: Sequence[float]) -> dict[str, float]:
-    """Return `logprob`, `low_logprob` and `least_logprob` of an answer's tokens, in [-10000, 0]; nothing of no token.
+class Top(msgspec.Struct, gc=False):
+    """One of the likeliest tokens at a place."""
+
+    logprob: float
+
+
+class Token(Top, gc=False):
+    """A token of an answer, as OpenAI's protocol tells it."""
+
+    top_logprobs: list[Top] | None = None
+
+
+class TokenLogprobs(msgspec.Struct, gc=False):
+    """All tokens of an answer."""
+
+    content: list[Token]
+
+
+def tokens_of(value: Any) -> dict[str, float]:
+    """Return the figures of log-probabilities as files have them: numbers, or OpenAI's `logprobs`.
+
+    Raises `ValueError` for anything else.
+    """
+    kinds: tuple[Any, ...] = (list[float], list[Token], TokenLogprobs)
+    for kind in kinds:
+        with suppress(msgspec.ValidationError):
+            found = msgspec.convert(value, kind)
+            listed = found.content if isinstance(found, TokenLogprobs) else found
+            return token_figures([Token(one) if isinstance(one, float) else one for one in listed])
+    raise ValueError("log-probabilities must be numbers, or OpenAI's `logprobs` with `content`")
+
+
+def token_figures(tokens: Sequence[Token]) -> dict[str, float]:
+    """Return what an answer's tokens come to, by the names of `GIVEN`; nothing of no token.
 
     The least likely third is a token at least. What lies above 0 is an endpoint's rounding error.
+    With the likeliest of each token also the entropies: at least this, for what is left of its
+    probability counts as one token more.
     """
+    logprobs = [one.logprob for one in tokens]
     rising = sorted(min(0.0, max(float(LEAST_LOGPROB), one)) for one in logprobs)
     if not rising:
         return {}
     low = rising[: -(-len(rising) // 3)]
-    return {
+    found = {
         "logprob": math.fsum(rising) / len(rising),
         "low_logprob": math.fsum(low) / len(low),
         "least_logprob": rising[0],
     }
+    if not all(one.top_logprobs for one in tokens):
+        return found
+    entropies = [_entropy([top.logprob for top in one.top_logprobs or ()]) for one in tokens]
+    mean = max(0.0, math.fsum(entropies) / len(entropies))
+    return found | {"token_entropy": mean, "most_token_entropy": max(0.0, *entropies)}
+
+
+def _entropy(likeliest: list[float]) -> float:
+    rest = 1 - math.fsum(math.exp(min(0.0, one)) for one in likeliest)
+    known = -math.fsum(math.exp(one) * one for one in likeliest if one < 0)
+    return known - (rest * math.log(rest) if rest > 0 else 0.0)
 
 
 def declared_ranges(declared: Any) -> dict[str, tuple[float, float]]:

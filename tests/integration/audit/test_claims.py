@@ -168,8 +168,6 @@ def test_erasure_leaves_no_text_of_a_claim_and_the_rest_still_follows(record: Pa
     shutil.copytree(record, tmp_path / "erased")
     url = f"sqlite:///{tmp_path / 'erased' / 'record.db'}"
     words = b"Ada wrote", b"towers!", b"Riga lies"
-    stored = (tmp_path / "erased" / "record.db").read_bytes()
-    assert all(word in stored for word in words)
     later = wiring.now() + timedelta(days=1)
     pruned = prune(url, older_than=timedelta(0), now=later, sooner_than_six_months=True)
     assert pruned.batches == len(GATES) * (PROMPTS + AFTER)

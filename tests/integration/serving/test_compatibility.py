@@ -19,11 +19,12 @@ from tests.faults.endpoint import PATIENCE, Site
 from tests.faults.forms import SHOWN
 from tests.integration.serving.libraries import LIBRARIES
 from tests.integration.serving.model_server import Model
+from tests.machine import ASKED
 from tests.services.integrations import EXAMPLES, ROOT, python_environment
 
 pytestmark = [pytest.mark.slow, pytest.mark.registry]
 
-NEWEST = "STREAMER_TEST_COMPATIBILITY" in os.environ
+NEWEST = "STREAMER_TEST_COMPATIBILITY" in ASKED
 PAGE = ROOT / "docs" / "clients.md"
 HERE = Path(__file__).parent
 PINNED = ("openai", "anthropic", "langchain-openai", "openai-agents", "litellm")

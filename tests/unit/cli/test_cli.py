@@ -26,7 +26,7 @@ from streamer.settings.settings import load_settings
 from streamer.wiring import open_store
 
 GATE_KEYS = {
-    "model", "signals", "upstream",
+    "model", "signals", "upstream", "loss", "left_out", "least_kept",
     "gate", "revision", "seed", "created_at", "by", "reason", "policy", "unit", "scorer", "encoder", "embeddings", "dimension", "severity_kind",
     "alpha", "method", "eta", "draws", "delta", "rho", "shape", "width", "segment_by", "group_by", "judged",
     "segment_fallback", "label_floor", "keep_texts", "hold_action", "desk_deadline_seconds", "max_attempts", "mode", "audit_probability",

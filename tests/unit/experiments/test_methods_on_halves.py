@@ -88,8 +88,11 @@ def test_scores_are_computed_once(scored, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(
             score_cache,
-            "cloud_scores",
-            lambda cloud, *_: by_id[cloud.batch_id] and dict.fromkeys(SCORER_NAMES, by_id[cloud.batch_id]),
+            "measured_batches",
+            lambda clouds, *_: (
+                found and dict.fromkeys(SCORER_NAMES, found)
+                for found in (by_id[one.batch_id] for one in clouds)
+            ),
         )
         every_score(**asked, load_encoder=lambda: SimpleNamespace(embed=lambda batches: batches))
     again = every_score(**asked, load_encoder=_refuse)

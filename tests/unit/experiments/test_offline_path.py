@@ -13,15 +13,13 @@ from streamer.clouds.cloud import Cloud, CloudResponse, split_clouds
 from streamer.clouds.offline import (
     ScoredCloud,
     calibration_groups,
-    score_clouds,
 )
 from streamer.clouds.simulation import simulate_clouds
 from streamer.gates.declared import Unit
 from streamer.research.evaluation.words import UNITS
 from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.scoring.encoders.identity import EncoderIdentity
-from streamer.scoring.gram import gram_energy
-from tests.offline import run_scored, split_figures
+from tests.offline import run_scored, score_clouds, split_figures
 
 
 class HashedWords:
@@ -48,14 +46,6 @@ def encoder() -> CachedEncoder:
 
 def cloud(name: str, *answers: tuple[str, float | None]) -> Cloud:
     return Cloud(name, "?", (), tuple(CloudResponse(f"r{i:02d}", t, m) for i, (t, m) in enumerate(answers)))
-
-
-def test_scores_are_the_gram_energy_and_blank_answers_have_none() -> None:
-    clouds = [cloud("a", ("one two", 0), ("one three", 1), ("four", 1)), cloud("b", ("", 1), (" \n", 1))]
-    first, second = score_clouds(clouds, encoder())
-    expected = gram_energy(HashedWords().encode(clouds[0].texts))
-    assert first.scores == pytest.approx(np.round(expected, 6), abs=2e-6)
-    assert second.scores is None
 
 
 def test_groups_hold_what_the_audit_would_ask_for() -> None:

@@ -38,7 +38,7 @@ def clouds(count: int) -> list[Cloud]:
 
 
 def test_a_run_that_was_ended_is_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(score_cache, "_TEXTS_AT_ONCE", 64 * 3)
+    monkeypatch.setattr(score_cache, "_CLOUDS_A_CALL", 64)
     asked = clouds(150)
     first, second, whole = Falters(1), Falters(9), Falters(9)
     with pytest.raises(KeyboardInterrupt):
