@@ -182,6 +182,7 @@ TAMPERED: dict[str, dict[str, Any]] = {
         "recalibrate_every_seconds": 1.0, "recalibrate_after_groups": 1, "max_lambda_step": 0.9,
         "max_ship_rate_step": 0.9, "least_groups": 1, "on_alarm": "report", "monitor_delta": 0.2, "alarm_delta": 0.2,
         "alarm_tolerance": 9.0, "monitor_deadline_seconds": 1.0, "budget_period_days": 1.0, "drift_delta": 0.2,
+        "loss": "share", "left_out": "mark", "least_kept": 0.5,
         "judge_kind": "judge2", "pending": "worst", "window": 300, "on_selective_alarm": "close", "on_missing": "close", "early": "drift", "alarm_false_every": 7,
     },
     "gates": {"seed": 1, "audit_salt": b"s" * 32},

@@ -119,7 +119,7 @@ def test_the_page_is_whole_self_contained_and_without_scripts(unit: Unit, alpha:
 def test_the_first_words_are_the_result_and_simulation_is_said() -> None:
     run = demo_run()
     page = render_report(run)
-    text = re.sub(r"<[^>]*>", " ", page.split("<main>")[1]).replace("&nbsp;", " ")
+    text = re.sub(r"<[^>]*>", " ", page.split("<main>")[1]).replace("\xa0", " ")
     said = sentence(run.report, run.alpha)
     assert said[1:] in text[:400]
     assert "simulated data" in page
