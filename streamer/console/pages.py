@@ -565,6 +565,7 @@ def _story(found: dict[str, Any], query: Mapping[str, str]) -> dict[str, Any]:
         "attempt": attempt,
         "damaged": False,
         "shipped": shipped,
+        "outcome": "shipped in part" if facts["outcome"] == "mixed" else "shipped" if shipped else "held",
         "enforced": facts["mode"] == "enforce",
         "sentence": _decided(found, facts, answers),
         "prompt": content["prompt"] if content else None,

@@ -40,11 +40,18 @@ class RecordedClaims(NamedTuple):
         return None if kept is None else cls(dict(kept["responses"]), kept["spans"])
 
 
-class ClaimV1(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+class ClaimV1(msgspec.Struct, frozen=True, gc=False, kw_only=True, forbid_unknown_fields=True):
     """A claim of a response."""
 
     id: Annotated[Identifier, Meta(description="Unique within the response; labels name it.")]
-    text: Annotated[str, Meta(min_length=1, extra_json_schema={"pattern": r"^[^\u0000]*$"})]
+    text: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            description="What stands there, white space aside: what is scored is what ships.",
+            extra_json_schema={"pattern": r"^[^\u0000]*$"},
+        ),
+    ]
     span: Annotated[
         tuple[Annotated[int, Meta(ge=0)], Annotated[int, Meta(ge=1)]],
         Meta(description="Where it stands in the response's text, from and up to, in code points."),
@@ -82,4 +89,10 @@ def check_claims(response: str, text: str, claims: Sequence[ClaimV1] | None, lon
                 f"the order of the text, and within its {len(text)} code points",
             )
         place = one.span[1]
+        if one.text.split() != (there := text[slice(*one.span)]).split():
+            raise BadMessage(
+                codes.INVALID_FIELD,
+                f"the claim {name} of {of} is not what stands at its span, {excerpt(there)}; a claim "
+                "has the words of the answer, since they are what is scored and what ships",
+            )
     return 1 + 5 * len(claims)

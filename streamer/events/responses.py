@@ -154,7 +154,7 @@ class ResponseV1(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defau
     ) = None
     token_logprobs: (
         Annotated[
-            tuple[Annotated[float, Meta(ge=declared.LEAST_LOGPROB)], ...],
+            tuple[Annotated[float, Meta(ge=declared.LEAST_LOGPROB, le=declared.MOST_LOGPROB)], ...],
             Meta(
                 description="In the place of `logprob`: that of each token, in order. The record has "
                 "`logprob`, and among the signals `low_logprob` and `least_logprob`."

@@ -106,7 +106,7 @@ def _through(report: Report, most: int = _SHOWN) -> str:
         return ""
     more = f"<p>and {len(found) - most} more</p>" if len(found) > most else ""
     table = _table(("prompt", "answer", "gets through from"), rows, numbers=(2,))
-    return f'<h3 style="margin-top:1.1rem">Wrong answers that would have got through: <span id="count">{len(report.through)}</span></h3>{table}{more}'
+    return f'<h3 style="margin-top:1.1rem">Wrong answers that would have got through{report.often}: <span id="count">{len(report.through)}</span></h3>{table}{more}'
 
 
 _SLIDER = """

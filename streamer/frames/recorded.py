@@ -30,6 +30,15 @@ class NothingToTry(TryLater):
     """The record has too little to try a gate on."""
 
 
+def refuse_claims(gate: str, settings: GateSettings) -> None:
+    """Raise `UsageError` for a gate whose rows are claims and not answers of their own."""
+    if settings.unit == "claim":
+        raise UsageError(
+            f"gate {gate} ships claims, whose past is not tried here; `streamer evaluate` and "
+            "`streamer plan --data` say of labelled files what another budget would ship"
+        )
+
+
 def recorded(
     answers: AnswerStore,
     sample: AuditSample,
@@ -39,7 +48,11 @@ def recorded(
     now: datetime,
     since: datetime | None = None,
 ) -> list[StoredBatch]:
-    """Read what a gate decided and drew, without what is too young for its labels: by age alone, as a calibration chooses."""
+    """Read what a gate decided and drew, without what is too young for its labels: by age alone, as a calibration chooses.
+
+    Raises `UsageError` for a gate of claims.
+    """
+    refuse_claims(gate, settings)
     found = list(answers.audited(gate, settings=settings, older_than=now, since=since))
     if not found:
         return []

@@ -198,6 +198,11 @@ class Report(Tabular):
         return [one for one in self.wrong if one.budget <= self.at.alpha]
 
     @property
+    def often(self) -> str:
+        """Which of the wrong answers `through` has, in words."""
+        return " in most splits" if self.splits else ""
+
+    @property
     def worth(self) -> str:
         """Whether a gate is worth it at its budget, in words, and what it costs."""
         at, (one, many) = self.at, UNIT_WORDS[self.unit]
@@ -210,7 +215,7 @@ class Report(Tabular):
         if self.unit == "response":
             cost += f" of every {one}"
         elif through := len(self.through):
-            cost = f"{counted(through, 'wrong answer', 'wrong answers')} would have got through. {cost}"
+            cost = f"{counted(through, 'wrong answer', 'wrong answers')} would have got through{self.often}. {cost}"
         if self.everything <= at.alpha:
             return f"No gate is needed at {said}: if everything ships, {percent(self.everything)} are wrong."
         if wrong + error >= self.everything:

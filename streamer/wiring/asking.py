@@ -48,10 +48,13 @@ def what_if(store: Store, gate: str, *, since: datetime, now: datetime | None = 
 
     Raises `UsageError` when there is no such gate.
     """
+    from streamer.frames.recorded import refuse_claims
     from streamer.whatif import WhatIf
 
+    revision = store.gates.get(gate)
+    refuse_claims(gate, revision.settings)
     return WhatIf(
-        store.gates.get(gate),
+        revision,
         past=store.past,
         sample=store.calibration,
         policies=store.policies,

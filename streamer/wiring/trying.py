@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -174,7 +175,8 @@ def _try_upload(
         except _Asked as asked:
             found = asked.doubt
         except (StreamerError, OSError) as error:
-            text = str(error).replace(str(file), name).replace("--column ", "at Columns ")
+            text = re.sub(r", or which of [^;]* with --format TOOL", "", str(error).replace(str(file), name))
+            text = re.sub(r"(with )?--column ", "at Columns: ", text)
             found = UsageError(text)
     answer.send(found)
 

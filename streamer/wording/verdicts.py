@@ -63,14 +63,16 @@ def _alarmed(report: RiskReport) -> str:
 
 
 def decided_text(one: Decided) -> str:
-    """Say what needs no label: ``100 decided, 11 shipped, none labelled yet``."""
+    """Say what needs no label: ``100 decided, 11 shipped, none of these labelled yet``."""
     return f"{one.decided} decided, {_shipped(one)}"
 
 
 def _shipped(one: Decided) -> str:
     if not one.shipped:
         return "none shipped"
-    return f"{one.shipped} shipped, {one.labelled or 'none'} labelled{'' if one.labelled else ' yet'}"
+    return (
+        f"{one.shipped} shipped, {one.labelled or 'none'} of these labelled{'' if one.labelled else ' yet'}"
+    )
 
 
 def headline(report: RiskReport | None) -> str | None:

@@ -606,11 +606,15 @@ def shipped_parts(
 ) -> list[Any]:
     """What ships of an answer with claims, in pieces: where in it they stand, or another text."""
     made: list[Any] = []
-    place = 0
+    place = kept = 0
     for (first, last), out in zip(spans, ships, strict=True):
         if out or left_out == "mark":
-            if made:
-                made.append(" " if text[place:first].strip() else [place, first])
+            bare_gap = not text[place:first].strip()
+            if made and "\n" in text[kept:first] and not text[:kept].rstrip(" ").endswith("\n"):
+                made.append([place, first] if bare_gap and kept == place else "\n\n")
+            elif made:
+                made.append([place, first] if bare_gap else " ")
+            kept = last
             bare = first + len(text[first:last].rstrip())
             made += [[first, last]] if out else ["[unsupported: ", [first, bare], "]", [bare, last]]
         place = last

@@ -57,16 +57,21 @@ def parts(
     ships : one mark for each.
     left_out : `drop`: the claims that ship, as they stand; `mark`: those that do not as well,
         between marks, and the promise is about what is not marked. Text of no claim never ships; of
-        what stands between two claims white space does.
+        what stands between two claims white space does, and a new paragraph begins where one was
+        left out with what stood there.
     """
     if not any(ships):
         return ()
     made: list[Part] = []
-    place = 0
+    place = kept = 0
     for (first, last), out in zip(claims, ships, strict=True):
         if out or left_out == "mark":
-            if made:
-                made.append(" " if text[place:first].strip() else (place, first))
+            bare_gap = not text[place:first].strip()
+            if made and "\n" in text[kept:first] and not text[:kept].rstrip(" ").endswith("\n"):
+                made.append((place, first) if bare_gap and kept == place else "\n\n")
+            elif made:
+                made.append((place, first) if bare_gap else " ")
+            kept = last
             bare = first + len(text[first:last].rstrip())
             made += [(first, last)] if out else [MARKS[0], (first, bare), MARKS[1], (bare, last)]
         place = last

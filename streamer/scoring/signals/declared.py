@@ -31,6 +31,8 @@ equally likely."""
 
 LEAST_LOGPROB = -10_000
 """Of a response; endpoints write -9999 for a token that they call very unlikely."""
+MOST_LOGPROB = 1e-3
+"""Of a token: what lies above 0 is an endpoint's rounding error, or no logarithm at all."""
 
 
 class Top(msgspec.Struct, gc=False):
@@ -61,14 +63,17 @@ def tokens_of(value: Any) -> dict[str, float]:
         with suppress(msgspec.ValidationError):
             found = msgspec.convert(value, kind)
             listed = found.content if isinstance(found, TokenLogprobs) else found
-            return token_figures([Token(one) if isinstance(one, float) else one for one in listed])
+            tokens = [Token(one) if isinstance(one, float) else one for one in listed]
+            if any(one.logprob > MOST_LOGPROB for one in tokens):
+                raise ValueError("a log-probability lies above 0: take natural logarithms of them")
+            return token_figures(tokens)
     raise ValueError("log-probabilities must be numbers, or OpenAI's `logprobs` with `content`")
 
 
 def token_figures(tokens: Sequence[Token]) -> dict[str, float]:
     """Return what an answer's tokens come to, by the names of `GIVEN`; nothing of no token.
 
-    The least likely third is a token at least. What lies above 0 is an endpoint's rounding error.
+    The least likely third is a token at least. What lies above 0 counts as 0.
     With the likeliest of each token also the entropies: at least this, for what is left of its
     probability counts as one token more.
     """

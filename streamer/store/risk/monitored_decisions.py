@@ -54,7 +54,7 @@ _LEDGER = (
 _SHIPPED = responses.c.action == "ship"
 _COUNTS = (
     decisions.c.batch,
-    sa.func.count().label("responses"),
+    sa.func.count(responses.c.batch).label("responses"),
     sa.func.count(responses.c.score).label("scored"),
     sa.func.count().filter(_SHIPPED).label("shipped"),
     sa.func.count().filter(responses.c.drawn).label("drawn"),
@@ -295,13 +295,13 @@ def _logged(connection: sa.Connection, gate: str, rows: Sequence[Sequence[Any]],
     of_batch = decisions.c.batch == responses.c.batch
     counts = (
         sa.select(*_COUNTS)
-        .join_from(decisions, responses, of_batch)
+        .join_from(decisions, responses, of_batch, isouter=True)  # a batch may have none, and is held
         .group_by(decisions.c.batch)
         .order_by(decisions.c.batch)
     )
     counted, count, scored, shipped, drawn, needed, best = zip(*ask(counts), strict=True)
     if counted != numbers:
-        raise LookupError(f"decisions of {gate} have no responses; `streamer audit verify` shows which")
+        raise LookupError(f"decisions of {gate} are missing; `streamer audit verify` shows which")
     units = {version: facts.settings.unit for version, facts in made_by.items()}
     shares: Sequence[float]
     scores: Sequence[float | None] = best
@@ -310,7 +310,7 @@ def _logged(connection: sa.Connection, gate: str, rows: Sequence[Sequence[Any]],
         shares = [float(one > 0) for one in shipped]
     else:
         shares = [
-            one / of if units[version] == "response" else float(one > 0)
+            one / max(1, of) if units[version] == "response" else float(one > 0)
             for one, of, version in zip(shipped, count, versions, strict=True)
         ]
         scores = _scores(

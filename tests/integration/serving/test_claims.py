@@ -45,8 +45,15 @@ def test_the_endpoint_gives_the_text_and_what_it_holds_says_why(
     ):
         found = ask(name, texts)
         assert (found["action"], found["reason"], found["text"]) == ("abstain", reason, None)
-    wrong = {"id": "z", "text": "?", "span": [50, 54]}
-    first = {"id": "r0", "text": two[0], "claims": [wrong]}
-    body = {"batch_id": "bad", "prompt": "?", "responses": [first]}
-    assert "within its 53 code points" in held(served.ask(body), 422, "invalid_field")["detail"]
+    code = ["Bern is in Ada. Zebras fly.\n\n```\nBern is in Ada.\n```", *two[1:]]
+    assert ask("code", code)["text"] == "Bern is in Ada. \n\n```\nBern is in Ada.\n```"
+    for wrong, said in (
+        ({"id": "z", "text": "?", "span": [50, 54]}, "within its 53 code points"),
+        # What is scored, and labelled, is what ships.
+        ({"id": "z", "text": "Bern is in Ada.", "span": [33, 53]}, "has the words of the answer"),
+        ({"id": "z", "text": "Zebras fly 77 times.", "span": [33, 53], "rests_on": []}, "rests_on"),
+    ):
+        first = {"id": "r0", "text": two[0], "claims": [wrong]}
+        body = {"batch_id": "bad", "prompt": "?", "responses": [first, {"id": "r1", "text": two[1]}]}
+        assert said in held(served.ask(body), 422, "invalid_field")["detail"]
     site.check()

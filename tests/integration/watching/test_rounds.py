@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any
 
 import numpy as np
+import pytest
 import sqlalchemy as sa
 
 from streamer.risk.rounds.watch import ROUND_SECONDS, RiskWatch
@@ -47,6 +48,18 @@ def test_what_is_quiet_is_asked_for_once_and_writes_nothing(new_traffic: Callabl
     assert len({one.read_through for one in shown.reports.values()}) == 1
     steps = dict(traffic.world.rows("SELECT gate, step FROM monitor_gates"))
     assert steps[GATE] > steps["second"] == steps["third"] == 1
+
+
+@pytest.mark.parametrize("unit", ["best", "response"])
+def test_a_batch_without_an_answer_is_read_like_any(new_traffic: Callable[..., Traffic], unit: str) -> None:
+    traffic = new_traffic(unit=unit)
+    rng, shown = np.random.default_rng(64), Shown()
+    watcher = traffic.watcher(shown)
+    traffic.label(traffic.decide(5, rng=rng), lambda _: 0.0)
+    traffic.decide(1, rng=rng, actions=(), scores=(), selected=None)
+    traffic.label(traffic.decide(5, rng=rng), lambda _: 0.0)
+    watcher.round(traffic.store.gates.list(), now=START + MINUTE)
+    assert shown.reports[GATE].read_through == START + MINUTE
 
 
 def test_rounds_miss_nothing_that_a_fresh_look_would_see(light_traffic: Callable[..., Traffic]) -> None:

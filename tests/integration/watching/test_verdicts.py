@@ -71,7 +71,7 @@ def test_what_needs_no_label_is_said_at_once(
     watcher.watch(GATE, now=now)
     text, values = said(traffic, monkeypatch, now)
     assert text.splitlines()[0].startswith(
-        f"{GATE}: not known yet whether the budget is kept: 11 shipped, none labelled yet."
+        f"{GATE}: not known yet whether the budget is kept: 11 shipped, none of these labelled yet."
     )
     assert "0 %, between 0 % and 0 %" not in text
     assert "nothing has shipped" not in text

@@ -75,6 +75,7 @@ def test_clouds_carry_them_and_what_is_wrong_is_said(tmp_path: Path) -> None:
     assert (cloud.responses[0].logprob, cloud.responses[0].signals["least_logprob"]) == (-0.75, -1)
     for wrong, says in (
         ({"logprobs": ["a"]}, r"line 1, column logprobs: log-probabilities must be numbers"),
+        ({"logprobs": [-0.1, 0.7]}, "lies above 0: take natural logarithms"),
         ({"logprobs": {"tokens": 3}}, "or OpenAI's `logprobs` with `content`"),
         ({"logprobs": []}, "has one answer only.*a column logprobs"),
     ):
