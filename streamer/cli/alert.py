@@ -59,7 +59,7 @@ def show(incident: _IncidentArgument, json: opt.JsonOption = False) -> None:
 
     with wiring.open_store(wiring.load_settings()) as store:
         found = store.alerts.incident(incident)
-        story = story_of(store, found)
+        story = story_of(store, found, now=wiring.now())
     if json:
         print_json(
             {

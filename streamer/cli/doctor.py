@@ -268,12 +268,10 @@ def _gates(settings: "Settings") -> Iterator[Diagnosis]:
         yield from _own_embeddings(policy, *brought[name])
         yield from _not_read(policy, *unread[name])
         if policy.state == "closed":
-            if waiting:
-                todo = f"{counted(waiting, 'response waits', 'responses wait')} for a label: streamer label queue --gate {name}"
-            elif policy.calibrated:
-                todo = f"label more, then: streamer recalibrate {name}"
-            else:
-                todo = f"publish batches to it, label what is drawn, then: streamer recalibrate {name}"
+            todo = (
+                f"publish batches to it, label what is drawn ({counted(waiting, 'response waits', 'responses wait')}): "
+                f"streamer label queue --gate {name}, then: streamer recalibrate {name}"
+            )
             yield _warn(f"gate {name}", status_text(policy), todo)
         else:
             yield _ok(f"gate {name}", status_text(policy))

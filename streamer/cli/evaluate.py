@@ -275,7 +275,9 @@ def _stored(settings: "Settings", gates: list[str], options: "Options") -> "list
     with wiring.open_store(settings) as store:
         for name in gates:
             of_gate = store.gates.get(name).settings
-            batches = recorded(store.answers, store.calibration, name, of_gate, now=wiring.now())
+            batches, young = recorded(store.answers, store.calibration, name, of_gate, now=wiring.now())
+            for text in young:
+                note(f"{name}: {text}")
             found.append(stored_data_set(batches, name, settings=of_gate, unlabelled=unlabelled))
     return found
 

@@ -243,6 +243,7 @@ def answer_json(answer: "WhatIfAnswer", change: Change) -> dict[str, Any]:
         "in_shadow": answer.shadow,
         "unaudited": answer.unaudited,
         "left_out": dict(answer.left_out),
+        "notes": caveats(answer),
         "policies": list(answer.versions),
         "budget": answer.budget,
         "promised": answer.promised,

@@ -301,7 +301,7 @@ class Pages:
             found = self._store.alerts.incident(query.get("alert", ""))
         except UsageError as error:
             raise NotThere(str(error)) from None
-        return {"incident": found, "story": story_of_incident(self._store, found)}
+        return {"incident": found, "story": story_of_incident(self._store, found, now=self._clock())}
 
     def proposals(self, _query: Mapping[str, str]) -> dict[str, Any]:
         """What is proposed, beside what is in force."""

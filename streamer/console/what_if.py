@@ -36,6 +36,7 @@ _MOST_ASKED: Final = 8
 class _Asked(NamedTuple):
     asking: WhatIf
     batches: list[StoredBatch]
+    young: list[str]
     own: list[tuple[Report, list[str]]]
     version: int
     at: float
@@ -135,6 +136,7 @@ class Questions:
             ],
             "bars": [],
             "caveats": [
+                *asked.young,
                 *notes,
                 "Means over the halves, with one standard error of other prompts like these.",
             ],
@@ -165,7 +167,7 @@ class Questions:
         )
         while len(self._asked) >= _MOST_ASKED:
             self._asked.pop(next(iter(self._asked)), None)
-        batches = recorded(
+        batches, young = recorded(
             self._store.answers,
             self._store.calibration,
             gate,
@@ -173,7 +175,7 @@ class Questions:
             now=now,
             since=now - timedelta(days=days),
         )
-        made = _Asked(asking, batches, [], version, monotonic(), threading.Lock(), {})
+        made = _Asked(asking, batches, young, [], version, monotonic(), threading.Lock(), {})
         self._asked[(gate, days)] = made
         return made
 

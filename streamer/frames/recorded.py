@@ -18,7 +18,7 @@ from streamer.gates.settings import GateSettings
 from streamer.recalibration import age_cut
 from streamer.recalibration.run import AuditSample
 from streamer.scoring.registry import EVERY
-from streamer.wording.numbers import counted
+from streamer.wording.numbers import counted, younger_labels
 
 if TYPE_CHECKING:
     from streamer.clouds.stored_answers import AnswerStore, StoredBatch
@@ -47,22 +47,29 @@ def recorded(
     *,
     now: datetime,
     since: datetime | None = None,
-) -> list[StoredBatch]:
-    """Read what a gate decided and drew, without what is too young for its labels: by age alone, as a calibration chooses.
+) -> tuple[list[StoredBatch], list[str]]:
+    """Read what a gate decided and drew, and say what is too young for its labels and left out.
 
-    Raises `UsageError` for a gate of claims.
+    By age alone, as a calibration chooses. Raises `UsageError` for a gate of claims.
     """
     refuse_claims(gate, settings)
     found = list(answers.audited(gate, settings=settings, older_than=now, since=since))
     if not found:
-        return []
+        return [], []
     cut = age_cut.of_past(
         [(one.decided_at, one.waits) for one in found],
         now,
         settings,
         lambda first: sample.label_delays(gate, settings=settings, before=first, most=age_cut.MOST_DELAYS),
     )
-    return [one for one in found if (now - one.decided_at).total_seconds() >= cut.seconds]
+    kept = [one for one in found if (now - one.decided_at).total_seconds() >= cut.seconds]
+    if not cut.unused:
+        return kept, []
+    said = counted(cut.unused, "drawn prompt is left out, being", "drawn prompts are left out, being")
+    young, old = (
+        [one.severity for batch in some for one in batch.responses] for some in (found[len(kept) :], kept)
+    )
+    return kept, [f"{said} younger than {age_cut.span(cut.seconds)}.{younger_labels(young, old)}"]
 
 
 def tried_record(

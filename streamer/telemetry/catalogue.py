@@ -238,8 +238,7 @@ CATALOGUE: tuple[MetricDefinition, ...] = (
     _gauge("budget_used_lower_ratio", "gate", "recalibrator", "Lower bound of the share that is used."),
     _gauge("budget_used_upper_ratio", "gate", "recalibrator", "Upper bound of the share that is used."),
     _gauge("budget_remaining_seconds", "gate", "recalibrator",
-        "How long the rest of the budget lasts at the rate so far, from the newest decision read; +Inf while nothing is "
-        "used."),
+        "How long the budget lasts at the rate so far; +Inf while none is used, absent while closed or broken."),
     _gauge("budget_remaining_soonest_seconds", "gate", "recalibrator",
         "The same at the upper bound of what is used."),
     _gauge("audit_probability_ratio", "gate", "recalibrator",

@@ -112,8 +112,9 @@ def _values(report: RiskReport) -> dict[str, float | None]:
             "budget_used_ratio": burn.used,
             "budget_used_lower_ratio": burn.used_lower,
             "budget_used_upper_ratio": burn.used_upper,
-            "budget_remaining_seconds": burn.days_left * _SECONDS_A_DAY,
-            "budget_remaining_soonest_seconds": burn.days_left_soonest * _SECONDS_A_DAY,
+            "budget_remaining_seconds": burn.days_left and burn.days_left * _SECONDS_A_DAY,
+            "budget_remaining_soonest_seconds": burn.days_left_soonest
+            and burn.days_left_soonest * _SECONDS_A_DAY,
         }
     return values
 

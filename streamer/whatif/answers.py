@@ -111,6 +111,7 @@ class WhatIfAnswer:
     prompts : of the period, old and young.
     judged : those of them old enough for their labels: figures, intervals and listed answers are of these.
     age : from which age on they are.
+    younger : what the labels of the others say already, in a sentence; empty where there are none.
     unscored : of the judged: prompts held without scores, in the record and here.
     closed : of the judged: prompts decided while the gate shipped nothing.
     shadow : of the judged: prompts decided in shadow mode.
@@ -133,6 +134,7 @@ class WhatIfAnswer:
     prompts: int
     judged: int
     age: AgeCut | None
+    younger: str
     unscored: int
     closed: int
     shadow: int

@@ -32,6 +32,7 @@ from streamer.whatif.figures import figures, risk, watched
 from streamer.whatif.past import MOST
 from streamer.whatif.replay import Difference, replay, replay_record, segments_under
 from streamer.whatif.rescored import RescoredSample, rescored
+from streamer.wording.numbers import younger_labels
 
 if TYPE_CHECKING:
     from streamer.gates.policy import GateRevision, Policy
@@ -154,6 +155,7 @@ class WhatIf:
             prompts=len(kept),
             judged=len(counted),
             age=cut,
+            younger=younger_labels(*(one.severities[one.drawn] for one in (kept.where(~judged), counted))),
             unscored=int((~counted.scored).sum()),
             closed=int((~counted.could_ship).sum()),
             shadow=int(_decided_by(counted, lambda one: one.mode == "shadow").sum()),

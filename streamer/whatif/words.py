@@ -113,7 +113,7 @@ def caveats(answer: WhatIfAnswer) -> list[str]:
     if answer.judged < answer.prompts and answer.age is not None:
         said.append(
             f"All figures, and the answers that are listed, are of the {answer.judged} of {answer.prompts} prompts that are older than "
-            f"{span(answer.age.seconds)}: labels of younger ones may still come."
+            f"{span(answer.age.seconds)}: labels of younger ones may still come.{answer.younger}"
         )
     unknown = max(answer.asked.exposure.overdue, answer.recorded.exposure.overdue)
     if unknown:

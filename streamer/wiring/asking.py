@@ -39,8 +39,9 @@ def tried_gate(
         return cached.embed([texts])[0]
 
     own = store.gates.get(gate).settings
-    batches = recorded(store.answers, store.calibration, gate, own, now=now, since=since)
-    return beside(batches, own, asked, encode)
+    batches, young = recorded(store.answers, store.calibration, gate, own, now=now, since=since)
+    found, present, notes = beside(batches, own, asked, encode)
+    return found, present, young + notes
 
 
 def what_if(store: Store, gate: str, *, since: datetime, now: datetime | None = None) -> WhatIf:

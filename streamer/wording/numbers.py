@@ -1,7 +1,9 @@
 """Shares, counts and moments, as people read them."""
 
 import math
+from collections.abc import Iterable
 from datetime import datetime
+from statistics import fmean
 
 SERVED = {"best": "prompts", "response": "responses", "batch": "batches", "claim": "prompts"}
 """What a gate of each unit serves."""
@@ -35,3 +37,13 @@ def counted(number: int, one: str, many: str) -> str:
 def when(moment: datetime) -> str:
     """Write a moment to the second, in UTC."""
     return moment.strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def younger_labels(young: Iterable[float | None], old: Iterable[float | None]) -> str:
+    """Say how wrong labelled answers of prompts too young to count are, beside those that count; None and NaN: not labelled."""
+    known, others = ([one for one in some if one is not None and one == one] for some in (young, old))
+    if not known:
+        return ""
+    beside = f", against {percent(fmean(others))} among those that count" if others else ""
+    said = counted(len(known), "labelled answer", "labelled answers")
+    return f" The {said} among the younger average {percent(fmean(known))} wrong{beside}."

@@ -278,13 +278,16 @@ def shown_verdict(report: RiskReport, figures: OpenFigures) -> str:
 
 
 def burn_text(burn: BudgetBurn) -> str:
-    """Say how much of the period's budget is used, and how long the rest lasts."""
+    """Say how much of the period's budget is used, and how long the rest lasts where that can be said."""
+    used = f"{percent(burn.used)} (between {percent(burn.used_lower)} and {percent(burn.used_upper)})"
+    if burn.days_left is None or burn.days_left_soonest is None:
+        return used
     rest = "the budget will not run out"
     if burn.days_left != float("inf"):
         rest = f"the rest lasts {_days(burn.days_left)}"
     if burn.days_left_soonest != float("inf"):
         rest += f", {_days(burn.days_left_soonest)} at the worst"
-    return f"{percent(burn.used)} (between {percent(burn.used_lower)} and {percent(burn.used_upper)}); at this rate {rest}"
+    return f"{used}; at this rate {rest}"
 
 
 def desk_text(desk: DeskReport) -> str:

@@ -243,14 +243,11 @@ def report_of(
         drawing=drawing,
         unacknowledged=tuple(unacknowledged),
     )
-    return common if sequence is None else with_sequence(common, sequence)
-
-
-def with_sequence(report: RiskReport, sequence: WatchedSequence) -> RiskReport:
-    """Put one sequence of a gate, the newest or an older one, into a report."""
+    if sequence is None:
+        return common
     exposure = sequence.state.exposure()
     return replace(
-        report,
+        common,
         terms=sequence.terms,
         sequence=sequence.number,
         began_at=sequence.began_at,

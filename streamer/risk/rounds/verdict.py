@@ -160,6 +160,8 @@ def with_verdict(
         present = period if alone else present
     stands = _stands(watch, now=now, lag=lag, backlog=backlog)
     verdict, reason = _judged(report, present, period, stands=stands)
+    if report.burn is not None and (policy.ships_nothing or verdict == "broken"):
+        report = replace(report, burn=replace(report.burn, days_left=None, days_left_soonest=None))
     return replace(
         report,
         verdict=verdict,

@@ -203,7 +203,7 @@ def _done(
     gate: str, alarm: WatchedAlarm, closed: int | None, refused: str | None, closed_anyway: int | None
 ) -> str:
     if closed is not None:
-        return f"The gate was closed (policy {closed}). Look at what shipped, then `streamer recalibrate {gate}`."
+        return f"The gate was closed (policy {closed}). `streamer alert show {gate}` says what to do."
     if refused is not None:
         return (
             f"The gate could NOT be closed: {refused.removesuffix('.')}. Close it yourself: `{_close(gate)}`."

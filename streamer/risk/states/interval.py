@@ -41,15 +41,16 @@ class BudgetBurn:
     ----------
     used : share of the period's budget, 0 or more; above 1 it is overspent.
     used_lower, used_upper : its bounds.
-    days_left : days from the newest decision counted until the budget is gone; 0 if it is, inf if nothing is used.
+    days_left : days from the newest decision counted until the budget is gone; 0 if it is, inf if nothing is used; None of a gate
+        that ships nothing or has broken its budget: the rate so far says nothing of what comes.
     days_left_soonest : the same at the upper bound.
     """
 
     used: float
     used_lower: float
     used_upper: float
-    days_left: float
-    days_left_soonest: float
+    days_left: float | None
+    days_left_soonest: float | None
 
 
 def budget_burn(

@@ -1,16 +1,18 @@
 """What happened in an incident, in order, and what to do now: the same for the command line and the console."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from statistics import fmean
 from typing import Literal, NamedTuple
 
+from streamer.calibration.plan import least_groups
 from streamer.events.alerts import LEVELS, OTHER_CAUSES
 from streamer.gates.policy import Policy
 from streamer.gates.setting_changes import calibrated_for_another
+from streamer.recalibration.run import SampleQuery
 from streamer.store.risk.alerts import Incident, ShippedDraw, change_began
 from streamer.store.store import Store
-from streamer.wording.numbers import counted, percent
+from streamer.wording.numbers import counted, percent, when
 from streamer.wording.policies import own_cuts, threshold_text, who
 
 MOST_TOLD = 10
@@ -43,8 +45,8 @@ class IncidentStory(NamedTuple):
     steps: list[Step]
 
 
-def story_of(store: Store, incident: Incident) -> IncidentStory:
-    """Read what happened in an incident, and say what to do."""
+def story_of(store: Store, incident: Incident, *, now: datetime) -> IncidentStory:
+    """Read what happened in an incident, and say what to do at this moment."""
     gate, first = incident.gate, incident.first.alert.raised_at
     policies = [one.active.policy for one in store.policies.every_version(gate) if one.active is not None]
     timeline, told = [], list[ShippedDraw]()
@@ -77,7 +79,7 @@ def story_of(store: Store, incident: Incident) -> IncidentStory:
         if one.acknowledged_at is not None and one.acknowledged_by is not None
     }
     timeline += [(at, f"acknowledged by {who(by)}: {reason}") for at, by, reason in answered if at and by]
-    steps = _steps(store, incident, policies) if incident.open and policies else []
+    steps = _steps(store, incident, policies, now) if incident.open and policies else []
     return IncidentStory(sorted(timeline, key=lambda one: one[0]), told, steps)
 
 
@@ -85,7 +87,7 @@ def _rate(draws: Sequence[ShippedDraw]) -> str:
     return f"{percent(fmean(one.severity for one in draws), 0)} wrong of {counted(len(draws), 'labelled answer', 'labelled answers')}"
 
 
-def _steps(store: Store, incident: Incident, policies: Sequence[Policy]) -> list[Step]:
+def _steps(store: Store, incident: Incident, policies: Sequence[Policy], now: datetime) -> list[Step]:
     gate, present = incident.gate, policies[-1]
     kinds = {one.alert.kind for one in incident.open}
     closed = present.state == "closed" and not own_cuts(present.rule)
@@ -110,22 +112,7 @@ def _steps(store: Store, incident: Incident, policies: Sequence[Policy]) -> list
             )
         )
     if kinds & _ON_ANSWERS:
-        waiting = store.labels.pending().get(gate, 0)
-        if waiting:
-            steps.append(
-                Step(
-                    f"Label {counted(waiting, 'answer', 'answers')} that wait: a new threshold rests on them.",
-                    f"streamer label queue --gate {gate}",
-                    "label",
-                )
-            )
-        steps.append(
-            Step(
-                "Recalibrate on what was decided since, and look at what it proposes.",
-                f"streamer recalibrate {gate} --propose",
-                "recalibrate",
-            )
-        )
+        steps += _recalibration(store, gate, now)
         older = next((one for one in reversed(policies) if goes_back(one, present)), None)
         if older is not None:
             steps.append(
@@ -137,6 +124,29 @@ def _steps(store: Store, incident: Incident, policies: Sequence[Policy]) -> list
                 )
             )
     return steps
+
+
+def _recalibration(store: Store, gate: str, now: datetime) -> list[Step]:
+    """What a new threshold needs; after an alarm only what was decided since counts, and labels of older draws calibrate nothing."""
+    settings, since = store.gates.get(gate).settings, store.calibration.alarm_closure(gate)
+    queue = f"streamer label queue --gate {gate}"
+    told = "Recalibrate, and look at what it proposes; if nothing would ship, only a larger budget or better answers help."
+    again = Step(told, f"streamer recalibrate {gate} --propose", "recalibrate")
+    if since is None:
+        waiting = store.labels.pending().get(gate, 0)
+        told = f"Label {counted(waiting, 'answer', 'answers')} that wait: a new threshold rests on them."
+        return [Step(told, queue, "label"), again] if waiting else [again]
+    before = now - timedelta(seconds=settings.label_deadline_seconds)
+    drawn = store.calibration.audit_sample(SampleQuery(gate, settings, before, since.version))
+    waits = sum(one.waits(settings.label_floor) for one in drawn)
+    least = least_groups(settings.alpha, settings.max_attempts, settings.calibrator)
+    told = (
+        f"Publish on, and label what is drawn: a closed gate too decides, holds, and draws {percent(settings.audit_probability)}. "
+        f"A new threshold rests only on prompts decided from policy {since.version} on{f' and before {when(before)}' * (before < now)}: "
+        f"{len(drawn)} drawn, {len(drawn) - waits} of them labelled, at least {least} wanted."
+    )
+    ready = len(drawn) - waits >= least
+    return [Step(told, queue, "label" if waits else None), *([again] if ready else [])]
 
 
 def goes_back(older: Policy, present: Policy) -> bool:
