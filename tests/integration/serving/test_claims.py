@@ -45,8 +45,8 @@ def test_the_endpoint_gives_the_text_and_what_it_holds_says_why(
     ):
         found = ask(name, texts)
         assert (found["action"], found["reason"], found["text"]) == ("abstain", reason, None)
-    code = ["Bern is in Ada. Zebras fly.\n\n```\nBern is in Ada.\n```", *two[1:]]
-    assert ask("code", code)["text"] == "Bern is in Ada. \n\n```\nBern is in Ada.\n```"
+    lines = ["Bern is in Ada. Zebras fly.\n\nBern is in Ada.", *two[1:]]
+    assert ask("lines", lines)["text"] == "Bern is in Ada. \n\nBern is in Ada."
     for wrong, said in (
         ({"id": "z", "text": "?", "span": [50, 54]}, "within its 53 code points"),
         # What is scored, and labelled, is what ships.
@@ -56,4 +56,7 @@ def test_the_endpoint_gives_the_text_and_what_it_holds_says_why(
         first = {"id": "r0", "text": two[0], "claims": [wrong]}
         body = {"batch_id": "bad", "prompt": "?", "responses": [first, {"id": "r1", "text": two[1]}]}
         assert said in held(served.ask(body), 422, "invalid_field")["detail"]
+    first = {"id": "r0", "text": two[0], "token_logprobs": [-0.1, 0.7]}
+    body = {"batch_id": "bad", "prompt": "?", "responses": [first, {"id": "r1", "text": two[1]}]}
+    assert "token_logprobs" in held(served.ask(body), 422, "invalid_field")["detail"]
     site.check()

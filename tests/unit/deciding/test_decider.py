@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from streamer.deciding.decider import BatchDecider
 from streamer.deciding.policy_book import PolicyBook
-from streamer.errors import BadMessage, EncoderGivenUp, Unavailable
+from streamer.errors import EncoderGivenUp, Unavailable
 from streamer.events.actions import decode_action
 from streamer.events.codec import encode
 from streamer.events.limits import Limits
@@ -746,8 +746,6 @@ def test_one_answer_is_enough_for_a_gate_that_compares_none() -> None:
     figures = decided(logprob=-0.3, signals={"low_logprob": -0.6, "least_logprob": -0.6})
     assert figures.content_hash == known.content_hash, "numbers of tokens are what is made of them"
     assert decided().reason == "no_logprob"
-    with pytest.raises(BadMessage, match="token_logprobs"):
-        decided(token_logprobs=[-0.1, 0.7])
     for gate, texts in (("one", []), ("bot", ["alone"])):
         assert decision_of(world, gate, texts, logprob=-0.3).reason == "too_few_responses"
     assert decision_of(world, "judge", ["alone"], score=0.9).outcome == "ship", "no others are read"
