@@ -28,11 +28,12 @@ BASES = (
     GateSettings(encoder="e@12345678", hold_action="escalate", segment_by="k", judge_kind="judge"),
     GateSettings(encoder="e@12345678", method="full", scorer="choice", signals=signal_list(["score"]).text),
     GateSettings(encoder="external:e", embeddings="accept", dimension=8, method="rbwa"),
+    GateSettings(encoder="none", unit="claim", scorer="support", method="mean"),
 )
 TEXTS: dict[str, Any] = {
     "method": METHODS, "shape": SHAPES, "judged": ["number@1 comma", "raw@1"], "encoder": ["f@87654321", "external:f"],
     "signals": [signal_list(["number", "model=a=b", "own=-1e-7..2.5"]).text], "upstream": ["small=1@0badcafe"],
-    "severity_kind": ["stars"], "judge_kind": ["judge"], "scorer": ["external"],
+    "severity_kind": ["stars"], "judge_kind": ["judge"], "scorer": ["external"], "loss": ["share", "mass:3"],
 }  # fmt: skip
 
 
