@@ -54,7 +54,7 @@ def answers(gate: str, number: int) -> bytes:
     if gate == "given":
         spans = [(first["text"].index(part[:6]), part) for part in (one.format(7) for one in SAID)]
         first["claims"] = [
-            {"id": f"k{i}", "text": text, "span": [at, at + len(text) - 1]}
+            {"id": f"k{i}", "text": text[:-1], "span": [at, at + len(text) - 1]}
             for i, (at, text) in enumerate(spans)
         ]
     return json.dumps(event).encode()
