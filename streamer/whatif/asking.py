@@ -439,7 +439,7 @@ def _middle(past: Past, rows: Flags) -> datetime | None:
 
 
 def _changed(past: Past, flags: Flags, selective: RiskInterval) -> Changed:
-    batches = np.repeat(np.arange(len(past)), past.sizes)
+    batches = past.batch_of
     places = np.flatnonzero(flags).tolist()
     answers = tuple(
         ChangedAnswer(

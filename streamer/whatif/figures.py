@@ -69,7 +69,7 @@ def figures(past: Past, ships: Flags, *, unit: Unit, alpha: float, delta: float)
 def shares_shipped(past: Past, ships: Flags, unit: Unit) -> NDArray[np.float64]:
     """The share of each batch that ships: shape (n,); 0 or 1 with the units `best` and `batch`."""
     counts = past.by_batch(ships)
-    return counts / past.sizes if unit == "response" else (counts > 0).astype(np.float64)
+    return counts / np.maximum(1, past.sizes) if unit == "response" else (counts > 0).astype(np.float64)
 
 
 def risk(past: Past, ships: Flags, *, unit: Unit, alpha: float, delta: float) -> OpenTime:
@@ -113,7 +113,7 @@ def audited(past: Past, ships: Flags, unit: Unit) -> AuditedDecisions:
     unknown = past.by_batch(missing) > 0
     harm = np.where(needed & ~np.isnan(past.severities), past.severities, 0.0)
     drawn = past.by_batch(past.drawn)
-    sums = np.add.reduceat(harm, past.starts[:-1]) if len(past) else np.zeros(0)
+    sums = np.bincount(past.batch_of, weights=harm, minlength=len(past))
     shares = shares_shipped(past, ships, unit)
     known = past.sampled & ~unknown & ((drawn > 0) | (shares == 0))
     # Not up for the draw and held: as monitoring has it, one that was not drawn, or where all are, one that was.

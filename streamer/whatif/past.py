@@ -86,7 +86,7 @@ class Past:
     @cached_property
     def scored(self) -> Flags:
         """Which batches have scores: shape (n,). The others were held for a reason that no policy changes."""
-        return ~np.isnan(self.scores[self.starts[:-1]])
+        return self.by_batch(~np.isnan(self.scores)) > 0
 
     @cached_property
     def sizes(self) -> Places:
@@ -103,11 +103,14 @@ class Past:
         """Which were decided by a policy that ships something: shape (n,)."""
         return self._of_policy(lambda policy: float(not policy.ships_nothing), 0.0) > 0
 
+    @cached_property
+    def batch_of(self) -> Places:
+        """The place of each response's batch: shape (m,); a batch may have no response."""
+        return np.repeat(np.arange(len(self)), self.sizes)
+
     def by_batch(self, of_responses: Flags) -> Places:
         """Count the marked responses of each batch: shape (n,)."""
-        if not len(self):
-            return np.zeros(0, np.int64)
-        return np.add.reduceat(of_responses, self.starts[:-1], dtype=np.int64)
+        return np.bincount(self.batch_of[of_responses], minlength=len(self))
 
     def of_batch(self, place: int) -> slice:
         """The responses of one batch."""

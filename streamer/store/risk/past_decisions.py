@@ -169,7 +169,7 @@ class _PastColumns:
                     else burst_of(row.prompt, row.metadata, self._group_by),
                 )
             )
-            found = answers[row.batch]
+            found = answers.get(row.batch, [])  # a batch may have none, and is held
             self._sizes.append(len(found))
             key = BatchKey(self._gate, row.batch_id, 1)
             for one, blank in zip(found, _blank(found), strict=True):

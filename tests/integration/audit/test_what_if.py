@@ -57,7 +57,11 @@ def _live(scribe: Scribe, names: Sequence[str]) -> None:
     decide(range(16, 28))
     for name in names:
         scribe.deliver(
-            [event(name, 90, responses=[{"id": "r0", "text": "alone"}]), event(name, 91, attempt=2)]
+            [
+                event(name, 90, responses=[{"id": "r0", "text": "alone"}]),
+                event(name, 91, attempt=2),
+                event(name, 92, responses=[]),
+            ]
         )
         store.policies.close(name, by="ana", reason="an incident")
     decide(range(28, 32))
@@ -119,10 +123,10 @@ def test_the_past_comes_out_again_bit_for_bit(
     past = store.past.read(
         name, since=now - _HOUR, until=now, kind="human", keys=() if key is None else (key,)
     )
-    assert len(past) == 45
+    assert len(past) == 46
     blank = 16 if gate.settings.unit == "batch" else 0  # such a batch is held unscored
     alone = int(name != "judge")  # one answer has nothing to agree with, and a judge scores it
-    assert (~past.scored).sum() == alone + blank
+    assert (~past.scored).sum() == 1 + alone + blank  # and one batch has no answer
     assert set(past.versions.tolist()) >= {1, 2, 3, 4}
     # By the way in which other policies are tried, with random numbers drawn again and segments as they are named.
     for version in sorted(set(past.versions.tolist())):
@@ -143,14 +147,14 @@ def test_a_given_threshold_says_which_answers_get_through(
 ) -> None:
     asking = _asking(written, store, "plain")
     opened = asking.ask(Change(cut=Cut("open", None)))
-    assert opened.prompts == 55
-    assert opened.unscored == 1
+    assert opened.prompts == 56
+    assert opened.unscored == 2
     assert opened.unaudited == 10
-    assert opened.asked.served == 54 / 55
+    assert opened.asked.served == 54 / 56
     assert opened.closed == 24  # versions 1, 3 and 5
     # All was drawn, and all of the first 36 labelled.
     past = store.past.read("plain", since=wiring.now() - _HOUR, until=wiring.now(), kind="human")
-    first = past.where(np.array([n < 36 for n in range(55)]))
+    first = past.where(np.array([n < 36 for n in range(56)]))
     known = first.severities[first.drawn]
     assert not np.isnan(known).any()
     at = asking.ask(Change(cut=Cut.at(0.7)))
@@ -260,7 +264,7 @@ def test_an_earlier_policy_is_judged_from_its_calibration_on(
     answer = asking.ask(Change(policy=2))
     second, rolled_back = (store.policies.get("plain", version) for version in (2, 4))
     assert answer.basis.before == second.valid_from
-    assert answer.prompts == 55 - 16
+    assert answer.prompts == 56 - 16
     assert answer.versions[0] == 2
     assert asking.ask(Change(policy=4)).basis.before == second.valid_from < rolled_back.valid_from
     assert asking.ask(Change(policy=3)).asked.served == 0
