@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from streamer.events.cloudevents import exemplar
-
-if TYPE_CHECKING:
-    from streamer.telemetry.metrics import Metrics
-    from streamer.tracing import Tracing
+from streamer.telemetry.metrics import Metrics
+from streamer.tracing import Tracing
 
 NO_ROUTE: Final = "none"
 """The route of requests to unknown addresses."""
