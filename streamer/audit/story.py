@@ -7,8 +7,7 @@ from streamer.audit import receipt
 from streamer.calibration.guarantee import budget
 from streamer.events.labels import fields_text
 from streamer.events.responses import UPSTREAM, recorded_models
-from streamer.gates.policy_gate import Needed
-from streamer.gates.rule import INDICATOR, Cut, rule_of_text
+from streamer.gates.rule import INDICATOR, Cut, Needed, rule_of_text
 from streamer.gates.settings import HELD_WORDS
 from streamer.scoring.claims.answer import WHY_HELD
 from streamer.scoring.judged import form

@@ -19,9 +19,8 @@ from streamer.gates.setting_changes import differences, unread
 from streamer.gates.settings import HELD_WORDS, PARAMETERS, SETTINGS, GateSettings, parameter_setting
 from streamer.recalibration.comparison import Reading, direction
 from streamer.recalibration.skill import separation
-from streamer.risk.rounds.report import RiskReport, report_of
+from streamer.risk.rounds.report import OpenFigures, RiskReport, report_of
 from streamer.risk.rounds.serving import Course
-from streamer.risk.rounds.verdict import OpenFigures
 from streamer.scoring.reading import SAYS
 from streamer.signing.policies import REFUSAL_TEXTS, PolicyKeys
 from streamer.store import Store

@@ -21,8 +21,8 @@ from streamer.events.actions import (
 )
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.policy import Policy
-from streamer.gates.policy_gate import Needed, Ruling
-from streamer.gates.rule import Cut
+from streamer.gates.policy_gate import Ruling
+from streamer.gates.rule import Cut, Needed
 from streamer.gates.settings import GateSettings
 from streamer.journal import EmbeddingSource, Record, ScoredResponse
 from streamer.scoring.judged import call_text

@@ -149,7 +149,7 @@ def try_upload(
 def _try_upload(
     answer: Connection, settings: Settings, name: str, content: bytes, alpha: float, columns: Sequence[str]
 ) -> None:
-    from streamer.frames.notebook import report_page
+    from streamer.frames.results import report_page
 
     os.nice(10)
     with TemporaryDirectory(prefix="streamer-try-") as folder:

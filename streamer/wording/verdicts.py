@@ -3,8 +3,17 @@
 from typing import NamedTuple
 
 from streamer.calibration.specification import Risk
-from streamer.risk.rounds.report import AlarmReport, Decided, DeskReport, Drawing, RiskReport, Verdict
-from streamer.risk.rounds.verdict import Backlog, OpenFigures, ServiceReport
+from streamer.risk.rounds.report import (
+    AlarmReport,
+    Backlog,
+    Decided,
+    DeskReport,
+    Drawing,
+    OpenFigures,
+    RiskReport,
+    ServiceReport,
+    Verdict,
+)
 from streamer.risk.states import BudgetBurn, RiskInterval
 from streamer.wording.numbers import counted, percent, when
 

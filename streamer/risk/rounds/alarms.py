@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
+from streamer.gates.settings import GateSettings
 from streamer.risk.rounds.state import DRIFTS, LabelAlarmKind, WatchedAlarm
+from streamer.risk.rounds.store import CalibratedSample
 from streamer.risk.states import DrawAlarm, EarlyWarning, LabelAlarm, RiskAlarm, SelectiveAlarm
-
-if TYPE_CHECKING:
-    from streamer.gates.settings import GateSettings
-    from streamer.risk.rounds.store import CalibratedSample
 
 ACKNOWLEDGED = "acknowledged"
 RISK_RAISED = "the risk alarm was raised"

@@ -5,16 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from math import fsum
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from streamer.calibration.claims import claim_loss
 from streamer.gates.declared import Unit
+from streamer.gates.settings import GateSettings
 from streamer.risk.states import AuditedDecision
-
-if TYPE_CHECKING:
-    from streamer.gates.settings import GateSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

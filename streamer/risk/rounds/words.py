@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from streamer.events.alerts import AlertsV1, Detail, alert
 from streamer.risk.rounds.alarms import MISSING_SHARE
+from streamer.risk.rounds.state import GateWatch, WatchedAlarm
 from streamer.risk.states import EarlyWarning, LabelAlarm, RiskAlarm, RiskInterval
-
-if TYPE_CHECKING:
-    from streamer.risk.rounds.state import GateWatch, WatchedAlarm
 
 _STATISTICS = {
     "score": "the score that the gate cuts",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import quote
 
 from streamer.events.actions import ActionsV1, decode_action
@@ -17,14 +17,12 @@ from streamer.scoring.blank import is_blank
 from streamer.scoring.claims.answer import assembled, left_out
 from streamer.scoring.judged import call_text, form
 from streamer.serving.chat.calls import Call, calls_of
+from streamer.serving.chat.counter import Completed
 from streamer.serving.chat.request import MODEL_PREFIX, ChatProblem, ChatRequest
 from streamer.serving.chat.sampler import CALLED
+from streamer.serving.chat.upstream import Upstream
 from streamer.serving.releases import disputed
 from streamer.store.desk.rows import DeskState
-
-if TYPE_CHECKING:
-    from streamer.serving.chat.counter import Completed
-    from streamer.serving.chat.upstream import Upstream
 
 HELD: Final = "content_filter"
 _PARAMETERS: Final = ("temperature", "top_p", "max_tokens")

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from streamer.events.desk import SCHEMA, DeskV1, desk_id
 from streamer.events.receipts import control_receipt
 from streamer.gates.batch_key import BatchKey
-from streamer.gates.policy_gate import Needed
+from streamer.gates.rule import Needed
 from streamer.scoring.judged import form
 from streamer.scoring.reading import Rule
 from streamer.store.audit import control

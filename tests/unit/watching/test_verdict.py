@@ -14,10 +14,10 @@ from streamer.risk.rounds.betting import LabelAlarmReader
 from streamer.risk.rounds.horizon import Watermark
 from streamer.risk.rounds.logged import LoggedDecision
 from streamer.risk.rounds.reading import IntervalReader
-from streamer.risk.rounds.report import AlarmReport, OpenAlert, RiskReport, report_of
-from streamer.risk.rounds.serving import MOST_DELAYS, ServiceState, serve
-from streamer.risk.rounds.state import BETTING, GateWatch
-from streamer.risk.rounds.verdict import Backlog, OpenFigures, with_verdict
+from streamer.risk.rounds.report import AlarmReport, Backlog, OpenAlert, OpenFigures, RiskReport, report_of
+from streamer.risk.rounds.serving import serve
+from streamer.risk.rounds.state import BETTING, MOST_DELAYS, GateWatch, ServiceState
+from streamer.risk.rounds.verdict import with_verdict
 from streamer.risk.states import AuditedDecision, AuditedDecisions, ExposurePlan, OpenTime
 from streamer.wording.verdicts import ALARMS, interval_text, sentence, shown_verdict
 from streamer.wording.verdicts import figures as figures_of
