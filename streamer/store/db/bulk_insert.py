@@ -8,12 +8,14 @@ from __future__ import annotations
 import json
 import select
 from functools import lru_cache
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy import exc
 
 from streamer.lazy import LazyModule
+from streamer.store.db.schema.types import columns_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -200,7 +202,9 @@ def insert(
     connection: sa.Connection, table: sa.Table, rows: Sequence[Row], *, ending: str = "", order: str = ""
 ) -> list[Statement]:
     """What `append` runs: one statement, or none without rows."""
-    columns = {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
+    names = tuple(rows[0]) if rows else ("",)
+    # The first once more, and left out: of one name alone there would be no tuples.
+    columns = columns_of(names, map(itemgetter(*names, names[0]), rows))
     return insert_columns(connection, table, columns, ending=ending, order=order)
 
 

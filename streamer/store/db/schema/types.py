@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain
+from operator import itemgetter
 from typing import Any, TypeAlias, TypeVar
 
 import msgspec
@@ -102,7 +103,7 @@ def columns_of(names: Iterable[str], rows: Iterable[Sequence[Any]]) -> Columns:
 
 def joined(parts: Sequence[Columns]) -> Columns:
     """Rows of one table that come in parts, each with the columns of the first."""
-    return {name: [*chain.from_iterable([one[name] for one in parts])] for name in parts[0]} if parts else {}
+    return {name: [*chain.from_iterable(map(itemgetter(name), parts))] for name in parts[0]} if parts else {}
 
 
 T = TypeVar("T")
