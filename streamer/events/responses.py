@@ -363,10 +363,15 @@ def numbers_given(
 
     `score` and `logprob` have the names of their fields. Names in `without` are left out.
     """
-    found: dict[str, list[float | None]] = {}
+    found: dict[str, list[float | None]] = {
+        name: column
+        for name in ("score", "logprob")
+        if name not in without
+        and (column := [getattr(one, name) for one in responses]).count(None) < len(column)
+    }
     for place, one in enumerate(responses):
-        for name, number in (("score", one.score), ("logprob", one.logprob), *one.signals.items()):
-            if number is not None and name not in without:
+        for name, number in one.signals.items():
+            if name not in without:
                 found.setdefault(name, [None] * len(responses))[place] = number
     return found
 
@@ -377,11 +382,10 @@ def recorded_metadata(event: ResponsesV1, kept: Collection[str] = ()) -> dict[st
     """
     models = {one.id: one.model for one in event.responses if one.model is not None}
     signals: dict[str, dict[str, float]] = {}
-    for one in event.responses:
-        came = (("score", one.score), ("logprob", one.logprob), *one.signals.items())
-        numbers = {name: number for name, number in came if number is not None and name not in kept}
-        if numbers:
-            signals[one.id] = numbers
+    for name, column in numbers_given(event.responses, kept).items():
+        for one, number in zip(event.responses, column, strict=True):
+            if number is not None:
+                signals.setdefault(one.id, {})[name] = number
     return {
         **event.metadata,
         **({MODELS: models} if models else {}),
@@ -480,7 +484,8 @@ def _check_responses(responses: tuple[ResponseV1, ...], limits: Limits) -> int:
                     codes.INVALID_FIELD,
                     f"the signals of response {excerpt(response.id)} have {min(taken)}, which is read from elsewhere; call it otherwise",
                 )
-        strings += check_claims(response.id, response.text, response.claims, longest)
+        if response.claims is not None:
+            strings += check_claims(response.id, response.text, response.claims, longest)
         strings += 3 - (response.score, response.logprob, response.token_logprobs).count(None)
     if embedded:
         strings += embedded + _check_embeddings(responses, embedded, limits)

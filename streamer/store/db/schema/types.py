@@ -2,9 +2,11 @@
 
 import base64
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import chain
+from operator import itemgetter
 from typing import Any, TypeAlias, TypeVar
 
 import msgspec
@@ -88,6 +90,21 @@ def no_evidence() -> dict[str, str]:
 
 Row: TypeAlias = Mapping[Any, Any]
 """A table's row by column names: about to be written, or read back."""
+
+Columns: TypeAlias = Mapping[str, Sequence[Any]]
+"""Rows of a table by columns: under each name the values of all of them."""
+
+
+def columns_of(names: Iterable[str], rows: Iterable[Sequence[Any]]) -> Columns:
+    """Rows with their values in the order of `names`, by columns."""
+    names = tuple(names)
+    return dict.fromkeys(names, ()) | dict(zip(names, zip(*rows, strict=True), strict=False))
+
+
+def joined(parts: Sequence[Columns]) -> Columns:
+    """Rows of one table that come in parts, each with the columns of the first."""
+    return {name: [*chain.from_iterable(map(itemgetter(name), parts))] for name in parts[0]} if parts else {}
+
 
 T = TypeVar("T")
 
