@@ -46,7 +46,9 @@ COMPARED: dict[str, Any] = {
     "include_name": lambda name, _kind, _parents: name != ONLY_ON_SQLITE and not is_month(name),
     "include_object": lambda one, name, kind, _reflected, _other: (
         name != ONLY_ON_SQLITE
-        and not (kind == "foreign_key_constraint" and is_month(one.elements[0].target_fullname.split(".")[-2]))
+        and not (
+            kind == "foreign_key_constraint" and is_month(one.elements[0].target_fullname.split(".")[-2])
+        )
     ),
 }
 """How Alembic compares a database with our tables."""

@@ -134,7 +134,9 @@ def grant(connection: sa.Connection) -> None:
         f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA {SCHEMA} TO {app}",
     ]
     quote = connection.dialect.identifier_preparer.quote
-    for table in filterfalse(is_month, inspector.get_table_names(SCHEMA)):  # rights to the whole reach its parts
+    for table in filterfalse(
+        is_month, inspector.get_table_names(SCHEMA)
+    ):  # rights to the whole reach its parts
         may = ["SELECT"] if table == _VERSION_TABLE else rights(table)
         statements.append(f"GRANT {', '.join(may)} ON {SCHEMA}.{quote(table)} TO {app}")
     views = inspector.get_view_names(SCHEMA)

@@ -18,7 +18,7 @@ def of(world: World, table: str) -> list[tuple[str, int]]:
     return [
         (name, count)
         for name, count in world.rows(
-            f"SELECT CAST(CAST(tableoid AS regclass) AS text), count(*) FROM {table} GROUP BY 1 ORDER BY 1"  # noqa: S608
+            f"SELECT CAST(CAST(tableoid AS regclass) AS text), count(*) FROM {table} GROUP BY 1 ORDER BY 1"
         )
     ]
 
@@ -65,12 +65,24 @@ def test_months_are_made_beside_readers_and_keep_the_guards(postgres_world: Worl
     lease = world.lease()
     with world.store._database.reading() as reader:
         for table in ("decisions", "responses", "batches", "outcomes", "calibration_inputs"):
-            reader.execute(sa.text(f"SELECT count(*) FROM {table}"))  # noqa: S608
+            reader.execute(sa.text(f"SELECT count(*) FROM {table}"))
         assert len(make_months(world.url, now=OCTOBER, ahead=0)) == 2
         world.commit(world.slice(lease, world.decision(0, "october")))
     for change in ("UPDATE decisions_2026_10 SET reason = 'x'", "UPDATE responses_2026_10 SET score = 0"):
         with pytest.raises(Exception, match="append-only"), world.store._database.engine.begin() as one:
             one.execute(sa.text(change))
+
+
+def test_a_month_moves_to_another_disk_and_still_verifies(postgres_world: World) -> None:
+    world = postgres_world
+    make_months(world.url, now=OCTOBER, ahead=0)
+    world.commit(world.slice(world.lease(), world.decision(0, "october")))
+    with world.store._database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as one:
+        one.execute(sa.text("SET allow_in_place_tablespaces = on"))
+        one.execute(sa.text("CREATE TABLESPACE slow LOCATION ''"))
+        for table in ("decisions_2026_10", "responses_2026_10"):
+            one.execute(sa.text(f"ALTER TABLE {table} SET TABLESPACE slow"))
+    assert world.store.evidence.log_faults() == []
 
 
 def test_sqlite_has_no_months(tmp_path: object) -> None:
