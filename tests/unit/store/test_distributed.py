@@ -4,11 +4,10 @@ from streamer.store.db.schema import metadata
 
 COLUMN = (
     {"batches": "id"}
-    | {
-        name: "batch"
-        for name in ("responses", "decisions", "carried_scores", "carried_signals", "candidate_decisions")
-    }
-    | {name: "batch" for name in ("desk_items", "review_offers", "review_claims")}
+    | dict.fromkeys(
+        ("responses", "decisions", "carried_scores", "carried_signals", "candidate_decisions"), "batch"
+    )
+    | dict.fromkeys(("desk_items", "review_offers", "review_claims"), "batch")
 )
 """What each distributed table would be distributed by; all others would be copied to every node, as reference tables."""
 
