@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -269,6 +270,20 @@ def required(
     """A column that is never NULL; `default` is an SQL expression for rows that came before it."""
     given = sa.text(default) if isinstance(default, str) else default
     return sa.Column(name, kind, *constraints, nullable=False, server_default=given, **options)
+
+
+MONTHLY = "RANGE (batch)"
+"""How PostgreSQL partitions a table that it keeps month by month."""
+MONTH = 10**11
+"""Numbers of batches that a month has, from January of the year 0 on: each stays below 2^53, which JSON carries everywhere."""
+
+
+def is_month(name: str | None) -> bool:
+    """Whether a table is a partition of one: it has no declaration of its own."""
+    return name is not None and _PARTITION.search(name) is not None
+
+
+_PARTITION = re.compile(r"_(\d{4}_\d\d|before)$")
 
 
 def identity_column() -> sa.Column[int]:
