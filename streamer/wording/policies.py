@@ -146,7 +146,7 @@ def status_text(policy: Policy) -> str:
         )
     if policy.state == "closed":
         if policy.calibration_run is None:
-            return f"closed, holds everything: {why_text(policy)}{shadow}"
+            return f"closed, holds everything: {why_text(policy).rstrip('.')}{shadow}"
         return (
             "closed, holds everything: no threshold keeps the budget "
             f"{percent(policy.settings.alpha)} on the present labels; more labels or a larger budget open it{shadow}"

@@ -57,7 +57,7 @@ def _alarmed(report: RiskReport) -> str:
     alert = ""
     if first.alert_id is not None:
         named = first.alert_id[:8] if len(report.standing) == 1 else report.gate
-        alert = f"; nobody has acknowledged it: `streamer alert acknowledge {named}`"
+        alert = f'; nobody has acknowledged it: `streamer alert acknowledge {named} --reason "..."`'
     since = "" if first.raised_at is None else f" since {when(first.raised_at)}"
     return f"ALARM: {', '.join(names)},{since}{closed}{alert}."
 
@@ -279,7 +279,7 @@ def shown_verdict(report: RiskReport, figures: OpenFigures) -> str:
 
 def burn_text(burn: BudgetBurn) -> str:
     """Say how much of the period's budget is used, and how long the rest lasts where that can be said."""
-    used = f"{percent(burn.used)} (between {percent(burn.used_lower)} and {percent(burn.used_upper)})"
+    used = f"{percent(burn.used)} of the whole period's (between {percent(burn.used_lower)} and {percent(burn.used_upper)})"
     if burn.days_left is None or burn.days_left_soonest is None:
         return used
     rest = "the budget will not run out"

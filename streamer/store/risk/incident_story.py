@@ -13,7 +13,7 @@ from streamer.recalibration.run import SampleQuery
 from streamer.store.risk.alerts import Incident, ShippedDraw, change_began
 from streamer.store.store import Store
 from streamer.wording.numbers import counted, percent, when
-from streamer.wording.policies import own_cuts, threshold_text, who, why_text
+from streamer.wording.policies import cut_text, own_cuts, threshold_text, who, why_text
 
 MOST_TOLD = 10
 _BAD = 0.5
@@ -26,7 +26,7 @@ class Step(NamedTuple):
 
     what: str
     command: str
-    act: Literal["close", "label", "recalibrate", "rollback"] | None = None
+    act: Literal["close", "label", "proposal", "recalibrate", "rollback"] | None = None
     version: int | None = None
 
 
@@ -141,6 +141,10 @@ def _recalibration(store: Store, gate: str, now: datetime) -> list[Step]:
     queue = f"streamer label queue --gate {gate}"
     told = "Recalibrate, and look at what it proposes; if nothing would ship, only a larger budget or better answers help."
     again = Step(told, f"streamer recalibrate {gate} --propose", "recalibrate")
+    if (found := store.calibration.proposal(gate)) is not None:
+        why = f" It waits for a person: {found.why}." if found.why else ""
+        told = f"Look at what run {found.run} proposes, {cut_text(found.cut, found.rule)}; put it in force, or reject it.{why}"
+        again = Step(told, f"streamer threshold show {gate}", "proposal")
     if since is None:
         waiting = store.labels.pending().get(gate, 0)
         told = f"Label {counted(waiting, 'answer', 'answers')} that wait: a new threshold rests on them."
@@ -154,7 +158,7 @@ def _recalibration(store: Store, gate: str, now: datetime) -> list[Step]:
         f"A new threshold rests only on prompts decided from policy {since.version} on{f' and before {when(before)}' * (before < now)}: "
         f"{len(drawn)} drawn, {len(drawn) - waits} of them labelled, at least {least} wanted."
     )
-    ready = len(drawn) - waits >= least
+    ready = found is not None or len(drawn) - waits >= least
     return [Step(told, queue, "label" if waits else None), *([again] if ready else [])]
 
 
