@@ -190,7 +190,7 @@ def _policy(facts: dict[str, Any], policy: dict[str, Any], revision: dict[str, A
     cut = threshold_of(facts, policy)
     return (
         f"version {policy['version']}, in force since {policy['valid_from']}: {cut}{own}, unit {facts['unit']}, "
-        f"budget {budget(revision['alpha'])}, method {revision['method']}; by {who(policy['created_by'])}: {policy['reason']}. "
+        f"budget {budget(revision['alpha'])}, method {revision['method']}; by {who(policy['created_by'])}: {policy['reason'].rstrip('.')}. "
         + (policy["guarantee"] or "Nothing was promised.")
     )
 

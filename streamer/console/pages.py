@@ -149,7 +149,7 @@ class Pages:
                 if one.active is not None and goes_back(one.active.policy, policy)
             ],
             "more": len(versions) - len(shown),
-            "proposal": proposal is not None,
+            "proposal": proposal,
             "closed": policy.state == "closed" and not own_cuts(policy.rule),
             **self._questions.sliders(name, {}),
             **self._course(name, report),

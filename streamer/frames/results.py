@@ -382,12 +382,16 @@ PAGE_POLICY = (
 """The content security policy of `report_page`, which has its style and script in it and reads nothing else."""
 
 
-def report_page(report: Report, name: str, notes: Sequence[str] = ()) -> str:
+def report_page(report: Report, name: str, notes: Sequence[str] = (), *, back: str = "") -> str:
     """Return a report as a page of its own, with a slider over all budgets where one calibration answers for them.
 
-    `notes` : how the file was read, in sentences.
+    Parameters
+    ----------
+    notes : how the file was read, in sentences.
+    back : the address at which another file is tried; empty: none.
     """
     slider = ""
+    crumb = f'<p><a href="{escape(back)}">Try another file</a></p>' if back else ""
     about = "".join(f'<p class="verdict">{escape(unbroken(one))}</p>' for one in (report.caveat, *notes))
     if report.budgets:
         said = [replace(report, at=one, why_closed="").sentence for one in report.budgets]
@@ -401,7 +405,7 @@ def report_page(report: Report, name: str, notes: Sequence[str] = ()) -> str:
         )
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, '
-        f'initial-scale=1"><title>{escape(report.worth)}</title><style>{STYLE}</style></head><body><main><header>'
+        f'initial-scale=1"><title>{escape(report.worth)}</title><style>{STYLE}</style></head><body><main><header>{crumb}'
         f'<h1>{escape(name)}</h1><p class="result">{escape(unbroken(report.worth))}</p>{about}</header>'
         f'{slider}<div id="wrong">{_through(report, 200)}</div>{report_parts(report)}</main>'
         f"{'<script>' + _SLIDER + '</script>' if slider else ''}</body></html>"

@@ -171,7 +171,7 @@ def _try_upload(
                 settings, file, {"alpha": alpha}, reading=reading, ask=ask, of_claims=of_claims, name=name
             )
             assert report is not None
-            found = report_page(report, name, said)
+            found = report_page(report, name, said, back="/try")
         except _Asked as asked:
             found = asked.doubt
         except (StreamerError, OSError) as error:

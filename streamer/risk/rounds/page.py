@@ -115,7 +115,7 @@ class PageKeeper:
             ]  # fmt: skip
             if reason is not None:
                 if closed is not None and closed > policy.version:
-                    events.append(closed_alert(watch.gate, closing[0], closed=closed, at=now, reason=reason))
+                    events.append(closed_alert(watch.gate, closing[0], closed=closed, at=now))
                 if refused is not None:
                     self._warn_once(watch.gate, closing[0], refused)
             return events

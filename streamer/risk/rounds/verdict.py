@@ -56,8 +56,6 @@ def with_verdict(
         if service.policy == policy.version and not policy.ships_nothing:
             present = _figures(service.present, budget, risk)
             before = _figures(service.before, budget, risk)
-        else:
-            before = period
     alone = present is not None and present == period
     if tally is not None and tally.bets.decisions:
         period = _in_time(tally, period, policy, lag)
@@ -120,7 +118,8 @@ def _in_time(tally: Tally, read: OpenFigures | None, policy: Policy, lag: float)
     """The period by its bets, which wait for no label, between the bounds of what has been read in order.
 
     Bounds and verdict are about the same mean: a bound that says less is cut at the budget, and one that would say more is
-    drawn out to it.
+    drawn out to it. Labels that came late or were raised are in the estimate alone: where it passes the upper bound, that says
+    nothing.
     """
     bets = tally.bets
     word = bets.says(tally.newest.timestamp() - lag)
@@ -144,6 +143,8 @@ def _in_time(tally: Tally, read: OpenFigures | None, policy: Policy, lag: float)
     lower, upper = judged.lower, judged.upper
     lower = max(lower, bets.alpha) if word == "broken" else min(lower, bets.alpha)
     upper = min(upper, bets.alpha) if word == "kept" else max(upper, bets.alpha)
+    if error is not None and upper < error * (1.0 if bets.selective else share):
+        upper = 1.0
     if not bets.selective:
         upper = min(upper, max(share, lower))
     scale = 1.0 if bets.selective else 1 / share if share else 0.0
