@@ -421,6 +421,10 @@ class Decisions(Control):
         seal = sha256(bytes.fromhex(content["content_hash"]) + shown.encode()) if parts else None
         if said != (name, parts, seal):
             self.fault("action", decision.place, "what it lets be shown does not follow from its claims")
+        scores = [one[1] for one in facts["responses"]]
+        for at, rests in enumerate(claims.get("rests_on", ())):
+            if any(scores[at] > scores[on] for on in rests):
+                self.fault("score", decision.place, "a claim has a higher score than one it rests on")
         self.counts["texts put together again from claims"] += 1
 
     def _of_burst(self, decision: Decision) -> bool:

@@ -27,10 +27,14 @@ from tests.made import a_batch
 from tests.migrated import migrated
 
 PROMPTS, AFTER, ALPHA = 60, 12, 0.1
+CHOSEN: dict[str, Any] = {"unit": "claim", "scorer": "support", "method": "mean", "alpha": ALPHA}
+CHOSEN |= {"pending": "worst", "audit_probability": 0.9}
+CHOSEN |= {"embeddings": "refuse", "dimension": None, "encoder": "none"}
 SAID = ("Ada wrote notes.", "Bern has {0} towers!", "Lyon has {0} hills.", "Riga lies at the sea.")
 GATES: dict[str, dict[str, Any]] = {
     name.replace(":C", "").replace("-", ""): {"loss": name.replace("C", "2")} for name in LOSSES
 } | {"marked": {"left_out": "mark", "label_floor": 0.6}, "half": {"least_kept": 0.5}, "given": {}}
+RESTS_ON = {"k0": ["k2"], "k3": ["k0", "k1"]}
 
 
 def is_wrong(number: int, claim: int) -> bool:
@@ -57,6 +61,8 @@ def answers(gate: str, number: int) -> bytes:
             {"id": f"k{i}", "text": text[:-1], "span": [at, at + len(text) - 1]}
             for i, (at, text) in enumerate(spans)
         ]
+        for one in first["claims"]:
+            one["rests_on"] = RESTS_ON.get(one["id"], [])
     return json.dumps(event).encode()
 
 
@@ -68,16 +74,7 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with wiring.open_store(settings) as store:
         scribe = Scribe(store, settings)
         for name, given in GATES.items():
-            chosen = {
-                "unit": "claim",
-                "scorer": "support",
-                "method": "mean",
-                "alpha": ALPHA,
-                "pending": "worst",
-            }
-            chosen |= {"embeddings": "refuse", "dimension": None, "encoder": "none"}
-            chosen |= {"audit_probability": 0.9}
-            scribe.gate(name, **(chosen | given))
+            scribe.gate(name, **(CHOSEN | given))
             scribe.deliver(answers(name, n) for n in range(PROMPTS))
             ids = "k{}" if name == "given" else "c0{}"
             scribe.deliver(
@@ -139,6 +136,29 @@ def test_what_scores_above_the_threshold_ships_and_nothing_besides(store: Store,
                 assert (said in (shown or "")) is out
         assert "think" not in (shown or "")
     assert "mixed" in outcomes
+
+
+def test_a_claim_ships_with_what_it_rests_on_or_not_at_all(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = 0
+    for _, action in decided(store, "given"):
+        score = {one.id: one.score or 0.0 for one in action.responses}
+        assert all(score[one] <= min(map(score.__getitem__, on)) for one, on in RESTS_ON.items())
+        alone += score["k3"] == score["k2"] != score["k1"]  # by way of k0
+    assert alone
+
+    settings = settings_for(f"sqlite:///{tmp_path / 'record.db'}", tmp_path)
+    migrated(settings)
+    monkeypatch.setattr("streamer.deciding.claims.least", lambda scores, _rests_on: scores)
+    with wiring.open_store(settings) as other:
+        scribe = Scribe(other, settings)
+        scribe.gate("given", **CHOSEN)
+        scribe.deliver(answers("given", n) for n in range(6))
+        scribe.checkpoint()
+    export(settings, tmp_path / "bundle")
+    found = verify_bundle(tmp_path / "bundle", KEYS, [])
+    assert {one["check"] for one in found.faults} == {"score"}, found.faults
 
 
 def test_every_claim_of_a_drawn_prompt_is_asked_for_above_a_floor(store: Store) -> None:
