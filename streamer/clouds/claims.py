@@ -6,7 +6,6 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from streamer.calibration.claims import Floats
 from streamer.calibration.groups import LabelledGroup
 from streamer.clouds.cloud import NOT_KEPT, Claim, Cloud, CloudResponse
 from streamer.scoring.claims.answer import LEFT_OUT as LEFT_OUT
