@@ -20,7 +20,8 @@ from streamer.events.actions import ActionsV1, decode_action, text_to_show
 from streamer.events.desk import DeskV1, decode_desk
 from streamer.events.responses import decode_responses
 from streamer.gates.settings import GateSettings
-from streamer.risk.rounds.logged import LoggedDecision
+from streamer.risk.rounds.alarms import goes_on, label_alarm
+from streamer.risk.rounds.logged import LoggedDecision, Terms
 from streamer.store import Store
 from streamer.store.audit.forgetting import prune
 from streamer.store.db.schema import batches, decisions, responses
@@ -319,3 +320,13 @@ def test_monitoring_reads_the_loss_of_the_claims_that_shipped(
     )  # fmt: skip
     assert one.loss == found
     assert replace(one, needed=0, severities=()).loss == 0
+
+
+def test_another_loss_begins_another_sequence_and_another_alarm() -> None:
+    one, other = (
+        GateSettings(unit="claim", scorer="support", encoder="none", loss=loss) for loss in ("any", "share")
+    )
+    assert Terms.of(one) != Terms.of(other)
+    alarm = label_alarm("risk", one, number=1, after=0, after_policy=0)
+    assert goes_on(alarm, one)
+    assert not goes_on(alarm, other)
