@@ -58,6 +58,13 @@ class AgeCut:
     deadline_seconds: float
     window: int | None = None
 
+    @property
+    def longest_seconds(self) -> float:
+        """What D grows to while the draws stay the same and the middle one gets older; at least `seconds`."""
+        if self.because != "age of the middle draw":
+            return self.seconds
+        return self.deadline_seconds if self.delay_seconds is None else self.delay_seconds
+
     def said(self, missing: int) -> str | None:
         """Say which labels are not used yet, and how many older ones count as wrong; None where there is nothing to say."""
         parts = []

@@ -3,7 +3,7 @@
 import { canonical, parse, plain } from "./json.mjs";
 import { canonicalObject, decode, jsonLines, lines } from "./bundle.mjs";
 import { wrongForm } from "./schema.mjs";
-import { MerkleLog, goodSignature, keyHash, leafHash, seedCommitment, sha256, signed } from "./hashes.mjs";
+import { MerkleLog, leafHash, seedCommitment, sha256, signaturesOf, signed } from "./hashes.mjs";
 import { micros } from "./moments.mjs";
 
 const BACKWARDS = 60_000_000n; // microseconds: a clock that runs further back is told
@@ -198,8 +198,9 @@ const NOTE = /^(([^\x00-\x1f\x7f]+)\n([1-9][0-9]{0,15})\n([A-Za-z0-9+/]{43}=)\n(
  * younger, unless they were made before it. What contradicts the log of heads is a fault, unless it was given up where a backup was
  * restored. Returns the newest head that a checkpoint covers, or null.
  */
-export function checkCheckpoints({ own, outside, heads, keys, manifest, control, chains, gates, restorations = [] }, report) {
-  const notes = [...checkpointsOf(outside ?? [], "the file", keys, report), ...checkpointsOf(own, "the bundle", keys, report)];
+export function checkCheckpoints({ own, outside, heads, keys, witnesses, manifest, control, chains, gates, restorations = [] }, report) {
+  const read = (lines, origin) => checkpointsOf(lines, origin, keys, witnesses, report);
+  const notes = [...read(outside ?? [], "the file"), ...read(own, "the bundle")];
   const known = manifest.head.record_id;
   const given = givenUp(restorations, known, keys, report);
   const origins = new Set([`streamer/${known}`, ...given.flatMap(({ origin, next }) => [origin, next])]);
@@ -215,6 +216,7 @@ export function checkCheckpoints({ own, outside, heads, keys, manifest, control,
   const bySize = new Map();
   for (const one of notes) bySize.set(one.size, [...(bySize.get(one.size) ?? []), one]);
   let newest = null;
+  const cosigned = new Map([...witnesses.keys()].map((name) => [name, { size: 0, leaves: 0 }]));
   for (const line of heads) {
     if (log.size === most) break;
     log.append(sha256("\0", line));
@@ -230,7 +232,10 @@ export function checkCheckpoints({ own, outside, heads, keys, manifest, control,
     if (head !== null) compare(head, place, control, chains, gates, report);
     for (const one of bySize.get(number) ?? []) {
       if (one.root !== log.root()) contradicts(one, "it was made of another log of heads");
-      else newest = head ?? newest;
+      else if (head !== null) {
+        newest = head;
+        for (const name of one.cosigners) cosigned.set(name, { size: number, leaves: leavesOf(head) });
+      }
     }
   }
   for (const one of notes.filter(({ size }) => size > log.size)) {
@@ -239,7 +244,22 @@ export function checkCheckpoints({ own, outside, heads, keys, manifest, control,
     if (mine) contradicts(one, `it saw ${size} heads, there are ${log.size}: the newest were cut off`);
     else report.note("younger", `checkpoints beyond the ${log.size} heads of the bundle: they are younger, or the end was cut off`);
   }
+  tellCosigned(cosigned, control, chains, report);
   return newest;
+}
+
+const leavesOf = (head) => head.partitions.reduce((all, { size }) => all + size, head.control.size);
+
+/** How far each witness has cosigned, and what is younger. */
+function tellCosigned(cosigned, control, chains, report) {
+  const present = [...chains.values()].reduce((all, { size }) => all + size, control.size);
+  for (const [name, { size, leaves }] of cosigned) {
+    report.count(`heads cosigned by ${name}`, size);
+    if (size === 0) report.note(`witness ${name}`, `${name} has cosigned none of the checkpoints that were read`);
+    else if (present > leaves) {
+      report.note(`witness ${name}`, `${present - leaves} leaves are younger than head ${size}, the newest that ${name} cosigned: whoever has the key could still rewrite them`);
+    }
+  }
 }
 
 /** What was given up where backups were restored: of each origin how many heads stay, how many were given up, and the next origin. */
@@ -259,7 +279,7 @@ function givenUp(restorations, record, keys, report) {
   return found;
 }
 
-function checkpointsOf(bytesOfLines, origin, keys, report) {
+function checkpointsOf(bytesOfLines, origin, keys, witnesses, report) {
   const found = [];
   for (const [number, bytes] of bytesOfLines.entries()) {
     let one;
@@ -274,12 +294,15 @@ function checkpointsOf(bytesOfLines, origin, keys, report) {
       report.fault("checkpoint", `${origin}, line ${number + 1}`, `it is no checkpoint: ${error.message}`);
       continue;
     }
-    const ours = one.lines.trimEnd().split("\n").map((line) => line.split(" ")).filter(([, name]) => name === one.origin)
-      .map(([, , encoded]) => Buffer.from(encoded, "base64"))
-      .flatMap((raw) => [...keys.values()].filter((key) => raw.subarray(0, 4).equals(keyHash(one.origin, key))).map((key) => ({ key, raw })));
+    const { ours, cosigned } = signaturesOf(one, keys, witnesses);
     if (ours.length === 0) report.fault("signature", one.place, "it is signed with a key that is not trusted");
-    else if (!ours.every(({ key, raw }) => goodSignature(key, one.text, raw.subarray(4)))) report.fault("signature", one.place, "its signature is not good");
-    else found.push(one);
+    else if (!ours.every((good) => good)) report.fault("signature", one.place, "its signature is not good");
+    else {
+      for (const [name, good] of cosigned) {
+        if (!good) report.fault("signature", one.place, `the cosignature of ${name} is not good for what it says`);
+      }
+      found.push({ ...one, cosigners: cosigned.filter(([, good]) => good).map(([name]) => name) });
+    }
   }
   return found;
 }

@@ -113,10 +113,44 @@ export function fromBase64(text) {
   return bytes.toString("base64") === text ? bytes : null;
 }
 
-/** The four bytes by which a signature line of a note names a log's key. */
-export function keyHash(name, key) {
+const [LOG, WITNESS] = [1, 4]; // kinds of keys (c2sp.org/signed-note)
+
+/** The four bytes by which a signature line of a note names a key. */
+function keyHash(name, key, kind) {
   const raw = key.export({ type: "spki", format: "der" }).subarray(-32);
-  return Buffer.from(sha256(`${name}\n\x01`, raw), "hex").subarray(0, 4);
+  return Buffer.from(sha256(`${name}\n`, Buffer.of(kind), raw), "hex").subarray(0, 4);
+}
+
+/** The keys of witnesses by their names: NAME+HASH+KEY, one a line; an address behind it is passed over. */
+export function readWitnessKeys(text) {
+  const keys = new Map();
+  for (const line of text.split(/\r?\n/).filter((one) => one.trim() !== "")) {
+    const [, name, named, encoded] = /^([^+ ]+)\+([0-9a-f]{8})\+([^ ]+)/.exec(line) ?? [];
+    const raw = fromBase64(encoded);
+    if (raw?.length !== 33 || raw[0] !== WITNESS) throw new Unreadable(`${line} is no key of a witness`);
+    const key = createPublicKey({ key: { kty: "OKP", crv: "Ed25519", x: raw.subarray(1).toString("base64url") }, format: "jwk" });
+    if (keyHash(name, key, WITNESS).toString("hex") !== named) throw new Unreadable(`${name} is no key of a witness`);
+    keys.set(name, key);
+  }
+  return keys;
+}
+
+/** What known keys say of a note: `ours`, whether each signature of the log is good, and `cosigned`, likewise by witness. */
+export function signaturesOf({ text, origin, lines }, keys, witnesses) {
+  const found = { ours: [], cosigned: [] };
+  for (const line of lines.trimEnd().split("\n")) {
+    const [, name, encoded] = line.split(" ");
+    const raw = Buffer.from(encoded, "base64");
+    const named = (key, kind) => key !== undefined && raw.subarray(0, 4).equals(keyHash(name, key, kind));
+    for (const key of name === origin ? keys.values() : []) {
+      if (named(key, LOG)) found.ours.push(goodSignature(key, text, raw.subarray(4)));
+    }
+    if (named(witnesses.get(name), WITNESS) && raw.length === 76) {
+      const said = `cosignature/v1\ntime ${raw.readBigUInt64BE(4)}\n${text}`;
+      found.cosigned.push([name, goodSignature(witnesses.get(name), said, raw.subarray(12))]);
+    }
+  }
+  return found;
 }
 
 /** Whether a signature, as bytes, is good for a text. */

@@ -2,7 +2,7 @@
 // Verify an audit bundle of conformal-streamer with nothing but Node (20 or later).
 //
 // Written from docs/audit-format.md alone, so that the record can be checked by a program that shares no line with the one
-// that made it. `node verify.mjs bundle.zip --public-key F --checkpoints F [--receipts F] [--policy-keys F] [--label-keys F] [--json]`
+// that made it. `node verify.mjs bundle.zip --public-key F --checkpoints F [--receipts F] [--policy-keys F] [--label-keys F] [--witness-keys F] [--json]`
 
 import { readFileSync } from "node:fs";
 import { Unreadable, decode, lines, openBundle } from "./bundle.mjs";
@@ -11,7 +11,7 @@ import { Governance, checkPolicySignatures } from "./control.mjs";
 import { Decisions } from "./decisions.mjs";
 import { checkDesk } from "./desk.mjs";
 import { checkErasures } from "./erasures.mjs";
-import { readKeys, seedCommitment, sha256 } from "./hashes.mjs";
+import { readKeys, readWitnessKeys, seedCommitment, sha256 } from "./hashes.mjs";
 import { canonical, parse, plain } from "./json.mjs";
 import { Labels, checkSeverities, readLabelKeys } from "./labels.mjs";
 import { checkBudgets, checkCalibrations } from "./recalibrate.mjs";
@@ -21,7 +21,7 @@ import { wrongForm } from "./schema.mjs";
 import { checkModels } from "./models.mjs";
 import { checkRefusals } from "./refusals.mjs";
 
-const USAGE = `usage: node verify.mjs [--public-key FILE] [--checkpoints FILE] [--receipts FILE] [--policy-keys FILE] [--label-keys FILE] [--json] BUNDLE
+const USAGE = `usage: node verify.mjs [--public-key FILE] [--checkpoints FILE] [--receipts FILE] [--policy-keys FILE] [--label-keys FILE] [--witness-keys FILE] [--json] BUNDLE
 
 BUNDLE         folder or .zip made by \`streamer audit export\`
 --public-key   PEM file with the public keys that may sign checkpoints
@@ -29,12 +29,13 @@ BUNDLE         folder or .zip made by \`streamer audit export\`
 --receipts     receipts of decisions that somebody kept, one JSON a line
 --policy-keys  PEM file with the public keys that may sign policies
 --label-keys   public keys of labellers, each after a line \`labeller: NAME\`
+--witness-keys keys of witnesses, NAME+HASH+KEY, one a line: say how far each has cosigned the record
 --json         print one JSON object
 
 Exit status: 0 everything fits, 2 something cannot be read, 3 something was changed.`;
 
 /** Verify a bundle; returns the report. Throws Unreadable. */
-export function verifyBundle({ bundle, publicKey, checkpoints, receipts, policyKeys, labelKeys = null }) {
+export function verifyBundle({ bundle, publicKey, checkpoints, receipts, policyKeys, labelKeys = null, witnessKeys = null }) {
   const report = new Report();
   const manifest = readManifest(bundle);
   checkFiles(bundle, manifest, report);
@@ -62,7 +63,8 @@ export function verifyBundle({ bundle, publicKey, checkpoints, receipts, policyK
     if (entry.kind === "label") labels.addOutcome(entry);
   });
   const { gates, restorations } = governance;
-  const newest = checkCheckpoints({ own, outside, heads, keys, manifest, control, chains, gates, restorations }, report);
+  const witnesses = witnessKeys === null ? new Map() : readWitnessKeys(witnessKeys);
+  const newest = checkCheckpoints({ own, outside, heads, keys, witnesses, manifest, control, chains, gates, restorations }, report);
   for (const entry of others) guarded(report, entry.place, () => decisions.add(entry));
   for (const entry of governance.judgements) guarded(report, entry.place, () => decisions.words(entry));
   checkUnchained(bundle, report);
@@ -139,7 +141,7 @@ function tellYounger(newest, control, chains, report) {
 
 function options(argv) {
   const found = { bundle: null, json: false };
-  const files = { "--public-key": "publicKey", "--checkpoints": "checkpoints", "--receipts": "receipts", "--policy-keys": "policyKeys", "--label-keys": "labelKeys" };
+  const files = { "--public-key": "publicKey", "--checkpoints": "checkpoints", "--receipts": "receipts", "--policy-keys": "policyKeys", "--label-keys": "labelKeys", "--witness-keys": "witnessKeys" };
   for (let i = 0; i < argv.length; i += 1) {
     const [name, given] = argv[i].startsWith("--") && argv[i].includes("=") ? argv[i].split(/=(.*)/s) : [argv[i], undefined];
     if (name === "--json") found.json = true;
@@ -176,6 +178,7 @@ function main(argv) {
       receipts: read(chosen.receipts),
       policyKeys: text(chosen.policyKeys),
       labelKeys: text(chosen.labelKeys),
+      witnessKeys: text(chosen.witnessKeys),
     });
     process.stdout.write(`${chosen.json ? report.asJson() : report.asText()}\n`);
     return report.faults.length ? 3 : 0;

@@ -34,7 +34,12 @@ def new_and_raised(
         return _number(connection, _labelled_since(labels, gate, 0, would_read)), 0
     decided = sa.select(batches.c.id).join_from(decisions, batches, batches.c.id == decisions.c.batch)
     labelled = _label_of_a_drawn_response(labels, settings)
-    young = decided.where(*would_read, decisions.c.decided_at >= run.older_than, labelled.exists())
+    is_young = decided.where(*would_read, decisions.c.decided_at >= run.older_than, labelled.exists())
+    young = _number(connection, is_young)
+    if young and run.age_cut.seconds < run.age_cut.longest_seconds:
+        ripe = is_young.where(decisions.c.decided_at < now - timedelta(seconds=run.age_cut.longest_seconds))
+        came = _came_since(connection, labels, gate, run, since, now)
+        young = max(_number(connection, ripe), min(young, came))
     # Labels that came since for batches that the run has read without one. Whoever commits a label late under an
     # earlier number is missed here; the next run by time reads it.
     late = _labelled_since(
@@ -47,13 +52,37 @@ def new_and_raised(
             ~_had_a_label(labels, gate, run.labels_through),
         ),
     )
-    new = min(_number(connection, young) + _number(connection, late), MOST_COUNTED)
+    new = min(young + _number(connection, late), MOST_COUNTED)
     return new, _number(connection, _raised_since(labels, gate, run))
 
 
 def youngest_read(settings: GateSettings, run: NewestRun | None) -> float:
     """Seconds of age below which the next run reads no decision; the newest run's age cut is a guess at its own."""
-    return max(settings.label_deadline_seconds, 0.0 if run is None else run.age_cut_seconds)
+    return max(settings.label_deadline_seconds, 0.0 if run is None else run.age_cut.seconds)
+
+
+def _came_since(
+    connection: sa.Connection,
+    labels: sa.FromClause,
+    gate: GateRevision,
+    run: NewestRun,
+    since: int | None,
+    now: datetime,
+) -> int:
+    """Count the draws and the labels that came since the run: only they move an age cut that is the middle draw's age.
+
+    That cut grows as fast as time passes, so that without them the next run reads what this one has read.
+    """
+    draws = (
+        sa.select(batches.c.id)
+        .join_from(decisions, batches, batches.c.id == decisions.c.batch)
+        .where(
+            *readable(SampleQuery(gate.gate, gate.settings, now, since)),
+            decisions.c.decided_at >= run.started_at,
+        )
+    )
+    recent = _recent_labels(labels, gate, run.labels_through)
+    return _number(connection, draws) + _number(connection, sa.select(recent.c.response_id))
 
 
 def _raised_since(labels: sa.FromClause, gate: GateRevision, run: NewestRun) -> sa.Select[tuple[int]]:

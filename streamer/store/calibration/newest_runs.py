@@ -7,6 +7,7 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from streamer.gates.settings import GateSettings
+from streamer.recalibration.age_cut import AgeCut
 from streamer.store.db.schema import calibration_candidates, calibration_runs, gate_revisions
 from streamer.store.db.schema.joins import REVISION_OF_RUN
 from streamer.store.db.schema.types import of_row
@@ -20,6 +21,7 @@ class NewestRun(NamedTuple):
     """The newest run of a gate, as far as the next one is concerned."""
 
     number: int
+    started_at: datetime
     finished_at: datetime
     groups: int
     candidates: tuple[tuple[str, float | None], ...]
@@ -29,7 +31,7 @@ class NewestRun(NamedTuple):
     labels_through: int
     unchanged: bool
     held_until: datetime | None
-    age_cut_seconds: float
+    age_cut: AgeCut
 
 
 class NewestRuns:
@@ -71,7 +73,7 @@ def _runs(connection: sa.Connection, numbers: Iterable[int]) -> Iterator[tuple[s
         sa.select(
             calibration_runs.c.id,
             calibration_runs.c.gate.label("of_gate"),
-            *calibration_runs.c["finished_at", "groups", "older_than", "since_version"],
+            *calibration_runs.c["started_at", "finished_at", "groups", "older_than", "since_version"],
             *calibration_runs.c["labels_through", "outcome", "held_until", "age_cut"],
             *gate_revisions.c[SETTINGS],
         )
@@ -88,6 +90,6 @@ def _runs(connection: sa.Connection, numbers: Iterable[int]) -> Iterator[tuple[s
                 candidates=tuple(candidates.get(row["id"], ())),
                 settings=settings_of(row),
                 unchanged=row["outcome"] == "unchanged",
-                age_cut_seconds=row["age_cut"]["seconds"],
+                age_cut=AgeCut.from_json(row["age_cut"]),
             ),
         )

@@ -20,6 +20,7 @@ from tests.integration.audit.history import PUBLIC
 from tests.services.requirements import in_ci, missing
 
 _SERVER: Final = Path(__file__).with_name("second_verifier.mjs")
+JAVASCRIPT: Final = Path(__file__).parents[3] / "verifiers" / "javascript" / "verify.mjs"
 _LEAST: Final = 20
 _REMEDY: Final = f"install Node {_LEAST} or newer (nodejs.org, or apt-get install nodejs)"
 

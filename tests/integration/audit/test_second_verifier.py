@@ -17,7 +17,7 @@ from streamer.settings.settings import Settings, load_settings
 from streamer_verify.bundle import FILES, Bundle
 from streamer_verify.command import main
 from streamer_verify.signatures import read_label_keys
-from tests.integration.audit.alone import agree, by_one_file, in_javascript, need_node
+from tests.integration.audit.alone import JAVASCRIPT, agree, by_one_file, in_javascript, need_node
 from tests.integration.audit.attacker import breaking_in, rebuild_control, rebuild_outcomes
 from tests.integration.audit.history import (
     KEYS,
@@ -32,7 +32,6 @@ from tests.integration.audit.history import (
 )
 from tests.migrated import migrated
 
-PROGRAM = Path(__file__).parents[3] / "verifiers" / "javascript" / "verify.mjs"
 pytestmark = pytest.mark.node
 
 
@@ -59,7 +58,7 @@ def settings(history: Path, tmp_path: Path) -> Settings:
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        ["node", str(PROGRAM), *map(str, arguments)],
+        ["node", str(JAVASCRIPT), *map(str, arguments)],
         capture_output=True,
         text=True,
         check=False,

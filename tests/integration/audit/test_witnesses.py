@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
+import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,10 @@ from streamer.errors import UsageError
 from streamer.settings.settings import Settings, load_settings
 from streamer.signing.notes import VerifierKey, origin_of
 from streamer.telemetry.recalibrator_metrics import RecalibratorMetrics
-from streamer_verify.command import main as alone
+from streamer_verify.command import main as verify_pyz
 from streamer_verify.logs import read_note
 from tests.faults.site import wait_until
+from tests.integration.audit.alone import JAVASCRIPT, need_node
 from tests.integration.audit.attacker import (
     breaking_in,
     rebuild_control,
@@ -143,9 +145,22 @@ def test_no_other_history_is_cosigned_not_even_with_the_key(scribe: Scribe, tmp_
         ]
 
 
+def by_javascript(arguments: list[str]) -> int:
+    done = subprocess.run(
+        ["node", str(JAVASCRIPT), *arguments], stdout=subprocess.PIPE, text=True, check=False
+    )
+    print(done.stdout)
+    return done.returncode
+
+
+@pytest.mark.parametrize(
+    "alone", [verify_pyz, pytest.param(by_javascript, marks=pytest.mark.node)], ids=["pyz", "javascript"]
+)
 def test_the_verifiers_say_how_far_each_witness_has_cosigned(
-    scribe: Scribe, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    alone: Callable[[list[str]], int], scribe: Scribe, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    if alone is by_javascript:
+        need_node()
     with (
         StrictWitness(key_of_log(scribe)) as one,
         StrictWitness(key_of_log(scribe), name="b.example/w") as other,
@@ -169,11 +184,16 @@ def test_the_verifiers_say_how_far_each_witness_has_cosigned(
         (tmp_path / "witnesses").write_text(f"{one.key} https://witness.example\n\n{other.key}\n")
         (tmp_path / "key.pem").write_text(PUBLIC)
         given = [str(tmp_path / "bundle"), "--public-key", str(tmp_path / "key.pem"), "--json"]
+        assert alone(given) == 0
+        assert "cosigned" not in capsys.readouterr().out
         asked = ["--witness-keys", str(tmp_path / "witnesses")]
         assert alone([*given, *asked]) == 0
         said = json.loads(capsys.readouterr().out)
         assert said["counts"]["heads cosigned by witness.example/w1"] == covered
         assert silent in said["notes"]
+        assert any(
+            f"head {covered}, the newest that witness.example/w1 cosigned" in note for note in said["notes"]
+        )
         assert one.newest is not None
         lines = one.newest.splitlines(keepends=True)
         *rest, encoded = lines[-1].split(b" ")

@@ -310,8 +310,8 @@ def test_a_million_rows_may_be_thought_about_and_no_lock_is_held_so_long(
 # -- how gates stand -----------------------------------------------------------------------------------------
 
 
-def new_groups(one: LabelledGate) -> int:
-    (found,) = one.store.recalibration_status.statuses(now=one.clock(), recount=False)
+def new_groups(one: LabelledGate, *, recount: bool = False) -> int:
+    (found,) = one.store.recalibration_status.statuses(now=one.clock(), recount=recount)
     return found.new_groups
 
 
@@ -393,6 +393,31 @@ def test_a_group_counts_once_it_is_old_enough_though_its_label_came_before(
         seconds += 3
         one.now += timedelta(seconds=2)  # and one by the reading of the clock
     assert found == [0, 0, 0, 5]
+
+
+def test_after_a_burst_time_alone_makes_no_new_groups_until_the_label_deadline(
+    site: Callable[..., LabelledGate],
+) -> None:
+    one = site(monitor_deadline_seconds=86_400.0)
+    one.now = one.start
+    numbers = one.decide(200)
+    one.label(numbers[:150], bad_below(0.3))
+    one.run()
+    read = one.world.rows("SELECT count(*) AS read FROM calibration_inputs")[0].read
+    assert 90 <= read <= 110, "as old as the middle draw"
+    one.now += timedelta(minutes=1)
+    assert new_groups(one, recount=True) == 0, (
+        "a run would read the same groups: the middle draw has grown older by a minute too"
+    )
+    one.label(numbers[150:160], bad_below(0.3))
+    one.now += timedelta(minutes=1)
+    assert 0 < new_groups(one) <= 10
+    one.now = one.start + timedelta(days=1, minutes=3)
+    assert new_groups(one, recount=True) >= 50, (
+        "past the deadline what has no label counts as wrong, and the rest is read"
+    )
+    one.run()
+    assert new_groups(one, recount=True) == 0
 
 
 def test_other_settings_and_an_alarm_make_every_group_count_anew(site: Callable[..., LabelledGate]) -> None:
