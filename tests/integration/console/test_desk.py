@@ -288,6 +288,7 @@ def test_a_person_puts_claims_back_on_the_page(people: Site, peopled_world: Worl
     ana.press("j", Keys.ENTER)
     ana.until(lambda: ana.heading() == key.batch_id)
     assert "Gate notes shipped a part of it" in ana.main()
+    assert "blank" not in ana.main()
     assert [one.text for one in ana.driver.find_elements(By.TAG_NAME, "mark")] == [
         "Zebras fly 77 times.",
         "So do 12 of its parcels.",
@@ -310,6 +311,8 @@ def test_a_person_puts_claims_back_on_the_page(people: Site, peopled_world: Worl
     assert outcome.text == "The depot in Bern opens at 9. Zebras fly 77 times. So do 12 of its parcels."
     ana.goes(f"/desk/item?gate=notes&batch={key.batch_id}")
     assert "put back" in ana.main()
+    ana.goes(f"/decision?batch={key.batch_id}")
+    assert ["Claims" in ana.main(), "with k1, k2 put back" in ana.main()] == [True, True]
     assert all("409" in one for one in browser.complaints()), "the refusal"
 
 
