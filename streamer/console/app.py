@@ -741,7 +741,7 @@ async def _form(request: Request, most: int = MOST_BYTES) -> dict[str, str]:
     if body is None:
         raise Refused(400, f"a form has at most {most} bytes")
     try:
-        pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=50, errors="strict")
+        pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=100, errors="strict")
     except ValueError:
         raise Refused(400, "this form cannot be read") from None
     form: dict[str, str] = {}

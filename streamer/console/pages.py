@@ -9,7 +9,7 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from streamer.audit import receipt
-from streamer.audit.story import needed_of, story_of, threshold_of, why_of
+from streamer.audit.story import needed_of, story_of, threshold_of, unit_of, why_of
 from streamer.audit.verification import UNREADABLE
 from streamer.console.charts import Moment, course_chart, interval_bar
 from streamer.console.what_if import Questions
@@ -570,10 +570,11 @@ def _story(found: dict[str, Any], query: Mapping[str, str]) -> dict[str, Any]:
         "prompt": content["prompt"] if content else None,
         "erased": not content,
         "answers": answers,
+        "units": "Claims" if unit_of(facts) == "claim" else "Answers",
         "story": [
             (name, str(value))
             for name, value in told
-            if name not in ("prompt", "response", "sealed", "policy")
+            if name not in ("prompt", "claim", "response", "sealed", "policy")
         ],
         "policy": str(said["policy"]).removesuffix(found["policy"]["guarantee"]).strip(),
         "version": found["policy"]["version"],

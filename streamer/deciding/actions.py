@@ -101,7 +101,7 @@ def action_event(
                     score=r.score,
                     action=r.action,
                     budget_needed=msgspec.UNSET if needed is None or at != place else needed.share,
-                    span=shipped.spans[at]
+                    span=shipped.claims[at].span
                     if shipped is not None
                     else (form.span(r.text) if r.action == "ship" else None) or msgspec.UNSET,
                     not_read=r.not_read or msgspec.UNSET,

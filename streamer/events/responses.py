@@ -313,8 +313,8 @@ def content_hash(event: ResponsesV1, rows: NDArray[np.float64] | None = None) ->
 
     It is taken over the canonical JSON (`streamer.events.codec`) of an object with the keys `prompt`, `references`
     (null or an array) and `responses`, an array of objects with `id` and `text`, with `score` or
-    `logprob` (floats), `model`, `claims` (objects of `id`, `text`, `span`) or `signals` (an object
-    of floats) where it has one, and `embedding`: the SHA-256, in lower-case hexadecimal, of its
+    `logprob` (floats), `model`, `claims` (objects of `id`, `text`, `span`, and `rests_on` where it is not
+    empty) or `signals` (an object of floats) where it has one, and `embedding`: the SHA-256, in lower-case hexadecimal, of its
     components as consecutive little-endian IEEE 754 doubles. Those of an embedding in base64 are float32, which
     doubles hold exactly: the same numbers have one hash, however they were sent. `rows` are the `embedding_rows` of the
     event, where somebody has made them already.

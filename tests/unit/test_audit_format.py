@@ -719,13 +719,14 @@ def _desk_alone(given: dict[str, Any]) -> dict[str, Any]:
             "at": given["decided_at"],
             "reason": "person",
         }
-        row |= {"action": "released", "response_id": "a", "edited": False}
+        row |= {"action": "released", "response_id": "a", "claims": None, "edited": False}
         row |= {name: given[name] for name in ("id", "text_mac", "until")} | changes
         content = {"text": given["text"], "salt": given["salt"]}
         verifier._keep_desk(row, {"index": 1, "content": content}, "")
         facts = {
             "batch": given["batch"],
             "outcome": "escalate",
+            "unit": "best",
             "mode": "enforce",
             "decided_at": given["decided_at"],
         }

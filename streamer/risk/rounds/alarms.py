@@ -135,4 +135,5 @@ def _tolerance(settings: GateSettings) -> float:
 
 
 def _about(settings: GateSettings) -> str:
-    return f"{settings.unit}, {settings.scorer}, {settings.severity_kind}"
+    unit = f"claim by {settings.loss}" if settings.unit == "claim" else settings.unit
+    return f"{unit}, {settings.scorer}, {settings.severity_kind}"

@@ -131,6 +131,7 @@ class Terms:
     """
 
     unit: Unit
+    loss: str
     scorer: str
     severity_kind: str
     budget: float
@@ -143,6 +144,7 @@ class Terms:
         """Return the terms of a gate's settings."""
         return cls(
             unit=settings.unit,
+            loss=settings.loss,
             scorer=settings.scorer,
             severity_kind=settings.severity_kind,
             budget=settings.alpha / settings.max_attempts,
