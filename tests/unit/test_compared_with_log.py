@@ -9,14 +9,13 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-import pytest
 
 import streamer.events
 from streamer.audit import logged
-from streamer.audit.logged import LogReport, RecordedDesk, compare_with_log
+from streamer.audit.logged import compare_with_log
 from streamer.events.codec import encode
 from streamer.events.desk import DeskV1, decode_desk
 from streamer.events.limits import Limits
@@ -27,6 +26,11 @@ from streamer.events.topics import Topics
 from streamer.gates.batch_key import BatchKey
 from streamer.journal import OutboxMessage, Partition, RecordedOutcome
 from streamer.stream.tail import TailedRecord
+
+if TYPE_CHECKING:
+    import pytest
+
+    from streamer.audit.logged import LogReport, RecordedDesk
 
 TOPICS = Topics()
 WIDE = Limits(max_responses=1000)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import sqlalchemy as sa
@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from streamer import wiring
 from streamer.audit import signing
 from streamer.audit.verification import Lookups, Trusted, VerificationReport, verify_record
-from streamer.deciding.decider import BatchDecider, Marker
+from streamer.deciding.decider import BatchDecider
 from streamer.deciding.policy_book import PolicyBook
 from streamer.events.cloudevents import rfc3339
 from streamer.gates.batch_key import BatchKey
@@ -28,6 +28,9 @@ from streamer.signing.labels import LabellerKey
 from streamer.store import Store
 from tests.migrated import migrated
 from tests.run_folder import made_once
+
+if TYPE_CHECKING:
+    from streamer.deciding.decider import Marker
 
 PRIVATE, PUBLIC = signing.generate_keys()
 KEYS = signing.read_public_keys(PUBLIC, place="the test")
