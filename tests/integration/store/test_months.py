@@ -77,11 +77,13 @@ def test_a_month_moves_to_another_disk_and_still_verifies(postgres_world: World)
     world = postgres_world
     make_months(world.url, now=OCTOBER, ahead=0)
     world.commit(world.slice(world.lease(), world.decision(0, "october")))
-    with world.store._database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as one:
+    engine = sa.create_engine(world.url, isolation_level="AUTOCOMMIT")
+    with engine.connect() as one:
         one.execute(sa.text("SET allow_in_place_tablespaces = on"))
         one.execute(sa.text("CREATE TABLESPACE slow LOCATION ''"))
         for table in ("decisions_2026_10", "responses_2026_10"):
-            one.execute(sa.text(f"ALTER TABLE {table} SET TABLESPACE slow"))
+            one.execute(sa.text(f"ALTER TABLE streamer.{table} SET TABLESPACE slow"))
+    engine.dispose()
     assert world.store.evidence.log_faults() == []
 
 
