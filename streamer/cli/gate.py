@@ -348,9 +348,7 @@ def with_floor(
         )
     floor = level_above(np.array([score for one in found for score in one]), share)
     prompts = counted(len(found), "prompt that was", "prompts that were")
-    note(
-        f"Label floor {floor!r}: of {prompts} not drawn for labelling, {percent(share)} or more score above it."
-    )
+    note(f"Label floor {floor!r}: of {prompts} not drawn, {percent(share)} or more score above it.")
     return {**given, "label_floor": floor}
 
 

@@ -311,13 +311,12 @@ def encode_responses(event: ResponsesV1) -> bytes:
 def content_hash(event: ResponsesV1, rows: NDArray[np.float64] | None = None) -> bytes:
     """SHA-256 (32 bytes) of what the decision depends on: prompt, references and responses.
 
-    It is taken over the canonical JSON (`streamer.events.codec`) of an object with the keys `prompt`, `references`
-    (null or an array) and `responses`, an array of objects with `id` and `text`, with `score` or
-    `logprob` (floats), `model`, `claims` (objects of `id`, `text`, `span`, and `rests_on` where it is not
-    empty) or `signals` (an object of floats) where it has one, and `embedding`: the SHA-256, in lower-case hexadecimal, of its
-    components as consecutive little-endian IEEE 754 doubles. Those of an embedding in base64 are float32, which
-    doubles hold exactly: the same numbers have one hash, however they were sent. `rows` are the `embedding_rows` of the
-    event, where somebody has made them already.
+    It is taken over the canonical JSON (`streamer.events.codec`) of an object with the keys `prompt`, `references` (null or an array)
+    and `responses`, an array of objects with `id` and `text`, with `score` or `logprob` (floats), `model`, `claims` (objects of `id`,
+    `text`, `span`, and `rests_on` where it is not empty) or `signals` (an object of floats) where it has one, and `embedding`: the
+    SHA-256, in lower-case hexadecimal, of its components as consecutive little-endian IEEE 754 doubles. Those of an embedding in
+    base64 are float32, which doubles hold exactly: the same numbers have one hash, however they were sent. `rows` are the
+    `embedding_rows` of the event, where somebody has made them already.
     """
 
     def hashed(place: int, one: ResponseV1) -> ResponseV1:
@@ -363,12 +362,11 @@ def numbers_given(
 
     `score` and `logprob` have the names of their fields. Names in `without` are left out.
     """
-    found: dict[str, list[float | None]] = {
-        name: column
-        for name in ("score", "logprob")
-        if name not in without
-        and (column := [getattr(one, name) for one in responses]).count(None) < len(column)
-    }
+    found: dict[str, list[float | None]] = {}
+    for name in ("score", "logprob"):
+        column = [getattr(one, name) for one in responses]
+        if name not in without and column.count(None) < len(column):
+            found[name] = column
     for place, one in enumerate(responses):
         for name, number in one.signals.items():
             if name not in without:
@@ -403,8 +401,7 @@ def recorded_numbers(metadata: Mapping[str, Any] | None, ids: Sequence[str]) -> 
 
 def recorded_models(metadata: Mapping[str, Any] | None, ids: Iterable[str]) -> tuple[str, ...]:
     """Read back what `models_named` found, from a record's metadata and its responses' ids; None: they are erased."""
-    found = (metadata or {}).get(MODELS)
-    if not isinstance(found, dict):
+    if not isinstance(found := (metadata or {}).get(MODELS), dict):
         return ()
     named = tuple(str(found.get(one) or "") for one in ids)
     return named if any(named) else ()

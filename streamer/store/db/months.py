@@ -21,7 +21,7 @@ _LOCK_SECONDS = 10
 def make_months(url: str, *, now: datetime, ahead: int, insecure: bool = False) -> list[str]:
     """Make the partitions of this month and of the next ones, and give new batches this month's numbers; safe to repeat.
 
-    Readers are not waited for, and commits wait for milliseconds.
+    Readers are not waited for.
 
     Parameters
     ----------
