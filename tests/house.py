@@ -35,7 +35,7 @@ BUDGETS = {
     f"lines of Python over {WIDE} columns": (12_720, 0),
     "layers": (16, 14),
     "modules in circles of imports": (0, 0),
-    "blocks for TYPE_CHECKING": (82, 0),
+    "blocks for TYPE_CHECKING": (83, 0),
     "public things without a docstring, of 1,000": (24.0, None),
 }
 """The most that there may be now, and the aim; None: as things are."""
