@@ -9,8 +9,8 @@ published, then goes on, and the turn ends when its last message is out; arms ta
 is that of the arm's own processes, so neither Kafka's nor PostgreSQL's.
 
 - worker, two workers: `streamer worker`, until the action is published, and so committed before.
-- Faust: an agent that reads each event and sends it.
-- COPY: aiokafka reads, decodes and sends; the rows that a worker wrote of such an event go to PostgreSQL by COPY, a
+- Faust, but for texts: an agent that reads each event and sends it.
+- COPY, but for texts: aiokafka reads, decodes and sends; the rows that a worker wrote of such an event go to PostgreSQL by COPY, a
   transaction for each poll. It checks nothing and promises nothing.
 - CTranslate2, sentence-transformers: the same texts with nothing around the encoder, which has all processors.
 
@@ -482,13 +482,10 @@ def measure(
         for arm in arms.values():
             place.turn(arm, values)
         # Only now are there rows that COPY can write again.
-        if quota is None:
-            arms["Faust"] = anchor(place, stack, "Faust", kind)
-        if quota is None and not short:
-            arms["COPY"] = anchor(place, stack, "COPY", kind, url)
-        for name in ("Faust", "COPY"):
-            if name in arms:
-                place.turn(arms[name], values)
+        names = ("Faust",) if short else ("Faust", "COPY")
+        for name in () if "texts" in kind or quota is not None else names:
+            arms[name] = anchor(place, stack, name, kind, url)
+            place.turn(arms[name], values)
         result = Result(kind, len(values[0]), events, {}, {})
         for turn in range(rounds):
             taken, values = some(events)
