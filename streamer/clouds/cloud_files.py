@@ -157,6 +157,8 @@ def _stand_together(path: Path | str, reading: Reading) -> bool:
             together &= key == last or key not in seen
             seen.add(key)
             last = key
+            if reader.has_failed(place, row):
+                continue
             if legible:
                 try:
                     for answer in reader.answers(place, row):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -10,6 +11,7 @@ from typing import Any, cast
 
 from streamer.clouds.cloud import UNSTATED_KIND, Claim, Cloud, kind_of_label
 from streamer.clouds.tables.columns import OF_PROMPT, ROLES, Role, recognise, role_of
+from streamer.clouds.tables.formats import graded
 from streamer.clouds.tables.leaks import LeakCheck
 from streamer.clouds.tables.marks import (
     ANNOTATORS,
@@ -20,7 +22,7 @@ from streamer.clouds.tables.marks import (
     several_note,
     severity_of,
 )
-from streamer.clouds.tables.one_prompt import Answer, as_they_come, cloud_of, held_together
+from streamer.clouds.tables.one_prompt import Answer, as_they_come, cloud_of, held_together, is_alone
 from streamer.clouds.tables.rows import Table, TableError
 from streamer.clouds.tables.values import (
     NotText,
@@ -100,6 +102,8 @@ class AnswerReader:
         self.reading = reading
         self._table = table
         self._several = Counter[str]()
+        self._lacking = set[str]()
+        self._failure = ""
 
     def prompts(self, *, together: bool) -> Iterator[Prompt]:
         """Yield the prompts of the table, in the order of their first rows.
@@ -111,6 +115,8 @@ class AnswerReader:
         TableError
             At a row that cannot be read. A score that is the mark is refused before the first prompt, or where rows are
             not held after the last.
+        UsageError
+            After the last, where errors of a tool left no prompt with answers.
         """
         columns, leak = self.columns, self.leak_check()
         answers = leak.watch(answer for place, row in self._rows() for answer in self.answers(place, row))
@@ -125,6 +131,9 @@ class AnswerReader:
             if columns.wide and group[-1].place != group[0].place:
                 raise self._apart(group[-1], group[0].place)
             merged, places = self._one_each(group)
+            if group[0].key in self._lacking and is_alone(merged):
+                self._several["alone"] += 1
+                continue
             cloud = cloud_of(merged, self._table, columns)
             if names.setdefault(cloud.batch_id, group[0].key) != group[0].key:
                 raise self._table.error(
@@ -132,6 +141,8 @@ class AnswerReader:
                 )
             yield Prompt(cloud, places)
         leak.check()
+        if self._failure and not names:
+            raise UsageError(f"{self._table.name}: nothing is left: {self._left_out}; repeat these calls")
 
     def leak_check(self) -> LeakCheck:
         """Return what looks whether the score, or a signal, is the mark."""
@@ -158,11 +169,37 @@ class AnswerReader:
                             "the first rows lack it, so that nobody looked for it; write null there, or "
                             f"leave it out: --column {role}=",
                         )
-            yield place, row
+            if not self.has_failed(place, row):
+                yield place, row
+
+    def has_failed(self, place: int, row: Mapping[str, Any]) -> bool:
+        """Whether a row of a tool has an error in place of an answer; it is counted then."""
+        tool, column = self.columns.tool, self.columns.one("answer")
+        if tool is None or column is None:
+            return False
+        self._several["rows"] += 1
+        answer = plain(value_at(row, column))
+        if not tool.has_failed(row, None if answer == "" and self._table.format == "csv" else answer):
+            return False
+        self._several["failed"] += 1
+        why = plain(value_at(row, tool.failure))
+        self._failure = self._failure or f"{self._table.unit} {place}" + (
+            f": {excerpt(str(why))}" if why else ""
+        )
+        self._lacking.add(self.key(place, row))
+        return True
+
+    @property
+    def _left_out(self) -> str:
+        found = self._several
+        alone = f"; prompts that have one answer without them: {found['alone']:,}" if found["alone"] else ""
+        return f"{found['failed']:,} of {found['rows']:,} rows have no answer, but an error (first {self._failure}){alone}"
 
     @property
     def notes(self) -> Iterator[str]:
         """What was made of the table, in sentences, when all prompts have been read."""
+        if self._failure:
+            yield f"{self._table.name}: left out: {self._left_out}"
         several = self._several
         said = several_note(several["answers"], several["all"], several["marks"], self.reading.annotators)
         if said:
@@ -250,13 +287,18 @@ class AnswerReader:
         if (column := columns.one("kind")) is not None:
             kind = kind_of_label({"label_kind": self._cell(place, row, "kind", column)})
         witnesses = self._witnesses(place, row)
+        tool = columns.tool
+        sampled = tool is not None and columns.one("witnesses") == tool.samples
+        ungraded = tool is not None and columns.graded_by_tool and tool.is_ungraded(row)
         meta = {} if columns.wide and not witnesses else self._meta(row)
         claim = ""
         if (column := columns.one("claim")) is not None:
             claim = self._text(place, "claim", self._cell(place, row, "claim", column))
         for cells in self._cells(place, row):
             text = self._text(place, "answer", cells.get("answer"))
-            severity = self._severity(place, cells)
+            if sampled and witnesses:
+                text, witnesses = graded(text, witnesses)
+            severity = None if ungraded else self._severity(place, cells)
             score = self._share(place, cells.get("score"))
             figures = self._logprobs(place, cells.get("logprob"))
             if columns.wide and not columns.lists and not text and severity is None and score is None:
@@ -441,11 +483,16 @@ class AnswerReader:
         if (column := self.columns.one("witnesses")) is None:
             return ()
         listed = self._list(place, self._cell(place, row, "witnesses", column), column)
-        return tuple(self._text(place, "witnesses", one) for one in listed or ())
+        failed = "" if self.columns.tool is None else self.columns.tool.placeholder
+        texts = (self._text(place, "witnesses", one) for one in listed or ())
+        return tuple(text for text in texts if text != failed or not failed)
 
     def _cell(self, place: int, row: Mapping[str, Any], role: Role, column: str) -> Any:
         if role == "logprob":
             return value_at(row, column)
+        tool, value = self.columns.tool, value_at(row, column) if role == "answer" else None
+        if isinstance(value, Mapping) and tool is not None and tool.objects:
+            return json.dumps(value, sort_keys=True, ensure_ascii=False)
         return self._table.cell(place, row, role, column, as_text=role == "references")
 
     def _text(self, place: int, role: Role, value: Any) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast, get_args
 
-from streamer.clouds.tables.formats import FORMATS, format_named
+from streamer.clouds.tables.formats import FORMATS, Format, format_named
 from streamer.clouds.tables.rows import Table
 from streamer.clouds.tables.values import list_of_text, plain, value_at
 from streamer.errors import UsageError
@@ -82,6 +82,7 @@ class Columns:
     named : the columns of each role; several where a wide table has a column for each answer, else one.
     unused : the others; where a row is an answer, their numbers are known by name (`--score-field`, `--judge-field`).
     assumed : whether it was taken from a column's name alone what its severities mean.
+    tool : what the tool writes that wrote the table, where it was recognised or named.
     """
 
     wide: bool
@@ -89,11 +90,19 @@ class Columns:
     named: Mapping[Role, tuple[str, ...]]
     unused: tuple[str, ...] = field(default=())
     assumed: bool = False
+    tool: Format | None = None
 
     def one(self, role: Role) -> str | None:
         """The column of a role that has only one; None if it has none."""
         found = self.named.get(role, ())
         return found[0] if found else None
+
+    @property
+    def graded_by_tool(self) -> bool:
+        """Whether severities are what the tool says, and not a person beside it."""
+        verdicts = {*self.named.get("severity", ()), *self.named.get("correct", ())}
+        of = {} if self.tool is None else self.tool.columns
+        return not verdicts.isdisjoint(f"{of.get('severity')} {of.get('correct')}".split())
 
     @property
     def doubted(self) -> tuple[str, ...]:
@@ -197,7 +206,8 @@ def recognise(
                 raise UsageError(
                     f"{name} has no column {one!r} for {role}{hint} (it has {shown_columns(header)})"
                 )
-    given = {**_of_format(table, header, given, written_by), **given}
+    tool, its = _of_format(table, header, given, written_by)
+    given = its | given
     witnessed = bool(given.get("witnesses"))
     holding_lists = _lists_of(table.head[0], header, given) if table.head else frozenset[str]()
     opened = {one.partition(".")[0] for names in given.values() for one in names if "." in one}
@@ -232,6 +242,7 @@ def recognise(
         {role: named[role] for role in roles if role in named},
         tuple(column for column in header if column and column not in taken),
         assumed="severity" not in given,
+        tool=tool,
     )
     for one in set(signals) - named.keys() - given.keys():
         raise UsageError(
@@ -244,8 +255,8 @@ def recognise(
 
 def _of_format(
     table: Table, header: Sequence[str], given: Mapping[Role, Any], written_by: str | None
-) -> dict[Role, tuple[str, ...]]:
-    """The columns of roles in what a tool writes: the named one, or the first that the table tells; empty where it tells none.
+) -> tuple[Format | None, dict[Role, tuple[str, ...]]]:
+    """What a tool writes, and its columns of roles: the named one, or the first that the table tells; empty where it tells none.
 
     Raises
     ------
@@ -255,7 +266,7 @@ def _of_format(
     tools = FORMATS.items() if written_by is None else [(written_by, format_named(written_by))]
     name, one = next(((name, one) for name, one in tools if written_by or one.tells(table.head)), ("", None))
     if one is None:
-        return {}
+        return None, {}
     there = {role: tuple(filter(table.has, names.split()))[:1] for role, names in one.columns.items()}
     if not any(there.values()):
         wanted = ", ".join(dict.fromkeys(names.split()[0] for names in one.columns.values() if names))
@@ -264,11 +275,13 @@ def _of_format(
             "what is what with --column ROLE=NAME"
         )
     found = {cast("Role", role): names for role, names in there.items() if names or not one.columns[role]}
+    if one.samples and table.has(f"{one.samples}.1"):
+        found["witnesses"] = (one.samples,)
     # What people wrote beside a tool's verdict, or named, says more.
     own = {role_of(column) for column in table.columns if (column,) not in found.values()} | given.keys()
     for role in ("severity", "correct") if own & {"severity", "correct"} else ():
         found.pop(role, None)
-    return found
+    return one, found
 
 
 def _names(role: Role) -> tuple[str, ...]:
@@ -370,6 +383,11 @@ def _check(columns: Columns, header: Sequence[str], name: str, *, needs_answers:
         raise UsageError(
             f"{seen}; none is recognised as the answers' texts{scores}: say which with --column answer=NAME, or which of "
             f"{', '.join(FORMATS)} wrote the file with --format TOOL"
+        )
+    if columns.lists and columns.tool is not None and columns.tool.columns.get("answer"):
+        raise UsageError(
+            f"{name}: {shown_columns(named['answer'])} holds lists, as of tasks that compare given choices, and no answers that a "
+            "model wrote: evaluate a task that generates text, or name the column of the texts with --column answer=NAME"
         )
     if not columns.wide and not {"prompt", "prompt_id"} & named.keys():
         raise UsageError(

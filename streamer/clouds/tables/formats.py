@@ -5,7 +5,8 @@ To read another tool's files, declare one more `Format`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
@@ -28,6 +29,12 @@ class Format:
     within : where an object may hold the rows, as a list or as a list for each column.
     events : whether a row is an event of an answer, which `_joined` puts together.
     only : a column of which the rows with its first value are read, since the others say the same once more.
+    samples : a column that may have the graded answer among other samples; see `graded`.
+    failed : what a row has where a call failed: a column that is not empty, or ``COLUMN=VALUE``. So has one without an answer.
+    failure : the column that says why.
+    placeholder : what stands in the place of an answer that failed.
+    objects : whether an answer may be an object, which is read as JSON.
+    ungraded : a column that is not empty where the grader failed, so that the verdict says nothing.
     """
 
     telling: tuple[str, ...]
@@ -35,6 +42,12 @@ class Format:
     within: str = ""
     events: bool = False
     only: str = ""
+    samples: str = ""
+    failed: str = ""
+    failure: str = ""
+    placeholder: str = ""
+    ungraded: str = ""
+    objects: bool = False
 
     def tells(self, rows: Iterable[Row]) -> bool:
         """Whether these are its rows."""
@@ -43,6 +56,33 @@ class Format:
             for row in rows
             for names in self.telling
         )
+
+    def has_failed(self, row: Row, answer: Any) -> bool:
+        """Whether a row has no answer of a model, but an error."""
+        return answer is None or answer == self.placeholder != "" or _has(row, self.failed)
+
+    def is_ungraded(self, row: Row) -> bool:
+        """Whether a row's verdict is none, since the grader failed."""
+        return _has(row, self.ungraded)
+
+
+def graded(answer: str, samples: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    """Return the sample that was graded, and the others.
+
+    `answer` : it, or what a filter took out of it. Taken to be of the first sample that is it, else that has its words, else of the
+    first one, as of a filter that takes the first.
+    """
+    words = re.compile(rf"(?<!\w){re.escape(answer.strip())}(?!\w)")
+    place = min(range(len(samples)), key=lambda i: (samples[i] != answer, not words.search(samples[i])))
+    return samples[place], (*samples[:place], *samples[place + 1 :])
+
+
+def _has(row: Row, names: str) -> bool:
+    for name, sign, wanted in (one.partition("=") for one in names.split()):
+        value = value_at(row, name)
+        if str(value) == wanted if sign else any(value) if isinstance(value, list) else value:
+            return True
+    return False
 
 
 FORMATS: Mapping[str, Format] = {
@@ -56,14 +96,19 @@ FORMATS: Mapping[str, Format] = {
             "correct": "exact_match acc em pass@1 f1",
         },
         only="filter",
+        samples="resps.0",
     ),
     "promptfoo": Format(
-        telling=("prompt.raw response.output success",),
+        telling=("prompt.raw response.output success", "prompt.raw failureReason success"),
         columns={"prompt": "prompt.raw", "answer": "response.output", "correct": "success", "score": ""},
         within="results.results results",
+        failed="response.error failureReason=2",
+        failure="error",
+        objects=True,
+        ungraded="gradingResult.metadata.graderError gradingResult.componentResults.metadata.graderError",
     ),
     "deepeval": Format(
-        telling=("input actual_output success", "input actualOutput success"),
+        telling=tuple(f"input {one} success" for one in ("actual_output", "actualOutput", "metricsData")),
         columns={
             "prompt": "input",
             "answer": "actual_output actualOutput",
@@ -71,6 +116,7 @@ FORMATS: Mapping[str, Format] = {
             "correct": "success",
         },
         within="testCases testRunData.testCases",
+        ungraded="metricsData.error",
     ),
     "uqlm": Format(
         telling=("response sampled_responses", "responses sampled_responses"),
@@ -82,6 +128,7 @@ FORMATS: Mapping[str, Format] = {
             "correct": "response_correct correct is_correct",
         },
         within="data",
+        placeholder="Unable to get response",
     ),
     "langfuse": Format(
         telling=tuple(f"input output {one}" for one in ("sessionId", "session_id", "traceId", "trace_id")),
@@ -94,6 +141,8 @@ FORMATS: Mapping[str, Format] = {
             "correct": "correct.0 correctness.0 correct correctness",
         },
         within="data",
+        failed="level=ERROR",
+        failure="statusMessage",
     ),
     "openai-evals": Format(
         telling=("spec.run_id", "run_id event_id sample_id type data", "sample_id sampling.sampled"),
@@ -105,6 +154,7 @@ FORMATS: Mapping[str, Format] = {
             "correct": "match.correct metrics.accuracy metrics.score",
         },
         events=True,
+        failure="error.message",
     ),
     "ragas": Format(
         telling=("user_input response",),

