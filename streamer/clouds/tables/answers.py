@@ -182,7 +182,7 @@ class AnswerReader:
         if not tool.has_failed(row, None if answer == "" and self._table.format == "csv" else answer):
             return False
         self._several["failed"] += 1
-        why = plain(value_at(row, tool.failure))
+        why = next((said for one in tool.failure.split() if (said := plain(value_at(row, one)))), "")
         self._failure = self._failure or f"{self._table.unit} {place}" + (
             f": {excerpt(str(why))}" if why else ""
         )
@@ -500,6 +500,8 @@ class AnswerReader:
 
         Raises `TableError` for what is none.
         """
+        if role == "answer" and isinstance(value, list) and len(value) == 1:
+            value = value[0]
         try:
             text = text_of(value)
             return plain_cell(text) if "claim" in self.columns.named else text

@@ -17,20 +17,22 @@ Role = Literal[
 ]  # fmt: skip
 ROLES: tuple[Role, ...] = get_args(Role)
 
-CORRECT = ("correct", "is_correct", "right", "is_right")
+CORRECT = ("correct", "is_correct", "right", "is_right", "passed")
 SCORE = ("score", "confidence")
 
 _NAMES: Mapping[Role, tuple[str, ...]] = {
-    "prompt_id": ("prompt_id", "question_id", "batch_id", "query_id", "request_id", "group_id", "group", "qid"),
+    "prompt_id": ("prompt_id", "question_id", "batch_id", "query_id", "request_id", "group_id", "group", "qid",
+        "task_id", "custom_id"),
     "prompt": (
-        "prompt", "question", "query", "input", "instruction", "user_input", "user_message", "user_prompt",
+        "prompt", "question", "query", "instruction", "input", "problem", "user_input", "user_message", "user_prompt",
     ),
     "answer": (
-        "answer", "response", "output", "completion", "generation", "text", "model_answer", "model_output",
-        "model_response", "actual_output", "generated_text", "generated_answer", "candidate", "sample",
+        "response", "output", "completion", "generation", "model_answer", "model_output", "model_response",
+        "actual_output", "generated_text", "generated_answer", "llm_response", "prediction", "predicted", "answer",
+        "text", "content", "message_content", "candidate", "sample",
     ),
     "answer_id": ("answer_id", "response_id", "sample_id", "generation_id", "completion_id"),
-    "severity": ("severity", "label"),
+    "severity": ("severity", "label", "hallucinated", "is_hallucination"),
     "correct": CORRECT,
     "score": SCORE,
     "logprob": ("logprob", "mean_logprob", "avg_logprob", "token_logprobs", "logprobs"),
@@ -38,15 +40,19 @@ _NAMES: Mapping[Role, tuple[str, ...]] = {
     "embedding": ("embedding", "vector"),
     "references": (
         "references", "reference", "gold", "ground_truth", "expected", "expected_answer", "expected_output", "gold_answer",
+        "reference_answer", "correct_answer", "target", "answer", "answers",
     ),
     "kind": ("kind", "severity_kind", "label_kind"),
     "witnesses": ("witnesses",),
     "claim": ("claim",),
 }  # fmt: skip
-"""Recognised names; the first of a role that is there is taken. In capitals, with spaces or hyphens they are the same."""
+"""Recognised names; the first of a role that is there is taken. In capitals, with spaces or hyphens they are the same.
+
+A column `answer` or `answers` beside one that says it is a model's has known good ones.
+"""
 
 _PLURALS: Mapping[Role, tuple[str, ...]] = {
-    "answer": ("answers", "responses", "outputs", "completions", "generations", "samples", "candidates", "texts"),
+    "answer": ("responses", "outputs", "completions", "generations", "answers", "samples", "candidates", "texts"),
     "severity": ("severities", "labels"),
     "correct": ("corrects",),
     "score": ("scores", "confidences"),
@@ -54,6 +60,11 @@ _PLURALS: Mapping[Role, tuple[str, ...]] = {
     "embedding": ("embeddings", "vectors"),
     "answer_id": ("answer_ids", "response_ids", "sample_ids"),
 }  # fmt: skip
+
+_OF_A_MODEL = {
+    *_NAMES["answer"][: _NAMES["answer"].index("answer")],
+    *_PLURALS["answer"][: _PLURALS["answer"].index("answers")],
+}
 
 PER_ANSWER: tuple[Role, ...] = (
     "answer", "answer_id", "severity", "correct", "score", "logprob", "model", "embedding"
@@ -207,8 +218,9 @@ def recognise(
                     f"{name} has no column {one!r} for {role}{hint} (it has {shown_columns(header)})"
                 )
     tool, its = _of_format(table, header, given, written_by)
-    given = its | given
+    given = {**its, **given}
     witnessed = bool(given.get("witnesses"))
+    given = {**_in_objects(_by_plain_name(header), header, given), **given}
     holding_lists = _lists_of(table.head[0], header, given) if table.head else frozenset[str]()
     opened = {one.partition(".")[0] for names in given.values() for one in names if "." in one}
     plain = _by_plain_name([column for column in header if column not in opened])
@@ -219,6 +231,12 @@ def recognise(
         return next(((plain[one],) for one in names if one in plain and plain[one] not in taken), ())
 
     wide, lists = (True, False) if witnessed else _form(plain, given, holding_lists, taken)
+    if (
+        lists
+        and tool is not None
+        and all(len(value_at(row, one) or ()) < 2 for row in table.head for one in named["answer"])
+    ):
+        wide = lists = False
     roles = roles_with(signals)
     for role in roles:
         if role in given:
@@ -284,6 +302,29 @@ def _of_format(
     return one, found
 
 
+def _of_models(plain: Mapping[str, str]) -> Mapping[str, str]:
+    """The columns that may have a model's answers: `answer` and `answers` do not where another is a model's."""
+    beside = any(re.fullmatch(f"({'|'.join(_OF_A_MODEL)}){_MARK}?", one) for one in plain)
+    return {one: column for one, column in plain.items() if not beside or one not in ("answer", "answers")}
+
+
+def _in_objects(
+    plain: Mapping[str, str], header: Sequence[str], given: Mapping[Role, Any]
+) -> dict[Role, tuple[str, ...]]:
+    """The columns of roles within the first column of answers that holds objects; empty where none does."""
+    plain, taken = _of_models(plain), {one for names in given.values() for one in names}
+    header = [one for one in header if one not in taken]
+    for one in () if "answer" in given else (*_PLURALS["answer"], *_NAMES["answer"], "choices"):
+        before = f"{plain.get(one)}."
+        inside = {_plain_name(name.removeprefix(before)): name for name in header if name.startswith(before)}
+        found: dict[Role, tuple[str, ...]] = {
+            role: (inside[name],) for role in PER_ANSWER for name in reversed(_names(role)) if name in inside
+        }
+        if "answer" in found:
+            return found
+    return {}
+
+
 def _names(role: Role) -> tuple[str, ...]:
     return _NAMES.get(role, (role,))
 
@@ -295,6 +336,7 @@ def _form(
     taken: Collection[str],
 ) -> tuple[bool, bool]:
     """Whether the table is wide, and whether by lists."""
+    plain = _of_models(plain)
     telling: tuple[Role, ...] = ("answer", "score", "severity", "correct")
     for role in telling:
         names = given.get(role, ())
@@ -343,7 +385,7 @@ def _by_plain_name(header: Sequence[str]) -> dict[str, str]:
 
 
 def _plain_name(column: str) -> str:
-    return re.sub(r"[\s.-]+", "_", column.strip().lower())
+    return re.sub(r"[\W_]+", "_", column.lower()).strip("_")
 
 
 def _lists_of(
@@ -384,7 +426,7 @@ def _check(columns: Columns, header: Sequence[str], name: str, *, needs_answers:
             f"{seen}; none is recognised as the answers' texts{scores}: say which with --column answer=NAME, or which of "
             f"{', '.join(FORMATS)} wrote the file with --format TOOL"
         )
-    if columns.lists and columns.tool is not None and columns.tool.columns.get("answer"):
+    if columns.lists and columns.tool is FORMATS["lm-eval"]:
         raise UsageError(
             f"{name}: {shown_columns(named['answer'])} holds lists, as of tasks that compare given choices, and no answers that a "
             "model wrote: evaluate a task that generates text, or name the column of the texts with --column answer=NAME"

@@ -16,6 +16,7 @@ from streamer.errors import UsageError
 
 Row = Mapping[str, Any]
 _ROWS_AHEAD = 50
+_WRAPPERS = ("data", "results", "rows", "records", "examples", "items", "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,6 +167,12 @@ FORMATS: Mapping[str, Format] = {
             "correct": "answer_correctness factual_correctness(mode=f1) factual_correctness nv_accuracy faithfulness",
         },
     ),
+    "openai-batch": Format(
+        telling=("custom_id response.body.choices", "custom_id response.status_code error"),
+        columns={"prompt_id": "custom_id", "answer": "response.body.choices.message.content"},
+        failed="error response.body.error",
+        failure="error.message response.body.error.message",
+    ),
     "squad": Format(
         telling=("id question answers.text", "id question answers.answer_start"),
         columns={"prompt_id": "id", "prompt": "question", "references": "answers.text"},
@@ -182,15 +189,17 @@ def format_named(name: str) -> Format:
 
 
 def rows_of(
-    objects: Iterator[tuple[int, Row]], named: str | None = None
+    objects: Iterator[tuple[int, Row]], named: str | None = None, *, at_once: bool = True
 ) -> tuple[str, Iterator[tuple[int, Row]], bool]:
     """Return which tool wrote the objects of a file, in words, their rows with places, and whether
     these count rows; else they are those of the objects.
+
+    `at_once` : the file is all there. A lone object in it may have the rows in a member, or a member for each column.
     """
-    first = next(objects, None)
-    if first is None:
+    ahead = list(islice(objects, 1 + at_once))
+    if not ahead:
         return "", objects, False
-    objects = chain((first,), objects)
+    first, objects = ahead[0], chain(ahead, objects)
     for name, one in FORMATS.items() if named is None else [(named, format_named(named))]:
         for path in (*one.within.split(), ""):
             inside = list(islice(_within(first[1], path), _ROWS_AHEAD))
@@ -209,14 +218,23 @@ def rows_of(
                     counted,
                 )
             return f" of {name}", rows, counted
+    if at_once and len(ahead) == 1:
+        lone = {**first[1], "": first[1]}
+        those = next(filter(None, (list(_within(lone, path)) for path in _WRAPPERS)))
+        if those != [first[1]]:
+            return "", enumerate(those, start=1), True
     return "", objects, False
 
 
 def _within(whole: Row, path: str) -> Iterator[Row]:
     """The rows that an object holds at a path; itself where that is empty."""
-    value = plain(value_at(whole, path)) if path else whole
-    if path and isinstance(value, Mapping):
-        lists = {name: one for name, one in value.items() if isinstance(one, list)}
+    value = plain(value_at(whole, path)) if path in whole or path else whole
+    if value is not whole and isinstance(value, Mapping):
+        lists = {name: one for name, one in value.items() if isinstance(one, list)} or {
+            name: [*one.values()]
+            for name, one in value.items()
+            if isinstance(one, Mapping) and one and all(map(str.isdecimal, one))
+        }  # the latter is what pandas writes
         if lists and len(lists) == len(value) and len(set(map(len, lists.values()))) == 1:
             value = [dict(zip(lists, cells, strict=True)) for cells in zip(*lists.values(), strict=True)]
     waiting = [value]

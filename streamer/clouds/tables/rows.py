@@ -476,7 +476,7 @@ def open_table(path: Path | str, *, example: str, written_by: str | None = None)
     elif kind != "csv":
         lines = ((number, json_object(line, name, number)) for number, line in numbered_lines(path))
         objects = json_entries(path, name) if kind == "json" else lines
-        origin, found, counted = rows_of(objects, written_by)
+        origin, found, counted = rows_of(objects, written_by, at_once=str(path) != "-")
         unit = "entry" if counted or kind == "json" else "line"
         table = Table.of(name, kind, found, ahead=ahead, unit=unit, origin=origin)
         if not table.head:

@@ -19,6 +19,7 @@ from streamer.labels.label_files import open_labels
 from tests.unit.labelling.test_label_files import NOW
 
 ASK = "What is 2 + 2?"
+FAILURE = "API error: 429 Too Many Requests"
 TURN = {"role": "user", "content": ASK}
 TEXTS, RIGHT = ("It is 4.", "It is 5."), (True, False)
 BOTH = tuple(zip(TEXTS, RIGHT, strict=True))
@@ -126,10 +127,64 @@ def test_squad_holds_no_answers_of_a_model(tmp_path: Path) -> None:
         unanswerable, cloud = read_clouds(path, Reading(columns={"answer": ("prediction_text",)}))
         assert (cloud.question_id, cloud.texts, cloud.references) == ("q1", TEXTS, ("4", "four"))
         assert (unanswerable.question_id, unanswerable.references) == ("q0", ())
-    assert set(FORMATS) == {name.partition(",")[0] for name in FILES} | {"uqlm", "squad"}
+    assert set(FORMATS) == {name.partition(",")[0] for name in FILES} | {"uqlm", "openai-batch", "squad"}
 
 
-FAILURE = "API error: 429 Too Many Requests"
+ROWS = [{"question": ASK, "answer": text, "correct": right} for text, right in BOTH]
+BY_COLUMN = {name: [row[name] for row in ROWS] for name in ROWS[0]}
+OF_MODELS = [
+    {"question": ASK, "answer": "4", "prediction": row["answer"], "passed": row["correct"]} for row in ROWS
+]
+WHOLE = {"question": ASK, "correct": list(RIGHT)}
+SHAPES: dict[str, tuple[str, Any]] = {
+    "rows in a member": ("line", {"data": ROWS, "version": 1}),
+    "a list for each column": ("json", BY_COLUMN),
+    "as pandas writes it": ("line", {name: dict(enumerate(cells)) for name, cells in BY_COLUMN.items()}),
+    "known good answers beside": ("lines", OF_MODELS),
+    "known good ones in a list": (
+        "lines",
+        [WHOLE | {"answers": ["4", "four", "IV"], "responses": TEXTS}],
+    ),
+    "known good ones beside numbered": (
+        "lines",
+        [
+            {"question": ASK, "answer": "4"}
+            | {
+                f"{name}_{i}": one[at]
+                for i, one in enumerate(BOTH)
+                for at, name in enumerate(("output", "correct"))
+            }
+        ],
+    ),
+    "objects in a list": (
+        "lines",
+        [{"question": ASK, "answers": [row | {"text": row["answer"]} for row in ROWS]}],
+    ),
+    "an object each": ("lines", [row | {"answer": {"content": row["answer"]}} for row in ROWS]),
+    "lists in lists": ("lines", [WHOLE | {"answers": [[text] for text in TEXTS]}]),
+    "choices": ("lines", [WHOLE | {"choices": [{"message": {"content": text}} for text in TEXTS]}]),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_the_shapes_that_people_have_need_no_option(name: str, tmp_path: Path) -> None:
+    (cloud,) = read_clouds(written(tmp_path / "rows.json", *SHAPES[name]))
+    assert (cloud.question, cloud.texts, cloud.severities) == (ASK, TEXTS, (0.0, 1.0))
+
+
+def test_of_the_batches_of_openai_lines_of_one_id_and_choices_of_one_line_are_answers(tmp_path: Path) -> None:
+    def line(name: str, *texts: str, error: Any = None) -> dict[str, Any]:
+        body = {"choices": [{"index": i, "message": {"content": text}} for i, text in enumerate(texts)]}
+        return {"custom_id": name, "response": {"status_code": 200, "body": body}, "error": error}
+
+    failed = {"custom_id": "q", "response": None, "error": {"message": FAILURE}}
+    told: list[str] = []
+    for lines in ([line("q", TEXTS[0]), failed, line("q", TEXTS[1])], [line("q", *TEXTS), failed]):
+        (cloud,) = read_clouds(written(tmp_path / "out.jsonl", "lines", lines), report=told.append)
+        assert (cloud.question_id, cloud.texts) == ("q", TEXTS)
+        assert FAILURE in told[-1]
+
+
 FAILED: dict[str, dict[str, Any]] = {
     "promptfoo": PROMPTFOO[0]
     | {"success": False, "failureReason": 2, "response": {"error": FAILURE}, "error": FAILURE},
@@ -164,6 +219,8 @@ def test_rows_of_calls_that_failed_are_counted_and_left_out(name: str, tmp_path:
         assert told[-1].endswith("prompts that have one answer without them: 1")
         grader = {"gradingResult": {"componentResults": [{"metadata": {"graderError": True}}, {}]}}
         assert read(*(row | grader for row in rows))[0].severities == (None, None), "nobody has graded"
+        gate = streamer.Gate(alpha=0.5, encoder=encoded).fit("examples/labelled.csv")
+        assert len(gate.decide([*rows, failed]).ship) == 3, "one for each row"
 
 
 @pytest.mark.parametrize(
