@@ -22,8 +22,9 @@ from typing import Annotated, Any
 
 import msgspec
 
-from streamer.clouds.line_files import is_publishable, no_json
+from streamer.clouds.line_files import is_publishable
 from streamer.errors import BadMessage, UsageError
+from streamer.events.codec import malformed
 from streamer.events.labels import SCHEMA as LABELS_SCHEMA
 from streamer.events.labels import LabelsV1
 from streamer.events.limits import Limits
@@ -234,7 +235,9 @@ def parse_cloud(line: bytes, where: str) -> Cloud:
             "and a label in [0, 1] or null"
         ) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(f"{where}: {no_json(error, line)}; write one object a line, in UTF-8") from error
+        raise UsageError(
+            f"{where}: not JSON: {malformed(line, str(error)).detail}; write one object a line, in UTF-8"
+        ) from error
     texts = [row.question or "", *(row.references or ()), *(one.text for one in row.responses)]
     texts += row.witnesses
     texts += [claim.text for response in row.responses for claim in response.claims or ()]

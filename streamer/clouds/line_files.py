@@ -2,7 +2,6 @@
 
 import gzip
 import io
-import re
 import sys
 import zlib
 from collections.abc import Iterator
@@ -11,12 +10,10 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from streamer.errors import UsageError
-from streamer.events.excerpts import one_line
 
 GZIP_MAGIC = b"\x1f\x8b"
 MAX_LINE_BYTES = 64 * 2**20
 _HEAD_BYTES = 8192
-_HALF_PAIR = re.compile(rb"\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])")
 
 
 def shown_name(path: Path | str) -> str:
@@ -49,17 +46,6 @@ def numbered_lines(path: Path | str) -> Iterator[tuple[int, bytes]]:
                 line = line.removeprefix(b"\xef\xbb\xbf")
             if line.strip():
                 yield number, line
-
-
-def no_json(error: Exception, encoded: bytes) -> str:
-    """Say why bytes are not JSON, and what to do where that is known."""
-    if b"NaN" in encoded or b"Infinity" in encoded:
-        return f"not JSON ({error}); NaN and Infinity are no JSON: write null"
-    if "truncated" not in str(error):
-        return f"not JSON ({one_line(str(error))})"
-    if _HALF_PAIR.search(encoded):
-        return "not JSON: a text holds half a surrogate pair, which no event may carry; remove it"
-    return "not JSON: cut off in the middle; copy the file again"
 
 
 def is_publishable(text: str) -> bool:

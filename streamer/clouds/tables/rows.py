@@ -16,10 +16,11 @@ from typing import IO, Any, Literal, Protocol
 
 import msgspec
 
-from streamer.clouds.line_files import head_of, no_json, numbered_lines, opened, shown_name
+from streamer.clouds.line_files import head_of, numbered_lines, opened, shown_name
 from streamer.clouds.tables.formats import rows_of
 from streamer.clouds.tables.values import inner_names, is_nested, plain, value_at
 from streamer.errors import BadMessage, UsageError
+from streamer.events.codec import malformed
 from streamer.events.excerpts import excerpt, one_line
 from streamer.events.json_structure import check_structure
 from streamer.extras import needed_by
@@ -267,7 +268,9 @@ def _json(encoded: bytes, name: str, line: int, advice: str) -> Any:
         found = msgspec.json.decode(encoded)
         check_structure(encoded, _MAX_LINE_DEPTH)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise TableError(name, line, None, f"{no_json(error, encoded)}; {advice}") from None
+        raise TableError(
+            name, line, None, f"not JSON: {malformed(encoded, str(error)).detail}; {advice}"
+        ) from None
     except BadMessage as bad:
         raise TableError(name, line, None, bad.detail) from None
     return found
