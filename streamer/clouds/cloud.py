@@ -418,24 +418,18 @@ def split_clouds(
     return order[:half], order[half:]
 
 
-def without_witnesses(cloud: Cloud) -> Cloud:
-    """Return a cloud that has none. Raises `UsageError` for others: of what is in an event any may ship."""
-    if cloud.witnesses:
-        raise UsageError(
-            f"question {cloud.question_id!r} has witnesses, and of all samples in an event any may ship: leave them out with "
-            "--column witnesses=, or name all samples as answers; try, evaluate, plan and streamer.Gate take witnesses"
-        )
-    return cloud
-
-
 def cloud_to_event(cloud: Cloud, gate: str, *, embeddings_of: str | None = None) -> ResponsesV1:
     """Return the event that asks `gate` to decide about `cloud`.
 
     `embeddings_of` : what made the embeddings that the cloud brings, which then go along; None: they do not.
 
-    Raises `UsageError` for witnesses.
+    Raises `UsageError` for witnesses: of what is in an event any may ship.
     """
-    without_witnesses(cloud)
+    if cloud.witnesses:
+        raise UsageError(
+            f"question {cloud.question_id!r} has witnesses, and of all samples in an event any may ship: leave them out with "
+            "--column witnesses=, or name all samples as answers; try, evaluate, plan and streamer.Gate take witnesses"
+        )
     return ResponsesV1(
         schema=RESPONSES_SCHEMA,
         gate=gate,

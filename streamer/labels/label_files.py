@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from streamer.clouds.cloud import without_witnesses
 from streamer.clouds.cloud_files import AS_IT_IS, read_clouds
 from streamer.clouds.line_files import opened
 from streamer.clouds.tables.answers import Reading
@@ -354,7 +353,7 @@ def _labels_of_answers(
     """Yield what an evaluation tool says of answers, by the names that these have when they are published."""
     columns = {role: (name,) for role, name in given["columns"].items() if role in ("severity", "correct")}
     reading = replace(given["reading"], columns=columns, written_by=tool)
-    clouds = map(without_witnesses, read_clouds(path, reading, report=report))
+    clouds = read_clouds(path, reading, report=report)
     answers = ((cloud, one) for cloud in clouds for one in cloud.responses)
     for number, (cloud, one) in enumerate(answers, start=1):
         yield number, {"batch_id": cloud.batch_id, "response_id": one.id, "severity": one.severity}

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from streamer.clouds.cloud import UNSTATED_KIND, Claim, Cloud, kind_of_label
+from streamer.clouds.cloud import UNSTATED_KIND, Claim, Cloud, kind_of_label, response_id
 from streamer.clouds.tables.columns import OF_PROMPT, ROLES, Role, recognise, role_of
 from streamer.clouds.tables.formats import graded
 from streamer.clouds.tables.leaks import LeakCheck
@@ -296,8 +296,11 @@ class AnswerReader:
             claim = self._text(place, "claim", self._cell(place, row, "claim", column))
         for cells in self._cells(place, row):
             text = self._text(place, "answer", cells.get("answer"))
+            name = self._name(place, "answer_id", cells.get("answer_id")) or None
             if sampled and witnesses:
-                text, witnesses = graded(text, witnesses)
+                one = graded(text, witnesses)
+                text, name = witnesses[one], response_id(one)
+                witnesses = witnesses[:one] + witnesses[one + 1 :]
             severity = None if ungraded else self._severity(place, cells)
             score = self._share(place, cells.get("score"))
             figures = self._logprobs(place, cells.get("logprob"))
@@ -308,7 +311,7 @@ class AnswerReader:
                 key=key,
                 prompt=prompt,
                 references=references,
-                id=self._name(place, "answer_id", cells.get("answer_id")) or None,
+                id=name,
                 text=text if "answer" in columns.named else None,
                 severity=severity,
                 kind=kind,

@@ -67,15 +67,14 @@ class Format:
         return _has(row, self.ungraded)
 
 
-def graded(answer: str, samples: Sequence[str]) -> tuple[str, tuple[str, ...]]:
-    """Return the sample that was graded, and the others.
+def graded(answer: str, samples: Sequence[str]) -> int:
+    """Return the place of the sample that was graded.
 
     `answer` : it, or what a filter took out of it. Taken to be of the first sample that is it, else that has its words, else of the
     first one, as of a filter that takes the first.
     """
     words = re.compile(rf"(?<!\w){re.escape(answer.strip())}(?!\w)")
-    place = min(range(len(samples)), key=lambda i: (samples[i] != answer, not words.search(samples[i])))
-    return samples[place], (*samples[:place], *samples[place + 1 :])
+    return min(range(len(samples)), key=lambda i: (samples[i] != answer, not words.search(samples[i])))
 
 
 def _has(row: Row, names: str) -> bool:

@@ -237,7 +237,7 @@ def test_of_the_samples_of_lm_eval_the_graded_one_is_the_answer(
     row = lm_eval(filtered, right=True, name="none") | {"resps": [samples]}
     path = written(tmp_path / "samples.jsonl", "lines", [row])
     (cloud,) = read_clouds(path)
-    assert cloud.texts == (samples[shown],)
+    assert (cloud.texts, cloud.responses[0].id) == ((samples[shown],), f"r0{shown}"), "as all would be named"
     assert [one.text for one in cloud.witnesses] == [*samples[:shown], *samples[shown + 1 :]]
     assert list(read_clouds(path, Reading(columns={"witnesses": ("resps.0",)}))) == [cloud]
 
