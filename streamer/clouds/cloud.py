@@ -29,13 +29,7 @@ from streamer.events.labels import SCHEMA as LABELS_SCHEMA
 from streamer.events.labels import LabelsV1
 from streamer.events.limits import Limits
 from streamer.events.responses import SCHEMA as RESPONSES_SCHEMA
-from streamer.events.responses import (
-    ResponsesV1,
-    ResponseV1,
-    SignalName,
-    decode_responses,
-    encode_responses,
-)
+from streamer.events.responses import ResponsesV1, ResponseV1, SignalName, decode_responses, encode_responses
 from streamer.scoring.blank import is_blank
 from streamer.scoring.judged import Form
 from streamer.scoring.signals.declared import FIELDS, LEAST_LOGPROB, MOST_DECLARED, tokens_of

@@ -12,14 +12,7 @@ from streamer.errors import BadMessage, Unavailable
 from streamer.events import codes
 from streamer.events.labels import label_revision
 from streamer.gates.batch_key import BatchKey
-from streamer.journal import (
-    BatchDecision,
-    DeadLetter,
-    Headers,
-    Partition,
-    RecordedAction,
-    RecordedBatch,
-)
+from streamer.journal import BatchDecision, DeadLetter, Headers, Partition, RecordedAction, RecordedBatch
 from streamer.serving.lane import Ended, Lane, Recorded
 from streamer.serving.problems import RETRY_SECONDS, Problem, refused, unavailable
 

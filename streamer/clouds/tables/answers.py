@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from streamer.clouds.cloud import UNSTATED_KIND, Claim, Cloud, kind_of_label, response_id
 from streamer.clouds.tables.columns import OF_PROMPT, ROLES, Role, recognise, role_of
-from streamer.clouds.tables.formats import graded
+from streamer.clouds.tables.formats import NO_TOOL, graded
 from streamer.clouds.tables.leaks import LeakCheck
 from streamer.clouds.tables.marks import (
     ANNOTATORS,
@@ -77,12 +77,7 @@ class AnswerReader:
     """Reads the rows of a table by its columns. Raises `TableError` at a cell that does not fit its column."""
 
     def __init__(
-        self,
-        table: Table,
-        reading: Reading,
-        *,
-        needs_answers: bool = False,
-        without: Collection[str] = (),
+        self, table: Table, reading: Reading, *, needs_answers: bool = False, without: Collection[str] = ()
     ) -> None:
         columns = reading.columns
         if reading.models and "model" not in columns:
@@ -175,7 +170,7 @@ class AnswerReader:
     def has_failed(self, place: int, row: Mapping[str, Any]) -> bool:
         """Whether a row of a tool has an error in place of an answer; it is counted then."""
         tool, column = self.columns.tool, self.columns.one("answer")
-        if tool is None or column is None:
+        if tool is NO_TOOL or column is None:
             return False
         self._several["rows"] += 1
         answer = plain(value_at(row, column))
@@ -288,8 +283,7 @@ class AnswerReader:
             kind = kind_of_label({"label_kind": self._cell(place, row, "kind", column)})
         witnesses = self._witnesses(place, row)
         tool = columns.tool
-        sampled = tool is not None and columns.one("witnesses") == tool.samples
-        ungraded = tool is not None and columns.graded_by_tool and tool.is_ungraded(row)
+        ungraded = tool.is_ungraded(row) and columns.graded_by_tool
         meta = {} if columns.wide and not witnesses else self._meta(row)
         claim = ""
         if (column := columns.one("claim")) is not None:
@@ -297,7 +291,7 @@ class AnswerReader:
         for cells in self._cells(place, row):
             text = self._text(place, "answer", cells.get("answer"))
             name = self._name(place, "answer_id", cells.get("answer_id")) or None
-            if sampled and witnesses:
+            if witnesses and columns.one("witnesses") == tool.samples:
                 one = graded(text, witnesses)
                 text, name = witnesses[one], response_id(one)
                 witnesses = witnesses[:one] + witnesses[one + 1 :]
@@ -486,15 +480,17 @@ class AnswerReader:
         if (column := self.columns.one("witnesses")) is None:
             return ()
         listed = self._list(place, self._cell(place, row, "witnesses", column), column)
-        failed = "" if self.columns.tool is None else self.columns.tool.placeholder
         texts = (self._text(place, "witnesses", one) for one in listed or ())
-        return tuple(text for text in texts if text != failed or not failed)
+        return tuple(text for text in texts if text != self.columns.tool.placeholder)
 
     def _cell(self, place: int, row: Mapping[str, Any], role: Role, column: str) -> Any:
         if role == "logprob":
             return value_at(row, column)
-        tool, value = self.columns.tool, value_at(row, column) if role == "answer" else None
-        if isinstance(value, Mapping) and tool is not None and tool.objects:
+        if (
+            role == "answer"
+            and self.columns.tool.objects
+            and isinstance(value := value_at(row, column), Mapping)
+        ):
             return json.dumps(value, sort_keys=True, ensure_ascii=False)
         return self._table.cell(place, row, role, column, as_text=role == "references")
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast, get_args
 
-from streamer.clouds.tables.formats import FORMATS, Format, format_named
+from streamer.clouds.tables.formats import FORMATS, NO_TOOL, Format, format_named
 from streamer.clouds.tables.rows import Table
 from streamer.clouds.tables.values import list_of_text, plain, value_at
 from streamer.errors import UsageError
@@ -93,7 +93,7 @@ class Columns:
     named : the columns of each role; several where a wide table has a column for each answer, else one.
     unused : the others; where a row is an answer, their numbers are known by name (`--score-field`, `--judge-field`).
     assumed : whether it was taken from a column's name alone what its severities mean.
-    tool : what the tool writes that wrote the table, where it was recognised or named.
+    tool : what the tool writes that wrote the table.
     """
 
     wide: bool
@@ -101,7 +101,7 @@ class Columns:
     named: Mapping[Role, tuple[str, ...]]
     unused: tuple[str, ...] = field(default=())
     assumed: bool = False
-    tool: Format | None = None
+    tool: Format = NO_TOOL
 
     def one(self, role: Role) -> str | None:
         """The column of a role that has only one; None if it has none."""
@@ -112,7 +112,7 @@ class Columns:
     def graded_by_tool(self) -> bool:
         """Whether severities are what the tool says, and not a person beside it."""
         verdicts = {*self.named.get("severity", ()), *self.named.get("correct", ())}
-        of = {} if self.tool is None else self.tool.columns
+        of = self.tool.columns
         return not verdicts.isdisjoint(f"{of.get('severity')} {of.get('correct')}".split())
 
     @property
@@ -233,7 +233,7 @@ def recognise(
     wide, lists = (True, False) if witnessed else _form(plain, given, holding_lists, taken)
     if (
         lists
-        and tool is not None
+        and tool is not NO_TOOL
         and all(len(value_at(row, one) or ()) < 2 for row in table.head for one in named["answer"])
     ):
         wide = lists = False
@@ -273,7 +273,7 @@ def recognise(
 
 def _of_format(
     table: Table, header: Sequence[str], given: Mapping[Role, Any], written_by: str | None
-) -> tuple[Format | None, dict[Role, tuple[str, ...]]]:
+) -> tuple[Format, dict[Role, tuple[str, ...]]]:
     """What a tool writes, and its columns of roles: the named one, or the first that the table tells; empty where it tells none.
 
     Raises
@@ -284,7 +284,7 @@ def _of_format(
     tools = FORMATS.items() if written_by is None else [(written_by, format_named(written_by))]
     name, one = next(((name, one) for name, one in tools if written_by or one.tells(table.head)), ("", None))
     if one is None:
-        return None, {}
+        return NO_TOOL, {}
     there = {role: tuple(filter(table.has, names.split()))[:1] for role, names in one.columns.items()}
     if not any(there.values()):
         wanted = ", ".join(dict.fromkeys(names.split()[0] for names in one.columns.values() if names))

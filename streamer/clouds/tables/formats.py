@@ -46,7 +46,7 @@ class Format:
     samples: str = ""
     failed: str = ""
     failure: str = ""
-    placeholder: str = ""
+    placeholder: str | None = None
     ungraded: str = ""
     objects: bool = False
 
@@ -60,7 +60,7 @@ class Format:
 
     def has_failed(self, row: Row, answer: Any) -> bool:
         """Whether a row has no answer of a model, but an error."""
-        return answer is None or answer == self.placeholder != "" or _has(row, self.failed)
+        return answer is None or answer == self.placeholder or _has(row, self.failed)
 
     def is_ungraded(self, row: Row) -> bool:
         """Whether a row's verdict is none, since the grader failed."""
@@ -178,6 +178,9 @@ FORMATS: Mapping[str, Format] = {
         within="data.paragraphs.qas",
     ),
 }
+
+
+NO_TOOL = Format(telling=(), columns={})
 
 
 def format_named(name: str) -> Format:

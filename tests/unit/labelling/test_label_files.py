@@ -21,13 +21,7 @@ from streamer.errors import UsageError
 from streamer.events.labels import SCHEMA, decode_label, label_revision
 from streamer.gates.batch_key import BatchKey
 from streamer.journal import LabelRevision
-from streamer.labels.label_files import (
-    LabelFileError,
-    LabelReader,
-    format_of,
-    open_labels,
-    write_queue,
-)
+from streamer.labels.label_files import LabelFileError, LabelReader, format_of, open_labels, write_queue
 from streamer.labels.severity import LabelTask
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -196,10 +190,7 @@ def test_a_row_that_contradicts_the_command() -> None:
 
 @pytest.mark.parametrize(
     ("text", "column", "hint"),
-    [
-        ("gate,batch_id\n", "response_id", "missing"),
-        (f"{HEADER},gate\n", "gate", "twice"),
-    ],
+    [("gate,batch_id\n", "response_id", "missing"), (f"{HEADER},gate\n", "gate", "twice")],
 )
 def test_a_bad_first_line(text: str, column: str | None, hint: str) -> None:
     error = refused(text)

@@ -141,10 +141,7 @@ SHAPES: dict[str, tuple[str, Any]] = {
     "a list for each column": ("json", BY_COLUMN),
     "as pandas writes it": ("line", {name: dict(enumerate(cells)) for name, cells in BY_COLUMN.items()}),
     "known good answers beside": ("lines", OF_MODELS),
-    "known good ones in a list": (
-        "lines",
-        [WHOLE | {"answers": ["4", "four", "IV"], "responses": TEXTS}],
-    ),
+    "known good ones in a list": ("lines", [WHOLE | {"answers": ["4", "four", "IV"], "responses": TEXTS}]),
     "known good ones beside numbered": (
         "lines",
         [
