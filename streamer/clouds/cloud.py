@@ -230,7 +230,7 @@ def parse_cloud(line: bytes, where: str) -> Cloud:
         ) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(
-            f"{where}: not JSON: {malformed(line, str(error)).detail}; write one object a line, in UTF-8"
+            f"{where}: {malformed(line, str(error)).detail}; write one object a line, in UTF-8"
         ) from error
     texts = [row.question or "", *(row.references or ()), *(one.text for one in row.responses)]
     texts += row.witnesses

@@ -191,6 +191,5 @@ def malformed(value: bytes, problem: str) -> BadMessage:
         return BadMessage(codes.NUL_OR_SURROGATE, f"a lone UTF-16 surrogate is escaped near byte {at}")
     if value.startswith(b"\xef\xbb\xbf"):
         return BadMessage(codes.NOT_JSON, "the value starts with a byte order mark; publish without it")
-    return BadMessage(
-        codes.NOT_JSON, "cut off in the middle" if "truncated" in problem else one_line(problem)
-    )
+    why = "cut off in the middle" if "truncated" in problem else one_line(problem)
+    return BadMessage(codes.NOT_JSON, f"not JSON: {why}")

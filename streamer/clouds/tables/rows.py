@@ -268,9 +268,7 @@ def _json(encoded: bytes, name: str, line: int, advice: str) -> Any:
         found = msgspec.json.decode(encoded)
         check_structure(encoded, _MAX_LINE_DEPTH)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise TableError(
-            name, line, None, f"not JSON: {malformed(encoded, str(error)).detail}; {advice}"
-        ) from None
+        raise TableError(name, line, None, f"{malformed(encoded, str(error)).detail}; {advice}") from None
     except BadMessage as bad:
         raise TableError(name, line, None, bad.detail) from None
     return found

@@ -204,7 +204,7 @@ def read(raw: bytes, as_chat: Callable[[Mapping[str, Any]], Mapping[str, Any]]) 
         body = msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         bad = malformed(raw, str(error))
-        raise ChatProblem(400, bad.code, f"the body is not JSON: {bad.detail}") from None
+        raise ChatProblem(400, bad.code, f"the body: {bad.detail}") from None
     except RecursionError:
         raise ChatProblem(
             400, codes.TOO_DEEPLY_NESTED, "the body's arrays and objects are nested too deeply"
