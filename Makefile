@@ -45,7 +45,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # Only the Python that was asked for: uv must not fetch another one.
 export UV_PYTHON_DOWNLOADS := never
 
-.PHONY: help demo check test slow-tests faults lint bench swap compatibility wheels deploy-tests verifier release docs site lock services clean
+.PHONY: help demo check test slow-tests faults lint bench swap compatibility wheels deploy-tests verifier release docs site publish-site lock services clean
 
 help:  ## Show this
 	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -138,6 +138,13 @@ docs: $(INSTALLED)  ## Write what comes from the code: pages of docs/, dashboard
 site: $(INSTALLED)  ## Make a site of the docs in site/, with search; a link that leads nowhere fails
 	$(BIN)/sphinx-build --quiet --nitpicky --fail-on-warning --keep-going --conf-dir docs . site $(ARGS)
 	@echo "open site/docs/index.html"
+
+publish-site: site  ## Put the site into the folder INTO under its version, beside those of other releases; docs choose among them
+	@version=$$($(BIN)/python -c 'import streamer; print(streamer.__version__)'); mkdir -p "$(INTO)"; cd "$(INTO)"; \
+	rm -rf "$$version"; cp -a "$(CURDIR)/site" "$$version"; \
+	ls -d [0-9]*/ | tr -d / | sort -rV | sed 's/.*/"&"/' | paste -sd, | sed 's/.*/[&]/' >versions.json; \
+	newest=$$(ls -d [0-9]*/ | tr -d / | sort -rV | head -1); \
+	echo "<!doctype html><meta http-equiv=refresh content=\"0; url=$$newest/docs/index.html\">" >index.html
 
 lock: | .venv/bin/python  ## Resolve pyproject.toml anew into requirements.lock, and the integrations' packages
 	@$(MIRROR); $(UV) pip compile --quiet pyproject.toml --python-version 3.11 --universal --all-extras --group dev \

@@ -20,7 +20,7 @@ import statistics
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
@@ -32,8 +32,8 @@ from numpy.typing import NDArray
 
 from streamer.scoring.encoders.registry import DEFAULT_ENCODER, find_encoder, load_encoder
 
-if TYPE_CHECKING:
-    Encode = Callable[[Sequence[str]], NDArray[np.float32]]
+Encode = Callable[[Sequence[str]], NDArray[np.float32]]
+
 
 AGREEMENT = 1e-5
 KINDS = {"short": (1, 8), "medium": (40, 120), "long": (150, 400)}

@@ -1,7 +1,7 @@
 """From the topic to the audited action: decisions a second of real workers, beside what bounds them, in the same run.
 
     python benchmarks/end_to_end.py [--kinds KIND ...] [--rounds 2] [--seconds 3] [--short]
-        [--beside CHECKOUT] [--json FILE] [--picture FILE.png]
+        [--quota .3] [--beside CHECKOUT] [--json FILE] [--picture FILE.png]
 
 Real Kafka and PostgreSQL (fsync on). Scores given, embeddings given as JSON lists or base64 (10 answers, 384 numbers each), and
 texts: ten short ones or five of 60 words an event. Each arm has topics of its own. It is stopped while the events of a turn are
@@ -13,6 +13,9 @@ is that of the arm's own processes, so neither Kafka's nor PostgreSQL's.
 - COPY: aiokafka reads, decodes and sends; the rows that a worker wrote of such an event go to PostgreSQL by COPY, a
   transaction for each poll. It checks nothing and promises nothing.
 - CTranslate2, sentence-transformers: the same texts with nothing around the encoder, which has all processors.
+
+With `--quota` one worker and two alone take turns, each process with so much of a core (the CPU controller of control groups,
+which takes root), so that Kafka and PostgreSQL have the rest and do not decide what a second worker adds.
 
 Then one worker gets events one at a time, each when the action of the one before is out; and then at random moments, at half
 of the rate that this reaches. Its time from publishing to the action stands beside that of the broker alone. Exit status 1 where a ratio is below a fifth of what was measured
@@ -226,8 +229,12 @@ def workers(
     kind: str,
     count: int,
     checkout: Path | None = None,
+    quota: float | None = None,
 ) -> tuple[Arm, str]:
-    """Start workers of one group, of another checkout where there is one; returns them and their database."""
+    """Start workers of one group, of another checkout where there is one; returns them and their database.
+
+    `quota` : what each may take of a core, once it is ready.
+    """
     prefix = f"{kind.replace(', ', '-').replace(' ', '-')}-{count}{'-before' if checkout else ''}."
     url = database.create_database()
     kafka = {"bootstrap_servers": place.broker.bootstrap, "topic_prefix": prefix, "replication_factor": 1}
@@ -253,12 +260,38 @@ def workers(
     started = []
     for number in range(count):
         one = WorkerProcess(environment, place.folder / f"{prefix}{number}.log", program=("-m", "streamer"))
+        stack.callback(let_go, one.process.pid)
         stack.callback(one.close)
         started.append(one)
     for one in started:
         one.wait_until_ready()
+        if quota is not None:
+            hold_to(one.process.pid, quota)
     named = wiring.topics(load_settings(**given))
     return Arm(named.responses, named.actions, [one.process.pid for one in started]), url
+
+
+def _control_group(pid: int) -> Path:
+    first = Path("/sys/fs/cgroup/cpu")  # of version 1; version 2 has all controllers in one folder
+    return (first if first.exists() else first.parent) / f"streamer-bench-{pid}"
+
+
+def hold_to(pid: int, share: float) -> None:
+    """Let a process have at most this share of a core, counted anew every 10 ms."""
+    group, quota = _control_group(pid), str(round(10_000 * share))
+    group.mkdir()
+    if (group / "cpu.max").exists():
+        (group / "cpu.max").write_text(f"{quota} 10000")
+    else:
+        (group / "cpu.cfs_period_us").write_text("10000")
+        (group / "cpu.cfs_quota_us").write_text(quota)
+    (group / "cgroup.procs").write_text(str(pid))
+
+
+def let_go(pid: int) -> None:
+    """Remove what `hold_to` made for a process that has ended."""
+    if _control_group(pid).exists():
+        _control_group(pid).rmdir()
 
 
 def anchor(place: Place, stack: ExitStack, name: str, kind: str, database: str = "") -> Arm:
@@ -429,15 +462,16 @@ def measure(
     short: bool,
     encoders: dict[str, Any],
     beside: Path | None = None,
+    quota: float | None = None,
 ) -> Result:
     events = max(20, round(KINDS[kind]["rate"] * seconds))
     with ExitStack() as stack:
-        one, url = workers(place, database, stack, kind, 1)
+        one, url = workers(place, database, stack, kind, 1, quota=quota)
         arms = {"worker": one}
         if beside is not None and "signals" not in kind:
             arms["worker before"] = workers(place, database, stack, kind, 1, beside)[0]
         if not short:
-            arms["two workers"] = workers(place, database, stack, kind, 2)[0]
+            arms["two workers"] = workers(place, database, stack, kind, 2, quota=quota)[0]
         numbers = iter(range(10**9))
 
         def some(count: int) -> tuple[list[int], list[bytes]]:
@@ -448,8 +482,9 @@ def measure(
         for arm in arms.values():
             place.turn(arm, values)
         # Only now are there rows that COPY can write again.
-        arms["Faust"] = anchor(place, stack, "Faust", kind)
-        if not short:
+        if quota is None:
+            arms["Faust"] = anchor(place, stack, "Faust", kind)
+        if quota is None and not short:
             arms["COPY"] = anchor(place, stack, "COPY", kind, url)
         for name in ("Faust", "COPY"):
             if name in arms:
@@ -469,7 +504,7 @@ def measure(
                 wall, processor = measured[name]
                 result.rates.setdefault(name, []).append(events / wall)
                 result.processor_ms.setdefault(name, []).append(1000 * processor / events)
-        if not short:
+        if quota is None and not short:
             plain = place.broker.create_topic(f"{one.source}-plain", PARTITIONS)
             half: float | None = None
             for count in (ALONE, AT_RANDOM):
@@ -614,6 +649,9 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=3.0, help="about how long one worker's turn takes")
     parser.add_argument("--short", action="store_true", help="a smaller form")
+    parser.add_argument(
+        "--quota", type=float, help="how much of a core each worker may take; with one and two alone"
+    )
     parser.add_argument("--beside", type=Path, metavar="CHECKOUT", help="one worker of it as another arm")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--picture", type=Path)
@@ -632,7 +670,7 @@ def main() -> int:
         ]
         given.rounds, given.seconds = 1, 1.0
     encoders: dict[str, Any] = {}
-    if any("texts" in kind for kind in given.kinds):
+    if given.quota is None and any("texts" in kind for kind in given.kinds):
         encoders["CTranslate2"] = ctranslate2_anchor()
         if not given.short:
             encoders["sentence-transformers"] = sentence_transformers_anchor()
@@ -660,6 +698,7 @@ def main() -> int:
                         short=given.short,
                         encoders=encoders,
                         beside=given.beside,
+                        quota=given.quota,
                     )
                 )
                 if given.json:  # what is measured is kept, whatever becomes of the next kind
@@ -674,7 +713,7 @@ def main() -> int:
         f"{one.kind}: {one.ratio('worker', to):.2f} of {to}, at least {floor} is wanted"
         for one in results
         for (kind, to), floor in FLOORS.items()
-        if kind == one.kind and one.ratio("worker", to) < floor
+        if kind == one.kind and to in one.rates and one.ratio("worker", to) < floor
     ]
     print(*low, sep="\n", file=sys.stderr)
     return 1 if low else 0

@@ -1,8 +1,11 @@
 """How `make site` makes pages of this repository's Markdown, with Sphinx."""
 
 import re
+from importlib import metadata
 
-project = html_title = "streamer"
+project = "streamer"
+release = metadata.version("conformal-streamer")
+html_title = f"{project} {release}"
 root_doc = "docs/index"
 include_patterns = ["*.md", "docs/**", "**/README.md"]
 exclude_patterns = [".*", "build", "dist", "site", "tests", "**/node_modules"]
@@ -10,6 +13,9 @@ suppress_warnings = ["toc.not_included"]  # such pages are reached by links
 extensions = ["myst_parser"]
 myst_heading_anchors = 6
 html_theme = "furo"
+templates_path = ["templates"]
+_AFTER = ("search", "scroll-start", "navigation", "scroll-end")
+html_sidebars = {"**": ["sidebar/brand.html", "versions.html", *(f"sidebar/{one}.html" for one in _AFTER)]}
 html_show_copyright = False
 
 _PAGE = re.compile(r"\]\(((?:\.\./)*[\w/-]+)\.md\)")

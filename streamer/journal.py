@@ -11,19 +11,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
-if TYPE_CHECKING:
-    from streamer.gates.audit_rate import AuditRate
-    from streamer.gates.batch_key import BatchKey
-    from streamer.gates.candidate import CandidateDecision, CandidatePolicy
-    from streamer.gates.declared import HoldAction, Mode, Unit
-    from streamer.gates.policy import Policy
-    from streamer.gates.policy_gate import Needed
-    from streamer.gates.rule import Cut
-    from streamer.scoring.reading import Rule
+from streamer.gates.audit_rate import AuditRate
+from streamer.gates.batch_key import BatchKey
+from streamer.gates.candidate import CandidateDecision, CandidatePolicy
+from streamer.gates.declared import HoldAction, Mode, Unit
+from streamer.gates.policy import Policy
+from streamer.gates.rule import Cut, Needed
+from streamer.scoring.reading import Rule
 
 Headers = tuple[tuple[str, bytes | None], ...]
 

@@ -11,7 +11,7 @@ import itertools
 import sys
 import tempfile
 from base64 import b64decode
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -24,7 +24,6 @@ from PIL import Image
 from streamer.clouds.cloud import Cloud
 from streamer.clouds.simulation import simulate_clouds
 from streamer.events.alerts import alert
-from streamer.gates.policy import MONITOR
 from streamer.risk.rounds.watch import RiskWatch
 from streamer.store import migrate
 from tests.integration.console.conftest import PASSWORD, Site, propose
@@ -72,29 +71,25 @@ PAGES = (
     Page("try", "/try"),
     Page("people", "/people"),
     Page("you", "/you"),
+    Page("trouble", "/"),
     Page("incident", f"/incident?alert={GATE}"),
 )
 DOOR = Page("login", "/login")
 
 
-def fill(world: World) -> None:
-    """Make a record: a gate that serves with a looser threshold proposed, one whose held answers wait at a desk, an alert, people."""
+def fill(world: World) -> Callable[[], None]:
+    """Make a record: a gate that serves with a looser threshold proposed, one whose held answers wait at a desk, an alert, people.
+
+    Returns what makes the first gate's answers turn bad, until the risk alarm closes it.
+    """
     gate = LabelledGate(world, recalibrate="propose", audit_probability=0.7)
     rng = np.random.default_rng(11)
-    clouds = iter(simulate_clouds(seed=11, clouds=1300, responses=10, noise=0.0))
+    clouds = iter(simulate_clouds(seed=11, clouds=1600, responses=10, noise=0.0))
     serve(gate, 400, rng, clouds, START, wrong=0.75)
     gate.now = START + _DAY
     gate.open()
     serve(gate, 800, rng, clouds, START + _DAY, wrong=0.35)
-    moments = itertools.count()
-    watch = RiskWatch(
-        world.store.monitoring,
-        alerts=world.store.alerts,
-        observer=Shown(),
-        monotonic=lambda: next(moments) / 1000,
-    )
-    for _ in range(3):
-        watch.round(world.store.gates.list(), now=START + 2 * _DAY)
+    watched(world, START + 2 * _DAY)
     gate.now = START + 2 * _DAY
     propose(gate)
     world.store.alerts.raise_(
@@ -123,20 +118,25 @@ def fill(world: World) -> None:
     ):
         world.store.accounts.add(name, roles=roles, password=PASSWORD, by="ana")
 
+    def turn() -> None:
+        serve(gate, 300, rng, clouds, START + 2 * _DAY, wrong=1.5)
+        world.clock.now = START + 3 * _DAY
+        watched(world, world.clock.now)
 
-def alarm(world: World) -> None:
-    """Have the risk alarm of the gate raised, and the gate closed by it."""
-    made = alert(
-        GATE,
-        "risk",
-        "alarm 1",
-        message=f"{GATE}: expected exposure risk passed 12 % (budget 10 %, tolerance 2 %) within 61 labelled draws; that is false "
-        "with a chance of at most 3.1 %. The gate was closed by policy 3.",
-        raised_at=START + 2 * _DAY,
-        policy_version=2,
+    return turn
+
+
+def watched(world: World, now: datetime) -> None:
+    """Watch every gate for three rounds."""
+    moments = itertools.count()
+    watch = RiskWatch(
+        world.store.monitoring,
+        alerts=world.store.alerts,
+        observer=Shown(),
+        monotonic=lambda: next(moments) / 1000,
     )
-    world.store.alerts.raise_(made)
-    world.store.policies.close(GATE, by=MONITOR, reason="risk alarm 1", now=START + 2 * _DAY)
+    for _ in range(3):
+        watch.round(world.store.gates.list(), now=now)
 
 
 def serve(
@@ -251,7 +251,7 @@ def main(folder: Path) -> int:
         url = f"sqlite:///{Path(place) / 'audit.db'}"
         migrate(url)
         with closing(World(url)) as world:
-            fill(world)
+            turn = fill(world)
             world.clock.now = START + 2 * _DAY
             site = Site(world)
             browser = Browser()
@@ -263,8 +263,8 @@ def main(folder: Path) -> int:
                         browser.forget()
                         ana.goes("/login")
                         ana.signs_in("ana")
-                    if page.name == "incident":
-                        alarm(world)
+                    if page.name == "trouble":
+                        turn()
                     save(shot(ana, page, width=DESKTOP, dark=False), folder / f"{page.name}.png")
                     phones.append(shot(ana, page, width=PHONE, dark=True, tall=PHONES_TALL))
                     if ana.too_wide():

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 from sqlalchemy.engine import make_url
 
 from streamer import wiring
+from streamer.settings.settings import Settings
 from streamer.store import migrate
 from streamer.store.db.migrate import head
 from tests.run_folder import made_once
-
-if TYPE_CHECKING:
-    from streamer.settings.settings import Settings
 
 
 def migrated_file() -> Path:

@@ -14,8 +14,8 @@ from streamer.calibration.threshold import ThresholdState
 from streamer.errors import UsageError
 from streamer.gates.declared import Unit
 from streamer.gates.policy import GateRevision
-from streamer.gates.policy_gate import Needed, PolicyGate
-from streamer.gates.rule import Cut, Full, Rule, rule_from_json, rule_of_text, rule_text
+from streamer.gates.policy_gate import PolicyGate
+from streamer.gates.rule import Cut, Full, Needed, Rule, rule_from_json, rule_of_text, rule_text
 from streamer.recalibration.age_cut import AgeCut
 from streamer.recalibration.comparison import Reading
 from streamer.recalibration.run import CHOSEN, CalibrationRun, Since, derive

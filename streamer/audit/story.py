@@ -1,5 +1,6 @@
 """`audit show`: one decision, described from its record."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -7,8 +8,7 @@ from streamer.audit import receipt
 from streamer.calibration.guarantee import budget
 from streamer.events.labels import fields_text
 from streamer.events.responses import UPSTREAM, recorded_models
-from streamer.gates.policy_gate import Needed
-from streamer.gates.rule import INDICATOR, Cut, rule_of_text
+from streamer.gates.rule import INDICATOR, Cut, Needed, rule_of_text
 from streamer.gates.settings import HELD_WORDS
 from streamer.scoring.claims.answer import WHY_HELD
 from streamer.scoring.judged import form
@@ -52,9 +52,9 @@ def story_of(found: dict[str, Any]) -> list[tuple[str, object]]:
     ]
     lines += [("prompt", _excerpt(line["content"]["prompt"]) if line.get("content") else "erased")]
     models = models_of(line)
+    unit = unit_of(facts)
     lines += [
-        ("response", _response(one, position, line, models))
-        for position, one in enumerate(facts["responses"])
+        (unit, _response(one, position, line, models)) for position, one in enumerate(facts["responses"])
     ]
     lines += [("disputed", said) for said in _disputed(line, revision)]
     lines += [("upstream", said) for said in _upstream(line.get("content"))]
@@ -69,7 +69,7 @@ def story_of(found: dict[str, Any]) -> list[tuple[str, object]]:
     if found.get("spoke"):
         lines.append(("signals", spoke_text(found["spoke"])))
     if found["run"] is not None:
-        lines.append(("calibration", _run(found["run"])))
+        lines.append(("calibration", _run(found["run"], f"{unit}s")))
     if found.get("desk") is not None:
         lines.append(("desk", _desk(found["desk"])))
     lines.append(("audit", _draw(facts, found["labels"])))
@@ -91,6 +91,12 @@ def _excerpt(text: str | None) -> str:
         return "not kept"
     text = " ".join(text.split())
     return text if len(text) <= _EXCERPT else text[:_EXCERPT] + " ..."
+
+
+def unit_of(facts: Mapping[str, Any]) -> str:
+    """What a decision's rows are: a `claim` each, or a `response`."""
+    scored = any(one[1] is not None for one in facts["responses"])
+    return "claim" if facts["unit"] == "claim" and scored else "response"
 
 
 def models_of(line: dict[str, Any]) -> tuple[str, ...]:
@@ -191,15 +197,15 @@ def _policy(facts: dict[str, Any], policy: dict[str, Any], revision: dict[str, A
     cut = threshold_of(facts, policy)
     return (
         f"version {policy['version']}, in force since {policy['valid_from']}: {cut}{own}, unit {facts['unit']}, "
-        f"budget {budget(revision['alpha'])}, method {revision['method']}; by {who(policy['created_by'])}: {policy['reason']}. "
+        f"budget {budget(revision['alpha'])}, method {revision['method']}; by {who(policy['created_by'])}: {policy['reason'].rstrip('.')}. "
         + (policy["guarantee"] or "Nothing was promised.")
     )
 
 
-def _run(run: dict[str, Any]) -> str:
+def _run(run: dict[str, Any], what: str) -> str:
     return (
         f"run {run['id']} by {who(run['requested_by'])}, {run['finished_at']}: {run['groups']} groups, {run['items']} "
-        f"drawn responses, {run['missing']} without a label"
+        f"drawn {what}, {run['missing']} without a label"
     )
 
 
@@ -220,7 +226,9 @@ def _desk(row: dict[str, Any]) -> str:
     what = "rejected"
     if row["action"] == "released":
         shown = _excerpt(row["content"]["text"]) if "content" in row else "erased"
-        what = f"released response {row['response_id']}{', edited' if row['edited'] else ''}: {shown};"
+        back = "" if row["claims"] is None else f" with {', '.join(json.loads(row['claims']))} put back"
+        edited = ", edited" if row["edited"] else ""
+        what = f"released response {row['response_id']}{back}{edited}: {shown};"
     return f"{what} by {who(row['by'])}, {row['at']}" + (f": {row['remark']}" if row["remark"] else "")
 
 

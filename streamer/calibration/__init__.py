@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING
 from streamer.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from streamer.calibration.batch_rule import TransductiveRule
     from streamer.calibration.calibrators.age import calibrate_by_age
     from streamer.calibration.calibrators.clt import calibrate_clt
     from streamer.calibration.calibrators.pooled import calibrate_pooled
     from streamer.calibration.calibrators.selective import calibrate_selective
     from streamer.calibration.calibrators.selective_mean import calibrate_selective_mean
-    from streamer.calibration.calibrators.transductive import TransductiveRule, prepare_transductive
+    from streamer.calibration.calibrators.transductive import prepare_transductive
     from streamer.calibration.crc import calibrate, calibrate_groups
     from streamer.calibration.groups import LabelledGroup
     from streamer.calibration.guarantee import groups_needed
@@ -30,7 +31,7 @@ else:
             "SegmentedThreshold": "streamer.calibration.segments",
             "SoftThreshold": "streamer.calibration.soft",
             "Threshold": "streamer.calibration.threshold",
-            "TransductiveRule": "streamer.calibration.calibrators.transductive",
+            "TransductiveRule": "streamer.calibration.batch_rule",
             "calibrate": "streamer.calibration.crc",
             "calibrate_by_age": "streamer.calibration.calibrators.age",
             "calibrate_clt": "streamer.calibration.calibrators.clt",

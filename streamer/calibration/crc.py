@@ -5,7 +5,6 @@ lambda = min{ l : sum_g L_g(l) <= B } over -inf, the scores and +inf. For exchan
 of a fresh group is at most alpha on average, with ties and unequal group sizes, for every weighting scheme with mean 1/I.
 """
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,12 +12,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamer.calibration.arguments import check_alpha, unit_interval, whole_number
-from streamer.calibration.groups import LabelledGroup, canonical_order, check_unique, index_groups
-from streamer.calibration.guarantee import guarantee_text
-from streamer.calibration.keyed_weights import KeyedWeights
-from streamer.calibration.loss_curve import budget_limit, smallest_admissible
-from streamer.calibration.threshold import Threshold, state_at
-from streamer.calibration.weighting import WeightingScheme
+from streamer.calibration.groups import LabelledGroup, canonical_order, index_groups
+from streamer.calibration.registry import calibrator, for_arrays, weighting_scheme, weighting_schemes
+from streamer.calibration.specification import Sample
+from streamer.calibration.threshold import Threshold
+from streamer.calibration.weighting import WeightingScheme, _threshold, calibrate_by_scheme
 
 Floats = NDArray[np.float64]
 
@@ -77,12 +75,7 @@ def calibrate(
     >>> decide([0.4, 0.41], threshold).tolist()
     [False, True]
     """
-    from streamer.calibration.registry import weighting_scheme, weighting_schemes
-
     if method not in weighting_schemes():
-        # These import this module.
-        from streamer.calibration.other_promises import calibrate_arrays
-
         return calibrate_arrays(
             scores, severities, groups, alpha=check_alpha(alpha), method=method, delta=delta, seed=seed
         )
@@ -158,44 +151,61 @@ def calibrate_groups(
     return calibrate_by_scheme(groups, alpha=check_alpha(alpha), scheme=scheme, seed=seed)
 
 
-def calibrate_by_scheme(
-    groups: Sequence[LabelledGroup], *, alpha: float, scheme: WeightingScheme, seed: int
+def calibrate_arrays(
+    scores: ArrayLike,
+    severities: ArrayLike,
+    groups: Sequence[Any] | NDArray[Any],
+    *,
+    alpha: float,
+    method: str,
+    delta: float,
+    seed: int | np.random.Generator,
 ) -> Threshold:
-    """Calibrate on named groups; see `calibrate_groups`."""
-    scores, losses = keyed_losses(groups, scheme=scheme, seed=seed)
-    return _threshold(scores, losses, groups=len(groups), alpha=alpha, scheme=scheme)
+    """Calibrate by one that is no weighting scheme; see `streamer.calibrate` for arguments and errors."""
+    if method not in for_arrays():
+        raise ValueError(f"method must be one of {', '.join(for_arrays())}, not {method!r}")
+    if isinstance(seed, np.random.Generator):
+        seed = int(seed.integers(2**63))
+    sample = Sample(
+        groups=named_groups(scores, severities, groups),
+        alpha=alpha,
+        seed=whole_number("seed", seed, least=0),
+    )
+    return calibrator(method, {"delta": delta}).calibrate(sample).threshold
 
 
-def keyed_losses(
-    groups: Sequence[LabelledGroup], *, scheme: WeightingScheme, seed: int
-) -> tuple[Floats, Floats]:
-    """Return the scores and the losses, weight times severity, of all items of named groups: both of shape (N,).
+def named_groups(
+    scores: ArrayLike, severities: ArrayLike, groups: Sequence[Any] | NDArray[Any]
+) -> list[LabelledGroup]:
+    """Gather items by group; a group is named by how Python writes its id.
 
     Raises
     ------
     ValueError
-        If a group id repeats or the seed is not a whole number.
+        If an argument is not as `streamer.calibrate` requires, or two ids are written alike.
     """
-    keyed = KeyedWeights(whole_number("seed", seed))
-    check_unique(groups)
-    scores = np.concatenate([np.empty(0), *(group.scores for group in groups)])
-    severities = np.concatenate([np.empty(0), *(group.severities for group in groups)])
-    sizes = np.fromiter((len(group.item_ids) for group in groups), np.intp, len(groups))
-    if not scheme.random:
-        return scores, severities / np.repeat(sizes, sizes)
-    # Every scheme gives the one item of a group the whole weight.
-    starts = np.cumsum(sizes) - sizes
-    losses: Floats = severities.copy()
-    for group, start, size in zip(groups, starts.tolist(), sizes.tolist(), strict=True):
-        if size > 1:
-            losses[start : start + size] *= scheme.keyed(group.id, group.item_ids, keyed)
-    return scores, losses
+    score_array, severity_array = unit_interval("scores", scores), unit_interval("severities", severities)
+    if len(score_array) != len(severity_array):
+        raise ValueError(
+            f"scores has {len(score_array)} items and severities {len(severity_array)}: one each is needed"
+        )
+    index, sizes = index_groups(groups, len(score_array))
+    order = np.argsort(index, kind="stable")
+    ends = np.cumsum(sizes)
+    made = []
+    for size, end in zip(sizes.tolist(), ends.tolist(), strict=True):
+        items = order[end - size : end]
+        made.append(
+            LabelledGroup(
+                repr(_plain(groups[int(items[0])])),
+                tuple(f"{position}" for position in range(size)),
+                score_array[items],
+                severity_array[items],
+            )
+        )
+    return made
 
 
-def _threshold(
-    scores: Floats, losses: Floats, *, groups: int, alpha: float, scheme: WeightingScheme
-) -> Threshold:
-    limit = budget_limit(alpha, groups)
-    value = math.inf if limit < 0 else smallest_admissible(scores, losses, limit)
-    guarantee = guarantee_text(state=state_at(value), alpha=alpha, scheme=scheme, groups=groups)
-    return Threshold.at(value, alpha=alpha, method=scheme.name, groups=groups, guarantee=guarantee)
+def _plain(identity: Any) -> Any:
+    """Return a NumPy scalar as Python's own, which is written the same whatever the array's type."""
+    return identity.item() if isinstance(identity, np.generic) else identity

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from streamer.calibration.threshold import ThresholdState
-    from streamer.calibration.weighting import WeightingScheme
-
+from streamer.calibration.threshold import ThresholdState
 
 _BESIDES = " Besides: "
 
@@ -47,36 +43,3 @@ def what_ships(state: ThresholdState) -> str:
     if state == "open":
         return "Everything ships: the calibration groups call for no cut."
     return "What scores above the threshold ships."
-
-
-def guarantee_text(*, state: ThresholdState, alpha: float, scheme: WeightingScheme, groups: int) -> str:
-    """Say what a calibrated threshold promises, on which basis, and under which assumptions.
-
-    Parameters
-    ----------
-    state : of the threshold.
-    alpha : budget in (0, 1).
-    scheme : how the items of a group share its weight.
-    groups : number of calibration groups.
-    """
-    basis = f"method {scheme.name} ({scheme.words}) on {counted(groups, 'calibration group')}"
-    floor = f"1/{groups + 1} = {1 / (groups + 1):.3g}"
-    if state == "closed":
-        return (
-            f"Nothing ships, so exposure risk is 0. Basis: {basis}. So few groups cannot support a budget below "
-            f"{floor}; the budget asked for is {alpha!r}, which needs at least {groups_needed(alpha)} groups."
-        )
-    fixed = (
-        "the score, the method and the budget"
-        if not scheme.random
-        else "the score, the method, the budget and the seed"
-    )
-    return (
-        f"{what_ships(state)} On average, over calibrations and future groups alike, exposure risk is at most "
-        f"{alpha!r}: severity where an item ships and 0 where it is held, each group counting once and its items equally. Basis: {basis}; "
-        f"no budget below {floor} can be met with that many. Assumptions: future groups are exchangeable with the "
-        f"calibration groups; the labelled items of a group are all of its items, or were drawn at random before any "
-        f"label was seen; {fixed} were fixed before any label was read; severities lie in [0, 1] and mean what the "
-        f"budget is about. Not promised: a bound with high probability for this one calibration, a bound for a single "
-        f"prompt or kind of prompt, or a bound on severity among the shipped alone."
-    )

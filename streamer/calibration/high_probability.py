@@ -22,6 +22,7 @@ from streamer.calibration.groups import LabelledGroup
 from streamer.calibration.guarantee import counted, what_ships
 from streamer.calibration.item_table import ItemTable
 from streamer.calibration.keyed_weights import KeyedWeights
+from streamer.calibration.registry import calibrator, every
 from streamer.calibration.specification import Calibrated, Calibrator, Family, Sample, parameter
 from streamer.calibration.threshold import Threshold, state_at
 
@@ -109,8 +110,6 @@ def not_shown(sample: Sample, delta: float) -> str:
 
 def bounds() -> tuple[str, ...]:
     """Return the names of the calibrators of this kind."""
-    from streamer.calibration.registry import every
-
     return tuple(name for name, one in every().items() if issubclass(one, BoundedRisk))
 
 
@@ -144,8 +143,6 @@ def calibrate_high_probability(
     ValueError
         If a group id repeats or an argument is not valid.
     """
-    from streamer.calibration.registry import calibrator
-
     alpha, delta = check_alpha(alpha), check_delta(delta)
     if method not in bounds():
         raise ValueError(f"method must be one of {', '.join(bounds())}, not {method!r}")

@@ -9,11 +9,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 TENTHS = (3, 4, 5, 6, 7, 8, 9, 10)
 """The shares that cuts let through, in tenths: the strictest first."""

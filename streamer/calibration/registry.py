@@ -15,12 +15,6 @@ def every() -> Mapping[str, type[Calibrator]]:
     return MappingProxyType(discovered(calibrators, Calibrator))  # type: ignore[type-abstract]
 
 
-@cache
-def names() -> tuple[str, ...]:
-    """Return the names of all of them."""
-    return tuple(every())
-
-
 def offered() -> tuple[str, ...]:
     """Return the names that a gate may have."""
     return tuple(name for name, one in every().items() if one.offered)

@@ -16,11 +16,11 @@ from types import MappingProxyType
 from typing import Literal, get_args
 
 from streamer.calibration.arguments import check_alpha
-from streamer.calibration.crc import calibrate_by_scheme
 from streamer.calibration.groups import LabelledGroup
 from streamer.calibration.guarantee import counted, groups_needed, what_ships
+from streamer.calibration.registry import weighting_scheme
 from streamer.calibration.threshold import Threshold
-from streamer.calibration.weighting import WeightingScheme
+from streamer.calibration.weighting import WeightingScheme, calibrate_by_scheme
 
 Fallback = Literal["pooled", "closed"]
 FALLBACKS: tuple[Fallback, ...] = get_args(Fallback)
@@ -123,8 +123,6 @@ def calibrate_segments(
     ValueError
         If a group id repeats, a group has no segment, or an argument is not valid.
     """
-    from streamer.calibration.registry import weighting_scheme
-
     if fallback not in FALLBACKS:
         raise ValueError(f"fallback must be one of {', '.join(FALLBACKS)}, not {fallback!r}")
     return segments_by_scheme(

@@ -18,14 +18,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamer.calibration.arguments import check_alpha
-from streamer.calibration.crc import keyed_losses
 from streamer.calibration.exact_sums import FixedPoint
 from streamer.calibration.groups import LabelledGroup
 from streamer.calibration.guarantee import counted, groups_needed
 from streamer.calibration.loss_curve import budget_limit
+from streamer.calibration.registry import weighting_scheme
 from streamer.calibration.shapes import SoftGate
 from streamer.calibration.threshold import ThresholdState, state_at
-from streamer.calibration.weighting import WeightingScheme
+from streamer.calibration.weighting import WeightingScheme, keyed_losses
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,8 +105,6 @@ def calibrate_soft(
     ValueError
         If a group id repeats or an argument is not valid.
     """
-    from streamer.calibration.registry import weighting_scheme
-
     scheme = weighting_scheme(method, {"eta": eta, "draws": draws})
     return soft_by_scheme(groups, alpha=check_alpha(alpha), gate=gate, scheme=scheme, seed=seed)
 

@@ -13,24 +13,23 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
+from types import ModuleType
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
+from streamer.calibration.batch_rule import TransductiveRule
+from streamer.calibration.full_fit import Prompts
+from streamer.calibration.groups import LabelledGroup
+from streamer.calibration.guarantee import groups_needed
 from streamer.calibration.history import NO_HISTORY, History
+from streamer.calibration.threshold import Threshold
 
-if TYPE_CHECKING:
-    from types import ModuleType
+Floats = NDArray[np.float64]
+Counts = NDArray[np.int64]
+Indices = NDArray[np.intp]
 
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from streamer.calibration.calibrators.full import Prompts
-    from streamer.calibration.calibrators.transductive import TransductiveRule
-    from streamer.calibration.groups import LabelledGroup
-    from streamer.calibration.threshold import Threshold
-
-    Floats = NDArray[np.float64]
-    Counts = NDArray[np.int64]
-    Indices = NDArray[np.intp]
 
 Number = float | int
 Risk = Literal["exposure", "selective"]
@@ -305,8 +304,6 @@ class Calibrator(Parametrised, ABC):
 
     def groups_needed(self, alpha: float) -> int:
         """The fewest groups with which anything could ship at this budget, if none of them lost anything."""
-        from streamer.calibration.guarantee import groups_needed
-
         return groups_needed(alpha)
 
     def cost(self, sample: Sample) -> int:

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import json
 import math
+import pkgutil
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal, NoReturn, get_args
+
+from streamer.calibration import calibrators
 
 ThresholdState = Literal["closed", "cut", "open", "full"]
 THRESHOLD_STATES: tuple[ThresholdState, ...] = get_args(ThresholdState)
+
+
+@cache
+def names() -> tuple[str, ...]:
+    """Return the names of all calibrators, which are those of their files."""
+    return tuple(file.name.replace("_", "-") for file in pkgutil.iter_modules(calibrators.__path__))
 
 
 def state_at(value: float) -> ThresholdState:
@@ -25,7 +35,7 @@ class Threshold:
     Attributes
     ----------
     state : `closed` (ship nothing), `cut` (ship iff Q > lambda), `open` (ship all) or `full` (no score decides alone: see
-        `streamer.calibration.calibrators.full`).
+        `streamer.calibration.full_fit`).
     value : lambda; +inf when closed, -inf when open, NaN when full, finite when cut.
     alpha : the budget that was asked for, in (0, 1): on selective risk for the method `selective`, on exposure risk
         for every other.
@@ -58,8 +68,6 @@ class Threshold:
             raise ValueError(f"a threshold in state {self.state!r} cannot have the value {self.value!r}")
         if not 0 < self.alpha < 1:
             raise ValueError(f"alpha must lie between 0 and 1, both excluded, not {self.alpha!r}")
-        from streamer.calibration.registry import names
-
         if self.method not in names():
             raise ValueError(f"method must be one of {', '.join(names())}, not {self.method!r}")
         if self.groups < 0:

@@ -5,19 +5,56 @@ Conformal risk control with any of them keeps the budget on average; see `stream
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
+
+from streamer.calibration.arguments import whole_number
+from streamer.calibration.groups import LabelledGroup, check_unique
+from streamer.calibration.guarantee import counted, groups_needed, what_ships
+from streamer.calibration.keyed_weights import KeyedWeights
+from streamer.calibration.loss_curve import budget_limit, smallest_admissible
 from streamer.calibration.specification import Calibrated, Calibrator, Sample
+from streamer.calibration.threshold import Threshold, ThresholdState, state_at
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+Floats = NDArray[np.float64]
 
-    from streamer.calibration.keyed_weights import KeyedWeights
 
-    Floats = NDArray[np.float64]
+def guarantee_text(*, state: ThresholdState, alpha: float, scheme: WeightingScheme, groups: int) -> str:
+    """Say what a calibrated threshold promises, on which basis, and under which assumptions.
+
+    Parameters
+    ----------
+    state : of the threshold.
+    alpha : budget in (0, 1).
+    scheme : how the items of a group share its weight.
+    groups : number of calibration groups.
+    """
+    basis = f"method {scheme.name} ({scheme.words}) on {counted(groups, 'calibration group')}"
+    floor = f"1/{groups + 1} = {1 / (groups + 1):.3g}"
+    if state == "closed":
+        return (
+            f"Nothing ships, so exposure risk is 0. Basis: {basis}. So few groups cannot support a budget below "
+            f"{floor}; the budget asked for is {alpha!r}, which needs at least {groups_needed(alpha)} groups."
+        )
+    fixed = (
+        "the score, the method and the budget"
+        if not scheme.random
+        else "the score, the method, the budget and the seed"
+    )
+    return (
+        f"{what_ships(state)} On average, over calibrations and future groups alike, exposure risk is at most "
+        f"{alpha!r}: severity where an item ships and 0 where it is held, each group counting once and its items equally. Basis: {basis}; "
+        f"no budget below {floor} can be met with that many. Assumptions: future groups are exchangeable with the "
+        f"calibration groups; the labelled items of a group are all of its items, or were drawn at random before any "
+        f"label was seen; {fixed} were fixed before any label was read; severities lie in [0, 1] and mean what the "
+        f"budget is about. Not promised: a bound with high probability for this one calibration, a bound for a single "
+        f"prompt or kind of prompt, or a bound on severity among the shipped alone."
+    )
 
 
 class WeightingScheme(Calibrator):
@@ -49,8 +86,49 @@ class WeightingScheme(Calibrator):
 
     def calibrate(self, sample: Sample) -> Calibrated:
         """Find the smallest threshold whose corrected mean loss is within the budget."""
-        from streamer.calibration.crc import calibrate_by_scheme
-
         return Calibrated(
             calibrate_by_scheme(sample.groups, alpha=sample.alpha, scheme=self, seed=sample.seed)
         )
+
+
+def calibrate_by_scheme(
+    groups: Sequence[LabelledGroup], *, alpha: float, scheme: WeightingScheme, seed: int
+) -> Threshold:
+    """Calibrate on named groups; see `calibrate_groups`."""
+    scores, losses = keyed_losses(groups, scheme=scheme, seed=seed)
+    return _threshold(scores, losses, groups=len(groups), alpha=alpha, scheme=scheme)
+
+
+def keyed_losses(
+    groups: Sequence[LabelledGroup], *, scheme: WeightingScheme, seed: int
+) -> tuple[Floats, Floats]:
+    """Return the scores and the losses, weight times severity, of all items of named groups: both of shape (N,).
+
+    Raises
+    ------
+    ValueError
+        If a group id repeats or the seed is not a whole number.
+    """
+    keyed = KeyedWeights(whole_number("seed", seed))
+    check_unique(groups)
+    scores = np.concatenate([np.empty(0), *(group.scores for group in groups)])
+    severities = np.concatenate([np.empty(0), *(group.severities for group in groups)])
+    sizes = np.fromiter((len(group.item_ids) for group in groups), np.intp, len(groups))
+    if not scheme.random:
+        return scores, severities / np.repeat(sizes, sizes)
+    # Every scheme gives the one item of a group the whole weight.
+    starts = np.cumsum(sizes) - sizes
+    losses: Floats = severities.copy()
+    for group, start, size in zip(groups, starts.tolist(), sizes.tolist(), strict=True):
+        if size > 1:
+            losses[start : start + size] *= scheme.keyed(group.id, group.item_ids, keyed)
+    return scores, losses
+
+
+def _threshold(
+    scores: Floats, losses: Floats, *, groups: int, alpha: float, scheme: WeightingScheme
+) -> Threshold:
+    limit = budget_limit(alpha, groups)
+    value = math.inf if limit < 0 else smallest_admissible(scores, losses, limit)
+    guarantee = guarantee_text(state=state_at(value), alpha=alpha, scheme=scheme, groups=groups)
+    return Threshold.at(value, alpha=alpha, method=scheme.name, groups=groups, guarantee=guarantee)

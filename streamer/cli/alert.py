@@ -74,6 +74,7 @@ def show(incident: _IncidentArgument, json: opt.JsonOption = False) -> None:
         return
     named = "nobody yet" if found.assignee is None else found.assignee
     say(f"Incident {found.first.alert.alert_id[:8]} of {found.gate}, looked after by {named}.")
+    say(found.alerts[0].alert.message)
     print_pairs([(when(at), what) for at, what in story.timeline])
     if story.told:
         say(f"Labels that told: {', '.join(one.batch_id for one in story.told)}")

@@ -268,7 +268,7 @@ def _print(opened: "OpenedConsole", *, json: bool) -> None:
             "sign-in asks the issuer again."
         )
     if json:
-        print_json({"url": opened.url, "link": opened.link, "issuer": opened.issuer})
+        print_json({name: getattr(opened, name) for name in ("url", "link", "issuer", "metrics")})
         sys.stdout.flush()
         return
     say(opened.link or opened.url)

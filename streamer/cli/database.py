@@ -104,6 +104,29 @@ def roles(json: JsonOption = False) -> None:
 
 
 @app.command()
+def months(
+    ahead: Annotated[
+        int, typer.Option(metavar="N", min=0, max=120, help="How many months after this one to make.")
+    ] = 2,
+    json: JsonOption = False,
+) -> None:
+    """Make the partitions of this month and the next ones, and record new batches in this month's. Safe to repeat.
+
+    On PostgreSQL, as a member of streamer_migrate. Run it as each month (UTC) begins: until then batches are recorded in the
+    month before.
+    """
+    from streamer.wiring.parts import make_months
+
+    made = make_months(wiring.load_settings(), ahead=ahead)
+    if json:
+        print_json({"made": made})
+    else:
+        for name in made:
+            say(name)
+        say(f"{counted(len(made), 'partition was', 'partitions were')} made.")
+
+
+@app.command()
 def prune(
     older_than: Annotated[
         str, typer.Option(metavar="TIME", help="Erase texts that are at least this old, like 200d.")

@@ -108,12 +108,12 @@ def _gate(gate: GateNumbers, now: datetime) -> list[Text]:
 def _exposure(gate: GateNumbers) -> Text:
     risk = gate.exposure
     if risk is None:
-        return Text(f"  exposure risk not known yet; budget {gate.alpha:.3g}", style="dim")
+        return Text(f"  exposure risk not known yet; budget {percent(gate.alpha)}", style="dim")
     text = Text("  exposure ")
     text.append_text(bar(risk, gate.alpha))
     style = "yellow" if gate.verdict is None else _VERDICTS[gate.verdict][1]
     text.append(f" {_bounds(risk)}", style=style)
-    text.append(f", budget {gate.alpha:.3g}", style="dim")
+    text.append(f", budget {percent(gate.alpha)}", style="dim")
     return text
 
 
@@ -138,7 +138,7 @@ def bar(risk: ShownInterval, alpha: float) -> Text:
 
 
 def _bounds(risk: ShownInterval) -> str:
-    return f"{risk.estimate:.3f} ({risk.lower:.3f} to {risk.upper:.3f})"
+    return f"{percent(risk.estimate)} ({percent(risk.lower)} to {percent(risk.upper)})"
 
 
 def _lines(title: str, lines: Sequence[Line], none: str) -> list[Text]:

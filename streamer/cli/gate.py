@@ -47,7 +47,7 @@ from streamer.scoring.registry import CHOICE, CHOOSING, EVERY, GRAM, LIKELIHOOD
 from streamer.scoring.scorer import Scorer
 from streamer.scoring.signals.signal_list import SignalList
 from streamer.settings.settings import Settings
-from streamer.wording.numbers import when
+from streamer.wording.numbers import percent, when
 from streamer.wording.policies import guarantee_text, status_text, threshold_text
 from streamer.wording.verdicts import drawing_text
 
@@ -348,7 +348,7 @@ def with_floor(
         )
     floor = level_above(np.array([score for one in found for score in one]), share)
     prompts = counted(len(found), "prompt that was", "prompts that were")
-    note(f"Label floor {floor!r}: of {prompts} not drawn for labelling, {share:.4g} or more score above it.")
+    note(f"Label floor {floor!r}: of {prompts} not drawn, {percent(share)} or more score above it.")
     return {**given, "label_floor": floor}
 
 

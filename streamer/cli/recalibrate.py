@@ -1,6 +1,6 @@
 """`streamer recalibrate`: one calibration now; the gate's own method decides, the others are diagnostics."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -14,12 +14,10 @@ from streamer.cli.policies import NO_GATE, promise_text, verdict_json
 from streamer.errors import UsageError
 from streamer.gates.policy import Policy
 from streamer.gates.rule import Cut, Indicator, rule_to_json
+from streamer.recalibration.run import CalibrationRun, Recalibration
 from streamer.wording.numbers import percent
 from streamer.wording.policies import cut_text, own_cuts, threshold_text
 from streamer.wording.verdicts import headline
-
-if TYPE_CHECKING:
-    from streamer.recalibration.run import CalibrationRun, Recalibration
 
 
 def recalibrate(

@@ -117,7 +117,7 @@ def try_(
         print_json(report_json(report))
         return
     _print(report)
-    from streamer.frames.notebook import report_page
+    from streamer.frames.results import report_page
 
     try:
         out.write_text(

@@ -110,6 +110,8 @@ def what_if(
     with wiring.open_store(settings) as store:
         present = store.gates.get(gate).settings
         now = wiring.now()
+        if doubt := store.alerts.doubt(gate):
+            warn(doubt)
         if asked:
             if given:
                 raise UsageError(

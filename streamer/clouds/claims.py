@@ -6,7 +6,6 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from streamer.calibration.claims import Floats
 from streamer.calibration.groups import LabelledGroup
 from streamer.clouds.cloud import NOT_KEPT, Claim, Cloud, CloudResponse
 from streamer.scoring.claims.answer import LEFT_OUT as LEFT_OUT
@@ -14,7 +13,7 @@ from streamer.scoring.claims.answer import WHY_HELD as WHY_HELD
 from streamer.scoring.claims.answer import LeftOut as LeftOut
 from streamer.scoring.claims.answer import assembled, cut, parts, why_held
 from streamer.scoring.claims.sentences import Span
-from streamer.scoring.claims.support import support
+from streamer.scoring.claims.support import least, places, support
 from streamer.scoring.judged import WHOLE
 
 RestsOn = Literal["named", "prefix"]
@@ -66,24 +65,18 @@ def claimed_prompt(
     if held:
         return ClaimedPrompt(cloud, chosen, claims or (), held=held)
     assert claims is not None
+    scores = support([one.text for one in claims], witnesses)
+    if rests_on == "prefix":
+        scores = np.minimum.accumulate(scores)
+    else:
+        scores = least(scores, places([(one.id, one.rests_on) for one in claims]))
     group = LabelledGroup(
         cloud.batch_id,
         tuple(one.id for one in claims),
-        _least(support([one.text for one in claims], witnesses), claims, rests_on),
+        scores,
         np.array([1.0 if one.severity is None else one.severity for one in claims]),
     )
     return ClaimedPrompt(cloud, chosen, claims, group)
-
-
-def _least(scores: Floats, claims: Sequence[Claim], rests_on: RestsOn) -> Floats:
-    """Lower each score to the least of what its claim rests on, and what that rests on."""
-    if rests_on == "prefix":
-        return np.minimum.accumulate(scores)
-    place = {one.id: number for number, one in enumerate(claims)}
-    rests = [[number, *(place[name] for name in one.rests_on)] for number, one in enumerate(claims)]
-    while (lower := np.array([scores[on].min() for on in rests])).sum() < scores.sum():
-        scores = lower
-    return scores
 
 
 def model_of(response: CloudResponse) -> str | None:

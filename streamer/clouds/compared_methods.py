@@ -18,13 +18,13 @@ from streamer.calibration import (
     calibrate_soft,
     prepare_transductive,
 )
-from streamer.calibration.calibrators.full import LEAST_GROUPS, UNREAD, alike, allowed, fit_full, unfamiliar
-from streamer.calibration.crc import keyed_losses
+from streamer.calibration.full_fit import LEAST_GROUPS, UNREAD, alike, allowed, fit_full, unfamiliar
 from streamer.calibration.history import NO_HISTORY, History
 from streamer.calibration.loss_curve import budget_limit
-from streamer.calibration.registry import calibrator, names, weighting_scheme, weighting_schemes
+from streamer.calibration.registry import calibrator, every, weighting_scheme, weighting_schemes
 from streamer.calibration.shapes import FrozenQuantiles, Ramp, Smooth, SoftGate, rank_scores
 from streamer.calibration.specification import Sample
+from streamer.calibration.weighting import keyed_losses
 from streamer.clouds.offline import bad_groups
 
 Floats = NDArray[np.float64]
@@ -268,7 +268,7 @@ _OF_THEIR_OWN: dict[str, Run] = {
 METHODS_COMPARED: tuple[ComparedMethod, ...] = (
     *(
         ComparedMethod(name, _OF_THEIR_OWN.get(name) or _by_specification(name))
-        for name in names()
+        for name in every()
         if name != FULL
     ),
     ComparedMethod(FULL, _full, of_signals=True),

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeVar, get_args
+from typing import Literal, TypeVar, get_args
 
-if TYPE_CHECKING:
-    from numpy.random import Generator
+from numpy.random import Generator
 
 T = TypeVar("T")
 

@@ -8,22 +8,20 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamer.calibration import LabelledGroup
+from streamer.calibration.threshold import ThresholdState
 from streamer.clouds.cloud import Cloud
 from streamer.clouds.measurement import DecidedBatch, OfflineRisk, units_of
 from streamer.gates.batch_key import BatchKey
+from streamer.gates.declared import Unit
 from streamer.gates.gate import gate_batch
 from streamer.gates.uniforms import counts_bad
 from streamer.scoring.blank import is_blank
-
-if TYPE_CHECKING:
-    from streamer.calibration.threshold import ThresholdState
-    from streamer.gates.declared import Unit
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,9 @@ from streamer.clouds.noise import make_noise
 from streamer.errors import UsageError
 
 SIMULATED_KIND = "simulated"
-QUESTION_ID_PREFIX = "simulated-"
 """The kind of severity that simulated clouds have."""
+
+QUESTION_ID_PREFIX = "simulated-"
 
 DEFAULT_CLOUDS = 400
 RESPONSES_PER_CLOUD = 10

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from streamer.clouds.cloud import NOT_KEPT, Cloud, CloudResponse
-
-if TYPE_CHECKING:
-    from streamer.gates.settings import GateSettings
+from streamer.gates.settings import GateSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,10 +2,11 @@
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import count
 
 from streamer.clouds.cloud import Cloud
-from streamer.clouds.simulation import NOISE_SHARE, RESPONSES_PER_CLOUD, simulate_clouds
+from streamer.clouds.simulation import NOISE_SHARE, QUESTION_ID_PREFIX, RESPONSES_PER_CLOUD, simulate_clouds
 
 _AT_A_TIME = 100
 
@@ -22,14 +23,11 @@ class Occurrence:
 def endless_clouds(
     *, seed: int, responses: int = RESPONSES_PER_CLOUD, noise: float = NOISE_SHARE
 ) -> Iterator[Cloud]:
-    """Yield simulated clouds forever; no two have the same id.
-
-    Seeds that lie at least n apart share no cloud among their first 100 n: the start's Unix time will do for whatever
-    is slower than a hundred a second.
-    """
-    while True:
-        yield from simulate_clouds(seed=seed, clouds=_AT_A_TIME, responses=responses, noise=noise)
-        seed += 1
+    """Yield simulated clouds forever; no two have the same id, nor do clouds of two seeds."""
+    for number, first in enumerate(count(seed)):
+        made = simulate_clouds(seed=first, clouds=_AT_A_TIME, responses=responses, noise=noise)
+        for place, cloud in enumerate(made, number * _AT_A_TIME):
+            yield replace(cloud, question_id=f"{QUESTION_ID_PREFIX}{seed}-{place:04d}")
 
 
 def occurrences(clouds: Iterator[Cloud], *, rate: float, label_after: float) -> Iterator[Occurrence]:

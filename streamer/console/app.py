@@ -31,6 +31,8 @@ from streamer.review.app import PERSON
 from streamer.security.accounts import ROLES, Deed
 from streamer.signing.policies import PolicyKeys
 from streamer.store import Store
+from streamer.telemetry.metrics import RequestMetrics
+from streamer.telemetry.requests import measured
 from streamer.web.guard import Guard
 from streamer.web.requests import bounded_body, caller, media_type, static_file
 from streamer.wording.numbers import percent
@@ -98,6 +100,7 @@ def console_app(
     public: str | None = None,
     proxies: int | None = None,
     issuer: Issuer | None = None,
+    requests: RequestMetrics | None = None,
 ) -> ASGIApp:
     """Make the console's application.
 
@@ -113,6 +116,7 @@ def console_app(
     public : the address by which a proxy in front is known; None: there is none.
     proxies : how many are in front, see `caller`; None: one on this machine, if `public` is given.
     issuer : where people may sign in by OpenID Connect; None: nowhere else than here.
+    requests : counts requests; None: nothing does.
     """
     site = _Site(
         store,
@@ -167,7 +171,9 @@ def console_app(
         routes=routes,
         exception_handlers={StreamerError: site.refused, HTTPException: site.refused},
     )
-    return Guard(app, listening=listening, forms=True, public=public)
+    return Guard(
+        app if requests is None else measured(app, requests), listening=listening, forms=True, public=public
+    )
 
 
 class _Site:
@@ -735,7 +741,7 @@ async def _form(request: Request, most: int = MOST_BYTES) -> dict[str, str]:
     if body is None:
         raise Refused(400, f"a form has at most {most} bytes")
     try:
-        pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=50, errors="strict")
+        pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=100, errors="strict")
     except ValueError:
         raise Refused(400, "this form cannot be read") from None
     form: dict[str, str] = {}

@@ -59,7 +59,10 @@ def course_chart(course: Sequence[Moment], *, budget: float, risk: Risk) -> str:
     if known:
         plot.curve([x for x, _ in known], [y for _, y in known], css)
         plot.dot(*known[-1], css)
-    plot.level(budget, f"budget {percent(budget)}")
+    # At the end the words would stand upon a curve that runs just above the budget there.
+    near = [y for x, y in known if plot.right - x < 0.25 * (plot.right - plot.left)]
+    crossed = any(budget <= y < budget + 0.12 * plot.high for y in near)
+    plot.level(budget, f"budget {percent(budget)}", at_left=crossed)
     return plot.svg()
 
 

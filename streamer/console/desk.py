@@ -40,12 +40,15 @@ class Done(NamedTuple):
 
 
 class Written(NamedTuple):
-    """What somebody wrote about a batch: the page of the batch, the answer, its edited text (None: not edited), the remark."""
+    """What somebody wrote about a batch: the page of the batch, the answer, its edited text (None: not edited), the remark, and the
+    claims to put back.
+    """
 
     where: str
     answer: str
     text: str | None
     remark: str
+    claims: tuple[str, ...] = ()
 
 
 class DeskPages:
@@ -88,14 +91,23 @@ class DeskPages:
         found = self._store.desk.batch(key)
         if found is None:
             raise NoSuchItem(f"no batch {key.batch_id[:200]!r} is, or was, at the desk")
-        why = HELD.get(found.reason, "its scores do not clear the threshold")
+        claims = found.claims
+        why = (
+            "the other answers do not support all of it enough"
+            if claims
+            else "its scores do not clear the threshold"
+        )
+        why = HELD.get(found.reason, why)
         if found.reason == "scored" and found.needed is not None:
             settings = self._store.policies.get(key.gate, found.policy_version).settings
             why = needed_text(found.needed, alpha=settings.alpha, attempts=settings.max_attempts)
         edit = query.get("edit") if wrote is None or wrote.text is None else wrote.answer
-        edited = next((one for one in found.answers if one.id == edit), None)
+        offered = found.answers if claims is None else (claims,)
+        edited = next((one for one in offered if one.id == edit), None)
         return {
             "found": found,
+            "claims": claims,
+            "part": claims is not None and claims.shipped != "",
             "key_fields": {"gate": key.gate, "batch": key.batch_id, "attempt": key.attempt},
             "link": link(key),
             "edited": None if found.outcome is not None else edited,
@@ -111,11 +123,12 @@ class DeskPages:
         key, answer = _key(form), form.get("answer", "")
         text = form.get("text")
         if text is not None:
-            text = self._edited(key, answer, text)
+            text = self._edited(key, answer, _put(form), text)
         knowing = form.get("knowing", "")
         act = Release(
             response_id=answer,
             text=text,
+            claims=_put(form),
             knowing=int(knowing) if knowing.isascii() and knowing.isdigit() and len(knowing) < 10 else None,
         )
         return self._decide(key, act, by=by, remark=_remark(form))
@@ -135,12 +148,12 @@ class DeskPages:
         what = (
             "rejected: nobody is shown an answer"
             if made.selected is None
-            else f"answer {made.selected} is released"
+            else f"answer {made.selected} is released{_with(made)}"
         )
         where = link(after[0].key) if after else "/desk"
         return Done(f"{made.batch_id}: {what}{', edited' if made.edited else ''}.", where)
 
-    def _edited(self, key: BatchKey, answer: str, text: str) -> str | None:
+    def _edited(self, key: BatchKey, answer: str, put: tuple[str, ...], text: str) -> str | None:
         """The text that a field came back with; None where nobody changed it: browsers write line ends their own way."""
         text = text.replace("\r\n", "\n")
         if len(text.encode()) > MOST_TEXT_BYTES:
@@ -149,6 +162,8 @@ class DeskPages:
             )
         found = self._store.desk.batch(key)
         own = next((one.text for one in found.answers if one.id == answer), None) if found else None
+        if found and found.claims is not None:
+            own = found.claims.with_claims(put)
         return None if own is not None and text == own.replace("\r\n", "\n").replace("\r", "\n") else text
 
 
@@ -158,7 +173,8 @@ def written(form: Mapping[str, str]) -> Written | None:
         where = link(_key(form))
     except NoSuchItem:
         return None
-    return Written(where, form.get("answer", ""), form.get("text"), form.get("remark", ""))
+    answer, text, remark = form.get("answer", ""), form.get("text"), form.get("remark", "")
+    return Written(where, answer, text, remark, _put(form))
 
 
 def left(seconds: float) -> str:
@@ -178,13 +194,24 @@ def said(outcome: DeskV1) -> str:
     at = when(outcome.decided_at)
     if outcome.by is None:
         return f"Its deadline passed at {when(outcome.until)}, and it was rejected"
-    what = "rejected it" if outcome.selected is None else f"released answer {outcome.selected}"
+    what = (
+        "rejected it" if outcome.selected is None else f"released answer {outcome.selected}{_with(outcome)}"
+    )
     return f"{outcome.by.removeprefix('account:')} {what}{', edited' if outcome.edited else ''}, at {at}"
 
 
 def link(key: BatchKey) -> str:
     """The page of a batch."""
     return "/desk/item?" + urlencode({"gate": key.gate, "batch": key.batch_id, "attempt": key.attempt})
+
+
+def _with(outcome: DeskV1) -> str:
+    return f" with {', '.join(outcome.claims)} put back" if outcome.claims else ""
+
+
+def _put(form: Mapping[str, str]) -> tuple[str, ...]:
+    """The claims that a form puts back; of a field that is there several times the values are lines."""
+    return tuple(form["put"].split("\n")) if form.get("put") else ()
 
 
 def _key_of(outcome: DeskV1) -> BatchKey:

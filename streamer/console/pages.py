@@ -9,7 +9,7 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from streamer.audit import receipt
-from streamer.audit.story import needed_of, story_of, threshold_of, why_of
+from streamer.audit.story import needed_of, story_of, threshold_of, unit_of, why_of
 from streamer.audit.verification import UNREADABLE
 from streamer.console.charts import Moment, course_chart, interval_bar
 from streamer.console.what_if import Questions
@@ -19,9 +19,8 @@ from streamer.gates.setting_changes import differences, unread
 from streamer.gates.settings import HELD_WORDS, PARAMETERS, SETTINGS, GateSettings, parameter_setting
 from streamer.recalibration.comparison import Reading, direction
 from streamer.recalibration.skill import separation
-from streamer.risk.rounds.report import RiskReport, report_of
+from streamer.risk.rounds.report import OpenFigures, RiskReport, report_of
 from streamer.risk.rounds.serving import Course
-from streamer.risk.rounds.verdict import OpenFigures
 from streamer.scoring.reading import SAYS
 from streamer.signing.policies import REFUSAL_TEXTS, PolicyKeys
 from streamer.store import Store
@@ -150,7 +149,7 @@ class Pages:
                 if one.active is not None and goes_back(one.active.policy, policy)
             ],
             "more": len(versions) - len(shown),
-            "proposal": proposal is not None,
+            "proposal": proposal,
             "closed": policy.state == "closed" and not own_cuts(policy.rule),
             **self._questions.sliders(name, {}),
             **self._course(name, report),
@@ -571,10 +570,11 @@ def _story(found: dict[str, Any], query: Mapping[str, str]) -> dict[str, Any]:
         "prompt": content["prompt"] if content else None,
         "erased": not content,
         "answers": answers,
+        "units": "Claims" if unit_of(facts) == "claim" else "Answers",
         "story": [
             (name, str(value))
             for name, value in told
-            if name not in ("prompt", "response", "sealed", "policy")
+            if name not in ("prompt", "claim", "response", "sealed", "policy")
         ],
         "policy": str(said["policy"]).removesuffix(found["policy"]["guarantee"]).strip(),
         "version": found["policy"]["version"],

@@ -67,7 +67,7 @@ def text(value: str | None, most: int = MOST_CHARACTERS) -> Markup:
         return Markup('<span class="nothing">not kept</span>')
     if not value.strip():
         return Markup('<span class="nothing">blank</span>')
-    cut = value[:most]
+    cut = value if len(value) <= most else re.sub(r"\s\S{0,40}\Z", "", value[:most])
     # Within the text a backslash may be one of its own: only those that `visible` put there are marked.
     parts = [
         escape(piece) if piece == "\\" else _marked(visible(piece.replace("\r\n", "\n")))
@@ -76,7 +76,7 @@ def text(value: str | None, most: int = MOST_CHARACTERS) -> Markup:
     if len(value) > most:
         parts.append(
             Markup('<span class="cut"> … the first {most:,} of {all:,} characters</span>').format(
-                most=most, all=len(value)
+                most=len(cut), all=len(value)
             )
         )
     return Markup("").join(parts)

@@ -20,7 +20,7 @@ from streamer.console.render import STATIC, environment
 from streamer.console.what_if import percent_of
 from streamer.errors import UsageError
 from streamer.frames.answers import Doubt
-from streamer.frames.notebook import PAGE_POLICY
+from streamer.frames.results import PAGE_POLICY
 from streamer.web.guard import Guard
 from streamer.web.requests import bounded_body, form_parts, static_file
 

@@ -98,7 +98,7 @@ class Questions:
             raise
         except StreamerError as error:
             return at | {"wrong": str(error), "answer": None}
-        return at | {"wrong": None, "answer": True} | told
+        return at | {"wrong": None, "answer": True, "doubt": self._store.alerts.doubt(gate)} | told
 
     def _tried(self, gate: str, asked: _Asked, alpha: float) -> dict[str, Any]:
         """Another budget, tried on halves of the record; what the gate's own settings give is found once."""

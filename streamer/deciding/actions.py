@@ -21,8 +21,8 @@ from streamer.events.actions import (
 )
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.policy import Policy
-from streamer.gates.policy_gate import Needed, Ruling
-from streamer.gates.rule import Cut
+from streamer.gates.policy_gate import Ruling
+from streamer.gates.rule import Cut, Needed
 from streamer.gates.settings import GateSettings
 from streamer.journal import EmbeddingSource, Record, ScoredResponse
 from streamer.scoring.judged import call_text
@@ -101,7 +101,7 @@ def action_event(
                     score=r.score,
                     action=r.action,
                     budget_needed=msgspec.UNSET if needed is None or at != place else needed.share,
-                    span=shipped.spans[at]
+                    span=shipped.claims[at].span
                     if shipped is not None
                     else (form.span(r.text) if r.action == "ship" else None) or msgspec.UNSET,
                     not_read=r.not_read or msgspec.UNSET,

@@ -6,7 +6,7 @@ from streamer.events.actions import call_seal
 from streamer.events.claims import CLAIMS, ClaimV1
 from streamer.events.responses import ResponsesV1
 from streamer.scoring.claims.answer import LeftOut, Part, assembled, cut, parts, why_held
-from streamer.scoring.claims.support import support
+from streamer.scoring.claims.support import least, places, support
 from streamer.scoring.judged import WHOLE
 
 
@@ -38,9 +38,13 @@ def witnesses(event: ResponsesV1) -> list[str]:
 
 
 def support_of(event: ResponsesV1, claims: tuple[ClaimV1, ...]) -> tuple[float, ...]:
-    """Return how far the other responses support each claim, in [0, 1]."""
-    scores: list[float] = support([one.text for one in claims], witnesses(event)).tolist()
-    return tuple(scores)
+    """Return how far the other responses support each claim and what it rests on, in [0, 1]."""
+    scores = support([one.text for one in claims], witnesses(event))
+    return tuple(least(scores, _rests_on(claims)).tolist())
+
+
+def _rests_on(claims: tuple[ClaimV1, ...]) -> list[list[int]]:
+    return places((one.id, one.rests_on) for one in claims)
 
 
 class Shipped(NamedTuple):
@@ -50,14 +54,19 @@ class Shipped(NamedTuple):
     """
 
     answer: str
-    spans: tuple[tuple[int, int], ...]
+    claims: tuple[ClaimV1, ...]
     parts: tuple[Part, ...]
     seal: str | None
 
     def recorded(self, event: ResponsesV1) -> dict[str, Any]:
         """Return what the record keeps of the responses in the metadata: its rows are of claims."""
-        texts = [[one.id, one.text] for one in event.responses]
-        return {CLAIMS: {"responses": texts, "spans": list(map(list, self.spans))}}
+        kept: dict[str, Any] = {
+            "responses": [[one.id, one.text] for one in event.responses],
+            "spans": [list(one.span) for one in self.claims],
+        }
+        if any(on := _rests_on(self.claims)):
+            kept["rests_on"] = on
+        return {CLAIMS: kept}
 
 
 def shipped_of(
@@ -71,4 +80,4 @@ def shipped_of(
     first, spans = event.responses[0], tuple(one.span for one in claims)
     made = parts(first.text, spans, ships, left_out)
     seal = call_seal(content, assembled(first.text, made)) if made else None
-    return Shipped(first.id, spans, made, seal)
+    return Shipped(first.id, claims, made, seal)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from streamer.deciding.actions import Judged, action_event
 from streamer.deciding.candidates import WAIT_SECONDS, Beside, CandidateScorer
 from streamer.deciding.claims import claims_of, shipped_of, support_of
-from streamer.deciding.measuring import NoScore, batch_made, measured
+from streamer.deciding.measuring import NoScore, batch_made, measured, scores_given
 from streamer.errors import BadMessage, EncoderGivenUp, Unavailable
 from streamer.events import codes
 from streamer.events.actions import BatchAction, action_message
@@ -40,7 +40,8 @@ from streamer.events.topics import HTTP_LABELS, Topics
 from streamer.gates.audit_rate import probability_under
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.candidate import CandidateDecision
-from streamer.gates.policy_gate import PolicyGate, Ruling, segment_of
+from streamer.gates.policy import segment_of
+from streamer.gates.policy_gate import PolicyGate, Ruling
 from streamer.gates.rule import BatchCut, Cut, Segments
 from streamer.gates.settings import NO_ENCODER, GateSettings
 from streamer.gates.uniforms import uniforms_for
@@ -405,10 +406,14 @@ class BatchDecider:
         if settings.embeds and vectors is None:
             p.held = "scorer_failed"
             return
+        scorer, listed = settings.scores_by, settings.signal_list
         try:
+            if scorer.of_event is not None and listed is None:
+                p.scores, p.raw = scores_given(scorer, p.event, p.blank)
+                return
             batch = batch_made(settings, p.event, p.blank, vectors, encoded=encoded)
             p.batch = batch if p.active.candidate is not None and settings.embeds else None
-            if settings.signal_list is not None or settings.scores_by.holds(batch):
+            if listed is not None or scorer.holds(batch):
                 p.not_read = batch.not_read
             p.scores, p.raw, p.signals = measured(settings, p.event, batch)
         except NoScore as error:
@@ -573,11 +578,15 @@ class BatchDecider:
 def _responses(p: _Pending, judged: Judged, drawn: frozenset[str]) -> tuple[ScoredResponse, ...]:
     nothing = (None,) * len(judged.shipped)
     hold = p.active.policy.settings.hold_action
-    columns = [one or nothing for one in (p.scores, p.raw, judged.uniforms, p.not_read)]
+    scores, raws, uniforms, unread = (
+        one or nothing for one in (p.scores, p.raw, judged.uniforms, p.not_read)
+    )
     return tuple(
         [
-            ScoredResponse(r.id, r.text, score, raw, "ship" if ships else hold, r.id in drawn, *others)
-            for r, ships, score, raw, *others in zip(p.units, judged.shipped, *columns, strict=True)
+            ScoredResponse(r.id, r.text, score, raw, "ship" if ships else hold, r.id in drawn, uniform, why)
+            for r, ships, score, raw, uniform, why in zip(
+                p.units, judged.shipped, scores, raws, uniforms, unread, strict=True
+            )
         ]
     )
 

@@ -12,7 +12,7 @@ from streamer.events.responses import ResponsesV1, models_named, numbers_given
 from streamer.gates.policy_gate import unit_row
 from streamer.gates.settings import GateSettings
 from streamer.labels.answer_forms import answer_batch
-from streamer.scoring.scorer import AnswerBatch, Given
+from streamer.scoring.scorer import AnswerBatch, Given, Scorer
 from streamer.scoring.signals.measured import Measured
 from streamer.scoring.signals.signal_list import scored_for_choice
 
@@ -45,6 +45,15 @@ def batch_made(
     return answer_batch(texts, rows, blank, models_named(event), encoded=encoded, form=settings.form)
 
 
+def scores_given(scorer: Scorer, event: ResponsesV1, blank: Sequence[bool]) -> Given:
+    """Make the scores of the numbers that came with the event. Raises `NoScore` where one is missing."""
+    numbers = [getattr(one, scorer.of_event or "") for one in event.responses]
+    given = scorer.of_given(numbers, blank)
+    if given is None:
+        raise NoScore(scorer.missing)
+    return given
+
+
 def measured(settings: GateSettings, event: ResponsesV1, batch: AnswerBatch) -> Made:
     """Score a batch, and measure its signals where the settings list some.
 
@@ -57,12 +66,9 @@ def measured(settings: GateSettings, event: ResponsesV1, batch: AnswerBatch) -> 
     """
     scorer, listed = settings.scores_by, settings.signal_list
     seen = None if listed is None else Measured(batch, event.prompt)
-    given: Given | None
+    given: Given
     if scorer.of_event is not None:
-        numbers = [getattr(one, scorer.of_event) for one in event.responses]
-        given = scorer.of_given(numbers, batch.blank)
-        if given is None:
-            raise NoScore(scorer.missing)
+        given = scores_given(scorer, event, batch.blank)
     elif seen is None and scorer.holds(batch):
         raise NoScore("not_read")
     else:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -22,23 +22,21 @@ from streamer.clouds.cloud import (
     split_clouds,
 )
 from streamer.clouds.measurement import DecidedBatch, measure
+from streamer.dev.embedded import EmbeddedStep
 from streamer.errors import StreamerError, Unavailable, UsageError
 from streamer.events.labels import encode_label
 from streamer.events.limits import Limits
 from streamer.events.responses import encode_responses
+from streamer.events.topics import Topics
 from streamer.gates.declared import Unit
 from streamer.gates.policy import Policy
 from streamer.gates.settings import GateSettings
+from streamer.recalibration.run import Recalibration
 from streamer.report.page import DemoRun
 from streamer.scoring.registry import CHOICE
 from streamer.scoring.signals.signal_list import SignalList
-
-if TYPE_CHECKING:
-    from streamer.dev.embedded import EmbeddedStep
-    from streamer.events.topics import Topics
-    from streamer.recalibration.run import Recalibration
-    from streamer.store import Store
-    from streamer.stream.publisher import Publisher
+from streamer.store import Store
+from streamer.stream.publisher import Publisher
 
 GATE = "demo"
 LABELLER = "demo"

@@ -7,13 +7,20 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from streamer.clouds.cloud import Cloud
+from streamer.dev.demonstration import DemoObserver
+from streamer.dev.embedded import EmbeddedStep
+from streamer.dev.look import Look, Looking
 from streamer.errors import UsageError, why
 from streamer.gates.declared import Unit
 from streamer.gates.policy import GateRevision
 from streamer.gates.settings import NO_ENCODER
+from streamer.recalibration.run import Recalibration
+from streamer.report.page import DemoRun
+from streamer.settings.settings import Settings
+from streamer.store import Store
 from streamer.wiring.parts import (
     limits,
     migrate,
@@ -24,17 +31,6 @@ from streamer.wiring.parts import (
     recalibrate,
     topics,
 )
-
-if TYPE_CHECKING:
-    from streamer.clouds.cloud import Cloud
-    from streamer.dev.demonstration import DemoObserver
-    from streamer.dev.embedded import EmbeddedStep
-    from streamer.dev.look import Look, Looking
-    from streamer.recalibration.run import Recalibration
-    from streamer.report.page import DemoRun
-    from streamer.settings.settings import Settings
-    from streamer.store import Store
-
 
 DEV_DIRECTORY = Path(".streamer")
 

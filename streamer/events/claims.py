@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final, NamedTuple
 import msgspec
 from msgspec import Meta
 
+from streamer.calibration.claims import MOST_CLAIMS
 from streamer.errors import BadMessage
 from streamer.events import codes
 from streamer.events.excerpts import excerpt
@@ -23,10 +24,12 @@ class RecordedClaims(NamedTuple):
     ----------
     responses : the texts of the batch's responses by id; the first has the claims.
     spans : where each claim stands in it, from and up to, in code points.
+    rests_on : the places of those that each rests on; nothing where none rests on any.
     """
 
     responses: Mapping[str, str]
     spans: Sequence[tuple[int, int]]
+    rests_on: Sequence[Sequence[int]] = ()
 
     @property
     def answer(self) -> str:
@@ -37,10 +40,19 @@ class RecordedClaims(NamedTuple):
     def of(cls, metadata: Mapping[str, Any] | None) -> "RecordedClaims | None":
         """Read them in a batch's metadata; None: its rows are of responses."""
         kept = (metadata or {}).get(CLAIMS)
-        return None if kept is None else cls(dict(kept["responses"]), kept["spans"])
+        if kept is None:
+            return None
+        return cls(dict(kept["responses"]), kept["spans"], kept.get("rests_on", ()))
 
 
-class ClaimV1(msgspec.Struct, frozen=True, gc=False, kw_only=True, forbid_unknown_fields=True):
+class ClaimV1(
+    msgspec.Struct,
+    frozen=True,
+    gc=False,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+):
     """A claim of a response."""
 
     id: Annotated[Identifier, Meta(description="Unique within the response; labels name it.")]
@@ -56,6 +68,14 @@ class ClaimV1(msgspec.Struct, frozen=True, gc=False, kw_only=True, forbid_unknow
         tuple[Annotated[int, Meta(ge=0)], Annotated[int, Meta(ge=1)]],
         Meta(description="Where it stands in the response's text, from and up to, in code points."),
     ]
+    rests_on: Annotated[
+        tuple[Identifier, ...],
+        Meta(
+            max_length=MOST_CLAIMS,
+            description="Ids of claims of the same response without which it does not stand: it "
+            "ships with all of them or not at all, and has the least of their scores and its own.",
+        ),
+    ] = ()
 
 
 Claims = Annotated[
@@ -95,4 +115,11 @@ def check_claims(response: str, text: str, claims: Sequence[ClaimV1] | None, lon
                 f"the claim {name} of {of} is not what stands at its span, {excerpt(there)}; a claim "
                 "has the words of the answer, since they are what is scored and what ships",
             )
-    return 1 + 5 * len(claims)
+    for one in claims:
+        if unknown := set(one.rests_on) - ids:
+            raise BadMessage(
+                codes.INVALID_FIELD,
+                f"the claim {excerpt(one.id)} of {of} rests on {excerpt(min(unknown))}, which is the "
+                "id of none of its claims",
+            )
+    return 1 + sum(5 + bool(one.rests_on) + len(one.rests_on) for one in claims)

@@ -2,6 +2,7 @@
 
 import re
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
@@ -28,12 +29,19 @@ class Event(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     def __post_init__(self) -> None:
         # Checked here, so that no event, decoded or made, has a time that cannot be converted.
-        for place, value in enumerate(msgspec.structs.astuple(self)):
+        for name in _times_of(type(self)):
+            value = getattr(self, name)
             if isinstance(value, datetime):
-                _check_moment(self.__struct_fields__[place], value)
+                _check_moment(name, value)
 
 
 E = TypeVar("E", bound=Event)
+
+
+@lru_cache(maxsize=64)
+def _times_of(kind: type[Event]) -> tuple[str, ...]:
+    """The fields of an event that may hold a time."""
+    return tuple(one.name for one in msgspec.structs.fields(kind) if "datetime.datetime" in repr(one.type))
 
 
 def _check_moment(name: str, moment: datetime) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal, get_args
 
+import msgspec
 from msgspec import Meta
 
 from streamer.events.codec import Event, Reader
@@ -32,8 +33,8 @@ MOST_REMARK_CHARACTERS: Final = 500
 class DeskV1(Event, frozen=True, gc=False, kw_only=True):
     """What a person, or the deadline, made of a held batch; there is exactly one per batch, and it is final.
 
-    Consumers deduplicate on `desk_id`, show `text` only when `action` is `released`, and go on holding otherwise. The gate
-    promises nothing about what people release.
+    Consumers deduplicate on `desk_id`, show `text` only when `action` is `released`, and go on holding otherwise; where a gate
+    of claims shipped in part, what it shipped stands. The gate promises nothing about what people release.
 
     Raises
     ------
@@ -53,6 +54,16 @@ class DeskV1(Event, frozen=True, gc=False, kw_only=True):
     text: Annotated[
         str | None, Meta(description="What may be shown. Null when rejected, or once the text was erased.")
     ]
+    claims: (
+        Annotated[
+            tuple[Identifier, ...],
+            Meta(
+                description="Of a gate of claims, those of the response that a person put back: the "
+                "text has them and what the gate shipped. Absent for other gates."
+            ),
+        ]
+        | msgspec.UnsetType
+    ) = msgspec.UNSET
     edited: Annotated[bool, Meta(description="Whether a person changed the text of the response.")] = False
     by: Annotated[
         str | None,
@@ -66,7 +77,7 @@ class DeskV1(Event, frozen=True, gc=False, kw_only=True):
         super().__post_init__()
         released = self.action == "released"
         if (self.selected is not None) != released or (
-            not released and (self.text is not None or self.edited)
+            not released and (self.text is not None or self.edited or self.claims)
         ):
             raise ValueError("a response and its text are released, and nothing else has any")
         if (self.by is None) != (self.reason == "deadline_passed") or (released and self.by is None):
@@ -112,6 +123,8 @@ def desk_message(event: DeskV1, *, topic: str, key: bytes | None, trace: Headers
 
 def _line(event: Mapping[str, Any], _: object) -> list[str]:
     chosen = f" {event['selected']}{' edited' if event['edited'] else ''}" if event.get("selected") else ""
+    if event.get("claims"):
+        chosen += f" with {', '.join(event['claims'])}"
     who = event["by"] or "nobody by the deadline"
     remark = f": {event['remark']}" if event["remark"] else ""
     return [event["gate"], batch_text(event), event["action"] + chosen, f"by {who}{remark}"]

@@ -311,13 +311,12 @@ def encode_responses(event: ResponsesV1) -> bytes:
 def content_hash(event: ResponsesV1, rows: NDArray[np.float64] | None = None) -> bytes:
     """SHA-256 (32 bytes) of what the decision depends on: prompt, references and responses.
 
-    It is taken over the canonical JSON (`streamer.events.codec`) of an object with the keys `prompt`, `references`
-    (null or an array) and `responses`, an array of objects with `id` and `text`, with `score` or
-    `logprob` (floats), `model`, `claims` (objects of `id`, `text`, `span`) or `signals` (an object
-    of floats) where it has one, and `embedding`: the SHA-256, in lower-case hexadecimal, of its
-    components as consecutive little-endian IEEE 754 doubles. Those of an embedding in base64 are float32, which
-    doubles hold exactly: the same numbers have one hash, however they were sent. `rows` are the `embedding_rows` of the
-    event, where somebody has made them already.
+    It is taken over the canonical JSON (`streamer.events.codec`) of an object with the keys `prompt`, `references` (null or an array)
+    and `responses`, an array of objects with `id` and `text`, with `score` or `logprob` (floats), `model`, `claims` (objects of `id`,
+    `text`, `span`, and `rests_on` where it is not empty) or `signals` (an object of floats) where it has one, and `embedding`: the
+    SHA-256, in lower-case hexadecimal, of its components as consecutive little-endian IEEE 754 doubles. Those of an embedding in
+    base64 are float32, which doubles hold exactly: the same numbers have one hash, however they were sent. `rows` are the
+    `embedding_rows` of the event, where somebody has made them already.
     """
 
     def hashed(place: int, one: ResponseV1) -> ResponseV1:
@@ -364,9 +363,13 @@ def numbers_given(
     `score` and `logprob` have the names of their fields. Names in `without` are left out.
     """
     found: dict[str, list[float | None]] = {}
+    for name in ("score", "logprob"):
+        column = [getattr(one, name) for one in responses]
+        if name not in without and column.count(None) < len(column):
+            found[name] = column
     for place, one in enumerate(responses):
-        for name, number in (("score", one.score), ("logprob", one.logprob), *one.signals.items()):
-            if number is not None and name not in without:
+        for name, number in one.signals.items():
+            if name not in without:
                 found.setdefault(name, [None] * len(responses))[place] = number
     return found
 
@@ -377,11 +380,10 @@ def recorded_metadata(event: ResponsesV1, kept: Collection[str] = ()) -> dict[st
     """
     models = {one.id: one.model for one in event.responses if one.model is not None}
     signals: dict[str, dict[str, float]] = {}
-    for one in event.responses:
-        came = (("score", one.score), ("logprob", one.logprob), *one.signals.items())
-        numbers = {name: number for name, number in came if number is not None and name not in kept}
-        if numbers:
-            signals[one.id] = numbers
+    for name, column in numbers_given(event.responses, kept).items():
+        for one, number in zip(event.responses, column, strict=True):
+            if number is not None:
+                signals.setdefault(one.id, {})[name] = number
     return {
         **event.metadata,
         **({MODELS: models} if models else {}),
@@ -399,8 +401,7 @@ def recorded_numbers(metadata: Mapping[str, Any] | None, ids: Sequence[str]) -> 
 
 def recorded_models(metadata: Mapping[str, Any] | None, ids: Iterable[str]) -> tuple[str, ...]:
     """Read back what `models_named` found, from a record's metadata and its responses' ids; None: they are erased."""
-    found = (metadata or {}).get(MODELS)
-    if not isinstance(found, dict):
+    if not isinstance(found := (metadata or {}).get(MODELS), dict):
         return ()
     named = tuple(str(found.get(one) or "") for one in ids)
     return named if any(named) else ()
@@ -480,7 +481,8 @@ def _check_responses(responses: tuple[ResponseV1, ...], limits: Limits) -> int:
                     codes.INVALID_FIELD,
                     f"the signals of response {excerpt(response.id)} have {min(taken)}, which is read from elsewhere; call it otherwise",
                 )
-        strings += check_claims(response.id, response.text, response.claims, longest)
+        if response.claims is not None:
+            strings += check_claims(response.id, response.text, response.claims, longest)
         strings += 3 - (response.score, response.logprob, response.token_logprobs).count(None)
     if embedded:
         strings += embedded + _check_embeddings(responses, embedded, limits)

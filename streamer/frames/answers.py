@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,7 +24,9 @@ from streamer.errors import UsageError
 from streamer.events.excerpts import excerpt
 from streamer.events.responses import embedding_rows, numbers_given
 from streamer.frames.tables import table_of
-from streamer.gates.policy_gate import segment_of, unit_row
+from streamer.gates.declared import Unit
+from streamer.gates.policy import segment_of
+from streamer.gates.policy_gate import unit_row
 from streamer.labels.answer_forms import answer_batch
 from streamer.scoring.blank import is_blank
 from streamer.scoring.judged import WHOLE, Form
@@ -35,10 +37,8 @@ from streamer.scoring.signals.measured import Measured
 from streamer.scoring.signals.signal_list import SignalList, choice_scores
 from streamer.signing.canonical_json import stored_number
 
-if TYPE_CHECKING:
-    from streamer.gates.declared import Unit
+Encode = Callable[[list[str]], ArrayLike]
 
-    Encode = Callable[[list[str]], ArrayLike]
 
 _TEXTS_AT_ONCE = 4096
 

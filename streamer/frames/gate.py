@@ -13,12 +13,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 
-from streamer.calibration.calibrators.full import Full, Prompts
+from streamer.calibration.calibrators.full import Full
 from streamer.calibration.calibrators.mean import Mean
+from streamer.calibration.full_fit import Prompts
 from streamer.calibration.groups import LabelledGroup
 from streamer.calibration.guarantee import besides
 from streamer.calibration.history import NO_HISTORY, History
@@ -32,12 +33,14 @@ from streamer.clouds.tables.answers import Reading
 from streamer.clouds.tables.marks import Annotators, Marks
 from streamer.clouds.unlabelled import check_unlabelled, counts, unlabelled_note
 from streamer.errors import NotFittedError, UsageError
-from streamer.frames.answers import Read, mapping_of, measured, read, scored, signals_of
+from streamer.frames.answers import Encode, Read, mapping_of, measured, read, scored, signals_of
 from streamer.frames.results import Decisions, Report
+from streamer.frames.trial import Decide
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.declared import DIMENSIONS, SegmentFallback, Unit
-from streamer.gates.policy_gate import Bursts, CalibrationLosses, PolicyGate, burst_of, sealed_burst
-from streamer.gates.rule import INDICATOR, Cut, Indicator, Rule, Segments, ships_nothing
+from streamer.gates.policy import Bursts, burst_of, sealed_burst
+from streamer.gates.policy_gate import PolicyGate
+from streamer.gates.rule import INDICATOR, CalibrationLosses, Cut, Indicator, Rule, Segments, ships_nothing
 from streamer.gates.rule import Full as FullRule
 from streamer.gates.setting import EXTERNAL_PREFIX
 from streamer.gates.settings import NO_ENCODER, PARAMETERS, GateSettings
@@ -56,10 +59,6 @@ from streamer.scoring.judged import form
 from streamer.scoring.registry import CHOICE, CHOOSING, GRAM, LIKELIHOOD, SCORER_NAMES
 from streamer.scoring.scorers.external import External
 from streamer.scoring.signals.declared import declared_ranges
-
-if TYPE_CHECKING:
-    from streamer.frames.answers import Encode
-    from streamer.frames.trial import Decide
 
 _MOST_DRAWS = 256
 _OWN = External.name
@@ -664,7 +663,7 @@ def _why_closed(settings: GateSettings, sample: RunSample) -> str:
 
 
 def _segments(table: Read, key: str | None) -> dict[str, str]:
-    from streamer.gates.policy_gate import segment_of
+    from streamer.gates.policy import segment_of
 
     if key is None:
         return {}

@@ -5,25 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from streamer.clouds.cloud import judged_cloud
 from streamer.clouds.offline import ScoredCloud
+from streamer.clouds.stored_answers import AnswerStore, StoredBatch
 from streamer.errors import TryLater, UsageError
-from streamer.frames.answers import Read
+from streamer.frames.answers import Encode, Read
 from streamer.frames.gate import Gate
+from streamer.frames.results import Report
 from streamer.gates.settings import GateSettings
 from streamer.recalibration import age_cut
 from streamer.recalibration.run import AuditSample
 from streamer.scoring.registry import EVERY
 from streamer.wording.numbers import counted, younger_labels
-
-if TYPE_CHECKING:
-    from streamer.clouds.stored_answers import AnswerStore, StoredBatch
-    from streamer.frames.answers import Encode
-    from streamer.frames.results import Report
 
 
 class NothingToTry(TryLater):

@@ -12,10 +12,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from streamer.gates.settings import GateSettings
+from streamer.gates.settings import GateSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from streamer.gates.policy_gate import Needed
-from streamer.gates.rule import INDICATOR, Cut, Rule
+from streamer.gates.rule import INDICATOR, Cut, Needed, Rule
 from streamer.gates.settings import GateSettings
 
 TOO_SLOW, NO_ENCODER_HERE, OTHER_UNIT = "too_slow", "no_encoder", "other_unit"

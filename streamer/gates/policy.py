@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import hmac
+import json
+import unicodedata
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Any
 
 from streamer.calibration.threshold import ThresholdState
-from streamer.gates.policy_gate import Bursts, CalibrationLosses
-from streamer.gates.rule import INDICATOR, Rule, ships_nothing
+from streamer.gates.rule import (
+    INDICATOR,
+    CalibrationLosses,
+    Rule,
+    ships_nothing,
+)
 from streamer.gates.settings import GateSettings
 
 RECALIBRATOR = "recalibrator"
@@ -39,6 +48,68 @@ class GateRevision:
     created_at: datetime
     created_by: str
     reason: str
+
+
+LONGEST_SEGMENT = 200
+"""Characters that the name of a segment may have."""
+
+
+_LARGEST_WHOLE = 10**18
+
+
+@dataclass(frozen=True, slots=True)
+class Bursts:
+    """The bursts of which nothing ships: those with a bad label among the prompts that a policy was made of.
+
+    Attributes
+    ----------
+    key : the metadata key that names bursts, or `prompt`.
+    secret : of the hashes that stand for names; None: it was erased, and no batch is told its burst any more.
+    bad : ids of the prompts with a bad label, by burst.
+    """
+
+    key: str
+    secret: bytes | None
+    bad: Mapping[str, Collection[str]]
+
+    def name(self, prompt: str, metadata: Mapping[str, Any]) -> str | None:
+        """Return what stands for the burst of a batch, 64 hexadecimal digits; None where it is the only one of its burst."""
+        return self.sealed(burst_of(prompt, metadata, self.key))
+
+    def sealed(self, name: str | None) -> str | None:
+        """Return what stands for a burst by its name, where it has one and the secret is known."""
+        return None if name is None or self.secret is None else sealed_burst(name, self.secret)
+
+    def holds(self, burst: str | None, prompt: str | None = None) -> bool:
+        """Whether another prompt of this burst than the one with this id has a bad label."""
+        return any(one != prompt for one in self.bad.get(burst or "", ()))
+
+
+def sealed_burst(name: str, secret: bytes) -> str:
+    """Return what stands for a burst on record: nobody without the secret can test what its name is."""
+    return hmac.digest(secret, name.encode(), "sha256").hex()
+
+
+def segment_of(metadata: Mapping[str, Any], key: str) -> str:
+    """Return the segment that metadata name under `key`: a text, or a whole number or a truth value written as JSON.
+
+    The empty text stands for batches that name none (or something else, or more than `LONGEST_SEGMENT` characters): a
+    segment like any other.
+    """
+    value = metadata.get(key)
+    if isinstance(value, int) and abs(value) < _LARGEST_WHOLE:
+        return json.dumps(value)
+    return value if isinstance(value, str) and len(value) <= LONGEST_SEGMENT else ""
+
+
+def burst_of(prompt: str, metadata: Mapping[str, Any], key: str) -> str | None:
+    """Return what names the burst of a batch: the value of a metadata key, or under `prompt` its question but for case and spaces.
+
+    None where it is the only one of its burst.
+    """
+    if key == "prompt":
+        prompt = unicodedata.normalize("NFKC", prompt).lower()
+    return (" ".join(prompt.split()) if key == "prompt" else segment_of(metadata, key)) or None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-import hmac
-import json
 import math
-import unicodedata
-from bisect import bisect_left
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamer.calibration.calibrators.full import unread
-from streamer.calibration.calibrators.transductive import TransductiveRule
+from streamer.calibration.batch_rule import TransductiveRule
+from streamer.calibration.full_fit import unread
 from streamer.calibration.shapes import rank_scores
+from streamer.gates.declared import Unit
 from streamer.gates.gate import BatchGate, gate_batch
-from streamer.gates.rule import BatchCut, Chance, Cut, Full, Rank, Rule, Segments
+from streamer.gates.policy import Bursts, Policy, segment_of
+from streamer.gates.rule import BatchCut, CalibrationLosses, Chance, Cut, Full, Needed, Rank, Rule, Segments
 from streamer.scoring.signals.signal_list import batch_row
-
-if TYPE_CHECKING:
-    from streamer.gates.declared import Unit
-    from streamer.gates.policy import Policy
-
-LONGEST_SEGMENT = 200
-"""Characters that the name of a segment may have."""
-
-_LARGEST_WHOLE = 10**18
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,109 +37,6 @@ class Ruling:
     needed: Needed | None = None
     unread: bool = False
     bad_burst: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Needed:
-    """The smallest budget with which a batch would have shipped: ``count`` / (``groups`` + 1).
-
-    Attributes
-    ----------
-    count : 1 and the severities of the calibration prompts that look at least as good; a whole number by the method `full`.
-    groups : number G >= 0 of calibration prompts.
-    """
-
-    count: float
-    groups: int
-
-    @property
-    def share(self) -> float:
-        """The budget, above 0; 1 and more says that no budget is enough."""
-        return self.count / (self.groups + 1)
-
-    def within(self, alpha: float, *, attempts: int = 1) -> bool:
-        """Whether a budget in (0, 1), which this many attempts share, is enough."""
-        return Fraction(self.count) * attempts <= Fraction(repr(float(alpha))) * (self.groups + 1)
-
-
-class CalibrationLosses:
-    """What one frozen score says of its calibration prompts: p of a new one is (1 + the severities that score at least as high) / (G + 1).
-
-    A gate that cuts this score where `mean` finds lambda ships iff p is at most its budget.
-
-    Parameters
-    ----------
-    scores, severities : of G prompts, in [0, 1].
-    segments : of each, where segments have cuts of their own; a prompt is compared with those of its segment alone.
-    pooled : the segments that have one, where all prompts serve the others; None: nothing does.
-    """
-
-    def __init__(
-        self,
-        scores: Sequence[float],
-        severities: Sequence[float],
-        *,
-        segments: Sequence[str] | None = None,
-        pooled: Collection[str] | None = None,
-    ) -> None:
-        self._of: dict[str, CalibrationLosses] | None = None
-        self._rest = self if pooled is not None or segments is None else CalibrationLosses((), ())
-        if segments is not None:
-            parts: dict[str, list[tuple[float, float]]] = {}
-            for name, *pair in zip(segments, scores, severities, strict=True):
-                parts.setdefault(name, []).append((pair[0], pair[1]))
-            self._of = {
-                name: CalibrationLosses(*zip(*part, strict=True))
-                for name, part in parts.items()
-                if pooled is None or name in pooled
-            }
-        pairs = sorted(zip(scores, severities, strict=True))
-        self._scores = [score for score, _ in pairs]
-        bad = [severity for _, severity in pairs]
-        self._above = (
-            [math.fsum(bad[place:]) for place in range(len(bad) + 1)] if any(bad) else [0.0] * (len(bad) + 1)
-        )
-
-    def needed(self, score: float, segment: str | None = None) -> Needed:
-        """Return the budget that a new prompt with this score needs."""
-        if self._of is not None:
-            found = self._of.get(segment or "", self._rest)
-            if found is not self:
-                return found.needed(score)
-        return Needed(1 + self._above[bisect_left(self._scores, score)], len(self._scores))
-
-
-@dataclass(frozen=True, slots=True)
-class Bursts:
-    """The bursts of which nothing ships: those with a bad label among the prompts that a policy was made of.
-
-    Attributes
-    ----------
-    key : the metadata key that names bursts, or `prompt`.
-    secret : of the hashes that stand for names; None: it was erased, and no batch is told its burst any more.
-    bad : ids of the prompts with a bad label, by burst.
-    """
-
-    key: str
-    secret: bytes | None
-    bad: Mapping[str, Collection[str]]
-
-    def name(self, prompt: str, metadata: Mapping[str, Any]) -> str | None:
-        """Return what stands for the burst of a batch, 64 hexadecimal digits; None where it is the only one of its burst."""
-        return self.sealed(burst_of(prompt, metadata, self.key))
-
-    def sealed(self, name: str | None) -> str | None:
-        """Return what stands for a burst by its name, where it has one and the secret is known."""
-        return None if name is None or self.secret is None else sealed_burst(name, self.secret)
-
-    def holds(self, burst: str | None, prompt: str | None = None) -> bool:
-        """Whether another prompt of this burst than the one with this id has a bad label."""
-        return any(one != prompt for one in self.bad.get(burst or "", ()))
-
-
-def sealed_burst(name: str, secret: bytes) -> str:
-    """Return what stands for a burst on record: nobody without the secret can test what its name is."""
-    return hmac.digest(secret, name.encode(), "sha256").hex()
 
 
 def unit_row(
@@ -364,28 +248,6 @@ def segment_key(rule: Rule) -> str | None:
     if isinstance(rule, Full):
         return rule.segment_by
     return rule.key if isinstance(rule, Segments) else None
-
-
-def segment_of(metadata: Mapping[str, Any], key: str) -> str:
-    """Return the segment that metadata name under `key`: a text, or a whole number or a truth value written as JSON.
-
-    The empty text stands for batches that name none (or something else, or more than `LONGEST_SEGMENT` characters): a
-    segment like any other.
-    """
-    value = metadata.get(key)
-    if isinstance(value, int) and abs(value) < _LARGEST_WHOLE:
-        return json.dumps(value)
-    return value if isinstance(value, str) and len(value) <= LONGEST_SEGMENT else ""
-
-
-def burst_of(prompt: str, metadata: Mapping[str, Any], key: str) -> str | None:
-    """Return what names the burst of a batch: the value of a metadata key, or under `prompt` its question but for case and spaces.
-
-    None where it is the only one of its burst.
-    """
-    if key == "prompt":
-        prompt = unicodedata.normalize("NFKC", prompt).lower()
-    return (" ".join(prompt.split()) if key == "prompt" else segment_of(metadata, key)) or None
 
 
 def _window(rule: BatchCut) -> tuple[TransductiveRule, float]:

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import json
 import math
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import Any, ClassVar, Literal, assert_never, get_args
 
 from numpy.typing import ArrayLike
 
-from streamer.calibration.calibrators.full import LEAST_ALIKE, RIDGE, Prompts, allowed
+from streamer.calibration.full_fit import LEAST_ALIKE, RIDGE, Prompts, allowed
 from streamer.calibration.shapes import Ramp, Smooth
 from streamer.calibration.threshold import THRESHOLD_STATES, ThresholdState, state_at
 
@@ -180,7 +182,7 @@ class Segments:
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """The calibration prompts that a batch is compared with; see `streamer.calibration.calibrators.full`.
+    """The calibration prompts that a batch is compared with; see `streamer.calibration.full_fit`.
 
     Attributes
     ----------
@@ -479,3 +481,73 @@ def _whole(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise ValueError(f"{value!r} is not a whole number")
     return value
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """The smallest budget with which a batch would have shipped: ``count`` / (``groups`` + 1).
+
+    Attributes
+    ----------
+    count : 1 and the severities of the calibration prompts that look at least as good; a whole number by the method `full`.
+    groups : number G >= 0 of calibration prompts.
+    """
+
+    count: float
+    groups: int
+
+    @property
+    def share(self) -> float:
+        """The budget, above 0; 1 and more says that no budget is enough."""
+        return self.count / (self.groups + 1)
+
+    def within(self, alpha: float, *, attempts: int = 1) -> bool:
+        """Whether a budget in (0, 1), which this many attempts share, is enough."""
+        return Fraction(self.count) * attempts <= Fraction(repr(float(alpha))) * (self.groups + 1)
+
+
+class CalibrationLosses:
+    """What one frozen score says of its calibration prompts: p of a new one is (1 + the severities that score at least as high) / (G + 1).
+
+    A gate that cuts this score where `mean` finds lambda ships iff p is at most its budget.
+
+    Parameters
+    ----------
+    scores, severities : of G prompts, in [0, 1].
+    segments : of each, where segments have cuts of their own; a prompt is compared with those of its segment alone.
+    pooled : the segments that have one, where all prompts serve the others; None: nothing does.
+    """
+
+    def __init__(
+        self,
+        scores: Sequence[float],
+        severities: Sequence[float],
+        *,
+        segments: Sequence[str] | None = None,
+        pooled: Collection[str] | None = None,
+    ) -> None:
+        self._of: dict[str, CalibrationLosses] | None = None
+        self._rest = self if pooled is not None or segments is None else CalibrationLosses((), ())
+        if segments is not None:
+            parts: dict[str, list[tuple[float, float]]] = {}
+            for name, *pair in zip(segments, scores, severities, strict=True):
+                parts.setdefault(name, []).append((pair[0], pair[1]))
+            self._of = {
+                name: CalibrationLosses(*zip(*part, strict=True))
+                for name, part in parts.items()
+                if pooled is None or name in pooled
+            }
+        pairs = sorted(zip(scores, severities, strict=True))
+        self._scores = [score for score, _ in pairs]
+        bad = [severity for _, severity in pairs]
+        self._above = (
+            [math.fsum(bad[place:]) for place in range(len(bad) + 1)] if any(bad) else [0.0] * (len(bad) + 1)
+        )
+
+    def needed(self, score: float, segment: str | None = None) -> Needed:
+        """Return the budget that a new prompt with this score needs."""
+        if self._of is not None:
+            found = self._of.get(segment or "", self._rest)
+            if found is not self:
+                return found.needed(score)
+        return Needed(1 + self._above[bisect_left(self._scores, score)], len(self._scores))

@@ -273,10 +273,12 @@ class GateSettings(Declared):
     def at_desk_until(self, outcome: str, decided_at: datetime) -> datetime | None:
         """Until when a batch with this outcome waits for a person; None where nobody is waited for.
 
-        Nobody waits for what a gate in shadow mode holds, nor for a batch that shipped in part.
+        Nobody waits for what a gate in shadow mode holds, nor for a batch that shipped in part,
+        unless claims may be put back into its answer.
         """
         seconds = self.desk_deadline_seconds
-        if seconds is None or outcome != "escalate" or self.mode != "enforce":
+        waits = outcome == "escalate" or (outcome == "mixed" and self.unit == "claim")
+        if seconds is None or not waits or self.mode != "enforce":
             return None
         return decided_at + timedelta(seconds=seconds)
 
@@ -456,7 +458,7 @@ def _of_claims(settings: GateSettings) -> str | None:
     return None
 
 
-_NOT_OF_CLAIMS = ("segment_by", "judge_kind", "desk_deadline_seconds")
+_NOT_OF_CLAIMS = ("segment_by", "judge_kind")
 
 
 def unsupported(settings: GateSettings) -> str | None:

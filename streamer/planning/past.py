@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamer.calibration.arguments import whole_number
-from streamer.calibration.calibrators.full import Full, allowed, chance_above
+from streamer.calibration.calibrators.full import Full
+from streamer.calibration.full_fit import allowed, chance_above
 from streamer.calibration.plan import least_groups, least_held_share, least_held_share_selective
 from streamer.calibration.specification import Calibrator
 from streamer.clouds.compared_methods import METHODS_COMPARED

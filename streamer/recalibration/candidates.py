@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from streamer.calibration import LabelledGroup, registry
-from streamer.calibration.calibrators.full import Prompts
 from streamer.calibration.calibrators.mean import Mean
 from streamer.calibration.claims import calibrate_claims
+from streamer.calibration.full_fit import Prompts
 from streamer.calibration.history import NO_HISTORY, History
 from streamer.calibration.segments import segments_by_scheme
 from streamer.calibration.specification import Calibrator, Sample

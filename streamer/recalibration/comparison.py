@@ -7,19 +7,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamer.calibration.loss_curve import budget_limit
-from streamer.gates.policy_gate import Bursts, PolicyGate
+from streamer.gates.declared import Unit
+from streamer.gates.policy import Bursts, Policy
+from streamer.gates.policy_gate import PolicyGate
 from streamer.gates.rule import BatchCut, Chance, Cut, Full, Quantile, Rule, Segments, ships_nothing
-
-if TYPE_CHECKING:
-    from streamer.gates.declared import Unit
-    from streamer.gates.policy import Policy
-    from streamer.recalibration.sampled import SampledGroup
+from streamer.recalibration.sampled import SampledGroup
 
 Direction = Literal["same", "tighter", "looser"]
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from streamer.gates.policy import GateRevision, Policy
+from streamer.gates.policy import GateRevision, Policy
 
 MOST_COUNTED = 10_000
 """New groups are counted up to here: the count must stay cheap."""

@@ -7,12 +7,11 @@ from datetime import datetime
 
 import numpy as np
 
-from streamer.calibration.calibrators.full import Prompts
 from streamer.calibration.calibrators.mean import Mean
+from streamer.calibration.full_fit import Prompts
 from streamer.calibration.weighting import WeightingScheme
 from streamer.gates.batch_key import BatchKey
-from streamer.gates.policy_gate import CalibrationLosses
-from streamer.gates.rule import INDICATOR, Full, Rule, Segments
+from streamer.gates.rule import INDICATOR, CalibrationLosses, Full, Rule, Segments
 from streamer.gates.settings import GateSettings
 from streamer.gates.uniforms import counts_bad, uniform_of
 

@@ -11,11 +11,9 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from streamer.gates.settings import GateSettings
-    from streamer.recalibration.gate_status import GateStatus
+from streamer.gates.settings import GateSettings
+from streamer.recalibration.gate_status import GateStatus
 
 FIRST_RETRY_SECONDS = 5.0
 LAST_RETRY_SECONDS = 600.0

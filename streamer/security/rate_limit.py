@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from streamer.security.api_keys import Rate
+from streamer.security.api_keys import Rate
 
 
 class Limited(Protocol):

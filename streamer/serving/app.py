@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from starlette.applications import Starlette
@@ -19,7 +19,10 @@ from streamer.errors import BadMessage
 from streamer.events.limits import Limits
 from streamer.events.responses import read_attempt
 from streamer.gates.batch_key import BatchKey
+from streamer.security.api_keys import May
 from streamer.serving import bodies, requests
+from streamer.serving.authorize import Authorize
+from streamer.serving.chat.counter import ChatCounter
 from streamer.serving.chat.protocols import refuse
 from streamer.serving.chat.routes import chat_routes
 from streamer.serving.deadlines import Deadline, deadline, desk_seconds, wanted_seconds
@@ -27,13 +30,8 @@ from streamer.serving.gate_view import gate_view
 from streamer.serving.openapi import document, page
 from streamer.serving.problems import Problem, refused
 from streamer.serving.releases import RETRY_AFTER, Releases, not_at_desk, told, with_disputed, with_text
+from streamer.serving.request_log import RequestLog
 from streamer.web.guard import HEADERS
-
-if TYPE_CHECKING:
-    from streamer.security.api_keys import May
-    from streamer.serving.authorize import Authorize
-    from streamer.serving.chat.counter import ChatCounter
-    from streamer.serving.request_log import RequestLog
 
 
 def serving_app(

@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from starlette.requests import Request
 
 from streamer.errors import Unavailable
 from streamer.security.api_keys import ApiKey, KeyRing, May, allows
+from streamer.security.rate_limit import RateLimits
 from streamer.serving.problems import Problem, unavailable
 from streamer.web.hosts import answers_to
 from streamer_client.loopback import is_loopback
-
-if TYPE_CHECKING:
-    from streamer.security.rate_limit import RateLimits
-
 
 _SEEING: Final[tuple[May, ...]] = ("decide", "read")
 

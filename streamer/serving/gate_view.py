@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
-if TYPE_CHECKING:
-    from streamer.gates.policy import Policy
+from streamer.gates.policy import Policy
 
 
 class PolicyView(

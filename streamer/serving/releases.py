@@ -5,22 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
 from streamer.errors import Unavailable
 from streamer.events.actions import ActionsV1, decode_action, text_to_show
 from streamer.events.codec import encode
+from streamer.events.desk import DeskV1
 from streamer.events.responses import ResponsesV1
 from streamer.gates.batch_key import BatchKey
 from streamer.scoring.judged import form
 from streamer.serving.problems import RETRY_SECONDS, Problem, unavailable
+from streamer.store.desk.release_desk import ReleaseDesk
 from streamer.store.desk.rows import DeskState
-
-if TYPE_CHECKING:
-    from streamer.events.desk import DeskV1
-    from streamer.store.desk.release_desk import ReleaseDesk
 
 T = TypeVar("T")
 

@@ -6,23 +6,21 @@ import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
+from streamer.deciding.policy_book import PolicyBook
 from streamer.errors import BadMessage, Unavailable
 from streamer.events import codes
 from streamer.events.labels import label_revision
 from streamer.gates.batch_key import BatchKey
+from streamer.gates.policy import Policy
 from streamer.journal import BatchDecision, DeadLetter, Headers, Partition, RecordedAction, RecordedBatch
+from streamer.serving.bodies import BatchBody, SeverityBody
+from streamer.serving.deadlines import Deadline
 from streamer.serving.lane import Ended, Lane, Recorded
 from streamer.serving.problems import RETRY_SECONDS, Problem, refused, unavailable
-
-if TYPE_CHECKING:
-    from streamer.deciding.policy_book import PolicyBook
-    from streamer.gates.policy import Policy
-    from streamer.serving.bodies import BatchBody, SeverityBody
-    from streamer.serving.deadlines import Deadline
-    from streamer.store.labels.revisions import Labels
-    from streamer.store.store import Store
+from streamer.store.labels.revisions import Labels
+from streamer.store.store import Store
 
 T = TypeVar("T")
 

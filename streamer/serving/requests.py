@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from starlette.requests import Request
 
 from streamer.events.receipts import HTTP_HEADER
 from streamer.journal import Headers
+from streamer.serving.deadlines import Deadline
 from streamer.serving.problems import Problem, refused
 from streamer.web.connections import BODY_SECONDS
 from streamer.web.requests import bounded_body, media_type
-
-if TYPE_CHECKING:
-    from streamer.serving.deadlines import Deadline
 
 LEAST_BODY_SECONDS: Final = 0.5
 """However short a deadline is: with the body on its way a hold can be recorded, and answered."""

@@ -7,21 +7,19 @@ import contextlib
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
 
 from streamer.journal import Journal
 from streamer.serving.lane import PendingAnswers, ServiceHealth
 from streamer.serving.request_log import GRACE_SECONDS, RequestLog
+from streamer.serving.slots import Slots
 from streamer.stream.backoff import until_available
 from streamer.stream.ending import Ending, WorkerExit, WorkerHalted, signals_set
 from streamer.stream.hooks import Hooks
-
-if TYPE_CHECKING:
-    from streamer.serving.slots import Slots
-    from streamer.stream.relay import Relay
-    from streamer.web.server import Server
+from streamer.stream.relay import Relay
+from streamer.web.server import Server
 
 log = structlog.get_logger(__name__)
 

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from streamer.store.audit.forgetting import SIX_MONTHS, Pruned, prune
     from streamer.store.db.engine import absolute_url
     from streamer.store.db.migrate import SchemaState, check, migrate, schema_state
+    from streamer.store.db.months import make_months
     from streamer.store.db.roles import Roles, create_roles
     from streamer.store.store import Store, open_store
 else:
@@ -24,6 +25,7 @@ else:
             "absolute_url": "streamer.store.db.engine",
             "check": "streamer.store.db.migrate",
             "create_roles": "streamer.store.db.roles",
+            "make_months": "streamer.store.db.months",
             "migrate": "streamer.store.db.migrate",
             "open_store": "streamer.store.store",
             "prune": "streamer.store.audit.forgetting",
@@ -40,6 +42,7 @@ __all__ = [
     "absolute_url",
     "check",
     "create_roles",
+    "make_months",
     "migrate",
     "open_store",
     "prune",

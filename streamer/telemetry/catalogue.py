@@ -30,7 +30,7 @@ MODEL_PARTS = ("encoder", "judge")
 JUDGE_RESULTS = ("marked", "remembered", "failed", "not_asked")
 """What became of an answer that a judge was to mark for a gate's score."""
 
-SERVICES = ("worker", "endpoint", "recalibrator")
+SERVICES = ("worker", "endpoint", "recalibrator", "console")
 """The processes that serve metrics. The endpoint is `streamer serve`, which serves what a worker does, too."""
 
 EXPECTED_STATUSES = (200, 429, 500, 503)
@@ -176,12 +176,12 @@ CATALOGUE: tuple[MetricDefinition, ...] = (
         "1 while the broker, the database, the encoder's endpoint or the judge answers, 0 while it does not."),
     _counter("reader_resets_total", "", "worker",
         "Times that the reader was set back because a record that was due had not arrived."),
-    _info("build_info", "version python encoder", "worker recalibrator",
+    _info("build_info", "version python encoder", "worker recalibrator console",
         "1, with the versions that run as labels."),
-    _counter("http_requests_total", "route status", "endpoint",
+    _counter("http_requests_total", "route status", "endpoint console",
         "Requests answered, by the route's template and HTTP status; `none` for unknown addresses, and where nothing of "
         "an answer was sent."),
-    _histogram("http_request_duration_seconds", "route", "endpoint",
+    _histogram("http_request_duration_seconds", "route", "endpoint console",
         "From a request's head to the end of its answer, whatever its status.", LATENCY_BUCKETS),
     _counter("upstream_cached_replies_total", "gate", "endpoint",
         "Replies of the gate's upstream to one of several requests for a batch that a cache had answered: no samples of their own."),

@@ -2,7 +2,7 @@
 
 import collections
 import platform
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from importlib import metadata
 from typing import Any, Literal
 
@@ -103,7 +103,54 @@ def show(gauge: Any, value: float | None, *labels: str) -> None:
         gauge.labels(*labels).set(value)
 
 
-class Metrics:
+class RequestMetrics:
+    """Requests that a service answers by HTTP, in a registry of its own. Thread-safe; no call blocks or raises.
+
+    Parameters
+    ----------
+    encoder : identity of the encoder that this process runs, for `build_info`; ``none`` for none.
+    services : of `SERVICES`, those whose metrics it has.
+    """
+
+    def __init__(self, *, encoder: str = "none", services: Collection[str] = ("console",)) -> None:
+        # A creation time beside every counter doubles the series and is in no catalogue.
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no annotation here
+        self.registry = CollectorRegistry()
+        self._of: dict[str, Any] = {
+            d.name: register(self.registry, d)
+            for d in CATALOGUE
+            if {*services} & {*d.services} and d.name not in (*_EncoderCounts.NAMES, *_JudgeCounts.NAMES)
+        }
+        self._of["streamer_build_info"].labels(
+            metadata.version("conformal-streamer"), platform.python_version(), encoder
+        ).set(1)
+
+    def exposition(self) -> bytes:
+        """Render all metrics in Prometheus' text format."""
+        return generate_latest(self.registry)
+
+    def open_metrics(self) -> bytes:
+        """Render all metrics in the format OpenMetrics 1.0, which has exemplars."""
+        rendered: bytes = openmetrics.generate_latest(self.registry)  # type: ignore[no-untyped-call]
+        return rendered
+
+    def expect_requests(self, route: str) -> None:
+        """Start the counters of a route's requests at zero."""
+        for status in EXPECTED_STATUSES:
+            self._of["streamer_http_requests_total"].labels(route, str(status))
+        self._of["streamer_http_request_duration_seconds"].labels(route)
+
+    def observe_request(
+        self, route: str, status: int | None, seconds: float, exemplar: dict[str, str] | None = None
+    ) -> None:
+        """A request took so many seconds; `status` is None when nothing of an answer was sent."""
+        self._of["streamer_http_requests_total"].labels(
+            route, "none" if status is None else str(status)
+        ).inc()
+        self._of["streamer_http_request_duration_seconds"].labels(route).observe(seconds, exemplar)
+
+
+class Metrics(RequestMetrics):
     """All metrics of one worker or endpoint, in a registry of their own. Thread-safe; no call blocks or raises.
 
     Implements `streamer.stream.hooks.StreamObserver`; the stream itself writes the log.
@@ -120,41 +167,21 @@ class Metrics:
         encoder: str = "none",
         service: Literal["worker", "endpoint"] = "worker",
     ) -> None:
-        # A creation time beside every counter doubles the series and is in no catalogue.
-        disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no annotation here
-        self.registry = CollectorRegistry()
+        super().__init__(encoder=encoder, services=("worker", service))
         self._encoder_counts = _EncoderCounts()
         self.registry.register(self._encoder_counts)
         self._judge_counts = _JudgeCounts()
         self.registry.register(self._judge_counts)
-        self._of: dict[str, Any] = {
-            d.name: register(self.registry, d)
-            for d in CATALOGUE
-            if {"worker", service} & {*d.services}
-            and d.name not in (*_EncoderCounts.NAMES, *_JudgeCounts.NAMES)
-        }
         self._children: dict[tuple[str, ...], Any] = {}
         self._kinds: dict[str, str] = {}
         self._desk_gates: set[str] = set()
         self._desk_counts: dict[tuple[str, str], int] = {}
-        self._of["streamer_build_info"].labels(
-            metadata.version("conformal-streamer"), platform.python_version(), encoder
-        ).set(1)
         for code in codes.MEANINGS:
             self._of["streamer_dead_letters_total"].labels(code)
         for stage in STAGES:
             self._of["streamer_stage_duration_seconds"].labels(stage)
         for part in PARTS:
             self._of["streamer_part_reachable"].labels(part)
-
-    def exposition(self) -> bytes:
-        """Render all metrics in Prometheus' text format."""
-        return generate_latest(self.registry)
-
-    def open_metrics(self) -> bytes:
-        """Render all metrics in the format OpenMetrics 1.0, which has exemplars."""
-        rendered: bytes = openmetrics.generate_latest(self.registry)  # type: ignore[no-untyped-call]
-        return rendered
 
     # -- decisions ------------------------------------------------------------------------------------------
 
@@ -319,21 +346,6 @@ class Metrics:
         self._of["streamer_reader_resets_total"].inc()
 
     # -- requests -------------------------------------------------------------------------------------------
-
-    def expect_requests(self, route: str) -> None:
-        """Start the counters of a route's requests at zero; for an endpoint alone."""
-        for status in EXPECTED_STATUSES:
-            self._of["streamer_http_requests_total"].labels(route, str(status))
-        self._of["streamer_http_request_duration_seconds"].labels(route)
-
-    def observe_request(
-        self, route: str, status: int | None, seconds: float, exemplar: dict[str, str] | None = None
-    ) -> None:
-        """A request took so many seconds; `status` is None when nothing of an answer was sent. For an endpoint alone."""
-        self._of["streamer_http_requests_total"].labels(
-            route, "none" if status is None else str(status)
-        ).inc()
-        self._of["streamer_http_request_duration_seconds"].labels(route).observe(seconds, exemplar)
 
     def cached_replies(self, gate: str) -> Callable[[float], None]:
         """Return what counts replies of a gate's upstream that a cache had; for an endpoint alone."""

@@ -4,8 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from streamer.events.alerts import ALARMS, AlarmKind
-from streamer.risk.rounds.report import RiskReport
-from streamer.risk.rounds.verdict import OpenFigures
+from streamer.risk.rounds.report import OpenFigures, RiskReport
 from streamer.telemetry.catalogue import ALARM_GAUGES, OPEN_GAUGES, RISK_GAUGES, STRETCHES
 from streamer.telemetry.metrics import show
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec
+from typing import Any, Concatenate, Final, ParamSpec
 from urllib.parse import urlsplit
 
 import structlog
@@ -45,11 +45,10 @@ from streamer.journal import (
     Partition,
     Record,
 )
+from streamer.tracing import Answered, Call
 
-if TYPE_CHECKING:
-    from streamer.tracing import Answered, Call
+Emit = Callable[[str, Mapping[str, Any], Context], None]
 
-    Emit = Callable[[str, Mapping[str, Any], Context], None]
 
 log = structlog.get_logger(__name__)
 P = ParamSpec("P")

@@ -92,14 +92,14 @@ class Plot:
             self.text(WIDTH - RIGHT - 4, y - 6, words, anchor="end", css="note strong")
 
     def cut(self, threshold: float, words: str) -> None:
-        """Draw a line up at `threshold`, with words at its top on the side where there is room."""
+        """Draw a line up at `threshold`, with words above its top, clear of the curves, on the side where there is room."""
         x = self.x(threshold)
         self.parts.append(
             f'<line class="cut" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP - 4}" y2="{self.height - BOTTOM}"/>'
         )
         left = x > (LEFT + WIDTH) / 2
         self.text(
-            x - 6 if left else x + 6, TOP + 4, words, anchor="end" if left else "start", css="note strong"
+            x - 6 if left else x + 6, TOP - 10, words, anchor="end" if left else "start", css="note strong"
         )
 
     def band(self, at: Sequence[float], lower: Sequence[float], upper: Sequence[float], css: str) -> None:

@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamer.errors import TryLater, UsageError
 from streamer.gates.candidate import NOT_TRIED, CandidatePolicy
+from streamer.gates.policy import GateRevision, Policy
 from streamer.gates.rule import Chance, Indicator, Rank, Rule
 from streamer.gates.settings import SETTINGS as DECLARED
 from streamer.gates.settings import GateSettings
@@ -29,16 +30,11 @@ from streamer.recalibration.run import (
 from streamer.risk.states import RiskInterval
 from streamer.whatif.answers import Basis, Change, Changed, ChangedAnswer, WhatIfAnswer, budget_of
 from streamer.whatif.figures import figures, risk, watched
-from streamer.whatif.past import MOST
+from streamer.whatif.past import MOST, Past, PastReader
+from streamer.whatif.ports import CandidateRecord, PastPolicies, PastSample, WaitingProposal
 from streamer.whatif.replay import Difference, replay, replay_record, segments_under
-from streamer.whatif.rescored import RescoredSample, rescored
+from streamer.whatif.rescored import Found, RescoredSample, ScoresOf, rescored
 from streamer.wording.numbers import younger_labels
-
-if TYPE_CHECKING:
-    from streamer.gates.policy import GateRevision, Policy
-    from streamer.whatif.past import Past, PastReader
-    from streamer.whatif.ports import CandidateRecord, PastPolicies, PastSample, WaitingProposal
-    from streamer.whatif.rescored import Found, ScoresOf
 
 Flags = NDArray[np.bool_]
 

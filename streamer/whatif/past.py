@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamer.gates.policy import Policy
-from streamer.gates.policy_gate import Needed
-from streamer.gates.rule import Cut
+from streamer.gates.rule import Cut, Needed
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]

@@ -7,8 +7,7 @@ from datetime import datetime
 from typing import Protocol
 
 from streamer.gates.candidate import CandidatePolicy, MadeBeside
-from streamer.gates.policy import Policy
-from streamer.gates.policy_gate import Bursts
+from streamer.gates.policy import Bursts, Policy
 from streamer.gates.rule import Cut, Rule
 from streamer.gates.settings import GateSettings
 from streamer.recalibration.run import AuditSample, Since

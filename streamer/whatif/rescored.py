@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,16 +19,14 @@ from streamer.calibration.history import NO_HISTORY
 from streamer.calibration.shapes import rank_scores
 from streamer.gates.gate import gate_batch, mean_score
 from streamer.gates.settings import GateSettings
+from streamer.recalibration.run import AuditSample, SampleQuery
 from streamer.recalibration.sampled import SampledGroup, SampledItem
+from streamer.whatif.past import Past
 
-if TYPE_CHECKING:
-    from streamer.recalibration.run import AuditSample, SampleQuery
-    from streamer.whatif.past import Past
-
-    Found = tuple[tuple[str, ...], tuple[float, ...] | None, bytes | None]
-    """Response ids, scores and row of signals of a batch; no scores where the scorer has none for it."""
-    ScoresOf = Callable[[str, Sequence[int]], Mapping[int, Found]]
-    """Gives gate and numbers of batches what is found of them, by number."""
+Found = tuple[tuple[str, ...], tuple[float, ...] | None, bytes | None]
+"""Response ids, scores and row of signals of a batch; no scores where the scorer has none for it."""
+ScoresOf = Callable[[str, Sequence[int]], Mapping[int, Found]]
+"""Gives gate and numbers of batches what is found of them, by number."""
 
 
 def rescored(past: Past, scores_of: ScoresOf) -> tuple[Past, NDArray[np.bool_]]:

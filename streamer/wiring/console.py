@@ -24,12 +24,14 @@ class OpenedConsole(NamedTuple):
     ----------
     url : where people open it, the proxy's address where there is one.
     link : lets whoever has it in, with every right; None: people sign in.
+    metrics : where Prometheus finds its metrics.
     issuer : where they sign in by OpenID Connect; None: nowhere.
     issuer_fault : why nobody can sign in there at the moment; None: they can.
     """
 
     url: str
     link: str | None
+    metrics: str
     issuer: str | None = None
     issuer_fault: str | None = None
 
@@ -61,6 +63,8 @@ def run_console(
     from streamer.review.access import Access, labeller_name
     from streamer.review.app import review_app
     from streamer.review.server import listen, serve
+    from streamer.telemetry.http import TelemetryServer
+    from streamer.telemetry.metrics import RequestMetrics
     from streamer.web.server import base_url
     from streamer.wiring.console_changes import Changes
     from streamer.wiring.keys import policy_keys
@@ -92,6 +96,7 @@ def run_console(
                 public=public,
                 rubrics=rubrics(settings),
             )
+            metrics = RequestMetrics()
             app = console_app(
                 store,
                 doors,
@@ -107,12 +112,23 @@ def run_console(
                 public=public,
                 proxies=proxies,
                 issuer=issuer,
+                requests=metrics,
             )
-            # A link that does everything is no way in where people have identities.
-            by_link = issuer is None and not store.accounts.any()
-            link = f"{url}enter#{doors.invite(person)}" if by_link else None
-            announce(OpenedConsole(url, link, *_standing(issuer)))
-            serve(app, listening)
+            # A console beside a worker, as on a laptop, takes any free port for its metrics.
+            with TelemetryServer(
+                metrics.exposition,
+                alive=dict,
+                ready=dict,
+                open_metrics=metrics.open_metrics,
+                host=settings.http.host,
+                port=settings.http.port,
+                any_port=True,
+            ) as telemetry:
+                # A link that does everything is no way in where people have identities.
+                by_link = issuer is None and not store.accounts.any()
+                link = f"{url}enter#{doors.invite(person)}" if by_link else None
+                announce(OpenedConsole(url, link, f"{telemetry.url}/metrics", *_standing(issuer)))
+                serve(app, listening)
 
 
 def _checked(public: str) -> str:

@@ -261,6 +261,13 @@ def create_roles(settings: Settings) -> Roles:
     return create(settings.database.url, insecure=settings.insecure)
 
 
+def make_months(settings: Settings, *, ahead: int) -> list[str]:
+    """Make the partitions of this month and the next ones."""
+    from streamer.store import make_months as make
+
+    return make(settings.database.url, now=now(), ahead=ahead, insecure=settings.insecure)
+
+
 def prune(
     settings: Settings,
     *,

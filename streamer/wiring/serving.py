@@ -90,12 +90,12 @@ def run_serving(
     from streamer.serving.authorize import Authorize
     from streamer.serving.chat.sampler import Sampler
     from streamer.serving.lane import PendingAnswers, ServiceHealth
-    from streamer.serving.measured import measured
     from streamer.serving.service import STOP_SECONDS, Service
     from streamer.stream.ending import Ending, WorkerHalted
     from streamer.stream.hooks import Hooks
     from streamer.stream.stop_deadline import StopDeadline
     from streamer.telemetry.metrics import Metrics
+    from streamer.telemetry.requests import measured
     from streamer.web.server import base_url, listen, server
 
     bounds, behind = limits(settings), upstreams(settings)

@@ -149,7 +149,7 @@ def try_upload(
 def _try_upload(
     answer: Connection, settings: Settings, name: str, content: bytes, alpha: float, columns: Sequence[str]
 ) -> None:
-    from streamer.frames.notebook import report_page
+    from streamer.frames.results import report_page
 
     os.nice(10)
     with TemporaryDirectory(prefix="streamer-try-") as folder:
@@ -171,7 +171,7 @@ def _try_upload(
                 settings, file, {"alpha": alpha}, reading=reading, ask=ask, of_claims=of_claims, name=name
             )
             assert report is not None
-            found = report_page(report, name, said)
+            found = report_page(report, name, said, back="/try")
         except _Asked as asked:
             found = asked.doubt
         except (StreamerError, OSError) as error:

@@ -3,8 +3,8 @@
 import math
 from collections.abc import Mapping
 
-from streamer.calibration.calibrators.full import allowed
-from streamer.gates.policy_gate import Needed
+from streamer.calibration.full_fit import allowed
+from streamer.gates.rule import Needed
 from streamer.wording.numbers import counted, percent
 
 MOST_SPOKE = 3

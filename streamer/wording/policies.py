@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
-from streamer.calibration.calibrators.full import chance_above
+from streamer.calibration.full_fit import chance_above
 from streamer.gates.policy import MONITOR, RECALIBRATOR, SIGNED_IN, WARNING, GateRevision, Policy
 from streamer.gates.rule import INDICATOR, BatchCut, Chance, Cut, Full, Quantile, Rank, Rule, Segments
 from streamer.gates.setting_changes import calibrated_for_another
@@ -122,6 +122,11 @@ def selection_text(
     return None
 
 
+def why_text(policy: Policy) -> str:
+    """Say why a policy was made; of one that an alarm made, which alarm: its alert says the rest."""
+    return policy.reason.partition(": ")[0] if policy.created_by in (MONITOR, WARNING) else policy.reason
+
+
 def status_text(policy: Policy) -> str:
     """Say in one sentence whether the gate ships, and if not, why and what opens it."""
     shadow = "" if policy.settings.mode == "enforce" else " (shadow: consumers do not enforce)"
@@ -141,7 +146,7 @@ def status_text(policy: Policy) -> str:
         )
     if policy.state == "closed":
         if policy.calibration_run is None:
-            return f"closed, holds everything: {policy.reason}{shadow}"
+            return f"closed, holds everything: {why_text(policy).rstrip('.')}{shadow}"
         return (
             "closed, holds everything: no threshold keeps the budget "
             f"{percent(policy.settings.alpha)} on the present labels; more labels or a larger budget open it{shadow}"

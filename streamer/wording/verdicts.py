@@ -3,8 +3,17 @@
 from typing import NamedTuple
 
 from streamer.calibration.specification import Risk
-from streamer.risk.rounds.report import AlarmReport, Decided, DeskReport, Drawing, RiskReport, Verdict
-from streamer.risk.rounds.verdict import Backlog, OpenFigures, ServiceReport
+from streamer.risk.rounds.report import (
+    AlarmReport,
+    Backlog,
+    Decided,
+    DeskReport,
+    Drawing,
+    OpenFigures,
+    RiskReport,
+    ServiceReport,
+    Verdict,
+)
 from streamer.risk.states import BudgetBurn, RiskInterval
 from streamer.wording.numbers import counted, percent, when
 
@@ -57,7 +66,7 @@ def _alarmed(report: RiskReport) -> str:
     alert = ""
     if first.alert_id is not None:
         named = first.alert_id[:8] if len(report.standing) == 1 else report.gate
-        alert = f"; nobody has acknowledged it: `streamer alert acknowledge {named}`"
+        alert = f'; nobody has acknowledged it: `streamer alert acknowledge {named} --reason "..."`'
     since = "" if first.raised_at is None else f" since {when(first.raised_at)}"
     return f"ALARM: {', '.join(names)},{since}{closed}{alert}."
 
@@ -161,7 +170,7 @@ def _because(report: RiskReport, service: ServiceReport) -> str:
     said = f" {found[0][0]}: {_stated(report, found[0][1])}." if found else ""
     if service.reason == "the risk has risen" and not found:
         one = next(one for one in report.standing if one.kind in ("risk", "selective"))
-        chance = "" if one.chance is None else f" (false with a chance of at most {one.chance:.2g})"
+        chance = "" if one.chance is None else f" (false with a chance of at most {percent(one.chance)})"
         said = f" of late: the {ALARMS[one.kind]} alarm says so{chance}."
         if service.period is not None and service.period.labelled:
             said += f" In this period: {_stated(report, service.period)}."
@@ -254,8 +263,8 @@ def facts(report: RiskReport, desk: DeskReport | None) -> list[tuple[str, str]]:
         )
         said = decided_text(counts) + (f"; held: {held}" if held else "")
         found.append(("prompts", f"{said}; since {when(counts.since)}"))
-        hours = [f"{one.at:%H:%M} {one.shipped} of {one.decided}" for one in counts.hours[-6:]]
-        found.append(("shipped by hour", ", ".join(hours)))
+        hours = [f"{one.at:%m-%d %H:%M} {one.shipped} of {one.decided}" for one in counts.hours[-6:]]
+        found.append(("shipped by hour", f"{', '.join(hours)} (UTC)"))
     if report.read_through is not None:
         lag = "" if report.service is None else f"; labels take {lasting(report.service.label_lag_seconds)}"
         found.append(("read through", when(report.read_through) + lag))
@@ -279,7 +288,7 @@ def shown_verdict(report: RiskReport, figures: OpenFigures) -> str:
 
 def burn_text(burn: BudgetBurn) -> str:
     """Say how much of the period's budget is used, and how long the rest lasts where that can be said."""
-    used = f"{percent(burn.used)} (between {percent(burn.used_lower)} and {percent(burn.used_upper)})"
+    used = f"{percent(burn.used)} of the whole period's (between {percent(burn.used_lower)} and {percent(burn.used_upper)})"
     if burn.days_left is None or burn.days_left_soonest is None:
         return used
     rest = "the budget will not run out"
@@ -333,7 +342,7 @@ def lasting(seconds: float) -> str:
 def alarm_text(one: AlarmReport) -> str:
     """Say how near an alarm is to being raised, or since when it is, and how likely it is false."""
     name = "" if one.statistic in ("", "score") else f"{one.statistic}: "
-    chance = f"false with a chance of at most {one.chance:.2g}"
+    chance = f"false with a chance of at most {percent(one.chance)}"
     if one.false_every is not None:
         chance += f" within {one.read} labelled draws, and one more in every {one.false_every}"
     if one.raised_at is None:

@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from streamer import wiring
-from streamer.calibration.calibrators.full import allowed, fit_full
+from streamer.calibration.full_fit import allowed, fit_full
 from streamer.events.actions import decode_action
 from streamer.store.db.schema import batches, decisions, responses
 from streamer_verify.bundle import Bundle

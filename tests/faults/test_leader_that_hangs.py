@@ -50,7 +50,8 @@ class Recalibrators:
         with psycopg.connect(self._direct, autocommit=True) as connection:
             connection.execute(NOTES)
             tables = connection.execute(
-                "SELECT tablename FROM pg_tables WHERE schemaname = 'streamer' AND tablename <> 'leases'"
+                "SELECT relname FROM pg_class WHERE relnamespace = 'streamer'::regnamespace"
+                " AND relkind IN ('r', 'p') AND NOT relispartition AND relname <> 'leases'"
             ).fetchall()
             for (table,) in tables:
                 connection.execute(

@@ -10,18 +10,16 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from sentence_transformers import SentenceTransformer
 
 from streamer.scoring.encoders.encoder import CachedEncoder, Encoder
 from streamer.scoring.encoders.registry import DEFAULT_ENCODER, encoder_identity, find_encoder, load_encoder
 from streamer.scoring.gram import gram_energy
-
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
 
 pytestmark = pytest.mark.encoder
 

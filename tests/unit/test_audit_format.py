@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from streamer.audit.signing import Signer
 from streamer.calibration import registry
-from streamer.calibration.calibrators.full import Prompts
+from streamer.calibration.full_fit import Prompts
 from streamer.calibration.groups import LabelledGroup
 from streamer.calibration.history import NO_HISTORY, History
 from streamer.calibration.keyed_weights import KeyedWeights
@@ -33,9 +33,9 @@ from streamer.events.actions import action_id
 from streamer.events.desk import desk_id
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.gate import gate_batch
-from streamer.gates.policy import Policy
-from streamer.gates.policy_gate import CalibrationLosses, PolicyGate, segment_of
-from streamer.gates.rule import Cut, Full, rule_from_json, rule_to_json
+from streamer.gates.policy import Policy, segment_of
+from streamer.gates.policy_gate import PolicyGate
+from streamer.gates.rule import CalibrationLosses, Cut, Full, rule_from_json, rule_to_json
 from streamer.gates.settings import GateSettings
 from streamer.gates.uniforms import keyed_bits, uniform_of, uniforms_for
 from streamer.journal import LabelRevision, Partition, Record
@@ -719,13 +719,14 @@ def _desk_alone(given: dict[str, Any]) -> dict[str, Any]:
             "at": given["decided_at"],
             "reason": "person",
         }
-        row |= {"action": "released", "response_id": "a", "edited": False}
+        row |= {"action": "released", "response_id": "a", "claims": None, "edited": False}
         row |= {name: given[name] for name in ("id", "text_mac", "until")} | changes
         content = {"text": given["text"], "salt": given["salt"]}
         verifier._keep_desk(row, {"index": 1, "content": content}, "")
         facts = {
             "batch": given["batch"],
             "outcome": "escalate",
+            "unit": "best",
             "mode": "enforce",
             "decided_at": given["decided_at"],
         }

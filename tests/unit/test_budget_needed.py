@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from streamer.calibration import calibrate
-from streamer.gates.policy_gate import CalibrationLosses, PolicyGate
-from streamer.gates.rule import INDICATOR, Cut
+from streamer.gates.policy_gate import PolicyGate
+from streamer.gates.rule import INDICATOR, CalibrationLosses, Cut
 
 
 @pytest.mark.parametrize("alpha", [0.05, 0.1, 0.29])

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from streamer.calibration.calibrators.full import allowed, chance_above
+from streamer.calibration.full_fit import allowed, chance_above
 from streamer.cli import DONE, WRONG_USAGE, main
 from streamer.planning.past import LABELS
 from tests.unit.evaluation.made_up import rows, write

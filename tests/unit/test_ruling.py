@@ -13,7 +13,8 @@ from streamer.calibration.shapes import rank_scores
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.declared import Unit
 from streamer.gates.gate import gate_batch
-from streamer.gates.policy_gate import PolicyGate, segment_of
+from streamer.gates.policy import segment_of
+from streamer.gates.policy_gate import PolicyGate
 from streamer.gates.rule import INDICATOR, BatchCut, Chance, Cut, Quantile, Rank, Segments
 from streamer.gates.settings import UNITS
 from streamer.gates.uniforms import uniforms_for

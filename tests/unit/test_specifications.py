@@ -12,6 +12,7 @@ import pytest
 import streamer
 from streamer.calibration import LabelledGroup, calibrators, registry
 from streamer.calibration.specification import Calibrator, Sample, discovered
+from streamer.calibration.threshold import names
 from streamer.gates import shapes
 from streamer.gates.settings import FLAT_NAMES, PARAMETERS, GateSettings
 from streamer.labels import registry as severities
@@ -268,7 +269,7 @@ def test_two_of_one_name_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     with pytest.raises(TypeError, match="both name themselves 'cautious'"):
         discovered(twins, Calibrator)
-    assert set(discovered(calibrators, Calibrator)) == set(registry.names())
+    assert set(discovered(calibrators, Calibrator)) == set(names())
 
 
 @pytest.mark.parametrize(

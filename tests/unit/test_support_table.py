@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from streamer.calibration.high_probability import bounds
-from streamer.calibration.registry import names, weighting_schemes
+from streamer.calibration.registry import weighting_schemes
+from streamer.calibration.threshold import names
 from streamer.gates.settings import METHODS, SHAPES, GateSettings
 from streamer.research.evaluation.words import UNITS
 from streamer.scoring.signals.signal_list import SignalList

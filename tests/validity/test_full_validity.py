@@ -7,7 +7,7 @@ them alike, at most k = floor(alpha (G + 1)) of the bad ones ship, always; excha
 import numpy as np
 import pytest
 
-from streamer.calibration.calibrators.full import RIDGE, TIE, allowed, bag_counts, fit_full
+from streamer.calibration.full_fit import RIDGE, TIE, allowed, bag_counts, fit_full
 from tests.validity.known_risk import assert_over, assert_within, repeats
 
 BAGS = 50

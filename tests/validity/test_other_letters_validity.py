@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from streamer import calibrate
-from streamer.calibration.calibrators.full import allowed, fit_full
+from streamer.calibration.full_fit import allowed, fit_full
 from streamer.clouds.offline import ScoredCloud
 from streamer.labels.answer_forms import answer_batch
 from streamer.scoring.blank import is_blank

@@ -198,7 +198,7 @@ const NOTE = /^(([^\x00-\x1f\x7f]+)\n([1-9][0-9]{0,15})\n([A-Za-z0-9+/]{43}=)\n(
  * younger, unless they were made before it. What contradicts the log of heads is a fault, unless it was given up where a backup was
  * restored. Returns the newest head that a checkpoint covers, or null.
  */
-export function checkCheckpoints({ own, outside, heads, keys, witnesses, manifest, control, chains, gates, restorations = [] }, report) {
+export function checkCheckpoints({ own, outside, heads, keys, witnesses = new Map(), manifest, control, chains, gates, restorations = [] }, report) {
   const read = (lines, origin) => checkpointsOf(lines, origin, keys, witnesses, report);
   const notes = [...read(outside ?? [], "the file"), ...read(own, "the bundle")];
   const known = manifest.head.record_id;

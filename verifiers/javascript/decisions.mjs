@@ -345,7 +345,11 @@ export class Decisions {
         ? { state: "closed", lambda: null }
         : { state: row.state, lambda: row.threshold };
     const floor = settings.label_floor;
-    const spans = plain(metadataOf({ raw: raw ?? {} }, settings)?.["streamer.claims"]?.spans);
+    const { spans, rests_on: rests = [] } = plain(metadataOf({ raw: raw ?? {} }, settings)?.["streamer.claims"]) ?? {};
+    const scores = facts.responses.map((one) => one[1]);
+    if (rests.some((all, i) => all.some((on) => scores[i] > scores[on]))) {
+      report.fault("score", place, "a claim has a higher score than one it rests on");
+    }
     if (spans) report.note("claims", "texts to show were not put together again from claims: `audit verify` and verify.pyz do that");
     const expected = {
       schema: "streamer.actions.v1",

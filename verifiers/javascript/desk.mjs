@@ -39,7 +39,8 @@ export function checkDesk(governance, decisions, report) {
 /** Until when a decision waits for a person; null: for nobody. */
 function waitsUntil({ facts }, governance) {
   const seconds = governance.policy(facts.batch[0], facts.policy)?.settings.desk_deadline_seconds ?? null;
-  if (facts.outcome !== "escalate" || facts.mode !== "enforce" || seconds === null) return null;
+  const waits = facts.outcome === "escalate" || (facts.outcome === "mixed" && facts.unit === "claim");
+  if (!waits || facts.mode !== "enforce" || seconds === null) return null;
   return deskDeadline(facts.decided_at, seconds);
 }
 
@@ -59,12 +60,19 @@ function checkDecision(entry, decision, { row, content, index, place, fault }, g
   }
   if (row.action !== "released") return;
   const { judged } = governance.policy(facts.batch[0], facts.policy)?.settings ?? { judged: "whole@1" };
-  const position = facts.responses.findIndex((one) => one[0] === row.response_id);
+  const back = row.claims === null ? null : JSON.parse(row.claims);
+  const ofClaims = back !== null || (facts.unit === "claim" && facts.responses.some((one) => one[1] !== null));
+  if (ofClaims && !(back?.length && back.every((id) => facts.responses.some((one) => one[0] === id && one[3] !== "ship")))) {
+    fault("what was put back are not held claims of its answer");
+    return;
+  }
+  // Of claims the text is not put together again here.
+  const position = ofClaims ? 0 : facts.responses.findIndex((one) => one[0] === row.response_id);
   if (position < 0) fault(`the batch has no answer ${row.response_id}`);
   else if (content === null) {
     if (entry.erased_at) decisions.erased.push({ place, decidedAt: facts.decided_at });
     else if (entry.missing === undefined) decisions.missing(row.gate, place);
-  } else if (decision.texts && !judged.startsWith("call@") && (judgedText(decision.texts[position], { judged }) === content.text) === row.edited) {
+  } else if (decision.texts && !ofClaims && !judged.startsWith("call@") && (judgedText(decision.texts[position], { judged }) === content.text) === row.edited) {
     fault(row.edited ? "it says that a person edited it" : "the answer is not the one it says");
   }
 }

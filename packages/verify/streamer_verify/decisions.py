@@ -168,7 +168,8 @@ class Decisions(Control):
         row, of_row, where = self._desk.pop(tuple(facts["batch"]), (None, {}, ""))
         seconds = decision.settings.get("desk_deadline_seconds")
         until = None
-        if facts["outcome"] == "escalate" and facts["mode"] == "enforce" and seconds is not None:
+        waits = facts["outcome"] == "escalate" or (facts["outcome"], facts["unit"]) == ("mixed", "claim")
+        if waits and facts["mode"] == "enforce" and seconds is not None:
             until = datetime.fromisoformat(facts["decided_at"]) + timedelta(seconds=seconds)
         if said is not None and (
             until is None or moment_of(said) != until.isoformat(timespec="microseconds")
@@ -193,6 +194,14 @@ class Decisions(Control):
 
     def _released(self, decision: Decision, row: dict[str, Any], of_row: dict[str, Any], where: str) -> None:
         names = [response[0] for response in decision.facts["responses"]]
+        back = None if row["claims"] is None else self._parse(row["claims"].encode())
+        claims = decision.claims or {"responses": []}
+        if back is not None or (decision.facts["unit"] == "claim" and decision.scored):
+            held = {one[0]: one[3] != "ship" for one in decision.facts["responses"]}
+            if not back or not all(map(held.get, back)):
+                self.fault("desk", where, "what was put back are not held claims of its answer")
+                return
+            names = [name for name, _ in claims["responses"][:1]] or [row["response_id"]]
         if row["response_id"] not in names:
             self.fault("desk", where, f"the batch has no answer {row['response_id']}")
             return
@@ -201,8 +210,16 @@ class Decisions(Control):
             if "missing" not in of_row:  # else that was said
                 self._erased(of_row, decision.facts["decided_at"], where, row["gate"])
         elif own is not None:
-            came = own["texts"][names.index(row["response_id"])]
-            same = judged_text(decision.settings, came) == shown["text"]
+            if back is None:
+                came = own["texts"][names.index(row["response_id"])]
+                was = judged_text(decision.settings, came)
+            else:
+                ships = [one[3] == "ship" or one[0] in back for one in decision.facts["responses"]]
+                was = shipped_text(claims, ships, decision.settings["left_out"])
+                rests = zip(ships, claims.get("rests_on", ()), strict=False)
+                if not all(ships[on] for out, every in rests for on in every if out):
+                    self.fault("desk", where, "a claim was put back without one it rests on")
+            same = was == shown["text"]
             if same == row["edited"] and not decision.settings["judged"].startswith("call@"):
                 self.fault(
                     "desk",
@@ -417,10 +434,14 @@ class Decisions(Control):
         ships = [one[3] == "ship" for one in facts["responses"]]
         parts = shipped_parts(text, claims["spans"], ships, decision.settings["left_out"])
         said = event.get("answer"), event.get("parts", []), event.get("text_seal")
-        shown = "".join(one if isinstance(one, str) else text[slice(*one)] for one in parts)
+        shown = shipped_text(claims, ships, decision.settings["left_out"])
         seal = sha256(bytes.fromhex(content["content_hash"]) + shown.encode()) if parts else None
         if said != (name, parts, seal):
             self.fault("action", decision.place, "what it lets be shown does not follow from its claims")
+        scores = [one[1] for one in facts["responses"]]
+        for at, rests in enumerate(claims.get("rests_on", ())):
+            if any(scores[at] > scores[on] for on in rests):
+                self.fault("score", decision.place, "a claim has a higher score than one it rests on")
         self.counts["texts put together again from claims"] += 1
 
     def _of_burst(self, decision: Decision) -> bool:
@@ -626,6 +647,13 @@ def shipped_parts(
         elif isinstance(part, str) or part[0] < part[1]:
             joined.append(part)
     return joined
+
+
+def shipped_text(claims: dict[str, Any], ships: Sequence[bool], left_out: str) -> str:
+    """What ships of the answer with these claims, in one piece."""
+    (_, text), *_ = claims["responses"]
+    parts = shipped_parts(text, claims["spans"], ships, left_out)
+    return "".join(one if isinstance(one, str) else text[slice(*one)] for one in parts)
 
 
 def _spans(decision: Decision, event: dict[str, Any]) -> list[dict[str, Any]]:

@@ -108,8 +108,8 @@ control.alerts: id count, alert_id text, gate text, kind text, level page|ticket
 control.alert_acknowledgements: alert count, by text, reason text, at time, last_batch count
 control.erasures: id text, at time, by text, reason text, before time, sooner bool
 control.desk_outcomes: id text, gate text, batch_id text, attempt count, action released|rejected,
- reason person|deadline_passed, response_id text?, edited bool, text_mac hash?, by text?, remark
- text, until time, at time
+ reason person|deadline_passed, response_id text?, claims json:names?, edited bool, text_mac hash?,
+ by text?, remark text, until time, at time
 control.desk_outcomes+: content? released, erased_at? time, missing? text
 control.dead_letter_replays: id count, dead_letter count, at time, by text
 control.restorations: id count, at time, by text, reason text, origin text, kept count, given_up

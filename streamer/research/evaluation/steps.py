@@ -45,13 +45,13 @@ from streamer.research.experiments.score_cache import (
     every_score,
     package_scores,
 )
+from streamer.scoring.encoders.encoder import Encoder
 from streamer.scoring.encoders.registry import DEFAULT_ENCODER, encoder_identity
 from streamer.scoring.registry import CHOICE, EVERY, GRAM, LIKELIHOOD, SCORER_NAMES
 from streamer.scoring.signals.declared import GIVEN
 
 if TYPE_CHECKING:
     from streamer.research.experiments.stored_encoder import StoredEncoder
-    from streamer.scoring.encoders.encoder import Encoder
 
 CACHE = Path(".streamer")
 """Where scores, ratings and results are cached by default."""

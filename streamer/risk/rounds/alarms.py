@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
+from streamer.gates.settings import GateSettings
 from streamer.risk.rounds.state import DRIFTS, LabelAlarmKind, WatchedAlarm
+from streamer.risk.rounds.store import CalibratedSample
 from streamer.risk.states import DrawAlarm, EarlyWarning, LabelAlarm, RiskAlarm, SelectiveAlarm
-
-if TYPE_CHECKING:
-    from streamer.gates.settings import GateSettings
-    from streamer.risk.rounds.store import CalibratedSample
 
 ACKNOWLEDGED = "acknowledged"
 RISK_RAISED = "the risk alarm was raised"
@@ -137,4 +135,5 @@ def _tolerance(settings: GateSettings) -> float:
 
 
 def _about(settings: GateSettings) -> str:
-    return f"{settings.unit}, {settings.scorer}, {settings.severity_kind}"
+    unit = f"claim by {settings.loss}" if settings.unit == "claim" else settings.unit
+    return f"{unit}, {settings.scorer}, {settings.severity_kind}"

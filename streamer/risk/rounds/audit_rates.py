@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
 
 from streamer.gates.audit_rate import AuditRate, day_of
+from streamer.gates.policy import Policy
+from streamer.risk.rounds.state import GateWatch
 from streamer.risk.states import RiskAlarm
-
-if TYPE_CHECKING:
-    from streamer.gates.policy import Policy
-    from streamer.risk.rounds.state import GateWatch
 
 LEAST_EVIDENCE = 0.2
 """From here on more is drawn. Evidence begins near one half and falls in a stable stream; where the budget is broken it rises

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 from streamer.events.alerts import AlarmKind
 from streamer.risk.rounds.alarms import (
@@ -34,11 +33,9 @@ from streamer.risk.rounds.state import (
     LabelAlarmKind,
     WatchedAlarm,
 )
+from streamer.risk.rounds.store import CalibratedSample
 from streamer.risk.rounds.tally import TallyReader
 from streamer.risk.states import Draw, EarlyWarning, LabelAlarm, RiskAlarm
-
-if TYPE_CHECKING:
-    from streamer.risk.rounds.store import CalibratedSample
 
 
 class LabelAlarmReader:

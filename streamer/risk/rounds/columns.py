@@ -12,18 +12,16 @@ from copy import copy
 from datetime import datetime
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple, overload
+from typing import NamedTuple, overload
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from streamer.gates.settings import GateSettings
 from streamer.risk.rounds.horizon import Watermark, in_utc, latest_of
 from streamer.risk.rounds.logged import LoggedDecision, Terms
 from streamer.scoring.cloud import STATISTICS
-
-if TYPE_CHECKING:
-    from streamer.gates.settings import GateSettings
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]

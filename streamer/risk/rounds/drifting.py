@@ -12,7 +12,6 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,16 +19,15 @@ from numpy.typing import NDArray
 from streamer.events.alerts import AlarmKind
 from streamer.gates.uniforms import keyed_bits
 from streamer.risk.rounds.alarms import ACKNOWLEDGED, draw_alarm
+from streamer.risk.rounds.columns import LoggedDecisions
+from streamer.risk.rounds.logged import LoggedDecision
 from streamer.risk.rounds.state import BETTING, GateWatch, WatchedAlarm
 from streamer.risk.states import AuditedDecisions, DrawAlarm, DriftAlarm
 from streamer.risk.states.drift import FEWEST_REFERENCES
 from streamer.scoring.cloud import STATISTICS
 
-if TYPE_CHECKING:
-    from streamer.risk.rounds.columns import LoggedDecisions
-    from streamer.risk.rounds.logged import LoggedDecision
+Reference = Callable[[int], LoggedDecisions]
 
-    Reference = Callable[[int], LoggedDecisions]
 
 Places = NDArray[np.int64]
 Floats = NDArray[np.float64]

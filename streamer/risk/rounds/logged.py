@@ -5,16 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from math import fsum
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from streamer.calibration.claims import claim_loss
 from streamer.gates.declared import Unit
+from streamer.gates.settings import GateSettings
 from streamer.risk.states import AuditedDecision
-
-if TYPE_CHECKING:
-    from streamer.gates.settings import GateSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +131,7 @@ class Terms:
     """
 
     unit: Unit
+    loss: str
     scorer: str
     severity_kind: str
     budget: float
@@ -146,6 +144,7 @@ class Terms:
         """Return the terms of a gate's settings."""
         return cls(
             unit=settings.unit,
+            loss=settings.loss,
             scorer=settings.scorer,
             severity_kind=settings.severity_kind,
             budget=settings.alpha / settings.max_attempts,

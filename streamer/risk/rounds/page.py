@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import structlog
 
 from streamer.events.alerts import AlertsV1
+from streamer.gates.policy import Policy
 from streamer.risk.rounds.alarms import (
     ACKNOWLEDGED,
     draw_alarm,
@@ -35,10 +36,6 @@ from streamer.risk.rounds.store import CalibratedSample, Release, Standing, Watc
 from streamer.risk.rounds.verdict import LEAST_LAG
 from streamer.risk.rounds.words import alert_of, closed_alert, closing_reason, holding_reason, reason_name
 from streamer.risk.states.early import URGENT, cleared
-
-if TYPE_CHECKING:
-    from streamer.gates.policy import Policy
-
 
 log = structlog.get_logger(__name__)
 
@@ -118,7 +115,7 @@ class PageKeeper:
             ]  # fmt: skip
             if reason is not None:
                 if closed is not None and closed > policy.version:
-                    events.append(closed_alert(watch.gate, closing[0], closed=closed, at=now, reason=reason))
+                    events.append(closed_alert(watch.gate, closing[0], closed=closed, at=now))
                 if refused is not None:
                     self._warn_once(watch.gate, closing[0], refused)
             return events

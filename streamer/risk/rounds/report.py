@@ -5,19 +5,110 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
+from streamer.calibration.specification import Risk
 from streamer.events.alerts import ALARMS, AlarmKind
 from streamer.gates.audit_rate import AuditRate, day_of
+from streamer.gates.settings import GateSettings
+from streamer.risk.rounds.logged import Terms
+from streamer.risk.rounds.state import GateWatch, WatchedAlarm, WatchedSequence
 from streamer.risk.states import BudgetBurn, EarlyWarning, LabelAlarm, RiskAlarm, RiskInterval, budget_burn
 
-if TYPE_CHECKING:
-    from streamer.gates.settings import GateSettings
-    from streamer.risk.rounds.logged import Terms
-    from streamer.risk.rounds.state import GateWatch, WatchedAlarm, WatchedSequence
-    from streamer.risk.rounds.verdict import ServiceReport
-
 Verdict = Literal["kept", "broken", "not known yet"]
+
+
+Reason = Literal[
+    "",
+    "nothing was decided",
+    "nothing shipped",
+    "no labels",
+    "too few labels",
+    "reading stands still",
+    "draws are in doubt",
+    "what comes has drifted",
+    "the risk has risen",
+]
+"""Why a verdict is not known yet; empty where it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backlog:
+    """What has not been read of a gate.
+
+    Attributes
+    ----------
+    unread : decisions that the bets have not read, at most `MOST_COUNTED`.
+    labels : drawn answers among them that shipped and have no label.
+    oldest : when the oldest of these was decided; None where there is none.
+    """
+
+    unread: int
+    labels: int
+    oldest: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenFigures:
+    """One stretch of decisions made while the gate was open.
+
+    Attributes
+    ----------
+    first_policy, last_policy : the oldest and the newest policy among them.
+    since, until : when the first and the newest of them were made.
+    decisions : prompts decided.
+    share_served : share of them of which something shipped: counted of all, so exact.
+    labelled : shipped answers with a label.
+    overdue : drawn decisions that shipped something and whose label had not come at the deadline.
+    selective : error rate among shipped answers, between bounds.
+    exposure : exposure risk, between bounds.
+    verdict : what the bounds of the promised risk say, whatever reading and the alarms do.
+    promised : what the budget of the gate's method is on.
+    """
+
+    first_policy: int
+    last_policy: int
+    since: datetime
+    until: datetime
+    decisions: int
+    share_served: float
+    labelled: int
+    overdue: int
+    selective: RiskInterval
+    exposure: RiskInterval
+    verdict: Verdict
+    promised: Risk = "exposure"
+
+    @property
+    def judged(self) -> RiskInterval:
+        """The interval of the promised risk."""
+        return self.selective if self.promised == "selective" else self.exposure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceReport:
+    """What the verdict rests on.
+
+    Attributes
+    ----------
+    policy : the newest one.
+    closed : it ships nothing.
+    reason : why the verdict is not known yet.
+    label_lag_seconds : how long labels take: 95 % quantile, or the gate's monitor deadline while too few are known.
+    backlog : what has not been read; None where that was not asked.
+    present : under the policy in force; None while nothing was decided under it, and where it ships nothing.
+    period : in the budget period.
+    before : in the period under earlier policies than that in force.
+    """
+
+    policy: int
+    closed: bool
+    reason: Reason
+    label_lag_seconds: float
+    backlog: Backlog | None
+    present: OpenFigures | None
+    period: OpenFigures | None
+    before: OpenFigures | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

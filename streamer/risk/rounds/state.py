@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Any, Literal, get_args
 
 from streamer.events.alerts import AlarmKind
+from streamer.gates.label_lag import label_lag
+from streamer.risk.rounds.horizon import Watermark
+from streamer.risk.rounds.logged import Terms
+from streamer.risk.rounds.tally import Tally
 from streamer.risk.states import (
     DrawAlarm,
     DriftAlarm,
     EarlyWarning,
     ExposureSequence,
+    OpenTime,
     RiskAlarm,
     SelectiveAlarm,
+    json_form,
 )
-
-if TYPE_CHECKING:
-    from streamer.risk.rounds.horizon import Watermark
-    from streamer.risk.rounds.logged import Terms
-    from streamer.risk.rounds.serving import ServiceState
-    from streamer.risk.rounds.tally import Tally
 
 LabelAlarmKind = Literal["risk", "selective", "missing"]
 AlarmState = RiskAlarm | SelectiveAlarm | EarlyWarning | DrawAlarm | DriftAlarm
@@ -31,6 +31,90 @@ LABEL_ALARMS: tuple[LabelAlarmKind, ...] = get_args(LabelAlarmKind)
 DRIFTS: tuple[AlarmKind, ...] = ("drift_scores", "drift_cloud")
 BETTING: tuple[AlarmKind, ...] = (*LABEL_ALARMS, "early")
 """Alarms that read decisions with what labels and judges say of them."""
+
+
+KIND = "streamer.monitoring.service.v1"
+
+
+MOST_DELAYS = 200
+"""The newest draws whose label delays are kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """Decisions made while the gate was open, over some time.
+
+    Attributes
+    ----------
+    first_policy, last_policy : the oldest and the newest policy among them.
+    since, until : when the first and the newest of them were made.
+    open : what they come to.
+    """
+
+    first_policy: int
+    last_policy: int
+    since: datetime
+    until: datetime
+    open: OpenTime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceState:
+    """What is kept between two rounds.
+
+    Attributes
+    ----------
+    read : every decision up to this number has been read here.
+    sequence : number of the sequence whose period `period` is; 0 before the first.
+    policy : the newest policy under which a decision was made while the gate was open; 0 before the first.
+    period : every stretch of the budget period in which the gate was open; None, like what follows, while there is none.
+    present : under that policy.
+    before : what the period had come to when that policy came into force.
+    delays : of the newest draws that shipped something, in their order: whole seconds until their last label was there; None
+        where it had not come at the deadline.
+    past : periods that ended in this round, by the numbers of their sequences; not kept.
+    """
+
+    read: int
+    sequence: int = 0
+    policy: int = 0
+    period: Stretch | None = None
+    present: Stretch | None = None
+    before: Stretch | None = None
+    delays: tuple[int | None, ...] = ()
+    past: tuple[tuple[int, Stretch], ...] = field(default=(), compare=False)
+
+    def lag(self, deadline: float) -> float:
+        """Return the label lag in seconds: the deadline while too few labels have been seen to say more."""
+        lag = label_lag(self.delays, deadline=deadline)
+        return deadline if lag is None else lag
+
+    def to_json(self) -> str:
+        """Write it as one JSON object; `from_json` gives it back to the last bit."""
+        stretches = {name: _fields(getattr(self, name)) for name in _STRETCHES}
+        numbers = {"read": self.read, "sequence": self.sequence, "policy": self.policy}
+        return json_form.write(KIND, {**numbers, **stretches, "delays": list(self.delays)})
+
+    @classmethod
+    def from_json(cls, text: str) -> ServiceState:
+        """Read what `to_json` wrote, or raise ValueError."""
+        absent = dict.fromkeys(_STRETCHES) | {"delays": (), "past": ()}
+        return json_form.made(cls, absent | json_form.read(text, KIND))
+
+
+_STRETCHES = ("period", "present", "before")
+
+
+def _fields(stretch: Stretch | None) -> dict[str, Any] | None:
+    if stretch is None:
+        return None
+    return {
+        "first_policy": stretch.first_policy,
+        "last_policy": stretch.last_policy,
+        "since": stretch.since.isoformat(),
+        "until": stretch.until.isoformat(),
+        "open": json_form.fields_of(stretch.open),
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

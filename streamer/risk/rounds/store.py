@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-if TYPE_CHECKING:
-    from streamer.events.alerts import AlarmKind, AlertsV1
-    from streamer.gates.audit_rate import AuditRate
-    from streamer.gates.policy import Policy
-    from streamer.risk.rounds.columns import LoggedDecisions
-    from streamer.risk.rounds.horizon import Probe, Watermark
-    from streamer.risk.rounds.logged import LoggedDecision
-    from streamer.risk.rounds.report import OpenAlert
-    from streamer.risk.rounds.state import GateWatch, WatchedAlarm, WatchedSequence
+from streamer.events.alerts import AlarmKind, AlertsV1
+from streamer.gates.audit_rate import AuditRate
+from streamer.gates.policy import Policy
+from streamer.risk.rounds.columns import LoggedDecisions
+from streamer.risk.rounds.horizon import Probe, Watermark
+from streamer.risk.rounds.logged import LoggedDecision
+from streamer.risk.rounds.report import OpenAlert
+from streamer.risk.rounds.state import GateWatch, WatchedAlarm, WatchedSequence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,118 +9,22 @@ yet. So with a chance of at most delta/2 a period that breaks the budget is ever
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Literal
 
+from streamer.calibration.specification import Risk
+from streamer.gates.policy import Policy
+from streamer.risk.rounds.report import Backlog, OpenFigures, Reason, RiskReport, ServiceReport, Verdict
+from streamer.risk.rounds.state import GateWatch, Stretch
+from streamer.risk.rounds.tally import Tally
 from streamer.risk.states.interval import RiskInterval
-
-if TYPE_CHECKING:
-    from streamer.calibration.specification import Risk
-    from streamer.gates.policy import Policy
-    from streamer.risk.rounds.report import RiskReport, Verdict
-    from streamer.risk.rounds.serving import Stretch
-    from streamer.risk.rounds.state import GateWatch
-    from streamer.risk.rounds.tally import Tally
-    from streamer.risk.states.verdict_bets import VerdictBets
+from streamer.risk.states.verdict_bets import VerdictBets
 
 LEAST_LAG = timedelta(minutes=1)
 """Reading never counts as standing still sooner: it comes in rounds."""
 
-Reason = Literal[
-    "",
-    "nothing was decided",
-    "nothing shipped",
-    "no labels",
-    "too few labels",
-    "reading stands still",
-    "draws are in doubt",
-    "what comes has drifted",
-    "the risk has risen",
-]
-"""Why a verdict is not known yet; empty where it is."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Backlog:
-    """What has not been read of a gate.
-
-    Attributes
-    ----------
-    unread : decisions that the bets have not read, at most `MOST_COUNTED`.
-    labels : drawn answers among them that shipped and have no label.
-    oldest : when the oldest of these was decided; None where there is none.
-    """
-
-    unread: int
-    labels: int
-    oldest: datetime | None
-
 
 MOST_COUNTED = 10_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenFigures:
-    """One stretch of decisions made while the gate was open.
-
-    Attributes
-    ----------
-    first_policy, last_policy : the oldest and the newest policy among them.
-    since, until : when the first and the newest of them were made.
-    decisions : prompts decided.
-    share_served : share of them of which something shipped: counted of all, so exact.
-    labelled : shipped answers with a label.
-    overdue : drawn decisions that shipped something and whose label had not come at the deadline.
-    selective : error rate among shipped answers, between bounds.
-    exposure : exposure risk, between bounds.
-    verdict : what the bounds of the promised risk say, whatever reading and the alarms do.
-    promised : what the budget of the gate's method is on.
-    """
-
-    first_policy: int
-    last_policy: int
-    since: datetime
-    until: datetime
-    decisions: int
-    share_served: float
-    labelled: int
-    overdue: int
-    selective: RiskInterval
-    exposure: RiskInterval
-    verdict: Verdict
-    promised: Risk = "exposure"
-
-    @property
-    def judged(self) -> RiskInterval:
-        """The interval of the promised risk."""
-        return self.selective if self.promised == "selective" else self.exposure
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceReport:
-    """What the verdict rests on.
-
-    Attributes
-    ----------
-    policy : the newest one.
-    closed : it ships nothing.
-    reason : why the verdict is not known yet.
-    label_lag_seconds : how long labels take: 95 % quantile, or the gate's monitor deadline while too few are known.
-    backlog : what has not been read; None where that was not asked.
-    present : under the policy in force; None while nothing was decided under it, and where it ships nothing.
-    period : in the budget period.
-    before : in the period under earlier policies than that in force.
-    """
-
-    policy: int
-    closed: bool
-    reason: Reason
-    label_lag_seconds: float
-    backlog: Backlog | None
-    present: OpenFigures | None
-    period: OpenFigures | None
-    before: OpenFigures | None
 
 
 def with_verdict(
@@ -152,8 +56,6 @@ def with_verdict(
         if service.policy == policy.version and not policy.ships_nothing:
             present = _figures(service.present, budget, risk)
             before = _figures(service.before, budget, risk)
-        else:
-            before = period
     alone = present is not None and present == period
     if tally is not None and tally.bets.decisions:
         period = _in_time(tally, period, policy, lag)
@@ -216,7 +118,8 @@ def _in_time(tally: Tally, read: OpenFigures | None, policy: Policy, lag: float)
     """The period by its bets, which wait for no label, between the bounds of what has been read in order.
 
     Bounds and verdict are about the same mean: a bound that says less is cut at the budget, and one that would say more is
-    drawn out to it.
+    drawn out to it. Labels that came late or were raised are in the estimate alone: where it passes the upper bound, that says
+    nothing.
     """
     bets = tally.bets
     word = bets.says(tally.newest.timestamp() - lag)
@@ -240,6 +143,8 @@ def _in_time(tally: Tally, read: OpenFigures | None, policy: Policy, lag: float)
     lower, upper = judged.lower, judged.upper
     lower = max(lower, bets.alpha) if word == "broken" else min(lower, bets.alpha)
     upper = min(upper, bets.alpha) if word == "kept" else max(upper, bets.alpha)
+    if error is not None and upper < error * (1.0 if bets.selective else share):
+        upper = 1.0
     if not bets.selective:
         upper = min(upper, max(share, lower))
     scale = 1.0 if bets.selective else 1 / share if share else 0.0

@@ -15,19 +15,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from math import ceil
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import structlog
 
 from streamer.errors import Unavailable
+from streamer.gates.policy import GateRevision
 from streamer.risk.rounds.horizon import Watermark, marked, pruned, settled_number
 from streamer.risk.rounds.page import PageKeeper, PageResult, closing_alarms, holding_alarms
 from streamer.risk.rounds.report import RiskReport, report_of
 from streamer.risk.rounds.store import Standing, WatchStore
 from streamer.risk.rounds.verdict import with_verdict
-
-if TYPE_CHECKING:
-    from streamer.gates.policy import GateRevision
 
 log = structlog.get_logger(__name__)
 

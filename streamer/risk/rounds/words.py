@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from streamer.events.alerts import AlertsV1, Detail, alert
 from streamer.risk.rounds.alarms import MISSING_SHARE
+from streamer.risk.rounds.state import GateWatch, WatchedAlarm
 from streamer.risk.states import EarlyWarning, LabelAlarm, RiskAlarm, RiskInterval
-
-if TYPE_CHECKING:
-    from streamer.risk.rounds.state import GateWatch, WatchedAlarm
 
 _STATISTICS = {
     "score": "the score that the gate cuts",
@@ -51,7 +48,7 @@ def _warning(alarm: WatchedAlarm) -> str:
     if not isinstance(state, EarlyWarning):
         return f"what comes has drifted since calibration run {alarm.run}"
     return (
-        f"marks of what ships ({alarm.about.partition(',')[0]}) passed the rate of the stable phase, {state.limit:.3g}, within"
+        f"marks of what ships ({alarm.about.partition(',')[0]}) passed the rate of the stable phase, {_percent(state.limit or 0.0)}, within"
         f" {state.bets.seen} answers; that is false with a chance of at most {_percent(state.chance)}"
     )
 
@@ -103,7 +100,7 @@ def alert_of(
     elif alarm.kind == "draws":
         message = (
             f"{watch.gate}: the audit sample is not drawn at the rate that is logged (alarm {alarm.number}, after"
-            f" {state.bets.seen} decisions; falsely so with a chance of at most {state.bets.delta:.3g}). Until this is"
+            f" {state.bets.seen} decisions; falsely so with a chance of at most {_percent(state.bets.delta)}). Until this is"
             " explained no figure of the risk in service holds, and no calibration either. Look for a worker of another"
             " version, records that were left out, or changed rows: `streamer audit verify`."
         )
@@ -112,7 +109,7 @@ def alert_of(
         what = _STATISTICS.get(alarm.statistic, "what the answers are about (direction of their embeddings)")
         message = (
             f"{watch.gate}: {what} has drifted since calibration run {alarm.run} (after {state.bets.seen} decisions;"
-            f" falsely so with a chance of at most {state.bets.delta:.3g}). It says nothing about harm: label some of what"
+            f" falsely so with a chance of at most {_percent(state.bets.delta)}). It says nothing about harm: label some of what"
             " comes now, and recalibrate if the world has changed."
         )
         if closed is not None or refused is not None:
@@ -132,13 +129,13 @@ def alert_of(
     )
 
 
-def closed_alert(gate: str, alarm: WatchedAlarm, *, closed: int, at: datetime, reason: str) -> AlertsV1:
+def closed_alert(gate: str, alarm: WatchedAlarm, *, closed: int, at: datetime) -> AlertsV1:
     """Make the alert that says that the program closed a gate."""
     return alert(
         gate,
         "gate_closed",
         f"policy {closed}",
-        message=f"{gate} was closed by the program (policy {closed}): it ships nothing until it is recalibrated. {reason}",
+        message=f"{gate} was closed by the program (policy {closed}, {reason_name(alarm)}): it ships nothing until it is recalibrated.",
         raised_at=at,
         details={"closed_by_policy": closed, "alarm": alarm.number},
         policy_version=closed,
@@ -191,7 +188,7 @@ def _interval(exposure: RiskInterval | None) -> str:
         return ""
     return (
         f" Over {exposure.decisions} decisions made while the gate was open, in this budget period, exposure was"
-        f" {exposure.estimate:.4g}, between {exposure.lower:.4g} and {exposure.upper:.4g}."
+        f" {_percent(exposure.estimate)}, between {_percent(exposure.lower)} and {_percent(exposure.upper)}."
     )
 
 

@@ -90,6 +90,22 @@ def assembled(text: str, shipped: Sequence[Part]) -> str:
     return "".join(part if isinstance(part, str) else text[slice(*part)] for part in shipped)
 
 
+def places(shipped: Sequence[Part], claims: Sequence[Span]) -> list[Span | None]:
+    """Return where in the text that is `assembled` each claim stands; None: it does not."""
+    found: dict[Span, Span] = {}
+    offset = 0
+    for part in shipped:
+        if isinstance(part, str):
+            offset += len(part)
+            continue
+        begin, end = part
+        for first, last in claims:
+            if begin <= first < end:
+                found[first, last] = offset + first - begin, offset + min(last, end) - begin
+        offset += end - begin
+    return [found.get((first, last)) for first, last in claims]
+
+
 def left_out(shipped: Sequence[Part], claims: Sequence[Span], ships: Sequence[bool]) -> list[Span]:
     """Return where in the text that is `assembled` claims that do not ship are.
 

@@ -19,7 +19,7 @@ emoji or sign of comparison goes unread.
 import math
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,6 +65,24 @@ def support(claims: Sequence[str], witnesses: Sequence[str]) -> Floats:
     whole = np.round((contain + keys + weakest + rare + 2 * answer) / 6, 6)
     found: Floats = np.where(read, whole, 0.0)
     return found
+
+
+def places(claims: Iterable[tuple[str, Sequence[str]]]) -> list[list[int]]:
+    """Return the places of the claims that each of an answer rests on, by its id and theirs."""
+    named = list(claims)
+    place = {name: at for at, (name, _) in enumerate(named)}
+    return [[place[one] for one in on] for _, on in named]
+
+
+def least(scores: Floats, rests_on: Sequence[Sequence[int]]) -> Floats:
+    """Lower each score, shape (K,), to the least of what its claim rests on, and what that rests on.
+
+    So what scores above any threshold is closed: no claim is in it without what it rests on.
+    """
+    rests = [[at, *on] for at, on in enumerate(rests_on)]
+    while ((lower := np.array([scores[on].min() for on in rests])) < scores).any():
+        scores = lower
+    return scores
 
 
 def features(claims: Sequence[str], witnesses: Sequence[str]) -> Floats:

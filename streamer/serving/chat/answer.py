@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import quote
 
 from streamer.events.actions import ActionsV1, decode_action
@@ -14,17 +14,15 @@ from streamer.events.receipts import HTTP_HEADER
 from streamer.events.responses import UPSTREAM
 from streamer.journal import RecordedBatch
 from streamer.scoring.blank import is_blank
-from streamer.scoring.claims.answer import assembled, left_out
-from streamer.scoring.judged import call_text, form
+from streamer.scoring.claims.answer import LEFT_OUT, assembled, left_out, parts, places
+from streamer.scoring.judged import WHOLE, call_text, form
 from streamer.serving.chat.calls import Call, calls_of
+from streamer.serving.chat.counter import Completed
 from streamer.serving.chat.request import MODEL_PREFIX, ChatProblem, ChatRequest
 from streamer.serving.chat.sampler import CALLED
+from streamer.serving.chat.upstream import Upstream
 from streamer.serving.releases import disputed
 from streamer.store.desk.rows import DeskState
-
-if TYPE_CHECKING:
-    from streamer.serving.chat.counter import Completed
-    from streamer.serving.chat.upstream import Upstream
 
 HELD: Final = "content_filter"
 _PARAMETERS: Final = ("temperature", "top_p", "max_tokens")
@@ -103,6 +101,9 @@ def answer(
         "calls": sum(len(one["calls"]) for one in every),
         "cost": _total([one["cost"] for one in every]),
     }
+    if action.answer:
+        back = (desk and desk.outcome and desk.outcome.claims) or ()
+        told |= _of_claims(action, said, texts[action.answer] or "", back)
     if done.earlier:
         told["handed_on_by"] = [_rung(one) for one in done.earlier]
     if fields := disputed(action, texts):
@@ -165,23 +166,38 @@ def _said(action: ActionsV1, text: str) -> str:
     return form(action.scorer.judged).ships(text)
 
 
-def _left_out(action: ActionsV1) -> dict[str, Any]:
-    """The claims that do not ship, where they are missing or marked in what the caller gets."""
-    if not action.enforced or not action.parts:
-        return {}
-    ships = [one.action == "ship" for one in action.responses]
+def _of_claims(action: ActionsV1, said: str, text: str, back: Sequence[str]) -> dict[str, Any]:
+    """The claims in what the caller gets, to be labelled; and where others are missing or marked.
+
+    Nothing of a text that a person wrote. `text` : of the answer; `back` : what was put back.
+    """
+    ids = [one.id for one in action.responses]
+    ships = [one.action == "ship" or one.id in back for one in action.responses]
     spans = [one.span or (0, 0) for one in action.responses]
-    out = [one.id for one in action.responses if one.action != "ship"]
-    where = left_out(action.parts, spans, ships)
-    return {"left_out": [{"id": id_, "span": span} for id_, span in zip(out, where, strict=True)]}
+    ways = [parts(text, spans, ships, how) for how in LEFT_OUT]
+    if not action.enforced:  # the answer as it came
+        ships, ways = [True] * len(ids), [(WHOLE.span(text) or (0, len(text)),)]
+    made = next((one for one in ways if assembled(text, one) == said), ())
+    told: dict[str, Any] = {"label": {"batch_id": action.batch_id, "claims": []}}
+    if not made:
+        return told
+    told["label"]["claims"] = [
+        {"id": one, "span": span}
+        for one, span, out in zip(ids, places(made, spans), ships, strict=True)
+        if out
+    ]
+    if action.enforced:
+        missing = [one for one, out in zip(ids, ships, strict=True) if not out]
+        where = zip(missing, left_out(made, spans, ships), strict=True)
+        told["left_out"] = [{"id": one, "span": span} for one, span in where]
+    return told
 
 
 def _told(
     action: ActionsV1, batch: RecordedBatch, sampling: Any, shown: str | None, answers: int
 ) -> dict[str, Any]:
     """The decision, in the member `streamer` of whatever the caller gets."""
-    labelled = _best(action) if action.unit == "claim" else shown or _best(action)
-    return _left_out(action) | {
+    return {
         "gate": action.gate,
         "batch_id": action.batch_id,
         "action": action.action,
@@ -189,7 +205,7 @@ def _told(
         "enforced": action.enforced,
         "selected": action.selected,
         "shown": shown,
-        "label": {"batch_id": action.batch_id, "response_id": labelled},
+        "label": {"batch_id": action.batch_id, "response_id": shown or _best(action)},
         "policy_version": action.policy.version,
         "upstream": (batch.metadata or {})[UPSTREAM],
         "parameters": {

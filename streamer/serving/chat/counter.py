@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from streamer.errors import BadMessage
 from streamer.events import codes, responses
@@ -25,11 +25,9 @@ from streamer.serving.chat.rungs import Handed, HandsOn, handed, handed_on
 from streamer.serving.chat.sampler import Sampled, Sampler, sampling_record
 from streamer.serving.chat.suitable import of_one_origin, token_numbers, unsuited
 from streamer.serving.chat.upstream import Upstream
+from streamer.serving.deadlines import Deadline
 from streamer.serving.problems import RETRY_SECONDS, Problem, refused, unavailable
-
-if TYPE_CHECKING:
-    from streamer.serving.deadlines import Deadline
-    from streamer.serving.request_log import RequestLog
+from streamer.serving.request_log import RequestLog
 
 _UPSTREAM, _SAMPLING = OWN_METADATA
 

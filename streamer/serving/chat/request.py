@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, get_args
+from typing import Any, Final, get_args
 
 import msgspec
 
@@ -13,11 +13,9 @@ from streamer.events import codes
 from streamer.events.codec import malformed
 from streamer.events.responses import UPSTREAM
 from streamer.labels.llm.record import Message, Role
+from streamer.serving.chat.upstream import Upstream
 from streamer.serving.problems import Problem
 from streamer.signing.canonical_json import canonical_json
-
-if TYPE_CHECKING:
-    from streamer.serving.chat.upstream import Upstream
 
 MODEL_PREFIX: Final = "gate/"
 

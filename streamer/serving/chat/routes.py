@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from starlette.requests import Request
@@ -17,18 +17,16 @@ from streamer.events.cloudevents import rfc3339
 from streamer.gates.batch_key import BatchKey
 from streamer.journal import RecordedBatch
 from streamer.serving import requests
+from streamer.serving.authorize import Authorize
 from streamer.serving.chat.answer import answer
+from streamer.serving.chat.counter import ChatCounter
 from streamer.serving.chat.protocols import PROTOCOLS, respond
 from streamer.serving.chat.request import MODEL_PREFIX, gate_of, no_model, read
 from streamer.serving.deadlines import Deadline, desk_seconds
 from streamer.serving.problems import Problem
 from streamer.serving.releases import Releases
+from streamer.serving.request_log import RequestLog
 from streamer.store.desk.rows import DeskState
-
-if TYPE_CHECKING:
-    from streamer.serving.authorize import Authorize
-    from streamer.serving.chat.counter import ChatCounter
-    from streamer.serving.request_log import RequestLog
 
 
 def chat_routes(

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import structlog
 
@@ -20,13 +20,12 @@ from streamer.labels.llm.record import Choice, Exchange, FailureCode, Message, c
 from streamer.scoring.judged import call_text, json_text
 from streamer.serving.chat.calls import calls_of
 from streamer.serving.chat.request import FORM, ChatRequest
+from streamer.serving.chat.rungs import HandsOn
+from streamer.serving.chat.upstream import Upstream
 from streamer.tracing import NO_TRACING, Tracing
 
-if TYPE_CHECKING:
-    from streamer.serving.chat.rungs import HandsOn
-    from streamer.serving.chat.upstream import Upstream
+BestScore = Callable[[Sequence[Choice]], Awaitable[float]]
 
-    BestScore = Callable[[Sequence[Choice]], Awaitable[float]]
 
 log = structlog.get_logger(__name__)
 

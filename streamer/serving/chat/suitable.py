@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from streamer.events.responses import UPSTREAM
 from streamer.gates.setting import EXTERNAL_PREFIX
+from streamer.gates.settings import GateSettings
 from streamer.scoring.registry import LIKELIHOOD
 from streamer.scoring.signals.declared import LOGARITHMS
+from streamer.serving.chat.upstream import Upstream
 
 MOST_TOP_LOGPROBS = 20
 """As many as OpenAI's protocol gives for a token."""
-
-if TYPE_CHECKING:
-    from streamer.gates.settings import GateSettings
-    from streamer.serving.chat.upstream import Upstream
 
 
 def of_one_origin(settings: GateSettings) -> bool:

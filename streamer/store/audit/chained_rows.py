@@ -537,7 +537,7 @@ def _covered(row: Row, about: OutcomeRows, *, judged: bool) -> dict[str, Any]:
                 "prompt": batch["prompt"],
                 "references": batch["references"],
                 "metadata": batch["metadata"],
-                "texts": [response["text"] for response in about.responses.get(row["batch"], [])],
+                "texts": list(about.responses[row["batch"]]["text"]),
                 "salt": batch["salt"].hex(),
             }
         else:

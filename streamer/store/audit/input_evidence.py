@@ -170,7 +170,7 @@ def gone_from_the_desk(connection: sa.Connection) -> Iterator[list[Any]]:
             desk_outcomes.c.id.is_(None),
             waiting.batch.is_not(None)
             | gate_revisions.c.desk_deadline_seconds.is_not(None)
-            & (decided.outcome == "escalate")
+            & ((decided.outcome == "escalate") | (decided.outcome == "mixed") & (decided.unit == "claim"))
             & (decided.mode == "enforce"),
         )
         .order_by(batches.c.id)

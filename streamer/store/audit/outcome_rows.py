@@ -24,7 +24,7 @@ from streamer.store.db.schema import (
     responses,
 )
 from streamer.store.db.schema.joins import BATCH, key_of
-from streamer.store.db.schema.types import Row
+from streamer.store.db.schema.types import Row, columns_of
 from streamer.store.log import leaves
 from streamer.store.log.progress import in_partition
 
@@ -48,7 +48,7 @@ class OutcomeRows:
     Attributes
     ----------
     batches, decisions, letters, labels, signatures : by the numbers by which outcomes name them.
-    responses : of each decided batch, in event order.
+    responses : of each decided batch by columns, in event order.
     judged : what a judge was asked for each decided batch's scores, in the leaf's order.
     controls : the roots of the control log that outcomes name, by its size.
     """
@@ -68,7 +68,10 @@ class OutcomeRows:
             ),
             key=itemgetter("batch", "position"),
         )
-        self.responses = {batch: list(rows) for batch, rows in groupby(found, key=itemgetter("batch"))}
+        self.responses = dict.fromkeys(decided, columns_of(responses.c.keys(), ())) | {
+            batch: columns_of(responses.c.keys(), [tuple(row.values()) for row in rows])
+            for batch, rows in groupby(found, key=itemgetter("batch"))
+        }
         self.judged = self._judged(connection)
 
     def _judged(self, connection: sa.Connection) -> dict[int | None, list[Row]]:
@@ -89,7 +92,7 @@ class OutcomeRows:
             row["kind"],
             batch=self.batches.get(row["batch"]),
             decision=self.decisions.get(row["batch"]),
-            responses=self.responses.get(row["batch"], []),
+            responses=self.responses.get(row["batch"]),
             judgements=self.judged.get(row["batch"], []),
             letter=self.letters.get(row["dead_letter"]),
             label=self.labels.get(row["label"]),

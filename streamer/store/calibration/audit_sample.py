@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from streamer.calibration.shapes import rank_scores
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.gate import mean_score
-from streamer.gates.policy_gate import burst_of, segment_of
+from streamer.gates.policy import burst_of, segment_of
 from streamer.gates.settings import GateSettings
 from streamer.recalibration.sampled import SampledGroup, SampledItem
 from streamer.store.db.schema import (

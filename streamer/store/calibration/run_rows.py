@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from streamer.calibration import Threshold
-from streamer.calibration.calibrators.full import Prompts
-from streamer.gates.policy_gate import Bursts, CalibrationLosses, sealed_burst
-from streamer.gates.rule import Full, Rule
+from streamer.calibration.full_fit import Prompts
+from streamer.gates.policy import Bursts, sealed_burst
+from streamer.gates.rule import CalibrationLosses, Full, Rule
 from streamer.gates.settings import GateSettings
 from streamer.recalibration.sampled import (
     SampledGroup,

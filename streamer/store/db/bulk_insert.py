@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 
 from streamer.lazy import LazyModule
+from streamer.store.db.schema.types import columns_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     import psycopg
     import psycopg.adapt
 
-    from streamer.store.db.schema.types import Row
+    from streamer.store.db.schema.types import Columns, Row
 else:
     psycopg = LazyModule("psycopg")  # SQLite does without it
 
@@ -201,24 +202,38 @@ def insert(
     connection: sa.Connection, table: sa.Table, rows: Sequence[Row], *, ending: str = "", order: str = ""
 ) -> list[Statement]:
     """What `append` runs: one statement, or none without rows."""
-    if not rows:
+    names = tuple(rows[0]) if rows else ("",)
+    # The first once more, and left out: of one name alone there would be no tuples.
+    columns = columns_of(names, map(itemgetter(*names, names[0]), rows))
+    return insert_columns(connection, table, columns, ending=ending, order=order)
+
+
+def insert_columns(
+    connection: sa.Connection,
+    table: sa.Table,
+    columns: Columns,
+    *,
+    ending: str = "",
+    order: str = "",
+) -> list[Statement]:
+    """What inserts rows that are given by columns; nothing where there are none."""
+    if not any(columns.values()):
         return []
-    text, pick, writers = _inserting(connection.dialect, table, tuple(rows[0]), order, ending)
-    columns = zip(writers, zip(*map(pick, rows), strict=True), strict=True)
+    text, writers = _inserting(connection.dialect, table, tuple(columns), order, ending)
+    written = zip(writers, columns.values(), strict=True)
     if connection.dialect.name != "sqlite":
-        return [Statement(text, [write(column) for write, column in columns])]
-    converted = [map(convert, column) if convert else column for convert, column in columns]
+        return [Statement(text, [write(column) for write, column in written])]
+    converted = [map(convert, column) if convert else column for convert, column in written]
     return [Statement(text, list(zip(*converted, strict=True)))]
 
 
 @lru_cache(maxsize=256)
 def _inserting(
     dialect: Any, table: sa.Table, names: tuple[str, ...], order: str, ending: str
-) -> tuple[str, Callable[[Row], tuple[Any, ...]], list[Any]]:
-    """The SQL of an insert, what takes the values of a row, and what writes a column, on SQLite a value."""
+) -> tuple[str, list[Any]]:
+    """The SQL of an insert, and what writes a column, on SQLite a value."""
     target, columns = _quoted(dialect, [table.name]), _quoted(dialect, names)
     kinds = [table.c[name].type.dialect_impl(dialect) for name in names]
-    pick: Any = itemgetter(*names) if len(names) > 1 else lambda row: (row[names[0]],)
     # Our own tables' names, quoted; values are parameters.
     if dialect.name == "sqlite":
         values = f"VALUES ({', '.join('?' * len(names))})"
@@ -228,7 +243,7 @@ def _inserting(
         arrays = ", ".join(f"${place}::{kind}" for place, kind in enumerate(types, 1))
         values = f"SELECT {columns} FROM unnest({arrays}) AS new ({columns}){order}"  # noqa: S608
         writers = [_writer(dialect, kind) for kind in kinds]
-    return f"INSERT INTO {target} ({columns}) {values}{ending}", pick, writers
+    return f"INSERT INTO {target} ({columns}) {values}{ending}", writers
 
 
 def insert_new(

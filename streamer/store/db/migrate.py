@@ -23,6 +23,7 @@ from streamer.store.db import roles
 from streamer.store.db.engine import SCHEMA, Database
 from streamer.store.db.schema import metadata, progress
 from streamer.store.db.schema.decisions import ONLY_ON_SQLITE
+from streamer.store.db.schema.types import is_month
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -42,8 +43,13 @@ COMPARED: dict[str, Any] = {
     "target_metadata": metadata,
     "version_table": VERSION_TABLE,
     "compare_type": True,
-    "include_name": lambda name, _kind, _parents: name != ONLY_ON_SQLITE,
-    "include_object": lambda _object, name, _kind, _reflected, _other: name != ONLY_ON_SQLITE,
+    "include_name": lambda name, _kind, _parents: name != ONLY_ON_SQLITE and not is_month(name),
+    "include_object": lambda one, name, kind, _reflected, _other: (
+        name != ONLY_ON_SQLITE
+        and not (
+            kind == "foreign_key_constraint" and is_month(one.elements[0].target_fullname.split(".")[-2])
+        )
+    ),
 }
 """How Alembic compares a database with our tables."""
 

@@ -6,6 +6,7 @@ app's to read and to add to, and nobody's to change.
 
 from __future__ import annotations
 
+from itertools import filterfalse
 from typing import TYPE_CHECKING, NamedTuple
 
 import sqlalchemy as sa
@@ -15,7 +16,7 @@ from streamer.errors import UsageError
 from streamer.lazy import LazyModule
 from streamer.store.db.engine import SCHEMA, Database
 from streamer.store.db.schema import metadata
-from streamer.store.db.schema.types import Kept, kept_of
+from streamer.store.db.schema.types import Kept, is_month, kept_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -133,7 +134,9 @@ def grant(connection: sa.Connection) -> None:
         f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA {SCHEMA} TO {app}",
     ]
     quote = connection.dialect.identifier_preparer.quote
-    for table in inspector.get_table_names(SCHEMA):
+    for table in filterfalse(
+        is_month, inspector.get_table_names(SCHEMA)
+    ):  # rights to the whole reach its parts
         may = ["SELECT"] if table == _VERSION_TABLE else rights(table)
         statements.append(f"GRANT {', '.join(may)} ON {SCHEMA}.{quote(table)} TO {app}")
     views = inspector.get_view_names(SCHEMA)

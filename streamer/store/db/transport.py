@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
 
 from streamer.errors import UsageError
 from streamer_client.loopback import is_loopback
-
-if TYPE_CHECKING:
-    import sqlalchemy as sa
 
 _VERIFIED = ("verify-full", "verify-ca")
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+import msgspec
 import sqlalchemy as sa
 
 from streamer.errors import UsageError
@@ -43,14 +44,15 @@ from streamer.store.desk.rows import (
     Closing,
     DeskAnswer,
     DeskBatch,
+    DeskClaims,
     DeskQueue,
     DeskState,
     WaitingBatch,
-    answers_of,
     batch_row,
     closing_of,
     event_of,
     needed_of,
+    offered,
     outcome_of,
     outcome_query,
     receipts_of,
@@ -66,6 +68,9 @@ if TYPE_CHECKING:
 
 MOST_AT_ONCE: Final = 100
 """Batches that one transaction rejects for their deadline."""
+
+Offer = tuple[tuple[DeskAnswer, ...], DeskClaims | None]
+"""What of a batch can be released."""
 
 _EXCERPT = 400
 _LATELY = 20
@@ -111,11 +116,13 @@ class Release:
     ----------
     response_id : which.
     text : what they are to see in place of it; None, or the same text: the answer as it is.
+    claims : of a gate of claims, those that are put back, at least one; of others none.
     knowing : the policy by which the gate is closed, as far as whoever releases knows that.
     """
 
     response_id: str
     text: str | None = None
+    claims: tuple[str, ...] = ()
     knowing: int | None = None
 
 
@@ -157,10 +164,14 @@ class ReleaseDesk:
             sa.select(
                 *batches.c[BATCH],
                 desk_items.c.until,
-                *decisions.c["decided_at", "reason", "budget_count", "budget_groups"],
+                *decisions.c["decided_at", "reason", "unit", "budget_count", "budget_groups"],
                 sa.func.substr(batches.c.prompt, 1, _EXCERPT).label("prompt"),
                 sa.select(sa.func.max(responses.c.score)).where(own).scalar_subquery().label("best_score"),
-                sa.select(sa.func.count()).select_from(responses).where(own).scalar_subquery().label("count"),
+                sa.select(sa.func.count()).where(own).scalar_subquery().label("count"),
+                sa.select(sa.func.count())
+                .where(own, responses.c.action == "ship")
+                .scalar_subquery()
+                .label("shipped"),
             )
             .select_from(ITEMS)
             .order_by(share.is_(None), share, desk_items.c.until, desk_items.c.batch)
@@ -221,7 +232,7 @@ class ReleaseDesk:
                 .where(is_batch(key))
             )
             row = connection.execute(query).mappings().one()
-            answers = answers_of(connection, row["id"])
+            answers, claims = offered(connection, row["id"])
             return of_row(
                 DeskBatch,
                 row,
@@ -229,6 +240,7 @@ class ReleaseDesk:
                 until=state.until,
                 outcome=state.outcome,
                 answers=answers,
+                claims=claims,
                 needed=needed_of(row),
                 closing=closing_of(connection, key.gate),
             )
@@ -298,11 +310,12 @@ class ReleaseDesk:
                 before = outcome_of(connection, key)
                 if before is None:
                     raise NotAtDesk(f"no batch {key.batch_id!r} of gate {key.gate} waits for a person")
-                return before, _is_that(before, act, by, answers_of(connection, row["id"]) if row else ())
+                offer: Offer = offered(connection, row["id"]) if row else ((), None)
+                return before, _is_that(before, act, by, offer)
             now = self._clock()
             if now > until:
                 return self._record(connection, [(row, until, None, None, "")], now)[0], False
-            text = _text_of(act, answers_of(connection, row["id"]))
+            text = _text_of(act, offered(connection, row["id"]))
             made = self._record(connection, [(row, until, act, by, remark)], now, text)[0]
             if isinstance(act, Release):
                 # Last, as with what ships: once a closing has returned, nothing goes out that did not know of it.
@@ -390,6 +403,7 @@ class ReleaseDesk:
                 reason="deadline_passed" if act is None else "person",
                 selected=None if released is None else released.response_id,
                 text=shown,
+                claims=released.claims if released is not None and released.claims else msgspec.UNSET,
                 edited=edited,
                 by=by,
                 remark=remark,
@@ -405,6 +419,7 @@ class ReleaseDesk:
                     action=event.action,
                     reason=event.reason,
                     response_id=event.selected,
+                    claims=event.claims or None,
                     edited=edited,
                     text_mac=None if shown is None else text_mac(salt, shown),
                     by=by,
@@ -437,32 +452,42 @@ def _take(connection: sa.Connection, batch: int) -> datetime | None:
     return connection.execute(deleted).scalar_one_or_none()
 
 
-def _text_of(act: Release | Reject, answers: Sequence[DeskAnswer]) -> tuple[str, bool] | None:
+def _own(act: Release, offer: Offer) -> str | None:
+    """The text that is released where nobody edits it; None: the batch has no such answer."""
+    answers, claims = offer
+    if claims is not None:
+        return claims.with_claims(act.claims) if act.response_id == claims.id else None
+    own = (one.text for one in answers if one.id == act.response_id and not act.claims)
+    return next(own, None)
+
+
+def _text_of(act: Release | Reject, offer: Offer) -> tuple[str, bool] | None:
     """The text that is released, and whether it is another than the answer's."""
     if not isinstance(act, Release):
         return None
-    own = next((one for one in answers if one.id == act.response_id), None)
+    if any(one.text is None for one in offer[0]):
+        raise UsageError("its texts were erased: it can only be rejected")
+    own = _own(act, offer)
     if own is None:
         raise UsageError(f"the batch has no answer {act.response_id!r}")
-    if own.text is None:
-        raise UsageError("its texts were erased: it can only be rejected")
-    if act.text is None or act.text == own.text:
-        if is_blank(own.text):
+    if act.text is None or act.text == own:
+        if is_blank(own):
             raise UsageError(f"the answer {act.response_id!r} has nothing to see; write one, or reject")
-        return own.text, False
+        return own, False
     if is_blank(act.text):
         raise UsageError("an edited answer has a text that can be seen; to show nothing, reject")
     return act.text, True
 
 
-def _is_that(before: DeskV1, act: Release | Reject, by: str, answers: Sequence[DeskAnswer]) -> bool:
+def _is_that(before: DeskV1, act: Release | Reject, by: str, offer: Offer) -> bool:
     """Whether an outcome is this very act of this person: sent twice, or sent again when the reply was lost."""
     if before.by != by:
         return False
     if not isinstance(act, Release):
         return before.action == "rejected"
-    own = next((one.text for one in answers if one.id == act.response_id), None)
-    return before.selected == act.response_id and before.text == (own if act.text is None else act.text)
+    if (before.selected, before.claims or ()) != (act.response_id, act.claims):
+        return False
+    return before.text == (_own(act, offer) if act.text is None else act.text)
 
 
 __all__ = [

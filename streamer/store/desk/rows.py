@@ -1,17 +1,22 @@
 """What is at the desk, and what became of it, as rows say it."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
+from msgspec import UNSET
 
+from streamer.errors import UsageError
+from streamer.events.claims import RecordedClaims
 from streamer.events.desk import SCHEMA, DeskV1, desk_id
 from streamer.events.receipts import control_receipt
 from streamer.gates.batch_key import BatchKey
-from streamer.gates.policy_gate import Needed
-from streamer.scoring.judged import form
+from streamer.gates.rule import Needed
+from streamer.scoring.claims.answer import LeftOut, assembled, parts
+from streamer.scoring.claims.sentences import Span
+from streamer.scoring.judged import WHOLE, form
 from streamer.scoring.reading import Rule
 from streamer.store.audit import control
 from streamer.store.db.schema import (
@@ -58,7 +63,9 @@ class WaitingBatch:
     ----------
     reason : why the gate held it, as in its action.
     prompt : how it begins; None once erased.
-    best_score : of its answers; None where it was not scored.
+    best_score : of its answers or claims; None where it was not scored.
+    unit : of its gate.
+    responses, shipped : its answers, or claims where it was scored, and how many of them ship.
     needed : the budget that it would have shipped with; None where its policy did not say.
     closing : of its gate; None: it is not closed by anybody.
     """
@@ -69,7 +76,9 @@ class WaitingBatch:
     reason: str
     prompt: str | None
     best_score: float | None
+    unit: str
     responses: int
+    shipped: int
     needed: Needed | None = None
     closing: Closing | None = None
 
@@ -86,6 +95,87 @@ class DeskAnswer(NamedTuple):
     came: str | None = None
 
 
+class DeskClaim(NamedTuple):
+    """A claim: `before` stands between the one before and it, `rests_on` are ids."""
+
+    id: str
+    span: Span
+    before: str
+    text: str
+    score: float
+    ships: bool
+    rests_on: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeskClaims:
+    """The response of which a person may put back the claims that were held.
+
+    Attributes
+    ----------
+    id : of the response.
+    came : its text as it came.
+    said : its claims in order, `after` what follows the last one.
+    others : the other responses, without their reasoning.
+    """
+
+    id: str
+    came: str
+    said: tuple[DeskClaim, ...]
+    after: str
+    others: tuple[str, ...]
+    left_out: LeftOut
+
+    @classmethod
+    def of(cls, claims: RecordedClaims, rows: Sequence[Row]) -> "DeskClaims":
+        """Make it of the rows of its claims."""
+        (name, came), *others = claims.responses.items()
+        place, end = WHOLE.span(came) or (0, len(came))
+        rests_on = claims.rests_on or [()] * len(rows)
+        said = []
+        for row, (first, last), on in zip(rows, claims.spans, rests_on, strict=True):
+            made = DeskClaim(
+                id=row["response_id"],
+                span=(first, last),
+                before=came[place:first],
+                text=came[first:last],
+                score=row["score"],
+                ships=row["action"] == "ship",
+                rests_on=tuple(rows[one]["response_id"] for one in on),
+            )
+            said.append(made)
+            place = last
+        rest = tuple(WHOLE.part(text) for _, text in others)
+        return cls(name, came, tuple(said), came[place:end], rest, rows[0]["left_out"])
+
+    @property
+    def held(self) -> tuple[str, ...]:
+        """The ids of its claims that were held."""
+        return tuple(one.id for one in self.said if not one.ships)
+
+    @property
+    def shipped(self) -> str:
+        """The text that the gate shipped; empty where it shipped none."""
+        return self._text({one.id for one in self.said if one.ships})
+
+    def with_claims(self, back: Sequence[str]) -> str:
+        """Return the text with what the gate shipped and these claims.
+
+        Raises `UsageError` where one of them is none that was held, or rests on one that stays held.
+        """
+        if not back or not set(self.held).issuperset(back) or len(set(back)) < len(back):
+            raise UsageError("choose what to put back: claims that were held, each once")
+        shown = {one.id for one in self.said if one.ships or one.id in back}
+        for one in self.said:
+            if one.id in shown and (missing := set(one.rests_on) - shown):
+                raise UsageError(f"claim {one.id} rests on {min(missing)}: put that back as well, or neither")
+        return self._text(shown)
+
+    def _text(self, shown: Set[str]) -> str:
+        ships = [one.id in shown for one in self.said]
+        return assembled(self.came, parts(self.came, [one.span for one in self.said], ships, self.left_out))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeskBatch:
     """A batch that is, or was, at the desk, in full.
@@ -94,6 +184,8 @@ class DeskBatch:
     ----------
     until : the deadline.
     prompt : None once erased.
+    answers : of a gate of claims none where it has `claims`.
+    claims : the response whose claims were decided; None for other gates, and once erased.
     outcome : None while it waits.
     needed : the budget that it would have shipped with; None where its policy did not say.
     closing : of its gate; None: it is not closed by anybody.
@@ -106,6 +198,7 @@ class DeskBatch:
     policy_version: int
     prompt: str | None
     answers: tuple[DeskAnswer, ...]
+    claims: DeskClaims | None
     outcome: DeskV1 | None
     needed: Needed | None = None
     closing: Closing | None = None
@@ -197,21 +290,39 @@ def outcome_of(connection: sa.Connection, key: BatchKey) -> DeskV1 | None:
 def event_of(row: Row) -> DeskV1:
     """The event of an outcome, from its row."""
     return of_row(
-        DeskV1, row, schema=SCHEMA, desk_id=row["id"], selected=row["response_id"], decided_at=row["at"]
+        DeskV1,
+        row,
+        schema=SCHEMA,
+        desk_id=row["id"],
+        selected=row["response_id"],
+        claims=row["claims"] or UNSET,
+        decided_at=row["at"],
     )
 
 
-def answers_of(connection: sa.Connection, batch: int) -> tuple[DeskAnswer, ...]:
-    """Read a batch's answers, in order."""
+def offered(connection: sa.Connection, batch: int) -> tuple[tuple[DeskAnswer, ...], DeskClaims | None]:
+    """Read what of a batch can be released: its answers in order, or claims of one."""
     query = (
-        sa.select(*responses.c["response_id", "text", "score", "not_read"], gate_revisions.c.judged)
+        sa.select(
+            *responses.c["response_id", "text", "score", "not_read", "action"],
+            *gate_revisions.c["judged", "left_out"],
+            sa.case((decisions.c.unit == "claim", batches.c.metadata), else_=sa.null()).label("claims"),
+        )
         .join(decisions, decisions.c.batch == responses.c.batch)
+        .join(batches, batches.c.id == responses.c.batch)
         .join(policies, POLICY_OF_DECISION)
         .join(gate_revisions, REVISION_OF_POLICY)
+        .where(responses.c.batch == batch)
+        .order_by(responses.c.position)
     )
-    rows = connection.execute(query.where(responses.c.batch == batch).order_by(responses.c.position))
+    rows = connection.execute(query).mappings().all()
+    if claims := RecordedClaims.of(rows[0]["claims"] if rows else None):
+        return (), DeskClaims.of(claims, rows)
     found = []
-    for name, came, score, not_read, judged in map(tuple, rows):
-        text = None if came is None else form(judged).ships(came)
-        found.append(DeskAnswer(name, text, score, not_read, None if text == came else came))
-    return tuple(found)
+    for row in rows:
+        came = row["text"]
+        text = None if came is None else form(row["judged"]).ships(came)
+        found.append(
+            of_row(DeskAnswer, row, id=row["response_id"], text=text, came=None if text == came else came)
+        )
+    return tuple(found), None

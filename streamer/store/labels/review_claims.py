@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sqlalchemy as sa
 
+from streamer.review.items import Reviewer
 from streamer.store.db.engine import upsert
 from streamer.store.db.schema import (
     batches,
@@ -25,9 +26,6 @@ from streamer.store.db.schema.joins import JUDGED, same
 from streamer.store.db.schema.types import UtcDateTime
 from streamer.store.labels.revisions import unlabelled
 from streamer.store.risk.audit_rates import held_early, raised_gates
-
-if TYPE_CHECKING:
-    from streamer.review.items import Reviewer
 
 SHOWN = (
     *responses.c["batch", "position", "text"],

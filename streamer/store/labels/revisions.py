@@ -10,7 +10,7 @@ from datetime import datetime
 from functools import partial
 from statistics import fmean
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -32,11 +32,9 @@ from streamer.store.db.schema import (
 from streamer.store.db.schema.decisions import EXTRA_DRAW, SAMPLED
 from streamer.store.db.schema.joins import BATCH, JUDGED, RESPONSE, key_of, same
 from streamer.store.db.schema.types import of_row
+from streamer.store.labels.read_labels import ReadLabels, UnreadLabels
 from streamer.store.log.resolve_outcomes import StoredLabel, add_labels, known_gates
 from streamer.store.risk.audit_rates import held_early, newest_shipped, raised_gates
-
-if TYPE_CHECKING:
-    from streamer.store.labels.read_labels import ReadLabels, UnreadLabels
 
 AT_ONCE = 2_000
 """Labels that one transaction stores: others wait for it, for the head of the control log or, with SQLite, for the file."""

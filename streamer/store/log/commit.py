@@ -19,7 +19,7 @@ from streamer.events.receipts import receipt, with_receipt
 from streamer.gates.batch_key import BatchKey
 from streamer.journal import BatchDecision, Linked, OutboxMessage, OutcomeKind, Partition, Slice
 from streamer.signing.merkle import Edge
-from streamer.store.db.bulk_insert import Statement, drawing, execute_all, insert, look_up
+from streamer.store.db.bulk_insert import Statement, drawing, execute_all, insert, insert_columns, look_up
 from streamer.store.db.schema import (
     batches,
     candidate_decisions,
@@ -32,7 +32,7 @@ from streamer.store.db.schema import (
     responses,
 )
 from streamer.store.db.schema.joins import BATCH, key_of
-from streamer.store.db.schema.types import Row
+from streamer.store.db.schema.types import Row, joined
 from streamer.store.log import leaves
 from streamer.store.log.outbox import pending_row
 from streamer.store.log.progress import Position, Step, advancing, fenced, in_partition, locking, positions
@@ -100,63 +100,79 @@ def commit_slices(
         made = [entry.outcome for entry in entries if isinstance(entry.outcome, BatchDecision)]
         keep_out_newer(connection, made, clock)
     settle(connection, entries, batch_ids=batch_ids, now=now, dead_letter_message=dead_letter_message)
+    ledger: list[Row] = []
+    steps: list[Step] = []
+    for index, part in due:
+        piece = slices[index]
+        position = held[piece.lease.partition]
+        log = Edge(position.log_size, position.log_edge)
+        ledger += [_appended(entry, log, control, now, linked) for entry in part]
+        steps.append(Step(piece.lease, piece.expected_offset, piece.next_offset, log.size, log.to_bytes()))
+        kinds[index] = [entry.kind for entry in part]
+    announced = [entry for entry in entries if publish and entry.message is not None]
+    _write(connection, entries, ledger, steps, [*zip(message_ids, announced, strict=False)], now, clock)
+    if queue is not None and len(due) == len(slices):
+        known = [_queued(number, entry) for number, entry in zip(message_ids, announced, strict=False)]
+        queue.extend(filter(None, known) if all(known) else ())
+    return kinds
+
+
+def _appended(
+    entry: Entry, log: Edge, control: tuple[int, bytes], now: datetime, linked: Linked | None
+) -> Row:
+    """Append the leaf of an outcome to its partition's log; returns its row."""
+    row = _outcome_row(entry, log.size, control[0], now)
+    leaf = row["leaf_hash"] = leaves.leaf(row, _facts(entry, control))
+    log.append(leaf)
+    row["root"] = log.root()
+    entry.place = (row["leaf_index"], leaf, row["root"])
+    if linked is not None:
+        linked(entry.record, *entry.place)
+    return row
+
+
+def _write(
+    connection: sa.Connection,
+    entries: Sequence[Entry],
+    ledger: Sequence[Row],
+    steps: Sequence[Step],
+    announced: Sequence[tuple[int, Entry]],
+    now: datetime,
+    clock: Callable[[], datetime],
+) -> None:
+    """Insert what the entries bring, move progress, and pass the fence. Raises `Fenced` and `Outdated`."""
     decided = [
-        entry.outcome
+        (entry.decision, entry.outcome)
         for entry in entries
         if entry.decision is not None and isinstance(entry.outcome, BatchDecision)
     ]
-
-    ledger: list[dict[str, Any]] = []
-    ends: dict[int, Edge] = {}
-    for index, part in due:
-        position = held[slices[index].lease.partition]
-        log = ends[index] = Edge(position.log_size, position.log_edge)
-        for entry in part:
-            row = _outcome_row(entry, log.size, control[0], now)
-            leaf = row["leaf_hash"] = leaves.leaf(row, _facts(entry, control))
-            log.append(leaf)
-            root = row["root"] = log.root()
-            ledger.append(row)
-            entry.place = (row["leaf_index"], leaf, root)
-            if linked is not None:
-                linked(entry.record, *entry.place)
-        kinds[index] = [entry.kind for entry in part]
-
-    steps = [
-        Step(
-            slices[index].lease,
-            slices[index].expected_offset,
-            slices[index].next_offset,
-            log.size,
-            log.to_bytes(),
-        )
-        for index, log in ends.items()
-    ]
-    announced = [(entry.message, entry) for entry in entries if publish and entry.message is not None]
-    waiting = [
-        pending_row(number, message, entry.record.partition, _whose_action(entry))
-        for number, (message, entry) in zip(message_ids, announced, strict=False)
-    ]
+    answers = [entry.responses for entry in entries if entry.responses is not None]
     written: list[tuple[sa.Table, Sequence[Row]]] = [
-        (responses, [row for entry in entries for row in entry.responses]),
-        (decisions, [entry.decision for entry in entries if entry.decision is not None]),
-        (desk_items, [one for entry in entries if (one := _at_desk(entry)) is not None]),
+        (decisions, [row for row, _ in decided]),
+        (desk_items, [one for pair in decided if (one := _at_desk(*pair)) is not None]),
         (judgements, [row for entry in entries for row in entry.judgements]),
-        (candidate_decisions, [one for entry in entries if (one := _beside(entry)) is not None]),
+        (candidate_decisions, [one for pair in decided if (one := _beside(*pair)) is not None]),
         (outcomes, ledger),
-        (pending_messages, waiting),
+        (
+            pending_messages,
+            [
+                pending_row(number, entry.message, entry.record.partition, _whose_action(entry))
+                for number, entry in announced
+                if entry.message is not None
+            ],
+        ),
     ]
-    inserts = [one for table, rows in written for one in insert(connection, table, rows)]
-    asked = asking(connection, decided)
+    inserts = [
+        *insert_columns(connection, responses, joined(answers)),
+        *(one for table, rows in written for one in insert(connection, table, rows)),
+    ]
+    made = [decision for _, decision in decided]
+    asked = asking(connection, made)
     results = execute_all(connection, [*inserts, *(advancing(step, now) for step in steps), *asked])
     for step, moved in zip(steps, results[len(inserts) :], strict=False):
         if not moved:
             raise fenced(step.lease, None)
-    check_current(results[-1] if asked else (), decided, clock)
-    if queue is not None and len(due) == len(slices):
-        known = [_queued(number, entry) for number, (_, entry) in zip(message_ids, announced, strict=False)]
-        queue.extend(message for message in known if message is not None and None not in known)
-    return kinds
+    check_current(results[-1] if asked else (), made, clock)
 
 
 def _lock_and_draw(
@@ -243,26 +259,19 @@ def _whose_action(entry: Entry) -> int | None:
     return entry.batch["id"] if entry.batch and entry.kind in ("decision", "duplicate") else None
 
 
-def _at_desk(entry: Entry) -> Row | None:
+def _at_desk(row: Row, decision: BatchDecision) -> Row | None:
     """What waits for a person; None for all that does not."""
-    decision = entry.outcome
-    if entry.decision is None or not isinstance(decision, BatchDecision):
-        return None
     until = decision.policy.settings.at_desk_until(decision.outcome, decision.decided_at)
-    if until is None:
-        return None
-    return {"batch": entry.decision["batch"], "gate": decision.key.gate, "until": until}
+    return None if until is None else {"batch": row["batch"], "gate": row["gate"], "until": until}
 
 
-def _beside(entry: Entry) -> Row | None:
-    """What a candidate policy made of a batch; None where there is no candidate, and for all that is no decision."""
-    if entry.decision is None or not isinstance(entry.outcome, BatchDecision):
-        return None
-    made = entry.outcome.candidate
+def _beside(row: Row, decision: BatchDecision) -> Row | None:
+    """What a candidate policy made of a batch; None where there is no candidate."""
+    made = decision.candidate
     if made is None:
         return None
     return {
-        "batch": entry.decision["batch"],
+        "batch": row["batch"],
         "candidate": made.candidate,
         "scores": None if made.scores is None else list(made.scores),
         "shipped": None if made.shipped is None else list(made.shipped),

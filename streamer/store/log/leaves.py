@@ -15,7 +15,9 @@ from typing import Any
 from streamer.journal import Headers
 from streamer.signing import merkle
 from streamer.signing.canonical_json import canonical_json
-from streamer.store.db.schema.types import Row, encode_headers
+from streamer.store.db.schema.types import Columns, Row, encode_headers
+
+_OF_RESPONSE = ("response_id", "score", "raw_energy", "action", "drawn")
 
 
 def leaf(outcome: Row, said: Row) -> bytes:
@@ -62,9 +64,9 @@ def message_digest(topic: str, key: bytes | None, value: bytes | None, headers: 
 
 
 def decision_facts(
-    batch: Row, decision: Row, responses: Sequence[Row], judgements: Sequence[Row] = ()
+    batch: Row, decision: Row, responses: Columns, judgements: Sequence[Row] = ()
 ) -> dict[str, Any]:
-    """What the leaf keeps of a decision: all of it, the texts by their seal. `responses` in event order.
+    """What the leaf keeps of a decision: all of it, the texts by their seal. `responses` by columns, in event order.
 
     What only some gates have enters where it is there.
     """
@@ -87,7 +89,7 @@ def decision_facts(
         own["budget"] = [decision["budget_count"], decision["budget_groups"]]
     if decision["audit_rate"] is not None or decision["extra_draw"]:
         own |= {"audit_rate": decision["audit_rate"], "extra_draw": decision["extra_draw"]}
-    uniforms, unread = ([row[name] for row in responses] for name in ("uniform", "not_read"))
+    uniforms, unread = list(responses["uniform"]), list(responses["not_read"])
     if uniforms.count(None) < len(uniforms):
         own["uniforms"] = uniforms
     if any(unread):
@@ -118,10 +120,7 @@ def decision_facts(
             decision["action_value"],
             decision["action_headers"],
         ),
-        "responses": [
-            [row["response_id"], row["score"], row["raw_energy"], row["action"], row["drawn"]]
-            for row in responses
-        ],
+        "responses": [*map(list, zip(*map(responses.__getitem__, _OF_RESPONSE), strict=True))],
     }
 
 
@@ -157,7 +156,7 @@ def facts(
     *,
     batch: Row | None,
     decision: Row | None,
-    responses: Sequence[Row],
+    responses: Columns | None,
     judgements: Sequence[Row] = (),
     letter: Row | None,
     label: Row | None,
@@ -168,7 +167,7 @@ def facts(
 
     `control` is the size and the root of the control log that its transaction saw.
     """
-    if kind == "decision" and batch is not None and decision is not None:
+    if kind == "decision" and batch is not None and decision is not None and responses is not None:
         own = decision_facts(batch, decision, responses, judgements)
     elif kind == "duplicate" and batch is not None:
         own = _batch_name(batch)

@@ -35,7 +35,7 @@ from streamer.store.db.schema import (
     responses,
 )
 from streamer.store.db.schema.joins import BATCH, RESPONSE, is_batch, key_of
-from streamer.store.db.schema.types import Row
+from streamer.store.db.schema.types import Columns, Row
 from streamer.store.log import rows
 from streamer.store.log.outbox import receipts_of
 
@@ -56,7 +56,7 @@ class Entry:
     kind: OutcomeKind
     batch: Row | None = None
     decision: Row | None = None
-    responses: Sequence[Row] = ()
+    responses: Columns | None = None
     judgements: Sequence[Row] = ()
     letter: dict[str, Any] | None = None
     label: Row | None = None
@@ -136,17 +136,21 @@ def _settle_batches(
     for entry, outcome in entries:
         if isinstance(outcome, BatchDecision):
             first.setdefault(outcome.key, (entry, outcome))
-    new = [
-        {"id": batch} | rows.batch_row(decision)
+    answers = [
+        rows.response_columns(decision, batch)
         for (_, decision), batch in zip(first.values(), ids, strict=False)
+    ]
+    new = [
+        {"id": batch} | rows.batch_row(decision, columns["text"])
+        for (_, decision), batch, columns in zip(first.values(), ids, answers, strict=False)
     ]
     inserted = bulk_insert.insert_new(connection, batches, new, unique=BATCH)
     standing: dict[BatchKey, tuple[Row, OutboxMessage]] = {}
-    for (entry, decision), batch in zip(first.values(), new, strict=True):
+    for (entry, decision), batch, columns in zip(first.values(), new, answers, strict=True):
         if batch["id"] in inserted:
             entry.batch, entry.message = batch, decision.action
             entry.decision = rows.decision_row(decision, batch["id"])
-            entry.responses = rows.response_rows(decision, batch["id"])
+            entry.responses = columns
             entry.judgements = rows.judgement_rows(decision, now)
             standing[decision.key] = (batch, decision.action)
     repeats = [(entry, outcome) for entry, outcome in entries if entry.decision is None]

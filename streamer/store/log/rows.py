@@ -1,14 +1,19 @@
 """What is written of each outcome: plain rows, the same mappings that leaves are made of."""
 
 import secrets
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from streamer.journal import BatchDecision, LabelRevision, Record, Slice
+from msgspec.structs import astuple
+
+from streamer.journal import BatchDecision, LabelRevision, Record, ScoredResponse, Slice
 from streamer.signing.canonical_json import stored_number
-from streamer.store.db.schema.types import HASH_BYTES
+from streamer.store.db.schema.types import HASH_BYTES, Columns, columns_of
 from streamer.store.log.leaves import batch_mac, dead_letter_mac, judgement_mac
+
+_OF_RESPONSES = tuple("response_id" if one == "id" else one for one in ScoredResponse.__struct_fields__)
 
 
 def check_slice(piece: Slice) -> None:
@@ -45,8 +50,8 @@ def check_decision(decision: BatchDecision) -> None:
         raise ValueError(f"{decision.key}: decided under a policy of gate {decision.policy.gate!r}")
 
 
-def batch_row(decision: BatchDecision) -> dict[str, Any]:
-    """The row of a batch, sealed, without its id.
+def batch_row(decision: BatchDecision, texts: Sequence[str | None]) -> dict[str, Any]:
+    """The row of a batch, sealed with the texts that are kept of its responses, without its id.
 
     Where the gate keeps no texts, the content hash alone stands for them, in the seal too.
     """
@@ -62,27 +67,17 @@ def batch_row(decision: BatchDecision) -> dict[str, Any]:
         "content_hash": decision.content_hash,
         "salt": secrets.token_bytes(HASH_BYTES),
     }
-    row["content_mac"] = batch_mac(row, _texts(decision))
+    row["content_mac"] = batch_mac(row, texts)
     return row
 
 
-def response_rows(decision: BatchDecision, batch: int) -> list[dict[str, Any]]:
-    """The rows of a batch's responses, in event order."""
-    return [
-        {
-            "batch": batch,
-            "position": position,
-            "response_id": response.id,
-            "text": text,
-            "score": None if response.score is None else float(response.score),
-            "raw_energy": None if response.raw_energy is None else float(response.raw_energy),
-            "action": response.action,
-            "drawn": bool(response.drawn),
-            "uniform": response.uniform,
-            "not_read": response.not_read,
-        }
-        for position, (response, text) in enumerate(zip(decision.responses, _texts(decision), strict=True))
-    ]
+def response_columns(decision: BatchDecision, batch: int) -> Columns:
+    """What is written of a batch's responses: by columns, in event order."""
+    count = len(decision.responses)
+    own: dict[str, Sequence[Any]] = {"batch": (batch,) * count, "position": range(count)}
+    if not decision.policy.settings.keep_texts:
+        own["text"] = (None,) * count
+    return {**columns_of(_OF_RESPONSES, map(astuple, decision.responses)), **own}
 
 
 def decision_row(decision: BatchDecision, batch: int) -> dict[str, Any]:
@@ -212,11 +207,6 @@ def signature_row(label: LabelRevision, number: int, *, source: str, now: dateti
 def withheld(record: Record) -> Record:
     """A refused record as it may be kept where somebody's texts must not be: its place and its key."""
     return replace(record, value=None, headers=())
-
-
-def _texts(decision: BatchDecision) -> list[str | None]:
-    keep = decision.policy.settings.keep_texts
-    return [one.text if keep else None for one in decision.responses]
 
 
 def storable(text: str) -> str:

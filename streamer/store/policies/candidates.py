@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 import sqlalchemy as sa
 
-from streamer.calibration.calibrators.full import Prompts
+from streamer.calibration.full_fit import Prompts
 from streamer.errors import UsageError
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.candidate import CandidateDecision, CandidatePolicy, MadeBeside
-from streamer.gates.policy_gate import Needed
-from streamer.gates.rule import INDICATOR, Cut, Full, Rule
+from streamer.gates.rule import INDICATOR, Cut, Full, Needed, Rule
 from streamer.gates.settings import GateSettings
 from streamer.lazy import LazyLogger
 from streamer.store.audit import control

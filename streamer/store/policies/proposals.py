@@ -7,8 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from streamer.errors import UsageError
-from streamer.gates.policy import SIGNED_IN, Policy
-from streamer.gates.policy_gate import Bursts
+from streamer.gates.policy import SIGNED_IN, Bursts, Policy
 from streamer.gates.rule import Cut, Rule
 from streamer.gates.setting_changes import calibrated_for_another
 from streamer.gates.settings import GateSettings

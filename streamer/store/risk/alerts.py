@@ -140,6 +140,20 @@ class Alerts:
         }
         return incidents_of(list(found.values()))
 
+    def doubt(self, gate: str) -> str:
+        """Say what puts figures of a gate's past in doubt: an open incident about its answers; empty where there is none."""
+        since = [
+            one.first.alert.raised_at
+            for one in self.incidents(gate)
+            if one.open and one.first.alert.kind not in OTHER_CAUSES
+        ]
+        if not since:
+            return ""
+        return (
+            f"An alarm stands since {min(since):%Y-%m-%d %H:%M:%SZ}, and nobody has acknowledged it: figures of the past mix answers from "
+            f"before and after a change, and say nothing of what comes now. `streamer alert show {gate}` says what to do."
+        )
+
     def incident(self, named: str) -> Incident:
         """The incident that an alert belongs to, or the open one of a gate where there is one. Raises `UsageError`."""
         with self._database.reading() as connection:

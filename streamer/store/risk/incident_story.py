@@ -6,14 +6,14 @@ from statistics import fmean
 from typing import Literal, NamedTuple
 
 from streamer.calibration.plan import least_groups
-from streamer.events.alerts import LEVELS, OTHER_CAUSES
+from streamer.events.alerts import LEVELS, OTHER_CAUSES, AlertsV1
 from streamer.gates.policy import Policy
 from streamer.gates.setting_changes import calibrated_for_another
 from streamer.recalibration.run import SampleQuery
 from streamer.store.risk.alerts import Incident, ShippedDraw, change_began
 from streamer.store.store import Store
 from streamer.wording.numbers import counted, percent, when
-from streamer.wording.policies import own_cuts, threshold_text, who
+from streamer.wording.policies import cut_text, own_cuts, threshold_text, who, why_text
 
 MOST_TOLD = 10
 _BAD = 0.5
@@ -26,7 +26,7 @@ class Step(NamedTuple):
 
     what: str
     command: str
-    act: Literal["close", "label", "recalibrate", "rollback"] | None = None
+    act: Literal["close", "label", "proposal", "recalibrate", "rollback"] | None = None
     version: int | None = None
 
 
@@ -35,7 +35,7 @@ class IncidentStory(NamedTuple):
 
     Attributes
     ----------
-    timeline : what happened, the oldest first.
+    timeline : what happened, the oldest first; it goes under the message of the worst alert.
     told : the labels that told of the change: of shipped answers since it began, the worst of the newest.
     steps : what to do now, in this order; empty once all is acknowledged.
     """
@@ -63,12 +63,14 @@ def story_of(store: Store, incident: Incident, *, now: datetime) -> IncidentStor
                 )
             )
             told = [one for one in reversed(since) if one.severity >= _BAD][:MOST_TOLD]
-    timeline += [(one.alert.raised_at, f"{one.alert.level}: {one.alert.message}") for one in incident.alerts]
+    timeline += [
+        (one.alert.raised_at, f"{one.alert.level}: {_said(one.alert, incident)}") for one in incident.alerts
+    ]
     ended = None if incident.open else max(one.acknowledged_at or first for one in incident.alerts)
     timeline += [
         (
             one.valid_from,
-            f"policy {one.version}, {threshold_text(one)}, by {who(one.created_by)}: {one.reason}",
+            f"policy {one.version}, {threshold_text(one)}, by {who(one.created_by)}: {why_text(one)}",
         )
         for one in policies
         if one.valid_from >= first and (ended is None or one.valid_from <= ended)
@@ -81,6 +83,13 @@ def story_of(store: Store, incident: Incident, *, now: datetime) -> IncidentStor
     timeline += [(at, f"acknowledged by {who(by)}: {reason}") for at, by, reason in answered if at and by]
     steps = _steps(store, incident, policies, now) if incident.open and policies else []
     return IncidentStory(sorted(timeline, key=lambda one: one[0]), told, steps)
+
+
+def _said(alert: AlertsV1, incident: Incident) -> str:
+    """What an alert says; of the worst, whose message stands above the timeline, its kind."""
+    if alert is incident.alerts[0].alert:
+        return f"{alert.kind.replace('_', ' ')}, as above"
+    return alert.message.removeprefix(f"{alert.gate}: ")
 
 
 def _rate(draws: Sequence[ShippedDraw]) -> str:
@@ -132,6 +141,10 @@ def _recalibration(store: Store, gate: str, now: datetime) -> list[Step]:
     queue = f"streamer label queue --gate {gate}"
     told = "Recalibrate, and look at what it proposes; if nothing would ship, only a larger budget or better answers help."
     again = Step(told, f"streamer recalibrate {gate} --propose", "recalibrate")
+    if (found := store.calibration.proposal(gate)) is not None:
+        why = f" It waits for a person: {found.why}." if found.why else ""
+        told = f"Look at what run {found.run} proposes, {cut_text(found.cut, found.rule)}; put it in force, or reject it.{why}"
+        again = Step(told, f"streamer threshold show {gate}", "proposal")
     if since is None:
         waiting = store.labels.pending().get(gate, 0)
         told = f"Label {counted(waiting, 'answer', 'answers')} that wait: a new threshold rests on them."
@@ -145,7 +158,7 @@ def _recalibration(store: Store, gate: str, now: datetime) -> list[Step]:
         f"A new threshold rests only on prompts decided from policy {since.version} on{f' and before {when(before)}' * (before < now)}: "
         f"{len(drawn)} drawn, {len(drawn) - waits} of them labelled, at least {least} wanted."
     )
-    ready = len(drawn) - waits >= least
+    ready = found is not None or len(drawn) - waits >= least
     return [Step(told, queue, "label" if waits else None), *([again] if ready else [])]
 
 

@@ -17,7 +17,8 @@ from streamer.gates.rule import ships_nothing
 from streamer.risk.rounds.columns import LoggedColumns, LoggedDecisions, PolicyFacts
 from streamer.risk.rounds.horizon import Probe
 from streamer.risk.rounds.logged import LoggedDecision, Terms
-from streamer.risk.rounds.verdict import MOST_COUNTED, Backlog
+from streamer.risk.rounds.report import Backlog
+from streamer.risk.rounds.verdict import MOST_COUNTED
 from streamer.store.db import bulk_insert
 from streamer.store.db.locks import first_unfinished
 from streamer.store.db.schema import (

@@ -9,8 +9,14 @@ import sqlalchemy as sa
 
 from streamer.risk.rounds.horizon import Watermark
 from streamer.risk.rounds.logged import Terms
-from streamer.risk.rounds.serving import ServiceState, Stretch
-from streamer.risk.rounds.state import AlarmState, GateWatch, WatchedAlarm, WatchedSequence
+from streamer.risk.rounds.state import (
+    AlarmState,
+    GateWatch,
+    ServiceState,
+    Stretch,
+    WatchedAlarm,
+    WatchedSequence,
+)
 from streamer.risk.rounds.tally import Tally
 from streamer.risk.states import (
     DrawAlarm,

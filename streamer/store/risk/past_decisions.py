@@ -12,9 +12,8 @@ import sqlalchemy as sa
 from streamer.audit.verification import UNREADABLE
 from streamer.errors import Unreadable
 from streamer.gates.batch_key import BatchKey
-from streamer.gates.policy import Policy
-from streamer.gates.policy_gate import Needed, burst_of, segment_of
-from streamer.gates.rule import Cut
+from streamer.gates.policy import Policy, burst_of, segment_of
+from streamer.gates.rule import Cut, Needed
 from streamer.scoring.judged import WHOLE
 from streamer.store.db.engine import Database
 from streamer.store.db.schema import batches, decisions, responses

@@ -62,7 +62,7 @@ def _triggers(connection: sa.Connection, sqlite: bool) -> list[tuple[str, str]]:
     query = (
         "SELECT name, tbl_name FROM sqlite_master WHERE type = 'trigger'"
         if sqlite
-        else "SELECT tgname, tgrelid::regclass::text FROM pg_trigger WHERE NOT tgisinternal"
+        else "SELECT tgname, tgrelid::regclass::text FROM pg_trigger WHERE NOT tgisinternal AND tgparentid = 0"
     )
     return [(name, table) for name, table in connection.exec_driver_sql(query)]
 

@@ -17,9 +17,9 @@ import sqlalchemy as sa
 
 from streamer import wiring
 from streamer.audit.rescoring import Rescorer
-from streamer.calibration.calibrators.full import UNREAD
+from streamer.calibration.full_fit import UNREAD
 from streamer.errors import UsageError
-from streamer.gates.policy_gate import burst_of
+from streamer.gates.policy import burst_of
 from streamer.gates.rule import Full
 from streamer.recalibration.comparison import Reading
 from streamer.scoring.encoders.encoder import CachedEncoder

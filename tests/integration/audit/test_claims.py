@@ -8,29 +8,42 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 import sqlalchemy as sa
 
 from streamer import wiring
 from streamer.calibration.claims import LOSSES
+from streamer.errors import UsageError
 from streamer.events.actions import ActionsV1, decode_action, text_to_show
+from streamer.events.desk import DeskV1, decode_desk
 from streamer.events.responses import decode_responses
 from streamer.gates.settings import GateSettings
-from streamer.risk.rounds.logged import LoggedDecision
+from streamer.risk.rounds.alarms import goes_on, label_alarm
+from streamer.risk.rounds.logged import LoggedDecision, Terms
 from streamer.store import Store
 from streamer.store.audit.forgetting import prune
 from streamer.store.db.schema import batches, decisions, responses
+from streamer.store.desk.release_desk import AlreadyDecided, Reject, Release
+from streamer.store.desk.rows import DeskClaims
+from streamer_verify.bundle import Bundle
+from streamer_verify.command import verify_bundle as verify_alone
 from tests.integration.audit.alone import verify_bundle
 from tests.integration.audit.history import KEYS, Scribe, export, label_event, settings_for, verify
 from tests.made import a_batch
 from tests.migrated import migrated
 
 PROMPTS, AFTER, ALPHA = 60, 12, 0.1
+CHOSEN: dict[str, Any] = {"unit": "claim", "scorer": "support", "method": "mean", "alpha": ALPHA}
+CHOSEN |= {"pending": "worst", "audit_probability": 0.9}
+CHOSEN |= {"embeddings": "refuse", "dimension": None, "encoder": "none"}
 SAID = ("Ada wrote notes.", "Bern has {0} towers!", "Lyon has {0} hills.", "Riga lies at the sea.")
 GATES: dict[str, dict[str, Any]] = {
     name.replace(":C", "").replace("-", ""): {"loss": name.replace("C", "2")} for name in LOSSES
 } | {"marked": {"left_out": "mark", "label_floor": 0.6}, "half": {"least_kept": 0.5}, "given": {}}
+GATES["desk"] = {"hold_action": "escalate", "desk_deadline_seconds": 9000.0, "left_out": "mark"}
+RESTS_ON = {"k0": ["k2"], "k3": ["k0", "k1"]}
 
 
 def is_wrong(number: int, claim: int) -> bool:
@@ -51,12 +64,14 @@ def answers(gate: str, number: int) -> bytes:
     event = json.loads(a_batch(gate, number, texts))
     first = event["responses"][0]
     first["text"] = f"<think>Let me see.</think>\n{first['text']}"
-    if gate == "given":
+    if gate in ("given", "desk"):
         spans = [(first["text"].index(part[:6]), part) for part in (one.format(7) for one in SAID)]
         first["claims"] = [
             {"id": f"k{i}", "text": text[:-1], "span": [at, at + len(text) - 1]}
             for i, (at, text) in enumerate(spans)
         ]
+        for one in first["claims"]:
+            one["rests_on"] = RESTS_ON.get(one["id"], [])
     return json.dumps(event).encode()
 
 
@@ -68,18 +83,9 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with wiring.open_store(settings) as store:
         scribe = Scribe(store, settings)
         for name, given in GATES.items():
-            chosen = {
-                "unit": "claim",
-                "scorer": "support",
-                "method": "mean",
-                "alpha": ALPHA,
-                "pending": "worst",
-            }
-            chosen |= {"embeddings": "refuse", "dimension": None, "encoder": "none"}
-            chosen |= {"audit_probability": 0.9}
-            scribe.gate(name, **(chosen | given))
+            scribe.gate(name, **(CHOSEN | given))
             scribe.deliver(answers(name, n) for n in range(PROMPTS))
-            ids = "k{}" if name == "given" else "c0{}"
+            ids = "k{}" if name in ("given", "desk") else "c0{}"
             scribe.deliver(
                 (
                     label_event(name, n, response=ids.format(claim), severity=float(is_wrong(n, claim)))
@@ -116,6 +122,7 @@ def decided(store: Store, gate: str) -> list[tuple[int, ActionsV1]]:
 @pytest.mark.parametrize("gate", GATES)
 def test_what_scores_above_the_threshold_ships_and_nothing_besides(store: Store, gate: str) -> None:
     threshold = store.policies.newest(gate).threshold
+    held = "escalate" if gate == "desk" else "abstain"
     assert threshold is not None
     outcomes = set()
     for number, action in decided(store, gate)[PROMPTS:]:
@@ -126,19 +133,130 @@ def test_what_scores_above_the_threshold_ships_and_nothing_besides(store: Store,
         if gate == "half" and sum(ships) < 2:
             ships = [False] * 4
         assert [one.action == "ship" for one in action.responses] == ships
-        assert action.action == ("ship" if all(ships) else "mixed" if any(ships) else "abstain")
+        assert action.action == ("ship" if all(ships) else "mixed" if any(ships) else held)
+        waits = gate == "desk" and not all(ships)
+        assert (action.desk_until is not msgspec.UNSET) is waits
         assert action.answer == "r0"
         for one, out in zip(action.responses, ships, strict=True):
             assert isinstance(one.span, tuple)
             said = whole[slice(*one.span)].strip()
             if not any(ships):
                 assert shown is None
-            elif gate == "marked":
+            elif gate in ("marked", "desk"):
                 assert (f"[unsupported: {said}]" in (shown or "")) is not out
             else:
                 assert (said in (shown or "")) is out
         assert "think" not in (shown or "")
     assert "mixed" in outcomes
+
+
+def test_a_claim_ships_with_what_it_rests_on_or_not_at_all(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = 0
+    for _, action in decided(store, "given"):
+        score = {one.id: one.score or 0.0 for one in action.responses}
+        assert all(score[one] <= min(map(score.__getitem__, on)) for one, on in RESTS_ON.items())
+        alone += score["k3"] == score["k2"] != score["k1"]  # by way of k0
+    assert alone
+
+    settings = settings_for(f"sqlite:///{tmp_path / 'record.db'}", tmp_path)
+    migrated(settings)
+    monkeypatch.setattr("streamer.deciding.claims.least", lambda scores, _rests_on: scores)
+    with wiring.open_store(settings) as other:
+        scribe = Scribe(other, settings)
+        scribe.gate("given", **CHOSEN)
+        scribe.deliver(answers("given", n) for n in range(6))
+        scribe.checkpoint()
+    export(settings, tmp_path / "bundle")
+    found = verify_bundle(tmp_path / "bundle", KEYS, [])
+    assert {one["check"] for one in found.faults} == {"score"}, found.faults
+
+
+def put_back(store: Store, *, by: str = "account:ana") -> dict[str, DeskV1]:
+    """Put claims back into the first three batches in which k3 was held and k1 was not."""
+    made: dict[str, DeskV1] = {}
+    for waits in store.desk.waiting(limit=200):
+        offer = store.desk.batch(waits.key)
+        assert offer is not None
+        assert offer.claims is not None
+        held = offer.claims.held
+        if waits.reason != "scored" or not {"k0", "k3"} <= set(held) or "k1" in held:
+            continue
+        with pytest.raises(UsageError, match=r"claim k3 rests on k0|claim k0 rests on k2"):
+            store.desk.decide(waits.key, Release(response_id="r0", claims=("k3",)), by=by)
+        for claims in ((), ("k1",), ("k9",), (*held, held[0])):
+            with pytest.raises(UsageError, match="choose what to put back"):
+                store.desk.decide(waits.key, Release(response_id="r0", claims=claims), by=by)
+        with pytest.raises(UsageError, match="no answer 'r1'"):
+            store.desk.decide(waits.key, Release(response_id="r1", claims=held), by=by)
+        act: Release | Reject = Release(response_id="r0", claims=held)
+        if len(made) == 1:
+            act = Release(response_id="r0", claims=held, text="All in other words.")
+        elif made:
+            act = Reject()
+        made[waits.key.batch_id] = store.desk.decide(waits.key, act, by=by)
+        assert store.desk.decide(waits.key, act, by=by) == made[waits.key.batch_id]
+        with pytest.raises(AlreadyDecided):
+            store.desk.decide(waits.key, act, by="account:ben")
+        if len(made) == 3:
+            break
+    return made
+
+
+def test_a_person_puts_claims_back_into_an_answer(store: Store, record: Path) -> None:
+    one, edited, rejected = put_back(store).values()
+    batch = decode_responses(answers("desk", int(one.batch_id.split("-")[1])))
+    assert one.text == " ".join(said.text for said in batch.responses[0].claims or ())
+    assert (one.selected, one.edited, edited.edited) == ("r0", False, True)
+    assert one.claims
+    assert edited.text == "All in other words."
+    assert (rejected.claims, rejected.text) == (msgspec.UNSET, None)
+    messages = [m.value for m in store.unpublished([], limit=5000) if m.topic == "streamer.desk"]
+    assert list(map(decode_desk, messages)) == [one, edited, rejected]
+    settings = settings_for(f"sqlite:///{record / 'record.db'}", record)
+    with wiring.open_store(settings) as fresh:
+        Scribe(fresh, settings).checkpoint()
+
+
+@pytest.mark.parametrize(
+    ("change", "detail"),
+    [
+        ("text", "the answer is not the one it says"),
+        ("k2", "what was put back are not held claims of its answer"),
+        ("k3", "a claim was put back without one it rests on"),
+    ],
+)
+def test_what_was_put_back_is_checked(
+    record: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str, detail: str
+) -> None:
+    shutil.copytree(record, tmp_path / "wrong")
+    settings = settings_for(f"sqlite:///{tmp_path / 'wrong' / 'record.db'}", tmp_path / "wrong")
+
+    def lax(self: DeskClaims, back: Any) -> str:
+        return (
+            "Else."
+            if change == "text"
+            else self._text({one.id for one in self.said if one.ships or one.id in back})
+        )
+
+    with wiring.open_store(settings) as store:
+        for waits in store.desk.waiting(limit=200):
+            offer = store.desk.batch(waits.key)
+            assert offer is not None
+            assert offer.claims is not None
+            held = offer.claims.held
+            if (waits.reason, held) == ("scored", ("k1", "k3")):
+                break
+        monkeypatch.setattr(DeskClaims, "with_claims", lax)
+        store.desk.decide(
+            waits.key,
+            Release(response_id="r0", claims=held if change == "text" else (change,)),
+            by="account:ana",
+        )
+        Scribe(store, settings).checkpoint()
+    export(settings, tmp_path / "bundle")
+    assert [one["detail"] for one in verify_alone(Bundle(tmp_path / "bundle"), KEYS, []).faults] == [detail]
 
 
 def test_every_claim_of_a_drawn_prompt_is_asked_for_above_a_floor(store: Store) -> None:
@@ -202,3 +320,13 @@ def test_monitoring_reads_the_loss_of_the_claims_that_shipped(
     )  # fmt: skip
     assert one.loss == found
     assert replace(one, needed=0, severities=()).loss == 0
+
+
+def test_another_loss_begins_another_sequence_and_another_alarm() -> None:
+    one, other = (
+        GateSettings(unit="claim", scorer="support", encoder="none", loss=loss) for loss in ("any", "share")
+    )
+    assert Terms.of(one) != Terms.of(other)
+    alarm = label_alarm("risk", one, number=1, after=0, after_policy=0)
+    assert goes_on(alarm, one)
+    assert not goes_on(alarm, other)

@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -19,14 +19,13 @@ from streamer.cli import main
 from streamer.settings.settings import load_settings
 from streamer.signing.merkle import among, consistency_proof
 from tests.integration.audit.attacker import breaking_in, remove_checkpoints
+from tests.integration.audit.conftest import Record
 from tests.integration.audit.history import PRIVATE
 from tests.integration.audit.test_audit_commands import here
 from tests.services.requirements import missing
 
-if TYPE_CHECKING:
-    from tests.integration.audit.conftest import Record
+Verify = Callable[[Mapping[str, Any]], subprocess.CompletedProcess[str]]
 
-    Verify = Callable[[Mapping[str, Any]], subprocess.CompletedProcess[str]]
 
 __all__ = ["here"]
 

@@ -8,12 +8,12 @@ import pytest
 
 from streamer import wiring
 from streamer.audit.story import story_of
-from streamer.calibration.calibrators.full import allowed
+from streamer.calibration.full_fit import allowed
 from streamer.console.desk import DeskPages
 from streamer.console.pages import _story
 from streamer.events.actions import SPECIFICATION
 from streamer.gates.batch_key import BatchKey
-from streamer.gates.policy_gate import Needed
+from streamer.gates.rule import Needed
 from streamer.scoring.signals.signal_list import SignalList
 from streamer.wording.needed import needed_text, smallest_budget, spoke_text
 from tests.integration.audit.history import Scribe, event, label_event, settings_for

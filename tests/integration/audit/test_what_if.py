@@ -14,7 +14,7 @@ import pytest
 import sqlalchemy as sa
 
 from streamer import wiring
-from streamer.calibration.calibrators.full import chance_above
+from streamer.calibration.full_fit import chance_above
 from streamer.cli import WRONG_USAGE, main
 from streamer.errors import UsageError
 from streamer.gates.rule import Cut

@@ -17,11 +17,11 @@ from streamer.console.doors import IDLE_SECONDS, LONGEST_SECONDS, OF_ANY_ADDRESS
 from streamer.console.render import STATIC
 from streamer.errors import UsageError
 from streamer.events.alerts import alert as another
+from streamer.gates.policy import MONITOR
 from streamer.recalibration.one_gate import recalibrate_by_hand
 from streamer.web.requests import caller
-from tests.console_pictures import alarm
 from tests.integration.console.conftest import PASSWORD, ROLES, Client, Site
-from tests.integration.store.conftest import World
+from tests.integration.store.conftest import START, World
 from tests.integration.store.labelled_gate import GATE, LabelledGate
 
 ACTS: dict[str, dict[str, Any]] = {
@@ -313,10 +313,20 @@ def test_a_gate_is_closed_and_an_alert_acknowledged(people: Site) -> None:
 
 def test_a_gate_in_an_incident_leads_to_what_to_do(people: Site, peopled_world: World) -> None:
     viewer = people.client("viewer")
-    alarm(peopled_world)
+    made = another(
+        GATE,
+        "risk",
+        "alarm 1",
+        message="Closed by policy 3: `streamer alert show`.",
+        raised_at=START,
+        policy_version=2,
+    )
+    peopled_world.store.alerts.raise_(made)
+    peopled_world.store.policies.close(GATE, by=MONITOR, reason=f"risk alarm 1: {made.message}", now=START)
     for page in ("/", f"/gate/{GATE}"):
         assert f'<a href="/incident?alert={GATE}">What happened, and what to do</a>' in viewer.get(page).body
-    assert "The gate was closed by policy 3" in viewer.get(f"/incident?alert={GATE}").body
+    page = viewer.get(f"/incident?alert={GATE}").body
+    assert page.count("Closed by policy 3: <code>streamer alert show</code>.") == 1, "it is said once"
 
 
 def test_passwords_are_tried_only_so_often(people: Site) -> None:

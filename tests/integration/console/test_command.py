@@ -2,7 +2,11 @@
 
 import io
 import json
+import os
+import subprocess
+import sys
 
+import httpx
 import pytest
 
 from streamer.__main__ import main
@@ -83,3 +87,24 @@ def test_what_cannot_be_served_says_why(
 ) -> None:
     assert main(["console", "--port", "0", *options]) == 2
     assert wrong in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_console_tells_prometheus_of_its_requests(world: World) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "streamer", "console", "--json", "--port", "0", "--until-stdin-closes"],
+        env=os.environ | {"STREAMER_DATABASE_URL": world.url, "STREAMER_HTTP_PORT": "0"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        said = json.loads(process.stdout.readline())
+        for _ in range(2):
+            httpx.get(f"{said['url']}login").raise_for_status()
+        assert httpx.get(f"{said['url']}nowhere").status_code in (303, 404)
+        found = httpx.get(said["metrics"]).text
+        process.stdin.close()
+        assert process.wait(timeout=60) == 0
+    assert 'streamer_http_requests_total{route="/login",status="200"} 2.0' in found
+    assert 'streamer_http_request_duration_seconds_count{route="none"} 1.0' in found

@@ -12,13 +12,19 @@ from msgspec.structs import replace
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
+from streamer.calibration.threshold import Threshold
 from streamer.cli import main
 from streamer.console.doors import IDLE_SECONDS
 from streamer.gates.batch_key import BatchKey
+from streamer.gates.settings import GateSettings
+from streamer.settings.settings import load_settings
 from streamer.store.desk.release_desk import Reject
+from tests.faults.site import record_threshold
+from tests.integration.audit.history import Scribe
 from tests.integration.console.conftest import BIG, HARM, PASSWORD, Site, outcome_of
 from tests.integration.console.test_pages import PHONE, Visitor, findings
 from tests.integration.store.conftest import World
+from tests.made import a_batch
 from tests.services.browser import Browser
 from tests.services.node import axe, what_node_needs
 from tests.services.requirements import missing
@@ -249,6 +255,65 @@ def test_a_person_works_the_desk_off_by_keyboard(
     assert "Nothing waits. What front holds comes here by itself." in ana.main()
     assert site.store.desk.state(keys[3]).outcome.action == "rejected"  # type: ignore[union-attr]
     assert browser.complaints() == []
+
+
+def hold_claims(world: World) -> BatchKey:
+    """Let an answer that shipped in part wait: one claim was held, and one that rests on it."""
+    settings = load_settings(database={"url": world.url})
+    waits = {"hold_action": "escalate", "desk_deadline_seconds": 9000.0, "mode": "enforce"}
+    chosen = GateSettings(unit="claim", scorer="support", encoder="none", **waits)
+    world.store.gates.create("notes", chosen, by="ana", reason="test")
+    cut = Threshold(state="cut", value=0.6, alpha=0.05, method="mean", groups=0, guarantee="")
+    record_threshold(world.store, "notes", cut)
+    said = ["The depot in Bern opens at 9.", "Zebras fly 77 times.", "So do 12 of its parcels."]
+    event = json.loads(a_batch("notes", 1, [" ".join(said), said[0], f"Surely. {said[0]}"]))
+    first = event["responses"][0]
+    places = [first["text"].index(one) for one in said]
+    first["claims"] = [
+        {"id": f"k{i}", "text": one, "span": [at, at + len(one)], "rests_on": ["k1"] if i == 2 else []}
+        for i, (one, at) in enumerate(zip(said, places, strict=True))
+    ]
+    Scribe(world.store, settings).deliver([json.dumps(event).encode()], partition=9)
+    (key,) = [one.key for one in world.store.desk.waiting() if one.key.gate == "notes"]
+    return key
+
+
+def test_a_person_puts_claims_back_on_the_page(people: Site, peopled_world: World, browser: Browser) -> None:
+    key = hold_claims(peopled_world)
+    ana = Visitor(browser, people)
+    ana.goes("/desk")
+    ana.signs_in("releaser")
+    ana.until(lambda: ana.heading() == "Desk")
+    assert "2 of 3 claims" in ana.main()
+    ana.press("j", Keys.ENTER)
+    ana.until(lambda: ana.heading() == key.batch_id)
+    assert "Gate notes shipped a part of it" in ana.main()
+    assert "blank" not in ana.main()
+    assert [one.text for one in ana.driver.find_elements(By.TAG_NAME, "mark")] == [
+        "Zebras fly 77 times.",
+        "So do 12 of its parcels.",
+    ]
+    assert not ana.too_wide()
+    ana.press("2")
+    ana.driver.switch_to.active_element.send_keys(Keys.SPACE)
+    ana.driver.find_element(By.ID, "remark").send_keys("seen it")
+    ana.driver.find_element(By.CSS_SELECTOR, "button.good").send_keys(Keys.ENTER)
+    ana.until(lambda: "rests on k1: put that back as well" in ana.main())
+    ana.driver.find_element(By.CSS_SELECTOR, "main button").send_keys(Keys.ENTER)
+    ana.until(lambda: ana.heading() == key.batch_id)
+    ana.press("1")
+    ana.driver.switch_to.active_element.send_keys(Keys.SPACE)
+    ana.driver.find_element(By.CSS_SELECTOR, "button.good").send_keys(Keys.ENTER)
+    ana.until(lambda: ana.heading() == "Desk")
+    outcome = outcome_of(people.store, key)
+    assert outcome is not None
+    assert (outcome.claims, outcome.edited, outcome.remark) == (("k1", "k2"), False, "seen it")
+    assert outcome.text == "The depot in Bern opens at 9. Zebras fly 77 times. So do 12 of its parcels."
+    ana.goes(f"/desk/item?gate=notes&batch={key.batch_id}")
+    assert "put back" in ana.main()
+    ana.goes(f"/decision?batch={key.batch_id}")
+    assert ["Claims" in ana.main(), "with k1, k2 put back" in ana.main()] == [True, True]
+    assert all("409" in one for one in browser.complaints()), "the refusal"
 
 
 def test_what_was_written_outlives_the_session(front: tuple[Site, list[BatchKey]], browser: Browser) -> None:

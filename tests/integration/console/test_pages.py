@@ -179,7 +179,7 @@ def test_no_text_changes_a_page(root: Visitor, browser: Browser) -> None:
     assert "{{ 7*7 }}" in root.main()
     assert root.main().count("<script>document.title='taken'</script>") == 2
     root.goes("/decision?batch=order-201")
-    assert "the first 4,000 of 1,050,000 characters" in root.main()
+    assert re.search(r"the first 3,9\d\d of 1,050,000 characters", root.main()), "cut between two words"
     root.goes("/decision?batch=%3Cscript%3Ealert(1)%3C/script%3E%E2%80%AE")
     assert "<script>alert(1)</script>\\u202e" in root.main()
     # Nothing was asked of anybody else.

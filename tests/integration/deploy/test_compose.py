@@ -193,7 +193,7 @@ def test_prometheus_finds_every_job_of_its_configuration() -> None:
             target = target if target.exists() else Path(f"{target}.example")
             (group,) = yaml.safe_load(target.read_text())
             assert group["targets"]
-    for name in ("worker", "recalibrator"):
+    for name in ("worker", "recalibrator", "console"):
         (group,) = yaml.safe_load((ROOT / "deploy" / "compose" / "targets" / f"{name}s.yml").read_text())
         assert group["targets"] == [f"{name}:9464"]
         assert name in SERVICES

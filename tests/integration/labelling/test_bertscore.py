@@ -5,16 +5,14 @@ from __future__ import annotations
 import importlib.util
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from streamer.errors import UsageError
 from streamer.labels import ReferencedAnswer, factuality_severities
+from streamer.labels.bertscore import BertScorer
 from tests.services.requirements import missing
-
-if TYPE_CHECKING:
-    from streamer.labels.bertscore import BertScorer
 
 pytestmark = pytest.mark.encoder
 

@@ -36,6 +36,9 @@ def test_the_endpoint_gives_the_text_and_what_it_holds_says_why(
     claims = [{"id": "z", "text": "Zebras fly 77 times.", "span": [33, 53]}]
     given = ask("given", two, claims=claims)
     assert (given["action"], given["text"], given["responses"][0]["id"]) == ("abstain", None, "z")
+    claims = [{"id": "b", "text": "Bern is in Ada.", "span": [17, 32], "rests_on": ["z"]}, *claims]
+    given = ask("rests", two, claims=claims)
+    assert [one["action"] for one in given["responses"]] == ["abstain", "abstain"]
     for name, texts, reason in (
         ("alone", two[:1], "no_witness"),
         ("nothing", ["!!!", "Bern."], "no_claims"),
@@ -50,7 +53,7 @@ def test_the_endpoint_gives_the_text_and_what_it_holds_says_why(
         ({"id": "z", "text": "?", "span": [50, 54]}, "within its 53 code points"),
         # What is scored, and labelled, is what ships.
         ({"id": "z", "text": "Bern is in Ada.", "span": [33, 53]}, "has the words of the answer"),
-        ({"id": "z", "text": "Zebras fly 77 times.", "span": [33, 53], "rests_on": []}, "rests_on"),
+        ({"id": "z", "text": "Zebras fly 77 times.", "span": [33, 53], "rests_on": ["y"]}, "rests on 'y'"),
     ):
         first = {"id": "r0", "text": two[0], "claims": [wrong]}
         body = {"batch_id": "bad", "prompt": "?", "responses": [first, {"id": "r1", "text": two[1]}]}

@@ -7,6 +7,7 @@ from typing import Any
 import openai
 import pytest
 
+from streamer.store.desk.release_desk import Release
 from tests.faults.endpoint import Site
 from tests.integration.serving.model_server import Model
 from tests.integration.serving.test_chat import HELD, PROMPT, ask, client, post
@@ -29,6 +30,8 @@ def test_content_is_what_ships_and_left_out_says_where(
         gates: dict[str, Any] = {"bot": {}, "marked": {}, "tools": {"tools": "judge"}}
         gates["shadow"] = {"in_shadow": "first"}
         site.gate("tools", **CLAIMS)
+        gates["desk"] = {}
+        site.gate("desk", hold_action="escalate", desk_deadline_seconds=9000.0, **CLAIMS)
         endpoint = model.serve(site, gates=gates)
         found = ask(endpoint)
         (choice,) = found.choices
@@ -36,10 +39,15 @@ def test_content_is_what_ships_and_left_out_says_where(
         told, place = found.streamer, len(RIGHT)
         assert (told["action"], told["shown"], told["answers"]) == ("mixed", "1", 4)
         assert told["left_out"] == [{"id": "c01", "span": [place, place]}]
-        assert told["label"]["response_id"] in ("c00", "c02")
+        first_out, last_out = told["label"]["claims"]
+        assert told["label"]["batch_id"] == told["batch_id"]
+        assert [one["id"] for one in (first_out, last_out)] == ["c00", "c02"]
+        assert choice.message.content[slice(*first_out["span"])] == RIGHT
+        assert choice.message.content[slice(*last_out["span"])] == LAST
 
-        streamed = ask(endpoint, stream=True)
-        said = "".join(one.choices[0].delta.content or "" for one in streamed)
+        with client(endpoint) as made:
+            streamed = made.chat.completions.create(model="gate/bot", messages=PROMPT, stream=True)
+            said = "".join(one.choices[0].delta.content or "" for one in streamed)
         assert said == RIGHT + LAST
 
         marked = ask(endpoint, gate="marked")
@@ -50,6 +58,9 @@ def test_content_is_what_ships_and_left_out_says_where(
         shadow = ask(endpoint, gate="shadow")
         assert shadow.choices[0].message.content == RIGHT + WRONG + LAST
         assert "left_out" not in shadow.streamer
+        assert [one["id"] for one in shadow.streamer["label"]["claims"]] == ["c00", "c01", "c02"]
+        begin, end = shadow.streamer["label"]["claims"][1]["span"]
+        assert shadow.choices[0].message.content[begin:end] == WRONG
 
         # a repeat is answered from the record, of which the rows are of claims
         key = {"idempotency-key": "one"}
@@ -64,6 +75,20 @@ def test_content_is_what_ships_and_left_out_says_where(
         (choice,) = held.choices
         assert (choice.message.refusal, choice.finish_reason) == (HELD, "content_filter")
         assert held.streamer["action"] == "abstain"
+        assert held.streamer["label"]["claims"] == []
+
+        # at the desk a person puts back what was left out; a repeat gets it
+        first, key = f"{RIGHT}{WRONG}{LAST}", {"idempotency-key": "two"}
+        once = post(endpoint, headers=key, model="gate/desk").json()
+        assert once["choices"][0]["message"]["content"] == RIGHT + LAST
+        assert once["streamer"]["desk"]["action"] == "waiting"
+        (waits,) = site.store.desk.waiting()
+        act = Release(response_id="1", claims=("c01",))
+        site.store.desk.decide(waits.key, act, by="account:ana")
+        again = post(endpoint, headers=key, model="gate/desk").json()
+        assert again["choices"][0]["message"]["content"] == first
+        assert again["streamer"]["left_out"] == []
+        assert [one["id"] for one in again["streamer"]["label"]["claims"]] == ["c00", "c01", "c02"]
         with client(endpoint) as made, pytest.raises(openai.BadRequestError, match="tools"):
             made.chat.completions.create(model="gate/tools", messages=PROMPT)
     everything = {name: json.loads(value)["action"] for name, value in site.recorded().items()}

@@ -14,6 +14,7 @@ from streamer.store.risk.incident_story import story_of
 from streamer.whatif import Change
 from streamer.whatif.words import caveats
 from streamer.wiring import tried_gate, what_if
+from tests.integration.console.conftest import propose
 from tests.integration.store.conftest import START, World
 from tests.integration.store.labelled_gate import GATE, LabelledGate, bad_below
 
@@ -24,6 +25,8 @@ def test_the_advice_is_what_the_gate_needs(new_world: Callable[..., World]) -> N
     gate.open()
     gate.store.policies.close(GATE, by=MONITOR, reason="risk alarm 1", now=gate.clock())
     gate.store.alerts.raise_(alert(GATE, "risk", "alarm 1", message="Look.", raised_at=gate.now))
+
+    assert gate.store.alerts.doubt(GATE).startswith("An alarm stands since 2026-11-")
 
     def steps(told: str) -> list[str | None]:
         found = story_of(gate.store, gate.store.alerts.incident(GATE), now=gate.now).steps
@@ -37,6 +40,8 @@ def test_the_advice_is_what_the_gate_needs(new_world: Callable[..., World]) -> N
     assert steps("12 drawn, 0 of them labelled") == ["label", "rollback"]
     gate.label(since, bad_below(0.3))
     assert steps("12 drawn, 12 of them labelled") == [None, "recalibrate", "rollback"]
+    propose(gate)
+    assert steps("12 drawn, 12 of them labelled") == [None, "proposal", "rollback"]
     gate.open()
 
 

@@ -6,9 +6,9 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
 
 from streamer.errors import Fenced, Unavailable
+from streamer.gates.batch_key import BatchKey
 from streamer.journal import (
     NO_IDS,
     BatchDecision,
@@ -22,9 +22,6 @@ from streamer.journal import (
     Queued,
     Slice,
 )
-
-if TYPE_CHECKING:
-    from streamer.gates.batch_key import BatchKey
 
 
 @dataclass

@@ -10,7 +10,7 @@ import pytest
 
 from streamer.errors import UsageError
 from streamer.gates.policy import MONITOR, WARNING
-from streamer.gates.policy_gate import Needed
+from streamer.gates.rule import Needed
 from streamer.risk.states import EarlyWarning
 from streamer.risk.states.early import URGENT
 from streamer.scoring.signals.signal_list import SignalList

@@ -20,9 +20,9 @@ from streamer.calibration import (
     prepare_transductive,
 )
 from streamer.calibration.registry import calibrator as calibrator_of
-from streamer.calibration.registry import names
 from streamer.calibration.shapes import Ramp, Smooth
 from streamer.calibration.specification import Sample
+from streamer.calibration.threshold import names
 from tests.unit.calibration.named_groups import groups, shuffled, some_groups
 
 Found = Callable[[list[LabelledGroup], float, int], object]

@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from streamer.calibration.calibrators.full import RIDGE, TIE, allowed, bag_counts, chance_above, fit_full
+from streamer.calibration.full_fit import RIDGE, TIE, allowed, bag_counts, chance_above, fit_full
 
 
 def refitted(rows, bad, row, *, ridge=RIDGE):

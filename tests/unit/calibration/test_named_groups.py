@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from streamer import LabelledGroup, calibrate, calibrate_groups
-from streamer.calibration.crc import keyed_losses
 from streamer.calibration.groups import labelled_groups
 from streamer.calibration.keyed_weights import KeyedWeights
 from streamer.calibration.registry import weighting_scheme, weighting_schemes
+from streamer.calibration.weighting import keyed_losses
 
 CRC = [1.0, 0.0, 0.0]
 BB = [0.4, 0.2, 0.4]

@@ -1046,7 +1046,7 @@ def test_a_floor_from_history_needs_prompts_that_were_not_drawn(
     assert "has 0 of the scorer gram" in " ".join(err.split())
     status, out, err = run(capsys, "gate", "set", "x", "--label-above", "0.25", "--json")
     assert objects(out)[0]["changes"] == {"label_floor": [None, 0.74]}
-    assert "100 prompts that were not drawn for labelling, 0.25 or more score above" in " ".join(err.split())
+    assert "100 prompts that were not drawn, 25 % or more score above" in " ".join(err.split())
     external = ("--encoder", "external:e", "--embeddings", "accept", "--dimension", "3")
     run(capsys, "gate", "create", "all", *external)
     for option in ("--label-above", "--label-floor"):

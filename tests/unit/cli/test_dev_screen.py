@@ -44,14 +44,14 @@ def test_it_says_throughput_risk_and_budget() -> None:
     for part in (
         "12.3 batches/s", "50 ms to the action", "3 waiting", "2 dead letters", "broker does not answer",
         "support-bot  ships above 0.8312 (policy 7 for 2 h)  41234 batches, 64 % served", "12 to label",
-        "0.093 (0.080 to 0.110), budget 0.1", "among what shipped  0.140 (0.120 to 0.170)", "verdict: not known yet",
+        "9.3 % (8 % to 11 %), budget 10 %", "among what shipped  14 % (12 % to 17 %)", "verdict: not known yet",
     ):  # fmt: skip
         assert part in " ".join(text.split("\n")) or part in text, part
 
 
 def test_the_risk_of_a_gate_stands_on_one_line_of_eighty_columns() -> None:
     lines = shown(gate()).splitlines()
-    assert any("exposure" in line and "budget 0.1" in line for line in lines)
+    assert any("exposure" in line and "budget 10 %" in line for line in lines)
     assert max(map(len, lines)) <= 80
 
 
@@ -60,7 +60,7 @@ def test_an_alarm_and_what_is_unknown_are_said() -> None:
         gate(alarms=("risk", "draws")), gate(gate="new", exposure=None, served_ratio=None, batches=0)
     )
     assert "ALARM: risk, draws" in text
-    assert "exposure risk not known yet; budget 0.1" in text
+    assert "exposure risk not known yet; budget 10 %" in text
 
 
 def test_only_the_newest_lines_are_shown_and_markup_is_text() -> None:

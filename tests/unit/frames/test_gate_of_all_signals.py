@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import streamer
-from streamer.calibration.calibrators.full import allowed, bag_counts, fit_full
+from streamer.calibration.full_fit import allowed, bag_counts, fit_full
 from streamer.clouds.cloud import Cloud
 from streamer.clouds.compared_methods import FULL, METHODS_COMPARED
 from streamer.clouds.halves import Halves, seeded_splits

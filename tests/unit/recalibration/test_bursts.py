@@ -6,7 +6,8 @@ from datetime import timedelta
 import pytest
 
 from streamer.gates.batch_key import BatchKey
-from streamer.gates.policy_gate import Bursts, PolicyGate, burst_of
+from streamer.gates.policy import Bursts, burst_of
+from streamer.gates.policy_gate import PolicyGate
 from streamer.gates.rule import INDICATOR, Cut
 from streamer.gates.settings import GateSettings
 from streamer.gates.uniforms import uniform_of

@@ -11,8 +11,8 @@ import pytest
 
 from streamer import LabelledGroup
 from streamer.calibration import History
-from streamer.calibration.calibrators.full import Prompts
 from streamer.calibration.calibrators.transductive import CURVE_POINTS
+from streamer.calibration.full_fit import Prompts
 from streamer.events.codec import encode
 from streamer.events.thresholds import decode_threshold, policy_from_event, threshold_event
 from streamer.gates.policy import Policy

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from streamer.calibration.calibrators.full import allowed, bag_counts, fit_full
+from streamer.calibration.full_fit import allowed, bag_counts, fit_full
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.policy import GateRevision
 from streamer.gates.policy_gate import PolicyGate

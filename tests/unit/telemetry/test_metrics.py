@@ -27,7 +27,7 @@ from streamer.journal import (
     ScoredResponse,
 )
 from streamer.telemetry.catalogue import CATALOGUE, PARTS, STAGES
-from streamer.telemetry.metrics import HOLD_REASONS, Metrics
+from streamer.telemetry.metrics import HOLD_REASONS, Metrics, RequestMetrics
 from streamer.telemetry.recalibrator_metrics import RecalibratorMetrics
 from tests.made import a_policy
 from tests.unit.recalibration.test_schedule import status
@@ -85,6 +85,14 @@ def test_names_follow_the_rules_of_prometheus(metric) -> None:
     assert metric.help.endswith(".")
     assert bool(metric.buckets) == (metric.type == "histogram")
     assert list(metric.buckets) == sorted(set(metric.buckets))
+
+
+def test_a_console_has_its_requests_alone() -> None:
+    metrics = RequestMetrics()
+    metrics.observe_request("/gate/{gate}", 200, 0.1)
+    families = {f.name for f in text_string_to_metric_families(metrics.exposition().decode())}
+    own = [metric for metric in CATALOGUE if "console" in metric.services]
+    assert families == {metric.name.removesuffix("_total") for metric in own}
 
 
 @pytest.mark.parametrize("service", ["worker", "endpoint"])

@@ -14,10 +14,10 @@ from streamer.risk.rounds.betting import LabelAlarmReader
 from streamer.risk.rounds.horizon import Watermark
 from streamer.risk.rounds.logged import LoggedDecision
 from streamer.risk.rounds.reading import IntervalReader
-from streamer.risk.rounds.report import AlarmReport, OpenAlert, RiskReport, report_of
-from streamer.risk.rounds.serving import MOST_DELAYS, ServiceState, serve
-from streamer.risk.rounds.state import BETTING, GateWatch
-from streamer.risk.rounds.verdict import Backlog, OpenFigures, with_verdict
+from streamer.risk.rounds.report import AlarmReport, Backlog, OpenAlert, OpenFigures, RiskReport, report_of
+from streamer.risk.rounds.serving import serve
+from streamer.risk.rounds.state import BETTING, MOST_DELAYS, GateWatch, ServiceState
+from streamer.risk.rounds.verdict import with_verdict
 from streamer.risk.states import AuditedDecision, AuditedDecisions, ExposurePlan, OpenTime
 from streamer.wording.verdicts import ALARMS, interval_text, sentence, shown_verdict
 from streamer.wording.verdicts import figures as figures_of
@@ -277,6 +277,17 @@ def test_a_new_policy_and_one_that_ships_nothing_leave_the_verdict_of_the_period
     assert (never.verdict, never.service and never.service.reason) == ("not known yet", "nothing was decided")
 
 
+def test_labels_that_were_raised_lie_within_the_bounds_that_are_shown() -> None:
+    fine = many_labels(1, 2)
+    raised = [replace(one, severities=(1.0,)) if one.sampled else one for one in fine]
+    watch = replace(read(fine, now=after(fine)), tally=read(raised, now=after(fine)).tally)
+    closed = judged(watch, policy(3, "closed"), now=after(fine))
+    assert closed.service is not None
+    assert (closed.service.before, closed.service.period is None) == (None, False), "the same prompts once"
+    exposure = closed.service.period.exposure  # type: ignore[union-attr]
+    assert (closed.verdict, exposure.estimate, exposure.upper) == ("broken", 1.0, 1.0)
+
+
 def test_where_nothing_ships_or_is_labelled_nothing_is_kept() -> None:
     nothing = [held(number, 2) for number in range(1, 2_000)]
     report = judged(read(nothing, now=after(nothing)), policy(2), now=after(nothing))
@@ -361,7 +372,7 @@ def test_an_alarm_leads_until_somebody_acknowledges_it(in_force: Policy) -> None
     assert report.verdict == "broken"
     assert sentence(report).startswith(
         "bot: ALARM: risk, since 2026-11-20 12:00:00Z, closed the gate (policy 3); nobody has acknowledged it: "
-        "`streamer alert acknowledge 58ba3312`. The budget was BROKEN of late"
+        '`streamer alert acknowledge 58ba3312 --reason "..."`. The budget was BROKEN of late'
     )
 
 

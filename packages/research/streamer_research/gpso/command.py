@@ -2,7 +2,7 @@
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -11,11 +11,9 @@ from streamer.cli.console import note, print_json, print_table, progress, say
 from streamer.cli.options import JsonOption, in_groups, names
 from streamer.clouds.cloud import Cloud
 from streamer.errors import UsageError, why
-
-if TYPE_CHECKING:
-    from streamer.settings.settings import Settings
-    from streamer_research.gpso.options import StudyOptions
-    from streamer_research.gpso.study import GpsoStudy
+from streamer.settings.settings import Settings
+from streamer_research.gpso.options import StudyOptions
+from streamer_research.gpso.study import GpsoStudy
 
 _WRITTEN = ("gpso.json", "gpso.csv", "gpso-batches.csv", "gpso.md")
 

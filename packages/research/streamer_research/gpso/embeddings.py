@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from streamer.errors import UsageError
 from streamer.gates.settings import NO_ENCODER
-
-if TYPE_CHECKING:
-    from streamer.research.experiments.stored_encoder import StoredEncoder
-    from streamer.settings.settings import Settings
+from streamer.research.experiments.stored_encoder import StoredEncoder
+from streamer.settings.settings import Settings
 
 
 def stored_encoder(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +16,7 @@ from streamer.scoring.blank import is_blank
 from streamer_research.gpso.options import StudyOptions
 from streamer_research.gpso.questions import Question
 
-if TYPE_CHECKING:
-    Embeddings = NDArray[np.float32] | NDArray[np.float64]
+Embeddings = NDArray[np.float32] | NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

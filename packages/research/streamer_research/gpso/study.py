@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -14,10 +13,7 @@ from streamer_research.gpso.figures import MEASURES, Estimate, TaskFigures, figu
 from streamer_research.gpso.options import RIVALS, StudyOptions
 from streamer_research.gpso.protocols import Outcomes, Protocol, Task, judge_across, judge_within
 from streamer_research.gpso.questions import Question
-from streamer_research.gpso.selection import Selection, select
-
-if TYPE_CHECKING:
-    from streamer_research.gpso.selection import Embeddings
+from streamer_research.gpso.selection import Embeddings, Selection, select
 
 __all__ = ["DiagnosticsSummary", "GpsoStudy", "Row", "StudyOptions", "gpso_study"]
 

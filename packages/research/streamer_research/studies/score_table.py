@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamer.calibration import LabelledGroup, calibrate_groups
-from streamer.calibration.calibrators.full import LEAST_GROUPS, allowed
+from streamer.calibration.full_fit import LEAST_GROUPS, allowed
 from streamer.clouds.cloud import Cloud
 from streamer.clouds.cloud_files import read_clouds
 from streamer.clouds.compared_methods import FULL, full_counts

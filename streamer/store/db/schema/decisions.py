@@ -8,6 +8,7 @@ from streamer.scoring.reading import RULES
 from streamer.store.db.schema.types import (
     BIGINT,
     DOCUMENT,
+    MONTHLY,
     REAL,
     HeaderPairs,
     UtcDateTime,
@@ -84,6 +85,7 @@ responses = sa.Table(
     one_of("action", ("ship", *HOLD_ACTIONS)),
     check("shipped_has_score", "action <> 'ship' OR score IS NOT NULL"),
     info=kept(erased=("text",)),
+    postgresql_partition_by=MONTHLY,
 )
 
 decisions = sa.Table(
@@ -166,6 +168,7 @@ decisions = sa.Table(
     sa.Index("ix_decisions_gate_decided_at", "gate", "decided_at"),
     sa.Index("ix_decisions_gate_batch", "gate", "batch"),
     info=kept(prunable=True, no_evidence={"cloud": "numbers of the embeddings, for drift"}),
+    postgresql_partition_by=MONTHLY,
 )
 carried_scores = sa.Table(
     "carried_scores",

@@ -5,6 +5,7 @@ import sqlalchemy as sa
 from streamer.events.desk import DESK_ACTIONS, DESK_REASONS, MOST_REMARK_CHARACTERS
 from streamer.store.db.schema.types import (
     BIGINT,
+    Names,
     UtcDateTime,
     check,
     digest,
@@ -37,6 +38,7 @@ desk_outcomes = sa.Table(
     required("action", sa.Text),
     required("reason", sa.Text),
     sa.Column("response_id", sa.Text, comment="what was released; NULL: it was rejected"),
+    sa.Column("claims", Names, comment="that were put back, of a gate of claims; else NULL"),
     required("edited", sa.Boolean),
     sa.Column("text_mac", sa.LargeBinary, comment="HMAC-SHA256 of the text that was released"),
     sa.Column("by", sa.Text, comment="NULL: nobody, the deadline passed"),
@@ -54,7 +56,7 @@ desk_outcomes = sa.Table(
     check(
         "released",
         "(action = 'released') = (response_id IS NOT NULL) AND (action = 'released') = (text_mac IS NOT NULL)"
-        " AND (action = 'released' OR NOT edited)",
+        " AND (action = 'released' OR (NOT edited AND claims IS NULL))",
     ),
     check(
         "by_person",

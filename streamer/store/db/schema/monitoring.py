@@ -51,6 +51,7 @@ monitor_sequences = sa.Table(
     required("unit", sa.Text),
     required("scorer", sa.Text),
     required("severity_kind", sa.Text),
+    required("loss", sa.Text, comment="of claims; any under other units"),
     required("budget", REAL, comment="alpha over the attempts"),
     required("delta", REAL, comment="chance that a bound ever fails"),
     required("period_days", REAL),

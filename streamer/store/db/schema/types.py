@@ -2,9 +2,12 @@
 
 import base64
 import json
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import chain
+from operator import itemgetter
 from typing import Any, TypeAlias, TypeVar
 
 import msgspec
@@ -88,6 +91,21 @@ def no_evidence() -> dict[str, str]:
 
 Row: TypeAlias = Mapping[Any, Any]
 """A table's row by column names: about to be written, or read back."""
+
+Columns: TypeAlias = Mapping[str, Sequence[Any]]
+"""Rows of a table by columns: under each name the values of all of them."""
+
+
+def columns_of(names: Iterable[str], rows: Iterable[Sequence[Any]]) -> Columns:
+    """Rows with their values in the order of `names`, by columns."""
+    names = tuple(names)
+    return dict.fromkeys(names, ()) | dict(zip(names, zip(*rows, strict=True), strict=False))
+
+
+def joined(parts: Sequence[Columns]) -> Columns:
+    """Rows of one table that come in parts, each with the columns of the first."""
+    return {name: [*chain.from_iterable(map(itemgetter(name), parts))] for name in parts[0]} if parts else {}
+
 
 T = TypeVar("T")
 
@@ -252,6 +270,20 @@ def required(
     """A column that is never NULL; `default` is an SQL expression for rows that came before it."""
     given = sa.text(default) if isinstance(default, str) else default
     return sa.Column(name, kind, *constraints, nullable=False, server_default=given, **options)
+
+
+MONTHLY = "RANGE (batch)"
+"""How PostgreSQL partitions a table that it keeps month by month."""
+MONTH = 10**11
+"""Numbers of batches that a month has, from January of the year 0 on: each stays below 2^53, which JSON carries everywhere."""
+
+
+def is_month(name: str | None) -> bool:
+    """Whether a table is a partition of one: it has no declaration of its own."""
+    return name is not None and _PARTITION.search(name) is not None
+
+
+_PARTITION = re.compile(r"_(\d{4}_\d\d|before)$")
 
 
 def identity_column() -> sa.Column[int]:

@@ -9,14 +9,17 @@ from collections.abc import Iterable, Iterator
 from alembic import op
 
 from streamer.store.db.schema import metadata
-from streamer.store.db.schema.types import kept_of
+from streamer.store.db.schema.types import MONTH, MONTHLY, kept_of
 
-revision = "0105"
+revision = "0106"
 down_revision = None
 branch_labels = None
 depends_on = None
-serves = "0105"
+serves = "0106"
 """The oldest revision whose programs work on this one: what they know is still there, and they may leave out what is new."""
+
+FIRST = 2000 * 12 * MONTH
+"""Numbers of batches up to here belong to no month."""
 
 DECISIONS = """
 CREATE VIEW v_decisions AS
@@ -140,6 +143,10 @@ def upgrade() -> None:
     sqlite = context.dialect.name == "sqlite"
     for table in metadata.sorted_tables:
         context.impl.create_table(table)
+        if not sqlite and table.dialect_options["postgresql"]["partition_by"] == MONTHLY:
+            op.execute(
+                f"CREATE TABLE {table.name}_before PARTITION OF {table.name} FOR VALUES FROM (MINVALUE) TO ({FIRST})"
+            )
     for view in (DECISIONS, SEVERITIES, LABEL_QUEUE, RISK, RISK_INTERVALS):
         read = READ.format(names=NAMES[context.dialect.name])
         op.execute(view.format(read=read, asked=f"({ASKED})"))

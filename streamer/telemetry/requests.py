@@ -1,26 +1,24 @@
 """Requests, counted, timed and traced by their route's template and by status: nothing that a caller chooses is a label."""
 
-from __future__ import annotations
-
 import time
-from typing import TYPE_CHECKING, Final
-
-from starlette.applications import Starlette
-from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, Final
 
 from streamer.events.cloudevents import exemplar
-
-if TYPE_CHECKING:
-    from streamer.telemetry.metrics import Metrics
-    from streamer.tracing import Tracing
+from streamer.telemetry.metrics import RequestMetrics
+from streamer.tracing import NO_TRACING, Tracing
 
 NO_ROUTE: Final = "none"
 """The route of requests to unknown addresses."""
 
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Scope]]
+Send = Callable[[Scope], Awaitable[None]]
+ASGIApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-def measured(app: Starlette, requests: Metrics, tracing: Tracing) -> ASGIApp:
-    """Return the application, whose requests are reported to both."""
+
+def measured(app: Any, requests: RequestMetrics, tracing: Tracing = NO_TRACING) -> ASGIApp:
+    """Return a Starlette application, whose requests are reported to both."""
     for route in (*(_template(one) for one in app.routes), NO_ROUTE):
         requests.expect_requests(route)
 
@@ -31,7 +29,7 @@ def measured(app: Starlette, requests: Metrics, tracing: Tracing) -> ASGIApp:
         began = time.perf_counter()
         status: int | None = None
 
-        async def watched(message: Message) -> None:
+        async def watched(message: Scope) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -51,5 +49,5 @@ def measured(app: Starlette, requests: Metrics, tracing: Tracing) -> ASGIApp:
     return run
 
 
-def _template(route: object) -> str:
-    return route.path_format if isinstance(route, Route) else NO_ROUTE
+def _template(route: Any) -> str:
+    return str(getattr(route, "path_format", NO_ROUTE))
