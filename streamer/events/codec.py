@@ -190,14 +190,20 @@ def _has_nul_bytes(value: bytes) -> BadMessage:
 
 
 def malformed(value: bytes, problem: str) -> BadMessage:
-    """Name what is wrong with a value that is not JSON; `problem` : what the parser says, with the byte where it stopped."""
+    """Name what is wrong with a value that is not JSON; `problem` : what the parser says."""
     position = _POSITION.search(problem)
     at = int(position[1]) if position is not None else len(value)
     if _CONSTANT.match(value, max(0, at - 1)) or _CONSTANT.match(value, at):
-        return BadMessage(codes.NOT_FINITE, f"NaN or Infinity at byte {at}; JSON has no such number")
+        return BadMessage(
+            codes.NOT_FINITE, f"NaN or Infinity at byte {at}; JSON has no such number: write null"
+        )
     if "surrogate" in problem or _SURROGATE_ESCAPE.search(value, max(0, at - 16), at + 16):
         return BadMessage(codes.NUL_OR_SURROGATE, f"a lone UTF-16 surrogate is escaped near byte {at}")
     if value.startswith(b"\xef\xbb\xbf"):
         return BadMessage(codes.NOT_JSON, "the value starts with a byte order mark; publish without it")
-    why = "cut off in the middle" if "truncated" in problem else one_line(problem)
+    why = (
+        "cut off in the middle"
+        if "truncated" in problem
+        else one_line(problem).removeprefix("JSON is malformed: ")
+    )
     return BadMessage(codes.NOT_JSON, f"not JSON: {why}")

@@ -564,7 +564,7 @@ class Gate:
             batches.append(batch)
             cuts.append(cut)
             budgets += needed
-        # The last place is that of rows that have no answer: calls that failed, and what they leave alone.
+        # The last place is that of rows without an answer: calls that failed, and what they leave alone.
         sizes = [*(len(batch.texts) for batch in batches), 1]
         scores = [np.nan if one is None else one for batch in batches for one in batch.scores]
         answers = [*(response.id for item in found for response in item.cloud.responses), ""]

@@ -325,7 +325,7 @@ def open_labels(
     """Open a label file: CSV, JSON Lines or Parquet, the first two also gzip, as its content says. See `LabelReader`.
 
     `bridge` : the labelling tool that it is exported from, or the evaluation tool that wrote it, where the
-    same file was published; None: none. `report` : see `streamer.clouds.cloud_files.read_clouds`, for an evaluation tool's.
+    same file was published; None: none. `report` : of `read_clouds`, for an evaluation tool's.
 
     Raises
     ------

@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any, cast
 
 from streamer.clouds.cloud import UNSTATED_KIND, Claim, Cloud, kind_of_label, response_id
@@ -137,7 +138,7 @@ class AnswerReader:
             yield Prompt(cloud, places)
         leak.check()
         if self._failure and not names:
-            raise UsageError(f"{self._table.name}: nothing is left: {self._left_out}; repeat these calls")
+            raise UsageError(f"{self._table.name}: nothing is left: {self._left_out}; try anew")
 
     def leak_check(self) -> LeakCheck:
         """Return what looks whether the score, or a signal, is the mark."""
@@ -174,21 +175,21 @@ class AnswerReader:
             return False
         self._several["rows"] += 1
         answer = plain(value_at(row, column))
-        if not tool.has_failed(row, None if answer == "" and self._table.format == "csv" else answer):
+        if not tool.has_failed(row, answer or (None if self._table.format == "csv" else answer)):
             return False
         self._several["failed"] += 1
-        why = next((said for one in tool.failure.split() if (said := plain(value_at(row, one)))), "")
-        self._failure = self._failure or f"{self._table.unit} {place}" + (
-            f": {excerpt(str(why))}" if why else ""
-        )
+        said = filter(None, (plain(value_at(row, one)) for one in tool.failure.split()))
+        why = "".join(f": {excerpt(str(one))}" for one in islice(said, 1))
+        self._failure = self._failure or f"{self._table.unit} {place}{why}"
         self._lacking.add(self.key(place, row))
         return True
 
     @property
     def _left_out(self) -> str:
-        found = self._several
-        alone = f"; prompts that have one answer without them: {found['alone']:,}" if found["alone"] else ""
-        return f"{found['failed']:,} of {found['rows']:,} rows have no answer, but an error (first {self._failure}){alone}"
+        failed, rows, alone = (self._several[one] for one in ("failed", "rows", "alone"))
+        beside = f"; prompts that have one answer without them: {alone:,}" if alone else ""
+        why = f"have no answer, but an error (first {self._failure})"
+        return f"{failed:,} of {rows:,} rows {why}{beside}"
 
     @property
     def notes(self) -> Iterator[str]:

@@ -21,8 +21,7 @@ CORRECT = ("correct", "is_correct", "right", "is_right", "passed")
 SCORE = ("score", "confidence")
 
 _NAMES: Mapping[Role, tuple[str, ...]] = {
-    "prompt_id": ("prompt_id", "question_id", "batch_id", "query_id", "request_id", "group_id", "group", "qid",
-        "task_id", "custom_id"),
+    "prompt_id": ("prompt_id", "question_id", "batch_id", "query_id", "request_id", "group_id", "group", "qid", "task_id", "custom_id"),
     "prompt": (
         "prompt", "question", "query", "instruction", "input", "problem", "user_input", "user_message", "user_prompt",
     ),
@@ -274,7 +273,7 @@ def recognise(
 def _of_format(
     table: Table, header: Sequence[str], given: Mapping[Role, Any], written_by: str | None
 ) -> tuple[Format, dict[Role, tuple[str, ...]]]:
-    """What a tool writes, and its columns of roles: the named one, or the first that the table tells; empty where it tells none.
+    """What wrote the table, and its columns of roles: the tool that is named, or the first that the table tells.
 
     Raises
     ------
@@ -303,22 +302,23 @@ def _of_format(
 
 
 def _of_models(plain: Mapping[str, str]) -> Mapping[str, str]:
-    """The columns that may have a model's answers: `answer` and `answers` do not where another is a model's."""
+    """The columns that may have a model's answers, without known good ones."""
     beside = any(re.fullmatch(f"({'|'.join(_OF_A_MODEL)}){_MARK}?", one) for one in plain)
-    return {one: column for one, column in plain.items() if not beside or one not in ("answer", "answers")}
+    good = ("answer", "answers") if beside else ()
+    return {one: column for one, column in plain.items() if one not in good}
 
 
 def _in_objects(
     plain: Mapping[str, str], header: Sequence[str], given: Mapping[Role, Any]
 ) -> dict[Role, tuple[str, ...]]:
-    """The columns of roles within the first column of answers that holds objects; empty where none does."""
+    """The columns of roles within the first column of answers that holds objects."""
     plain, taken = _of_models(plain), {one for names in given.values() for one in names}
     header = [one for one in header if one not in taken]
     for one in () if "answer" in given else (*_PLURALS["answer"], *_NAMES["answer"], "choices"):
-        before = f"{plain.get(one)}."
-        inside = {_plain_name(name.removeprefix(before)): name for name in header if name.startswith(before)}
+        of = f"{plain.get(one)}."
+        inside = {_plain_name(name.removeprefix(of)): name for name in header if name.startswith(of)}
         found: dict[Role, tuple[str, ...]] = {
-            role: (inside[name],) for role in PER_ANSWER for name in reversed(_names(role)) if name in inside
+            role: (inside[one],) for role in PER_ANSWER for one in _names(role)[::-1] if one in inside
         }
         if "answer" in found:
             return found
@@ -428,8 +428,8 @@ def _check(columns: Columns, header: Sequence[str], name: str, *, needs_answers:
         )
     if columns.lists and columns.tool is FORMATS["lm-eval"]:
         raise UsageError(
-            f"{name}: {shown_columns(named['answer'])} holds lists, as of tasks that compare given choices, and no answers that a "
-            "model wrote: evaluate a task that generates text, or name the column of the texts with --column answer=NAME"
+            f"{name}: {named['answer'][0]} holds lists, as of tasks that compare given choices, and no "
+            "texts: take a task that generates text, or name its column: --column answer=NAME"
         )
     if not columns.wide and not {"prompt", "prompt_id"} & named.keys():
         raise UsageError(

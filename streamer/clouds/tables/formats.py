@@ -31,7 +31,7 @@ class Format:
     events : whether a row is an event of an answer, which `_joined` puts together.
     only : a column of which the rows with its first value are read, since the others say the same once more.
     samples : a column that may have the graded answer among other samples; see `graded`.
-    failed : what a row has where a call failed: a column that is not empty, or ``COLUMN=VALUE``. So has one without an answer.
+    failed : where a row without an answer is not all: what it has, a column that is not empty or ``COLUMN=VALUE``.
     failure : the column that says why.
     placeholder : what stands in the place of an answer that failed.
     objects : whether an answer may be an object, which is read as JSON.
@@ -59,7 +59,7 @@ class Format:
         )
 
     def has_failed(self, row: Row, answer: Any) -> bool:
-        """Whether a row has no answer of a model, but an error."""
+        """Whether a row has an error in place of an answer."""
         return answer is None or answer == self.placeholder or _has(row, self.failed)
 
     def is_ungraded(self, row: Row) -> bool:
@@ -70,8 +70,8 @@ class Format:
 def graded(answer: str, samples: Sequence[str]) -> int:
     """Return the place of the sample that was graded.
 
-    `answer` : it, or what a filter took out of it. Taken to be of the first sample that is it, else that has its words, else of the
-    first one, as of a filter that takes the first.
+    `answer` : it, or what a filter took out of it: of the first sample that is it, else that has its
+    words, else of the first.
     """
     words = re.compile(rf"(?<!\w){re.escape(answer.strip())}(?!\w)")
     return min(range(len(samples)), key=lambda i: (samples[i] != answer, not words.search(samples[i])))
@@ -196,7 +196,7 @@ def rows_of(
     """Return which tool wrote the objects of a file, in words, their rows with places, and whether
     these count rows; else they are those of the objects.
 
-    `at_once` : the file is all there. A lone object in it may have the rows in a member, or a member for each column.
+    `at_once` : the file is all there. A lone object may have the rows in a member, or by column.
     """
     ahead = list(islice(objects, 1 + at_once))
     if not ahead:

@@ -205,7 +205,7 @@ def test_a_bad_first_line(text: str, column: str | None, hint: str) -> None:
         ('{"severity": "hm"}', "severity", "not a number from 0"),
         ('{"severity": [1]}', "severity", "a list where one mark should be"),
         ('{"severity": 2}', "severity", "not a number from 0"),
-        ('{"severity": NaN}', None, "not JSON"),
+        ('{"severity": NaN}', None, "JSON has no such number"),
         ('{"severity": 1, "severity": 0}', None, "more than once"),
         ('{"severity": 1, "x": ' + "[" * 5000 + "]" * 5000 + "}", None, "not JSON|deep"),
         ('{"severity": 1, "response_id": [7]}', "response_id", "a list where a text should be"),

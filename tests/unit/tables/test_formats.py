@@ -241,7 +241,7 @@ def test_of_the_samples_of_lm_eval_the_graded_one_is_the_answer(
 
 def test_choices_that_lm_eval_compares_are_no_answers(tmp_path: Path) -> None:
     row = lm_eval("", right=True, name="none") | {"filtered_resps": [["-3.2", "False"], ["-1.0", "True"]]}
-    with pytest.raises(UsageError, match=r"filtered_resps\.0 holds lists.* a task that generates text"):
+    with pytest.raises(UsageError, match=r"filtered_resps\.0 holds lists.* take a task that generates text"):
         list(read_clouds(written(tmp_path / "samples.jsonl", "lines", [row])))
 
 
