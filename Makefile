@@ -99,7 +99,7 @@ swap: $(INSTALLED)  ## Change the answers' source under many gates and count the
 	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.e2e.swap $(ARGS)
 
 compatibility: $(INSTALLED)  ## Try the newest release of each client library, and write the table of docs/clients.md, ten minutes
-	STREAMER_TEST_COMPATIBILITY=newest $(BIN)/pytest -q tests/integration/serving/test_compatibility.py $(ARGS)
+	@$(MIRROR); STREAMER_TEST_COMPATIBILITY=newest $(BIN)/pytest -q tests/integration/serving/test_compatibility.py $(ARGS)
 
 wheels: $(INSTALLED)  ## Install the wheel with each extra under each Python from 3.11 to 3.14 that is here
 	@$(MIRROR); $(BIN)/python -m tests.packaging.clean_environments $(ARGS)

@@ -29,8 +29,7 @@ SinceOption = Annotated[
     str | None, typer.Option(metavar="TIME", help="How far back, like 12h, 30d. [default: all]")
 ]
 FormatOption = Annotated[
-    str,
-    typer.Option("--format", metavar="csv|parquet", help="Of the table; parquet needs --out."),
+    str, typer.Option("--format", metavar="csv|parquet", help="Of the table; parquet needs --out.")
 ]
 OutOption = Annotated[Path | None, typer.Option(metavar="FILE", help="Where to. [default: standard output]")]
 

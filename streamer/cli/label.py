@@ -215,6 +215,7 @@ def _read(
         reading=reading,
         bridge=bridge,
         answers=cache(lambda: _drawn(gate, bridge)),
+        report=note,
     ) as reader:
         return *one_each(list(reader), reading.annotators), reader
 

@@ -27,7 +27,6 @@ from streamer.clouds.tables.answers import Reading
 from streamer.clouds.tables.columns import NO_SEVERITIES
 from streamer.clouds.tables.rows import json_object
 from streamer.errors import BadMessage, Unavailable, UsageError
-from streamer.events import codes
 from streamer.events.labels import encode_label
 from streamer.events.limits import Limits
 from streamer.events.responses import decode_responses
@@ -120,18 +119,12 @@ def _events(file: str, gate: str | None, limits: Limits) -> Iterator[Publication
 
 
 def _event(line: bytes, gate: str | None, limits: Limits, name: str, number: int) -> Publication:
-    where = f"{name}, line {number}"
+    if gate is not None:
+        line = json.dumps(json_object(line, name, number) | {"gate": gate}, ensure_ascii=False).encode()
     try:
-        if gate is not None:
-            line = json.dumps(json.loads(line) | {"gate": gate}, ensure_ascii=False).encode()
         return Publication(key=decode_responses(line, limits).batch_id.encode(), value=line)
     except BadMessage as error:
-        if error.code == codes.NOT_JSON:
-            json_object(line, name, number)  # says of a line that is cut off that it is
-        raise UsageError(f"{where} would be refused: {error.detail}") from None
-    except (ValueError, TypeError, RecursionError):
-        json_object(line, name, number)
-        raise UsageError(f"{where} is not a JSON object") from None
+        raise UsageError(f"{name}, line {number} would be refused: {error.detail}") from None
 
 
 def _name(file: str) -> str:

@@ -24,17 +24,12 @@ import msgspec
 
 from streamer.clouds.line_files import is_publishable
 from streamer.errors import BadMessage, UsageError
+from streamer.events.codec import malformed
 from streamer.events.labels import SCHEMA as LABELS_SCHEMA
 from streamer.events.labels import LabelsV1
 from streamer.events.limits import Limits
 from streamer.events.responses import SCHEMA as RESPONSES_SCHEMA
-from streamer.events.responses import (
-    ResponsesV1,
-    ResponseV1,
-    SignalName,
-    decode_responses,
-    encode_responses,
-)
+from streamer.events.responses import ResponsesV1, ResponseV1, SignalName, decode_responses, encode_responses
 from streamer.scoring.blank import is_blank
 from streamer.scoring.judged import Form
 from streamer.scoring.signals.declared import FIELDS, LEAST_LOGPROB, MOST_DECLARED, tokens_of
@@ -153,17 +148,22 @@ class Cloud:
         return found if len(found) == len(self.responses) else None
 
 
-class _ClaimLine(msgspec.Struct):
+class _Marked(msgspec.Struct):
     text: str
     label: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
+    severity: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
+
+    def __post_init__(self) -> None:
+        self.label = self.severity if self.label is None else self.label
+
+
+class _ClaimLine(_Marked):
     id: Annotated[str, msgspec.Meta(min_length=1)] | None = None
     span: tuple[int, int] | None = None
     rests_on: tuple[str, ...] = ()
 
 
-class _ResponseLine(msgspec.Struct):
-    text: str
-    label: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
+class _ResponseLine(_Marked):
     meta: dict[str, Any] | None = None
     embedding: Annotated[tuple[float, ...], msgspec.Meta(min_length=2)] | None = None
     logprob: Annotated[float, msgspec.Meta(ge=LEAST_LOGPROB, le=0)] | None = None
@@ -173,6 +173,7 @@ class _ResponseLine(msgspec.Struct):
     claims: list[_ClaimLine] | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.token_logprobs is not None:
             figures = tokens_of(self.token_logprobs)
             self.logprob = figures.pop("logprob", self.logprob)
@@ -228,11 +229,8 @@ def parse_cloud(line: bytes, where: str) -> Cloud:
             "and a label in [0, 1] or null"
         ) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        hint = "; NaN and Infinity are no JSON: write null" if b"NaN" in line or b"Infinity" in line else ""
-        if "truncated" in str(error):
-            hint = "; the line is cut off: copy the file again"
         raise UsageError(
-            f"{where} is not JSON ({error}); write one JSON object a line, in UTF-8{hint}"
+            f"{where}: {malformed(line, str(error)).detail}; write one object a line, in UTF-8"
         ) from error
     texts = [row.question or "", *(row.references or ()), *(one.text for one in row.responses)]
     texts += row.witnesses

@@ -89,10 +89,7 @@ def read_clouds(
 
 
 def read_rows(
-    path: Path | str,
-    reading: Reading = AS_IT_IS,
-    *,
-    report: Callable[[str], None] = lambda _text: None,
+    path: Path | str, reading: Reading = AS_IT_IS, *, report: Callable[[str], None] = lambda _text: None
 ) -> Iterator[tuple[str, Cloud, dict[str, Any]]]:
     """Yield the clouds of a file with where each stands and its line as JSON values; see `read_clouds`.
 
@@ -157,6 +154,8 @@ def _stand_together(path: Path | str, reading: Reading) -> bool:
             together &= key == last or key not in seen
             seen.add(key)
             last = key
+            if reader.has_failed(place, row):
+                continue
             if legible:
                 try:
                     for answer in reader.answers(place, row):

@@ -85,11 +85,6 @@ class Units:
         known = ~self.unlabelled
         return Units(*(getattr(self, one.name)[known] for one in fields(self)))
 
-    def shipped_above(self, threshold: float) -> Booleans:
-        """Report what would ship at another threshold lambda (-inf: open, +inf: closed)."""
-        above: Booleans = self.shippable & (np.nan_to_num(self.scores, nan=-1.0) > threshold)
-        return above
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfflineRisk:

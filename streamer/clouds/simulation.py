@@ -46,11 +46,7 @@ _STYLES: tuple[tuple[str, ...], ...] = (
 )
 """Ways to say an answer: bare, a sentence, with a remark, conversational, hedged."""
 
-_HALF_RIGHT = (
-    "Either {a} or {b}.",
-    "It could be {a} or {b}; I cannot tell which.",
-    "{a}, or possibly {b}.",
-)
+_HALF_RIGHT = ("Either {a} or {b}.", "It could be {a} or {b}; I cannot tell which.", "{a}, or possibly {b}.")
 
 
 def simulate_clouds(

@@ -195,8 +195,7 @@ class ActionsV1(Event, frozen=True, gc=False, kw_only=True):
     attempt: Attempt
     unit: Unit
     action: Annotated[
-        BatchAction,
-        Meta(description="`mixed` under the units `response` and `claim` alone: some ship."),
+        BatchAction, Meta(description="`mixed` under the units `response` and `claim` alone: some ship.")
     ]
     enforced: Annotated[bool, Meta(description="False in shadow mode: record it, do not act on it.")]
     selected: Annotated[
@@ -225,8 +224,7 @@ class ActionsV1(Event, frozen=True, gc=False, kw_only=True):
     ) = msgspec.UNSET
     answer: (
         Annotated[
-            Identifier,
-            Meta(description="Under unit `claim` the response whose claims were decided, if any."),
+            Identifier, Meta(description="Under unit `claim` the response whose claims were decided, if any.")
         ]
         | msgspec.UnsetType
     ) = msgspec.UNSET
@@ -372,10 +370,7 @@ def _line(event: Mapping[str, Any], _: object) -> list[str]:
     unread = [f"{one['not_read']} {one['id']}" for one in event["responses"] if one.get("not_read")]
     policy = event["policy"]
     chosen = f" {event['selected']}" if event.get("selected") else ""
-    marks = [
-        *([] if event["enforced"] else ["shadow"]),
-        *(["to label"] if event["audit"]["sampled"] else []),
-    ]
+    marks = [*([] if event["enforced"] else ["shadow"]), *(["to label"] if event["audit"]["sampled"] else [])]
     return [
         event["gate"],
         batch_text(event),

@@ -27,12 +27,7 @@ AlarmKind = Literal["risk", "selective", "missing", "early", "draws", "drift_sco
 ALARMS: Final[tuple[AlarmKind, ...]] = get_args(AlarmKind)
 """What the recalibrator's watch raises alarms on, by what they mean for who is woken: the worst first."""
 AlertKind = Literal[
-    AlarmKind,
-    "policy_refused",
-    "large_step",
-    "gate_closed",
-    "no_signing_key",
-    "labels_not_at_random",
+    AlarmKind, "policy_refused", "large_step", "gate_closed", "no_signing_key", "labels_not_at_random"
 ]
 Level = Literal["page", "ticket"]
 

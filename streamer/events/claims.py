@@ -97,7 +97,7 @@ def check_claims(response: str, text: str, claims: Sequence[ClaimV1] | None, lon
     of = f"response {excerpt(response)}"
     ids, place = set[str](), 0
     for one in claims:
-        check_identifier(f"a claim of {of}", one.id, longest)
+        check_identifier(f"the id of a claim of {of}", one.id, longest)
         name = excerpt(one.id)
         if one.id in ids:
             raise BadMessage(codes.DUPLICATE_RESPONSE_IDS, f"two claims of {of} have the id {name}")

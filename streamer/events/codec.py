@@ -109,7 +109,7 @@ class Reader(Generic[E]):
         except msgspec.ValidationError as error:
             raise self._mismatch(text, str(error), limits) from None
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise _malformed(text, str(error)) from None
+            raise malformed(text, str(error)) from None
         except RecursionError:
             raise too_deep(limits.max_depth) from None
 
@@ -128,7 +128,7 @@ class Reader(Generic[E]):
                 codes.WRONG_SCHEMA, f"{one_line(problem)}: the value is not a {self._schema} event"
             )
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            return _malformed(value, str(error))
+            return malformed(value, str(error))
         except RecursionError:
             return too_deep(limits.max_depth)
         if found is msgspec.UNSET:
@@ -189,14 +189,21 @@ def _has_nul_bytes(value: bytes) -> BadMessage:
     return BadMessage(codes.NUL_OR_SURROGATE, f"a NUL byte at byte {value.index(0)}")
 
 
-def _malformed(value: bytes, problem: str) -> BadMessage:
-    """Name what is wrong with a value that is not JSON. The parser says at which byte it stopped."""
+def malformed(value: bytes, problem: str) -> BadMessage:
+    """Name what is wrong with a value that is not JSON; `problem` : what the parser says."""
     position = _POSITION.search(problem)
     at = int(position[1]) if position is not None else len(value)
     if _CONSTANT.match(value, max(0, at - 1)) or _CONSTANT.match(value, at):
-        return BadMessage(codes.NOT_FINITE, f"NaN or Infinity at byte {at}; JSON has no such number")
+        return BadMessage(
+            codes.NOT_FINITE, f"NaN or Infinity at byte {at}; JSON has no such number: write null"
+        )
     if "surrogate" in problem or _SURROGATE_ESCAPE.search(value, max(0, at - 16), at + 16):
         return BadMessage(codes.NUL_OR_SURROGATE, f"a lone UTF-16 surrogate is escaped near byte {at}")
     if value.startswith(b"\xef\xbb\xbf"):
         return BadMessage(codes.NOT_JSON, "the value starts with a byte order mark; publish without it")
-    return BadMessage(codes.NOT_JSON, one_line(problem))
+    why = (
+        "cut off in the middle"
+        if "truncated" in problem
+        else one_line(problem).removeprefix("JSON is malformed: ")
+    )
+    return BadMessage(codes.NOT_JSON, f"not JSON: {why}")

@@ -43,7 +43,7 @@ def check_identifier(name: str, text: str, max_characters: int) -> None:
     if is_identifier(text, max_characters):
         return
     if not text:
-        problem = "is empty"
+        problem = f"is empty; a name has 1 to {max_characters} characters"
     elif len(text) > max_characters:
         problem = f"has {len(text)} characters, at most {max_characters} are allowed: {excerpt(text)}"
     else:

@@ -595,7 +595,5 @@ SPECIFICATION = Topic(
     decode=decode_responses,
     written_by="publishers",
     read_by=("workers",),
-    line=lambda event, _: [
-        *(event["gate"], batch_text(event), counted(len(event["responses"]), "response")),
-    ],
+    line=lambda event, _: [*(event["gate"], batch_text(event), counted(len(event["responses"]), "response"))],
 )

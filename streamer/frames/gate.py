@@ -564,26 +564,24 @@ class Gate:
             batches.append(batch)
             cuts.append(cut)
             budgets += needed
-        sizes = [len(batch.texts) for batch in batches]
-        scores = np.array(
-            [np.nan if one is None else one for batch in batches for one in batch.scores], dtype=np.float64
-        )
-        answers = [response.id for item in found for response in item.cloud.responses]
-        prompts = [item.cloud.question_id for item in found for _ in item.cloud.responses]
-        ship = np.array([one for batch in batches for one in batch.shipped], dtype=np.bool_)
-        order = list(range(len(ship)))
+        # The last place is that of rows without an answer: calls that failed, and what they leave alone.
+        sizes = [*(len(batch.texts) for batch in batches), 1]
+        scores = [np.nan if one is None else one for batch in batches for one in batch.scores]
+        answers = [*(response.id for item in found for response in item.cloud.responses), ""]
+        prompts = [*(item.cloud.question_id for item in found for _ in item.cloud.responses), ""]
+        ship = np.array([*(one for batch in batches for one in batch.shipped), False], dtype=np.bool_)
+        order = list(range(len(scores)))
         if table.rows is not None:
-            answers_of = [answer for one in table.rows for answer in one]
-            order = [
-                place for _, place in sorted((row, place) for place in order for row in answers_of[place])
-            ]
+            answers_of = enumerate(answer for one in table.rows for answer in one)
+            place_of = {row: place for place, rows in answers_of for row in rows}
+            order = [place_of.get(row, -1) for row in range(table.count)]
         return Decisions(
             unit,
             tuple(prompts[i] for i in order),
             tuple(answers[i] for i in order),
-            scores[order],
-            np.repeat(np.array(cuts, dtype=np.float64), sizes)[order],
-            np.array(budgets, dtype=np.float64)[order],
+            np.array([*scores, np.nan], dtype=np.float64)[order],
+            np.repeat(np.array([*cuts, np.nan], dtype=np.float64), sizes)[order],
+            np.array([*budgets, np.nan], dtype=np.float64)[order],
             ship[order],
             tuple(batches),
             frame,

@@ -319,12 +319,13 @@ def open_labels(
     *,
     bridge: str | None = None,
     answers: Callable[[], Mapping[str, Mapping[str, object]]] = dict,
+    report: Callable[[str], None] = lambda _text: None,
     **given: Any,
 ) -> Iterator[LabelReader]:
     """Open a label file: CSV, JSON Lines or Parquet, the first two also gzip, as its content says. See `LabelReader`.
 
     `bridge` : the labelling tool that it is exported from, or the evaluation tool that wrote it, where the
-    same file was published; None: none.
+    same file was published; None: none. `report` : of `read_clouds`, for an evaluation tool's.
 
     Raises
     ------
@@ -336,7 +337,7 @@ def open_labels(
             yield LabelReader(table, **given)
         return
     if bridge not in bridges():
-        rows = _labels_of_answers(path, bridge, given)
+        rows = _labels_of_answers(path, bridge, given, report)
         table = Table.of(path.name, "jsonl", rows, columns=LABEL_FIELDS, unit="record")
         yield LabelReader(table, **given | {"columns": {}, "reading": Reading()})
         return
@@ -347,12 +348,13 @@ def open_labels(
 
 
 def _labels_of_answers(
-    path: Path, tool: str, given: Mapping[str, Any]
+    path: Path, tool: str, given: Mapping[str, Any], report: Callable[[str], None]
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield what an evaluation tool says of answers, by the names that these have when they are published."""
     columns = {role: (name,) for role, name in given["columns"].items() if role in ("severity", "correct")}
     reading = replace(given["reading"], columns=columns, written_by=tool)
-    answers = ((cloud, one) for cloud in read_clouds(path, reading) for one in cloud.responses)
+    clouds = read_clouds(path, reading, report=report)
+    answers = ((cloud, one) for cloud in clouds for one in cloud.responses)
     for number, (cloud, one) in enumerate(answers, start=1):
         yield number, {"batch_id": cloud.batch_id, "response_id": one.id, "severity": one.severity}
 

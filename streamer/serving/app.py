@@ -148,12 +148,7 @@ def serving_app(
             Route(f"{of}/labels", of_gate("label", label), methods=["POST"]),
             Route(of, of_gate("read", show), methods=["GET"]),
             *chat_routes(
-                chat,
-                request_log,
-                releases,
-                authorize,
-                deadline=_deadline,
-                most_bytes=limits.max_value_bytes,
+                chat, request_log, releases, authorize, deadline=_deadline, most_bytes=limits.max_value_bytes
             ),
             Route("/openapi.json", describe, methods=["GET"]),
             Route("/docs", show_docs, methods=["GET"]),

@@ -11,6 +11,7 @@ from msgspec import UNSET
 from streamer.errors import BadMessage
 from streamer.events import codes, labels, responses
 from streamer.events.cloudevents import rfc3339
+from streamer.events.codec import malformed
 from streamer.events.json_structure import too_deep
 from streamer.events.labels import LabelsV1
 from streamer.events.limits import Limits
@@ -69,7 +70,7 @@ def severities(raw: bytes, *, gate: str, limits: Limits, now: datetime) -> list[
     try:
         items = _items.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise BadMessage(codes.NOT_JSON, str(error)) from None
+        raise malformed(raw, str(error)) from None
     except RecursionError:
         raise too_deep(limits.max_depth) from None
     if len(items) > MOST_LABELS:

@@ -21,9 +21,7 @@ def deadline(wanted: float | None, longest: float, *, now: datetime) -> Deadline
     """Return when a request that comes now, and may take `wanted` seconds, has to be answered."""
     seconds = longest if wanted is None else min(wanted, longest)
     return Deadline(
-        seconds,
-        math.floor((now.timestamp() + seconds) * 1000),
-        asyncio.get_running_loop().time() + seconds,
+        seconds, math.floor((now.timestamp() + seconds) * 1000), asyncio.get_running_loop().time() + seconds
     )
 
 

@@ -68,10 +68,7 @@ def document() -> bytes:
         },
         f"{of}/decisions/{{batch_id}}": {
             "get": _operation(
-                "findDecision",
-                "Find a recorded decision.",
-                [gate, batch, attempt],
-                _ref("ActionsV1"),
+                "findDecision", "Find a recorded decision.", [gate, batch, attempt], _ref("ActionsV1")
             )
         },
         f"{of}/desk/{{batch_id}}": {"get": _find_at_desk([gate, batch, attempt, *waits])},

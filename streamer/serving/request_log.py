@@ -14,14 +14,7 @@ from streamer.events import codes
 from streamer.events.labels import label_revision
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.policy import Policy
-from streamer.journal import (
-    BatchDecision,
-    DeadLetter,
-    Headers,
-    Partition,
-    RecordedAction,
-    RecordedBatch,
-)
+from streamer.journal import BatchDecision, DeadLetter, Headers, Partition, RecordedAction, RecordedBatch
 from streamer.serving.bodies import BatchBody, SeverityBody
 from streamer.serving.deadlines import Deadline
 from streamer.serving.lane import Ended, Lane, Recorded

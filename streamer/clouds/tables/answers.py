@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any, cast
 
-from streamer.clouds.cloud import UNSTATED_KIND, Claim, Cloud, kind_of_label
+from streamer.clouds.cloud import UNSTATED_KIND, Claim, Cloud, kind_of_label, response_id
 from streamer.clouds.tables.columns import OF_PROMPT, ROLES, Role, recognise, role_of
+from streamer.clouds.tables.formats import NO_TOOL, graded
 from streamer.clouds.tables.leaks import LeakCheck
 from streamer.clouds.tables.marks import (
     ANNOTATORS,
@@ -20,7 +23,7 @@ from streamer.clouds.tables.marks import (
     several_note,
     severity_of,
 )
-from streamer.clouds.tables.one_prompt import Answer, as_they_come, cloud_of, held_together
+from streamer.clouds.tables.one_prompt import Answer, as_they_come, cloud_of, held_together, is_alone
 from streamer.clouds.tables.rows import Table, TableError
 from streamer.clouds.tables.values import (
     NotText,
@@ -75,12 +78,7 @@ class AnswerReader:
     """Reads the rows of a table by its columns. Raises `TableError` at a cell that does not fit its column."""
 
     def __init__(
-        self,
-        table: Table,
-        reading: Reading,
-        *,
-        needs_answers: bool = False,
-        without: Collection[str] = (),
+        self, table: Table, reading: Reading, *, needs_answers: bool = False, without: Collection[str] = ()
     ) -> None:
         columns = reading.columns
         if reading.models and "model" not in columns:
@@ -100,6 +98,8 @@ class AnswerReader:
         self.reading = reading
         self._table = table
         self._several = Counter[str]()
+        self._lacking = set[str]()
+        self._failure = ""
 
     def prompts(self, *, together: bool) -> Iterator[Prompt]:
         """Yield the prompts of the table, in the order of their first rows.
@@ -111,6 +111,8 @@ class AnswerReader:
         TableError
             At a row that cannot be read. A score that is the mark is refused before the first prompt, or where rows are
             not held after the last.
+        UsageError
+            After the last, where errors of a tool left no prompt with answers.
         """
         columns, leak = self.columns, self.leak_check()
         answers = leak.watch(answer for place, row in self._rows() for answer in self.answers(place, row))
@@ -125,6 +127,9 @@ class AnswerReader:
             if columns.wide and group[-1].place != group[0].place:
                 raise self._apart(group[-1], group[0].place)
             merged, places = self._one_each(group)
+            if group[0].key in self._lacking and is_alone(merged):
+                self._several["alone"] += 1
+                continue
             cloud = cloud_of(merged, self._table, columns)
             if names.setdefault(cloud.batch_id, group[0].key) != group[0].key:
                 raise self._table.error(
@@ -132,6 +137,8 @@ class AnswerReader:
                 )
             yield Prompt(cloud, places)
         leak.check()
+        if self._failure and not names:
+            raise UsageError(f"{self._table.name}: nothing is left: {self._left_out}; try anew")
 
     def leak_check(self) -> LeakCheck:
         """Return what looks whether the score, or a signal, is the mark."""
@@ -158,11 +165,37 @@ class AnswerReader:
                             "the first rows lack it, so that nobody looked for it; write null there, or "
                             f"leave it out: --column {role}=",
                         )
-            yield place, row
+            if not self.has_failed(place, row):
+                yield place, row
+
+    def has_failed(self, place: int, row: Mapping[str, Any]) -> bool:
+        """Whether a row of a tool has an error in place of an answer; it is counted then."""
+        tool, column = self.columns.tool, self.columns.one("answer")
+        if tool is NO_TOOL or column is None:
+            return False
+        self._several["rows"] += 1
+        answer = plain(value_at(row, column))
+        if not tool.has_failed(row, answer or (None if self._table.format == "csv" else answer)):
+            return False
+        self._several["failed"] += 1
+        said = filter(None, (plain(value_at(row, one)) for one in tool.failure.split()))
+        why = "".join(f": {excerpt(str(one))}" for one in islice(said, 1))
+        self._failure = self._failure or f"{self._table.unit} {place}{why}"
+        self._lacking.add(self.key(place, row))
+        return True
+
+    @property
+    def _left_out(self) -> str:
+        failed, rows, alone = (self._several[one] for one in ("failed", "rows", "alone"))
+        beside = f"; prompts that have one answer without them: {alone:,}" if alone else ""
+        why = f"have no answer, but an error (first {self._failure})"
+        return f"{failed:,} of {rows:,} rows {why}{beside}"
 
     @property
     def notes(self) -> Iterator[str]:
         """What was made of the table, in sentences, when all prompts have been read."""
+        if self._failure:
+            yield f"{self._table.name}: left out: {self._left_out}"
         several = self._several
         said = several_note(several["answers"], several["all"], several["marks"], self.reading.annotators)
         if said:
@@ -250,13 +283,20 @@ class AnswerReader:
         if (column := columns.one("kind")) is not None:
             kind = kind_of_label({"label_kind": self._cell(place, row, "kind", column)})
         witnesses = self._witnesses(place, row)
+        tool = columns.tool
+        ungraded = tool.is_ungraded(row) and columns.graded_by_tool
         meta = {} if columns.wide and not witnesses else self._meta(row)
         claim = ""
         if (column := columns.one("claim")) is not None:
             claim = self._text(place, "claim", self._cell(place, row, "claim", column))
         for cells in self._cells(place, row):
             text = self._text(place, "answer", cells.get("answer"))
-            severity = self._severity(place, cells)
+            name = self._name(place, "answer_id", cells.get("answer_id")) or None
+            if witnesses and columns.one("witnesses") == tool.samples:
+                one = graded(text, witnesses)
+                text, name = witnesses[one], response_id(one)
+                witnesses = witnesses[:one] + witnesses[one + 1 :]
+            severity = None if ungraded else self._severity(place, cells)
             score = self._share(place, cells.get("score"))
             figures = self._logprobs(place, cells.get("logprob"))
             if columns.wide and not columns.lists and not text and severity is None and score is None:
@@ -266,7 +306,7 @@ class AnswerReader:
                 key=key,
                 prompt=prompt,
                 references=references,
-                id=self._name(place, "answer_id", cells.get("answer_id")) or None,
+                id=name,
                 text=text if "answer" in columns.named else None,
                 severity=severity,
                 kind=kind,
@@ -441,11 +481,18 @@ class AnswerReader:
         if (column := self.columns.one("witnesses")) is None:
             return ()
         listed = self._list(place, self._cell(place, row, "witnesses", column), column)
-        return tuple(self._text(place, "witnesses", one) for one in listed or ())
+        texts = (self._text(place, "witnesses", one) for one in listed or ())
+        return tuple(text for text in texts if text != self.columns.tool.placeholder)
 
     def _cell(self, place: int, row: Mapping[str, Any], role: Role, column: str) -> Any:
         if role == "logprob":
             return value_at(row, column)
+        if (
+            role == "answer"
+            and self.columns.tool.objects
+            and isinstance(value := value_at(row, column), Mapping)
+        ):
+            return json.dumps(value, sort_keys=True, ensure_ascii=False)
         return self._table.cell(place, row, role, column, as_text=role == "references")
 
     def _text(self, place: int, role: Role, value: Any) -> str:
@@ -453,6 +500,8 @@ class AnswerReader:
 
         Raises `TableError` for what is none.
         """
+        if role == "answer" and isinstance(value, list) and len(value) == 1:
+            value = value[0]
         try:
             text = text_of(value)
             return plain_cell(text) if "claim" in self.columns.named else text

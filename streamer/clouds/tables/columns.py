@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast, get_args
 
-from streamer.clouds.tables.formats import FORMATS, format_named
+from streamer.clouds.tables.formats import FORMATS, NO_TOOL, Format, format_named
 from streamer.clouds.tables.rows import Table
 from streamer.clouds.tables.values import list_of_text, plain, value_at
 from streamer.errors import UsageError
@@ -17,20 +17,21 @@ Role = Literal[
 ]  # fmt: skip
 ROLES: tuple[Role, ...] = get_args(Role)
 
-CORRECT = ("correct", "is_correct", "right", "is_right")
+CORRECT = ("correct", "is_correct", "right", "is_right", "passed")
 SCORE = ("score", "confidence")
 
 _NAMES: Mapping[Role, tuple[str, ...]] = {
-    "prompt_id": ("prompt_id", "question_id", "batch_id", "query_id", "request_id", "group_id", "group", "qid"),
+    "prompt_id": ("prompt_id", "question_id", "batch_id", "query_id", "request_id", "group_id", "group", "qid", "task_id", "custom_id"),
     "prompt": (
-        "prompt", "question", "query", "input", "instruction", "user_input", "user_message", "user_prompt",
+        "prompt", "question", "query", "instruction", "input", "problem", "user_input", "user_message", "user_prompt",
     ),
     "answer": (
-        "answer", "response", "output", "completion", "generation", "text", "model_answer", "model_output",
-        "model_response", "actual_output", "generated_text", "generated_answer", "candidate", "sample",
+        "response", "output", "completion", "generation", "model_answer", "model_output", "model_response",
+        "actual_output", "generated_text", "generated_answer", "llm_response", "prediction", "predicted", "answer",
+        "text", "content", "message_content", "candidate", "sample",
     ),
     "answer_id": ("answer_id", "response_id", "sample_id", "generation_id", "completion_id"),
-    "severity": ("severity", "label"),
+    "severity": ("severity", "label", "hallucinated", "is_hallucination"),
     "correct": CORRECT,
     "score": SCORE,
     "logprob": ("logprob", "mean_logprob", "avg_logprob", "token_logprobs", "logprobs"),
@@ -38,15 +39,19 @@ _NAMES: Mapping[Role, tuple[str, ...]] = {
     "embedding": ("embedding", "vector"),
     "references": (
         "references", "reference", "gold", "ground_truth", "expected", "expected_answer", "expected_output", "gold_answer",
+        "reference_answer", "correct_answer", "target", "answer", "answers",
     ),
     "kind": ("kind", "severity_kind", "label_kind"),
     "witnesses": ("witnesses",),
     "claim": ("claim",),
 }  # fmt: skip
-"""Recognised names; the first of a role that is there is taken. In capitals, with spaces or hyphens they are the same."""
+"""Recognised names; the first of a role that is there is taken. In capitals, with spaces or hyphens they are the same.
+
+A column `answer` or `answers` beside one that says it is a model's has known good ones.
+"""
 
 _PLURALS: Mapping[Role, tuple[str, ...]] = {
-    "answer": ("answers", "responses", "outputs", "completions", "generations", "samples", "candidates", "texts"),
+    "answer": ("responses", "outputs", "completions", "generations", "answers", "samples", "candidates", "texts"),
     "severity": ("severities", "labels"),
     "correct": ("corrects",),
     "score": ("scores", "confidences"),
@@ -54,6 +59,11 @@ _PLURALS: Mapping[Role, tuple[str, ...]] = {
     "embedding": ("embeddings", "vectors"),
     "answer_id": ("answer_ids", "response_ids", "sample_ids"),
 }  # fmt: skip
+
+_OF_A_MODEL = {
+    *_NAMES["answer"][: _NAMES["answer"].index("answer")],
+    *_PLURALS["answer"][: _PLURALS["answer"].index("answers")],
+}
 
 PER_ANSWER: tuple[Role, ...] = (
     "answer", "answer_id", "severity", "correct", "score", "logprob", "model", "embedding"
@@ -82,6 +92,7 @@ class Columns:
     named : the columns of each role; several where a wide table has a column for each answer, else one.
     unused : the others; where a row is an answer, their numbers are known by name (`--score-field`, `--judge-field`).
     assumed : whether it was taken from a column's name alone what its severities mean.
+    tool : what the tool writes that wrote the table.
     """
 
     wide: bool
@@ -89,11 +100,19 @@ class Columns:
     named: Mapping[Role, tuple[str, ...]]
     unused: tuple[str, ...] = field(default=())
     assumed: bool = False
+    tool: Format = NO_TOOL
 
     def one(self, role: Role) -> str | None:
         """The column of a role that has only one; None if it has none."""
         found = self.named.get(role, ())
         return found[0] if found else None
+
+    @property
+    def graded_by_tool(self) -> bool:
+        """Whether severities are what the tool says, and not a person beside it."""
+        verdicts = {*self.named.get("severity", ()), *self.named.get("correct", ())}
+        of = self.tool.columns
+        return not verdicts.isdisjoint(f"{of.get('severity')} {of.get('correct')}".split())
 
     @property
     def doubted(self) -> tuple[str, ...]:
@@ -197,8 +216,10 @@ def recognise(
                 raise UsageError(
                     f"{name} has no column {one!r} for {role}{hint} (it has {shown_columns(header)})"
                 )
-    given = {**_of_format(table, header, given, written_by), **given}
+    tool, its = _of_format(table, header, given, written_by)
+    given = {**its, **given}
     witnessed = bool(given.get("witnesses"))
+    given = {**_in_objects(_by_plain_name(header), header, given), **given}
     holding_lists = _lists_of(table.head[0], header, given) if table.head else frozenset[str]()
     opened = {one.partition(".")[0] for names in given.values() for one in names if "." in one}
     plain = _by_plain_name([column for column in header if column not in opened])
@@ -209,6 +230,12 @@ def recognise(
         return next(((plain[one],) for one in names if one in plain and plain[one] not in taken), ())
 
     wide, lists = (True, False) if witnessed else _form(plain, given, holding_lists, taken)
+    if (
+        lists
+        and tool is not NO_TOOL
+        and all(len(value_at(row, one) or ()) < 2 for row in table.head for one in named["answer"])
+    ):
+        wide = lists = False
     roles = roles_with(signals)
     for role in roles:
         if role in given:
@@ -232,6 +259,7 @@ def recognise(
         {role: named[role] for role in roles if role in named},
         tuple(column for column in header if column and column not in taken),
         assumed="severity" not in given,
+        tool=tool,
     )
     for one in set(signals) - named.keys() - given.keys():
         raise UsageError(
@@ -244,8 +272,8 @@ def recognise(
 
 def _of_format(
     table: Table, header: Sequence[str], given: Mapping[Role, Any], written_by: str | None
-) -> dict[Role, tuple[str, ...]]:
-    """The columns of roles in what a tool writes: the named one, or the first that the table tells; empty where it tells none.
+) -> tuple[Format, dict[Role, tuple[str, ...]]]:
+    """What wrote the table, and its columns of roles: the tool that is named, or the first that the table tells.
 
     Raises
     ------
@@ -255,7 +283,7 @@ def _of_format(
     tools = FORMATS.items() if written_by is None else [(written_by, format_named(written_by))]
     name, one = next(((name, one) for name, one in tools if written_by or one.tells(table.head)), ("", None))
     if one is None:
-        return {}
+        return NO_TOOL, {}
     there = {role: tuple(filter(table.has, names.split()))[:1] for role, names in one.columns.items()}
     if not any(there.values()):
         wanted = ", ".join(dict.fromkeys(names.split()[0] for names in one.columns.values() if names))
@@ -264,11 +292,37 @@ def _of_format(
             "what is what with --column ROLE=NAME"
         )
     found = {cast("Role", role): names for role, names in there.items() if names or not one.columns[role]}
+    if one.samples and table.has(f"{one.samples}.1"):
+        found["witnesses"] = (one.samples,)
     # What people wrote beside a tool's verdict, or named, says more.
     own = {role_of(column) for column in table.columns if (column,) not in found.values()} | given.keys()
     for role in ("severity", "correct") if own & {"severity", "correct"} else ():
         found.pop(role, None)
-    return found
+    return one, found
+
+
+def _of_models(plain: Mapping[str, str]) -> Mapping[str, str]:
+    """The columns that may have a model's answers, without known good ones."""
+    beside = any(re.fullmatch(f"({'|'.join(_OF_A_MODEL)}){_MARK}?", one) for one in plain)
+    good = ("answer", "answers") if beside else ()
+    return {one: column for one, column in plain.items() if one not in good}
+
+
+def _in_objects(
+    plain: Mapping[str, str], header: Sequence[str], given: Mapping[Role, Any]
+) -> dict[Role, tuple[str, ...]]:
+    """The columns of roles within the first column of answers that holds objects."""
+    plain, taken = _of_models(plain), {one for names in given.values() for one in names}
+    header = [one for one in header if one not in taken]
+    for one in () if "answer" in given else (*_PLURALS["answer"], *_NAMES["answer"], "choices"):
+        of = f"{plain.get(one)}."
+        inside = {_plain_name(name.removeprefix(of)): name for name in header if name.startswith(of)}
+        found: dict[Role, tuple[str, ...]] = {
+            role: (inside[one],) for role in PER_ANSWER for one in _names(role)[::-1] if one in inside
+        }
+        if "answer" in found:
+            return found
+    return {}
 
 
 def _names(role: Role) -> tuple[str, ...]:
@@ -282,6 +336,7 @@ def _form(
     taken: Collection[str],
 ) -> tuple[bool, bool]:
     """Whether the table is wide, and whether by lists."""
+    plain = _of_models(plain)
     telling: tuple[Role, ...] = ("answer", "score", "severity", "correct")
     for role in telling:
         names = given.get(role, ())
@@ -330,7 +385,7 @@ def _by_plain_name(header: Sequence[str]) -> dict[str, str]:
 
 
 def _plain_name(column: str) -> str:
-    return re.sub(r"[\s.-]+", "_", column.strip().lower())
+    return re.sub(r"[\W_]+", "_", column.lower()).strip("_")
 
 
 def _lists_of(
@@ -370,6 +425,11 @@ def _check(columns: Columns, header: Sequence[str], name: str, *, needs_answers:
         raise UsageError(
             f"{seen}; none is recognised as the answers' texts{scores}: say which with --column answer=NAME, or which of "
             f"{', '.join(FORMATS)} wrote the file with --format TOOL"
+        )
+    if columns.lists and columns.tool is FORMATS["lm-eval"]:
+        raise UsageError(
+            f"{name}: {named['answer'][0]} holds lists, as of tasks that compare given choices, and no "
+            "texts: take a task that generates text, or name its column: --column answer=NAME"
         )
     if not columns.wide and not {"prompt", "prompt_id"} & named.keys():
         raise UsageError(

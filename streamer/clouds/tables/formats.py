@@ -5,7 +5,8 @@ To read another tool's files, declare one more `Format`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
@@ -15,6 +16,7 @@ from streamer.errors import UsageError
 
 Row = Mapping[str, Any]
 _ROWS_AHEAD = 50
+_WRAPPERS = ("data", "results", "rows", "records", "examples", "items", "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +30,12 @@ class Format:
     within : where an object may hold the rows, as a list or as a list for each column.
     events : whether a row is an event of an answer, which `_joined` puts together.
     only : a column of which the rows with its first value are read, since the others say the same once more.
+    samples : a column that may have the graded answer among other samples; see `graded`.
+    failed : where a row without an answer is not all: what it has, a column that is not empty or ``COLUMN=VALUE``.
+    failure : the column that says why.
+    placeholder : what stands in the place of an answer that failed.
+    objects : whether an answer may be an object, which is read as JSON.
+    ungraded : a column that is not empty where the grader failed, so that the verdict says nothing.
     """
 
     telling: tuple[str, ...]
@@ -35,6 +43,12 @@ class Format:
     within: str = ""
     events: bool = False
     only: str = ""
+    samples: str = ""
+    failed: str = ""
+    failure: str = ""
+    placeholder: str | None = None
+    ungraded: str = ""
+    objects: bool = False
 
     def tells(self, rows: Iterable[Row]) -> bool:
         """Whether these are its rows."""
@@ -43,6 +57,32 @@ class Format:
             for row in rows
             for names in self.telling
         )
+
+    def has_failed(self, row: Row, answer: Any) -> bool:
+        """Whether a row has an error in place of an answer."""
+        return answer is None or answer == self.placeholder or _has(row, self.failed)
+
+    def is_ungraded(self, row: Row) -> bool:
+        """Whether a row's verdict is none, since the grader failed."""
+        return _has(row, self.ungraded)
+
+
+def graded(answer: str, samples: Sequence[str]) -> int:
+    """Return the place of the sample that was graded.
+
+    `answer` : it, or what a filter took out of it: of the first sample that is it, else that has its
+    words, else of the first.
+    """
+    words = re.compile(rf"(?<!\w){re.escape(answer.strip())}(?!\w)")
+    return min(range(len(samples)), key=lambda i: (samples[i] != answer, not words.search(samples[i])))
+
+
+def _has(row: Row, names: str) -> bool:
+    for name, sign, wanted in (one.partition("=") for one in names.split()):
+        value = value_at(row, name)
+        if str(value) == wanted if sign else any(value) if isinstance(value, list) else value:
+            return True
+    return False
 
 
 FORMATS: Mapping[str, Format] = {
@@ -56,14 +96,19 @@ FORMATS: Mapping[str, Format] = {
             "correct": "exact_match acc em pass@1 f1",
         },
         only="filter",
+        samples="resps.0",
     ),
     "promptfoo": Format(
-        telling=("prompt.raw response.output success",),
+        telling=("prompt.raw response.output success", "prompt.raw failureReason success"),
         columns={"prompt": "prompt.raw", "answer": "response.output", "correct": "success", "score": ""},
         within="results.results results",
+        failed="response.error failureReason=2",
+        failure="error",
+        objects=True,
+        ungraded="gradingResult.metadata.graderError gradingResult.componentResults.metadata.graderError",
     ),
     "deepeval": Format(
-        telling=("input actual_output success", "input actualOutput success"),
+        telling=tuple(f"input {one} success" for one in ("actual_output", "actualOutput", "metricsData")),
         columns={
             "prompt": "input",
             "answer": "actual_output actualOutput",
@@ -71,6 +116,7 @@ FORMATS: Mapping[str, Format] = {
             "correct": "success",
         },
         within="testCases testRunData.testCases",
+        ungraded="metricsData.error",
     ),
     "uqlm": Format(
         telling=("response sampled_responses", "responses sampled_responses"),
@@ -82,6 +128,7 @@ FORMATS: Mapping[str, Format] = {
             "correct": "response_correct correct is_correct",
         },
         within="data",
+        placeholder="Unable to get response",
     ),
     "langfuse": Format(
         telling=tuple(f"input output {one}" for one in ("sessionId", "session_id", "traceId", "trace_id")),
@@ -94,6 +141,8 @@ FORMATS: Mapping[str, Format] = {
             "correct": "correct.0 correctness.0 correct correctness",
         },
         within="data",
+        failed="level=ERROR",
+        failure="statusMessage",
     ),
     "openai-evals": Format(
         telling=("spec.run_id", "run_id event_id sample_id type data", "sample_id sampling.sampled"),
@@ -105,6 +154,7 @@ FORMATS: Mapping[str, Format] = {
             "correct": "match.correct metrics.accuracy metrics.score",
         },
         events=True,
+        failure="error.message",
     ),
     "ragas": Format(
         telling=("user_input response",),
@@ -116,12 +166,21 @@ FORMATS: Mapping[str, Format] = {
             "correct": "answer_correctness factual_correctness(mode=f1) factual_correctness nv_accuracy faithfulness",
         },
     ),
+    "openai-batch": Format(
+        telling=("custom_id response.body.choices", "custom_id response.status_code error"),
+        columns={"prompt_id": "custom_id", "answer": "response.body.choices.message.content"},
+        failed="error response.body.error",
+        failure="error.message response.body.error.message",
+    ),
     "squad": Format(
         telling=("id question answers.text", "id question answers.answer_start"),
         columns={"prompt_id": "id", "prompt": "question", "references": "answers.text"},
         within="data.paragraphs.qas",
     ),
 }
+
+
+NO_TOOL = Format(telling=(), columns={})
 
 
 def format_named(name: str) -> Format:
@@ -132,15 +191,17 @@ def format_named(name: str) -> Format:
 
 
 def rows_of(
-    objects: Iterator[tuple[int, Row]], named: str | None = None
+    objects: Iterator[tuple[int, Row]], named: str | None = None, *, at_once: bool = True
 ) -> tuple[str, Iterator[tuple[int, Row]], bool]:
     """Return which tool wrote the objects of a file, in words, their rows with places, and whether
     these count rows; else they are those of the objects.
+
+    `at_once` : the file is all there. A lone object may have the rows in a member, or by column.
     """
-    first = next(objects, None)
-    if first is None:
+    ahead = list(islice(objects, 1 + at_once))
+    if not ahead:
         return "", objects, False
-    objects = chain((first,), objects)
+    first, objects = ahead[0], chain(ahead, objects)
     for name, one in FORMATS.items() if named is None else [(named, format_named(named))]:
         for path in (*one.within.split(), ""):
             inside = list(islice(_within(first[1], path), _ROWS_AHEAD))
@@ -159,14 +220,23 @@ def rows_of(
                     counted,
                 )
             return f" of {name}", rows, counted
+    if at_once and len(ahead) == 1:
+        lone = {**first[1], "": first[1]}
+        those = next(filter(None, (list(_within(lone, path)) for path in _WRAPPERS)))
+        if those != [first[1]]:
+            return "", enumerate(those, start=1), True
     return "", objects, False
 
 
 def _within(whole: Row, path: str) -> Iterator[Row]:
     """The rows that an object holds at a path; itself where that is empty."""
-    value = plain(value_at(whole, path)) if path else whole
-    if path and isinstance(value, Mapping):
-        lists = {name: one for name, one in value.items() if isinstance(one, list)}
+    value = plain(value_at(whole, path)) if path in whole or path else whole
+    if value is not whole and isinstance(value, Mapping):
+        lists = {name: one for name, one in value.items() if isinstance(one, list)} or {
+            name: [*one.values()]
+            for name, one in value.items()
+            if isinstance(one, Mapping) and one and all(map(str.isdecimal, one))
+        }  # the latter is what pandas writes
         if lists and len(lists) == len(value) and len(set(map(len, lists.values()))) == 1:
             value = [dict(zip(lists, cells, strict=True)) for cells in zip(*lists.values(), strict=True)]
     waiting = [value]

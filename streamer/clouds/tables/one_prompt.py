@@ -90,6 +90,12 @@ def as_they_come(rows: Iterable[Answer], apart: Callable[[Answer, int], Exceptio
         yield group
 
 
+def is_alone(answers: Sequence[Answer]) -> bool:
+    """Whether it is a single answer, with nothing that could say how safe it is."""
+    first = answers[0]
+    return len(answers) < 2 and not first.witnesses and first.score is first.logprob is None
+
+
 def cloud_of(answers: Sequence[Answer], table: Table, columns: Columns) -> Cloud:
     """Make one cloud of the answers to a prompt.
 
@@ -114,7 +120,7 @@ def cloud_of(answers: Sequence[Answer], table: Table, columns: Columns) -> Cloud
         raise table.error(
             place, columns.named["score"][0], "missing; give all answers to a prompt a score, or none"
         )
-    if len(answers) < 2 and not scored and not first.witnesses and first.logprob is None:
+    if is_alone(answers):
         if columns.named.get("score"):
             raise table.error(
                 first.place,

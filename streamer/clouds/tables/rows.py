@@ -20,6 +20,7 @@ from streamer.clouds.line_files import head_of, numbered_lines, opened, shown_na
 from streamer.clouds.tables.formats import rows_of
 from streamer.clouds.tables.values import inner_names, is_nested, plain, value_at
 from streamer.errors import BadMessage, UsageError
+from streamer.events.codec import malformed
 from streamer.events.excerpts import excerpt, one_line
 from streamer.events.json_structure import check_structure
 from streamer.extras import needed_by
@@ -252,13 +253,13 @@ def json_entries(path: Path | str, name: str) -> Iterator[tuple[int, dict[str, A
     """
     with opened(path, name) as stream:
         whole = stream.read(MAX_DOCUMENT_BYTES + 1).removeprefix(b"\xef\xbb\xbf")
-    advice = f"write one JSON array, or one object a line: jq -c . {Path(name).name}"
+    advice = f"write one JSON array of objects, or one object a line: jq -c . {Path(name).name}"
     if len(whole) > MAX_DOCUMENT_BYTES:
         raise TableError(name, 1, None, f"longer than {MAX_DOCUMENT_BYTES // 2**20} MiB; {advice}")
     found = _json(whole, name, 1, advice)
     for number, entry in enumerate(found if isinstance(found, list) else [found], start=1):
         if not isinstance(entry, dict):
-            raise TableError(name, number, None, "not a JSON object", unit="entry")
+            raise TableError(name, number, None, f"not a JSON object; {advice}", unit="entry")
         yield number, entry
 
 
@@ -267,12 +268,7 @@ def _json(encoded: bytes, name: str, line: int, advice: str) -> Any:
         found = msgspec.json.decode(encoded)
         check_structure(encoded, _MAX_LINE_DEPTH)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        problem = f"not JSON ({one_line(str(error))}); {advice}"
-        if "truncated" in str(error):
-            problem = f"not JSON: cut off in the middle; copy the file again, and {advice}"
-        elif b"NaN" in encoded or b"Infinity" in encoded:
-            problem += "; NaN and Infinity are no JSON: write null"
-        raise TableError(name, line, None, problem) from None
+        raise TableError(name, line, None, f"{malformed(encoded, str(error)).detail}; {advice}") from None
     except BadMessage as bad:
         raise TableError(name, line, None, bad.detail) from None
     return found
@@ -481,7 +477,7 @@ def open_table(path: Path | str, *, example: str, written_by: str | None = None)
     elif kind != "csv":
         lines = ((number, json_object(line, name, number)) for number, line in numbered_lines(path))
         objects = json_entries(path, name) if kind == "json" else lines
-        origin, found, counted = rows_of(objects, written_by)
+        origin, found, counted = rows_of(objects, written_by, at_once=str(path) != "-")
         unit = "entry" if counted or kind == "json" else "line"
         table = Table.of(name, kind, found, ahead=ahead, unit=unit, origin=origin)
         if not table.head:

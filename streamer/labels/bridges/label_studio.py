@@ -3,14 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
-from streamer.labels.bridges.bridge import (
-    CHOICES,
-    QUESTION,
-    Bridge,
-    identity,
-    identity_of,
-    text_of,
-)
+from streamer.labels.bridges.bridge import CHOICES, QUESTION, Bridge, identity, identity_of, text_of
 from streamer.labels.severity import LabelTask
 
 INTERFACE = (

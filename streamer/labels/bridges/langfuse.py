@@ -10,14 +10,7 @@ from typing import Any, ClassVar
 
 from streamer.clouds.tables.marks import WORDS
 from streamer.gates.batch_key import BatchKey
-from streamer.labels.bridges.bridge import (
-    CHOICES,
-    QUESTION,
-    Bridge,
-    identity,
-    name_of,
-    text_of,
-)
+from streamer.labels.bridges.bridge import CHOICES, QUESTION, Bridge, identity, name_of, text_of
 from streamer.labels.severity import LabelTask
 
 _CATEGORIES = ", ".join(f'{{"label": "{name}", "value": {WORDS[name]:g}}}' for name in CHOICES)

@@ -246,10 +246,7 @@ class ChatCounter:
                 prompt=request.prompt,
                 responses=tuple(
                     ResponseV1(
-                        id=str(number),
-                        text=answer.text,
-                        logprob=answer.logprob,
-                        signals=answer.token_figures,
+                        id=str(number), text=answer.text, logprob=answer.logprob, signals=answer.token_figures
                     )
                     for number, answer in enumerate(sampled.answers, start=1)
                 ),

@@ -10,6 +10,7 @@ from typing import Any, Final, get_args
 import msgspec
 
 from streamer.events import codes
+from streamer.events.codec import malformed
 from streamer.events.responses import UPSTREAM
 from streamer.labels.llm.record import Message, Role
 from streamer.serving.chat.upstream import Upstream
@@ -155,7 +156,7 @@ class ChatRequest:
     @property
     def tools(self) -> frozenset[str]:
         """The names of the tools that may be called."""
-        return frozenset(one["function"]["name"] for one in self.form.get("tools", ()))
+        return _named(self.form)
 
     def ignored(self, upstream: Upstream) -> dict[str, object]:
         """Return the caller's sampling parameters that are not this upstream's."""
@@ -200,7 +201,8 @@ def read(raw: bytes, as_chat: Callable[[Mapping[str, Any]], Mapping[str, Any]]) 
     try:
         body = msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ChatProblem(400, codes.NOT_JSON, f"the body is not JSON: {error}") from None
+        bad = malformed(raw, str(error))
+        raise ChatProblem(400, bad.code, f"the body: {bad.detail}") from None
     except RecursionError:
         raise ChatProblem(
             400, codes.TOO_DEEPLY_NESTED, "the body's arrays and objects are nested too deeply"
@@ -337,13 +339,20 @@ def _form(given: Mapping[str, Any]) -> dict[str, Any]:
     match choice:
         case None:
             pass
-        case "auto" | "required" | {"type": "function", "function": {"name": str()}}:
+        case "auto" | "required":
+            form["tool_choice"] = choice
+        case {"type": "function", "function": {"name": str(name)}} if name in _named(form):
             form["tool_choice"] = choice
         case _:
-            raise invalid("tool_choice", "none, auto, required, or a function with its name")
+            raise invalid("tool_choice", "none, auto, required, or a function that tools has")
     if "parallel_tool_calls" in given:
         form["parallel_tool_calls"] = _flag(given["parallel_tool_calls"], "parallel_tool_calls")
     return form
+
+
+def _named(form: Mapping[str, Any]) -> frozenset[str]:
+    """The names of its tools."""
+    return frozenset(one["function"]["name"] for one in form.get("tools", ()))
 
 
 def _is_tool(tool: object) -> bool:

@@ -9,8 +9,7 @@ CLAIMS: dict[str, Any] = {"unit": "claim", "scorer": "support", "cut": 0.6}
 
 
 def test_the_endpoint_gives_the_text_and_what_it_holds_says_why(
-    new_site: Callable[..., Site],
-    migrated_sqlite_url: str,
+    new_site: Callable[..., Site], migrated_sqlite_url: str
 ) -> None:
     site = new_site(migrated_sqlite_url, **CLAIMS)
     site.gate("marked", left_out="mark", **CLAIMS)

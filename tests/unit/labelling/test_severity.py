@@ -7,12 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamer.labels import (
-    ReferencedAnswer,
-    factuality_severities,
-    judge_severity,
-    lexical_severity,
-)
+from streamer.labels import ReferencedAnswer, factuality_severities, judge_severity, lexical_severity
 from streamer.labels.lexical import matches, normal_form
 from streamer.scoring.answer_head import answer_head
 

@@ -19,6 +19,7 @@ from streamer.labels.label_files import open_labels
 from tests.unit.labelling.test_label_files import NOW
 
 ASK = "What is 2 + 2?"
+FAILURE = "API error: 429 Too Many Requests"
 TURN = {"role": "user", "content": ASK}
 TEXTS, RIGHT = ("It is 4.", "It is 5."), (True, False)
 BOTH = tuple(zip(TEXTS, RIGHT, strict=True))
@@ -33,8 +34,9 @@ def event(run: int, kind: str, **data: Any) -> dict[str, Any]:
     return {"run_id": f"r{run}", "event_id": 0, "sample_id": "sums.0", "type": kind, "data": data}
 
 
-PROMPTFOO = [
+PROMPTFOO: list[dict[str, Any]] = [
     {"prompt": {"raw": ASK, "label": "plain"}, "success": right, "score": 1, "response": {"output": text}}
+    | {"failureReason": int(not right)}
     for text, right in BOTH
 ]
 DEEPEVAL = [
@@ -125,7 +127,122 @@ def test_squad_holds_no_answers_of_a_model(tmp_path: Path) -> None:
         unanswerable, cloud = read_clouds(path, Reading(columns={"answer": ("prediction_text",)}))
         assert (cloud.question_id, cloud.texts, cloud.references) == ("q1", TEXTS, ("4", "four"))
         assert (unanswerable.question_id, unanswerable.references) == ("q0", ())
-    assert set(FORMATS) == {name.partition(",")[0] for name in FILES} | {"uqlm", "squad"}
+    assert set(FORMATS) == {name.partition(",")[0] for name in FILES} | {"uqlm", "openai-batch", "squad"}
+
+
+ROWS = [{"question": ASK, "answer": text, "correct": right} for text, right in BOTH]
+BY_COLUMN = {name: [row[name] for row in ROWS] for name in ROWS[0]}
+OF_MODELS = [
+    {"question": ASK, "answer": "4", "prediction": row["answer"], "passed": row["correct"]} for row in ROWS
+]
+WHOLE = {"question": ASK, "correct": list(RIGHT)}
+SHAPES: dict[str, tuple[str, Any]] = {
+    "rows in a member": ("line", {"data": ROWS, "version": 1}),
+    "a list for each column": ("json", BY_COLUMN),
+    "as pandas writes it": ("line", {name: dict(enumerate(cells)) for name, cells in BY_COLUMN.items()}),
+    "known good answers beside": ("lines", OF_MODELS),
+    "known good ones in a list": ("lines", [WHOLE | {"answers": ["4", "four", "IV"], "responses": TEXTS}]),
+    "known good ones beside numbered": (
+        "lines",
+        [
+            {"question": ASK, "answer": "4"}
+            | {
+                f"{name}_{i}": one[at]
+                for i, one in enumerate(BOTH)
+                for at, name in enumerate(("output", "correct"))
+            }
+        ],
+    ),
+    "objects in a list": (
+        "lines",
+        [{"question": ASK, "answers": [row | {"text": row["answer"]} for row in ROWS]}],
+    ),
+    "an object each": ("lines", [row | {"answer": {"content": row["answer"]}} for row in ROWS]),
+    "lists in lists": ("lines", [WHOLE | {"answers": [[text] for text in TEXTS]}]),
+    "choices": ("lines", [WHOLE | {"choices": [{"message": {"content": text}} for text in TEXTS]}]),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_the_shapes_that_people_have_need_no_option(name: str, tmp_path: Path) -> None:
+    (cloud,) = read_clouds(written(tmp_path / "rows.json", *SHAPES[name]))
+    assert (cloud.question, cloud.texts, cloud.severities) == (ASK, TEXTS, (0.0, 1.0))
+
+
+def test_of_the_batches_of_openai_lines_of_one_id_and_choices_of_one_line_are_answers(tmp_path: Path) -> None:
+    def line(name: str, *texts: str, error: Any = None) -> dict[str, Any]:
+        body = {"choices": [{"index": i, "message": {"content": text}} for i, text in enumerate(texts)]}
+        return {"custom_id": name, "response": {"status_code": 200, "body": body}, "error": error}
+
+    failed = {"custom_id": "q", "response": None, "error": {"message": FAILURE}}
+    told: list[str] = []
+    for lines in ([line("q", TEXTS[0]), failed, line("q", TEXTS[1])], [line("q", *TEXTS), failed]):
+        (cloud,) = read_clouds(written(tmp_path / "out.jsonl", "lines", lines), report=told.append)
+        assert (cloud.question_id, cloud.texts) == ("q", TEXTS)
+        assert FAILURE in told[-1]
+
+
+FAILED: dict[str, dict[str, Any]] = {
+    "promptfoo": PROMPTFOO[0]
+    | {"success": False, "failureReason": 2, "response": {"error": FAILURE}, "error": FAILURE},
+    "deepeval": DEEPEVAL[0] | {"actualOutput": None, "success": False},
+    "langfuse": LANGFUSE[0] | {"id": "x", "output": None, "level": "ERROR", "statusMessage": FAILURE},
+    "openai-evals": event(9, "error", type="RateLimitError", message=FAILURE),
+    "ragas": RAGAS[0] | {"response": None},
+    "lm-eval": lm_eval("", right=False, name="strict") | {"filtered_resps": [None], "resps": [[None]]},
+}
+"""A row of a call that failed, which says why where the tool does."""
+
+
+@pytest.mark.parametrize("name", FAILED)
+def test_rows_of_calls_that_failed_are_counted_and_left_out(name: str, tmp_path: Path) -> None:
+    def read(*rows: dict[str, Any]) -> list[Any]:
+        told.clear()
+        return list(read_clouds(written(tmp_path / "rows.jsonl", "lines", rows), report=told.append))
+
+    told: list[str] = []
+    shape, rows = FILES[name]
+    rows = rows["testCases"] if shape == "line" else rows
+    whole, failed = read(*rows), FAILED[name]
+    for place in (0, len(rows)):  # an empty first row tells the tool's file, too
+        assert read(*rows[:place], failed, *rows[place:]) == whole
+        assert "left out: 1 of " in told[-1]
+        assert (FAILURE in told[-1]) == (FAILURE in json.dumps(failed))
+    if name == "promptfoo":
+        with pytest.raises(UsageError, match=f"nothing is left: 1 of 1 rows .*{FAILURE}"):
+            read(failed)
+        other = {"prompt": {"raw": "Another?"}}
+        assert read(*rows, failed | other, rows[0] | other) == whole
+        assert told[-1].endswith("prompts that have one answer without them: 1")
+        grader = {"gradingResult": {"componentResults": [{"metadata": {"graderError": True}}, {}]}}
+        assert read(*(row | grader for row in rows))[0].severities == (None, None), "nobody has graded"
+        gate = streamer.Gate(alpha=0.5, encoder=encoded).fit("examples/labelled.csv")
+        assert len(gate.decide([*rows, failed]).ship) == 3, "one for each row"
+
+
+@pytest.mark.parametrize(
+    ("filtered", "samples", "shown"),
+    [
+        ("It is 4.", ["It is 4.", "It is 5.", "It is 4."], 0),
+        ("4", ["I think of 14.", "It is 4.", "No."], 1),
+        ("[invalid]", ["No.", "It is 4.", "No."], 0),
+    ],
+)
+def test_of_the_samples_of_lm_eval_the_graded_one_is_the_answer(
+    filtered: str, samples: list[str], shown: int, tmp_path: Path
+) -> None:
+    row = lm_eval(filtered, right=True, name="none") | {"resps": [samples]}
+    path = written(tmp_path / "samples.jsonl", "lines", [row])
+    (cloud,) = read_clouds(path)
+    assert (cloud.texts, cloud.responses[0].id) == ((samples[shown],), f"r0{shown}"), "as all would be named"
+    assert [one.text for one in cloud.witnesses] == [*samples[:shown], *samples[shown + 1 :]]
+    assert list(read_clouds(path, Reading(columns={"witnesses": ("resps.0",)}))) == [cloud]
+
+
+def test_choices_that_lm_eval_compares_are_no_answers(tmp_path: Path) -> None:
+    row = lm_eval("", right=True, name="none") | {"filtered_resps": [["-3.2", "False"], ["-1.0", "True"]]}
+    with pytest.raises(UsageError, match=r"filtered_resps\.0 holds lists.* take a task that generates text"):
+        list(read_clouds(written(tmp_path / "samples.jsonl", "lines", [row])))
 
 
 def uqlm(place: int, **other: Any) -> dict[str, Any]:
@@ -149,11 +266,15 @@ def test_witnesses_count_for_the_signals_and_never_ship(tmp_path: Path) -> None:
     names = {"prompt": "prompts", "response": "responses"}
     columns = {names.get(name, name): [row[name] for row in rows] for name in rows[0]}
     assert list(read_clouds(written(tmp_path / "uqlm.json", "line", {"data": columns}))) == clouds
+    lost = {"response": "Unable to get response"}  # in place of an answer, and of samples
+    rows += [uqlm(60, **lost), rows[0] | {"prompt": "?", "sampled_responses": ["0", *lost.values()]}]
+    *those, short = read_clouds(written(tmp_path / "lost.jsonl", "lines", rows))
+    assert (those, [one.text for one in short.witnesses]) == (clouds, ["0"])
     assert parse_cloud(json.dumps(cloud_row(clouds[0])).encode(), "x").witnesses == clouds[0].witnesses
     with pytest.raises(UsageError, match="of all samples in an event any may ship"):
         list(publications(str(path), gate="g", labels=False, labeller=None, limits=Limits()))
     for method in ("mean", "full"):
         gate = streamer.Gate(alpha=0.02, method=method, encoder=encoded).fit(str(path))
         ships = gate.decide(str(path)).ship.tolist()
-        assert ships == [row["response_correct"] for row in rows], "the witnesses tell them apart"
+        assert ships == [row["response_correct"] for row in rows[:60]], "the witnesses tell them apart"
         assert not any(gate.decide([uqlm(place, response=" ") for place in range(60)]).ship)

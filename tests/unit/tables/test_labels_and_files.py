@@ -148,10 +148,11 @@ def test_nested_values_are_named_by_dotted_columns(
         table = tmp_path / "f.parquet"
     given = "answer_id" if role == "response_id" else role
     inner = name.split(".")[-1]
-    with pytest.raises(
-        UsageError, match=rf"column {role}: (an object|a list of objects) .*{role}\..*{inner}"
-    ):
-        read(table, AS_IT_IS)
+    if role != "answer":  # the text in an answer is found
+        with pytest.raises(
+            UsageError, match=rf"column {role}: (an object|a list of objects) .*{role}\..*{inner}"
+        ):
+            read(table, AS_IT_IS)
     found = read(table, Reading(columns=parse_mapping([f"{given}={name}"])))
     (cloud,) = found.clouds
     (answer,) = cloud.responses
@@ -170,7 +171,7 @@ def test_nested_values_are_named_by_dotted_columns(
 def test_no_text_is_made_of_what_is_none(tmp_path: Path) -> None:
     plain = {"prompt": "a", "answer": "b", "score": 0.5}
     cases: list[tuple[dict[str, Any], str]] = [
-        ({"answer": [["b"]]}, "a list where a text should be; name an entry of it"),
+        ({"answer": [["b", "c"], "d"]}, "a list where a text should be; name an entry of it"),
         ({"prompt": ["a"]}, "column prompt: a list where a text should be"),
         ({"references": [["a"]]}, "column references: a list where a text should be"),
         ({"answer": object()}, "column answer: object where a text should be"),

@@ -151,7 +151,7 @@ MISTAKES: list[tuple[str, bytes, str]] = [
     ("random.jsonl", b"2\xfe|\x1a\x02,;\x00\xff", "holds no text: is it compressed"),
     ("json.csv", b'{"prompt": "a"}\n', "named like CSV, but its first line is JSON"),
     ("array.json", b'[{"prompt": "a"}, 2]', "entry 2: not a JSON object"),
-    ("pretty.json", b'{\n "prompt": "a"\n}\n{\n}\n', "write one JSON array, or one object a line: jq -c"),
+    ("pretty.json", b'{\n "prompt": "a"\n}\n{\n}\n', "write one JSON array of objects, or one object a line: jq -c"),
     ("keys.jsonl", b'{"q": "a", "a": "b"}\n', "has the columns q, a; none is recognised as the answers"),
     ("noprompt.csv", b"answer,severity\na,1\n", "none is recognised as the prompt"),
     ("latin.csv", LONG.encode() + "a,é,1\n".encode("latin-1"), "line 2: not UTF-8 .*'é' in Windows-1252"),
