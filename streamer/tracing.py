@@ -17,7 +17,6 @@ class Answered(Protocol):
 
     def __call__(self, route: str | None, status: int | None, /) -> None:
         """The template of its address, None for one that there is not; its status, None where nothing was sent."""
-        ...
 
 
 class Call(Protocol):
@@ -32,7 +31,6 @@ class Call(Protocol):
         problem: str | None,
     ) -> None:
         """The model that answered, why each answer ended, tokens of prompt and of answers; or a code of what went wrong."""
-        ...
 
 
 class Tracing(Protocol):
@@ -40,47 +38,36 @@ class Tracing(Protocol):
 
     def request(self, scope: MutableMapping[str, Any], /) -> AbstractContextManager[Answered]:
         """A request (an ASGI scope) is answered inside; its trace headers become those of what is done inside."""
-        ...
 
     def call(self, base_url: str, parameters: Mapping[str, object], /) -> AbstractContextManager[Call]:
         """A language model is asked inside, at that address and with these parameters."""
-        ...
 
     def calibration(self, gate: str, /) -> AbstractContextManager[Callable[[str], None]]:
         """A gate is recalibrated inside; what is given takes how that ended, in a word."""
-        ...
 
     def outgoing(self) -> Mapping[str, str] | None:
         """The headers that carry the present trace to another service."""
-        ...
 
     def begin(self, records: Sequence[Record], /) -> None:
         """These are decided from now on, together; also those that were begun, and are decided again."""
-        ...
 
     def scoring(self, records: Sequence[Record], /) -> AbstractContextManager[object]:
         """Of those that were begun, these get their scores inside, and calls inside are about them."""
-        ...
 
     def context(self, record: Record, /) -> Headers:
         """What an event about this record carries as its trace: headers, `traceparent` and `tracestate` among them."""
-        ...
 
     def decided(self, outcomes: Sequence[Outcome], /) -> None:
         """These are the outcomes, which nobody has recorded yet."""
-        ...
 
     def committed(self, outcomes: Sequence[Outcome], kinds: Sequence[OutcomeKind], *, seconds: float) -> None:
         """These are recorded, by a transaction of so many seconds; `kinds` (same length) says what each became."""
-        ...
 
     def dropped(self, records: Sequence[Record], /) -> None:
         """These are another process's to decide."""
-        ...
 
     def published(self, messages: Sequence[OutboxMessage], *, seconds: float) -> None:
         """The broker has these, so many seconds after they were sent."""
-        ...
 
 
 class NoTracing:

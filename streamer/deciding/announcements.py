@@ -26,11 +26,9 @@ class PolicyMessages(Protocol):
 
     def message(self, policy: Policy) -> OutboxMessage | None:
         """The message about a policy; None when it is not the record's own."""
-        ...
 
     def announce(self, policy: Policy) -> bool:
         """Have the message published again; False when it is not the record's own."""
-        ...
 
 
 class Announcements:

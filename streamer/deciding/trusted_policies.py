@@ -25,11 +25,9 @@ class PolicySource(Protocol):
 
     def versions(self, names: Sequence[str] | None = None) -> Mapping[str, PolicyVersion]:
         """The newest of each gate, of all gates when None."""
-        ...
 
     def before(self, gate: str, version: int, limit: int) -> Sequence[PolicyVersion]:
         """Those before a version, the newest first."""
-        ...
 
 
 class TrustedPolicies:

@@ -220,10 +220,7 @@ def _value(table: Table, column: str, prompt: Prompt, rows: Mapping[int, Mapping
 def scored(table: Read, scorer: str, encode: Encode | None, form: Form = WHOLE) -> list[ScoredCloud]:
     """Score each cloud as a worker scores its batch: by its own scores, or else by its embeddings or the encoder's.
 
-    Raises
-    ------
-    UsageError
-        When there are texts alone and no encoder.
+    Raises `UsageError` when there are texts alone and no encoder.
     """
     clouds = [judged_cloud(cloud, form) for cloud in table.clouds]
     if scorer == LIKELIHOOD:
@@ -249,10 +246,8 @@ def measured(
 ) -> tuple[list[ScoredCloud], int | None]:
     """Measure all signals of each cloud, as a worker does; returns the embeddings' dimension too, if any.
 
-    Raises
-    ------
-    UsageError
-        When there are no texts, or neither embeddings nor an encoder, or a number lies outside its range.
+    Raises `UsageError` when there are no texts, or neither embeddings nor an encoder, or a number
+    lies outside its range.
     """
     if any(NOT_KEPT in cloud.texts for cloud in table.clouds):
         raise UsageError(

@@ -20,10 +20,7 @@ ACCEPTED = "a DataFrame (pandas, polars), a pyarrow.Table, a dict of columns, a 
 def columns_of(frame: Any) -> dict[str, list[Any]] | None:
     """Return a table's columns as lists of plain values; None for a list of dicts and a path, which have rows.
 
-    Raises
-    ------
-    UsageError
-        When it is no table, or its columns differ in length or share a name.
+    Raises `UsageError` when it is no table, or its columns differ in length or share a name.
     """
     if isinstance(frame, str | Path) or _has_rows(frame):
         return None

@@ -13,9 +13,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamer.errors import UsageError
-from streamer.planning.score_quality import area_under_curve
 
 Floats = NDArray[np.float64]
+
+
+def area_under_curve(scores: Floats, severities: Floats) -> float | None:
+    """Return the chance that a fine answer scores above a bad one, ties counting half (the area under the ROC curve).
+
+    An answer of severity m counts as fine with weight 1 - m and as bad with weight m; with severities 0 and 1 this is
+    the usual area. Answers of different prompts are compared with one another.
+
+    Returns a number in [0, 1], where 0.5 is no better than chance; None where all answers are fine,
+    or all are bad.
+
+    Parameters
+    ----------
+    scores, severities : of one shape, severities in [0, 1].
+    """
+    order = np.argsort(scores, axis=None)
+    ranked, bad = scores.ravel()[order], severities.ravel()[order]
+    fine = 1 - bad
+    if fine.sum() == 0 or bad.sum() == 0:
+        return None
+    starts = np.flatnonzero(np.append(True, ranked[1:] != ranked[:-1]))
+    fine, bad = np.add.reduceat(fine, starts), np.add.reduceat(bad, starts)
+    below = np.cumsum(bad) - bad / 2
+    return float(fine @ below / (fine.sum() * bad.sum()))
+
 
 PROMPTS = 20_000
 """Prompts of a made population: shares of it have a standard error of .004 at most."""
@@ -29,17 +53,14 @@ _STEPS = 18
 class Guess:
     """What is thought of the answers before any is labelled.
 
+    Raises `UsageError` if a number is outside its range.
+
     Attributes
     ----------
     severity : mean severity mu of a response, in (0, 1).
     auc : chance in [.5, 1) that a fine answer scores above a bad one, with `responses` samples a prompt.
     correlation : how alike the severities of one prompt's answers are, in [0, 1): 0 not at all.
     responses : samples n a prompt, 2..256, at which the score is as good as `auc` says.
-
-    Raises
-    ------
-    UsageError
-        If a number is outside its range.
     """
 
     severity: float = 0.3
@@ -97,16 +118,13 @@ def make_world(
 ) -> GuessedWorld:
     """Make prompts that fit a guess.
 
+    Raises `UsageError` if no such score is that good: agreement among few samples shows little.
+
     Parameters
     ----------
     most_responses : answers to each prompt, at least those of the guess.
     prompts : how many, >= 1; fewer are made where they would have more than two million answers.
     rng : every random choice comes from it.
-
-    Raises
-    ------
-    UsageError
-        If no such score is that good: agreement among few samples shows little.
     """
     drawn = _draw(guess, most_responses, min(prompts, _MOST_ANSWERS // most_responses), rng)
     return replace(drawn, weakness=_fit(drawn, guess))

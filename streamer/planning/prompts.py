@@ -54,14 +54,11 @@ class SampledBatches:
 def guessed_answers(guess: Guess, *, seed: int) -> dict[int, list[ScoredCloud]]:
     """Make prompts that fit a guess, scored with any number of samples up to 20, or up to the guess's, by that number.
 
+    Raises `UsageError` if no such prompts can be; see `make_world`.
+
     Parameters
     ----------
     seed : a whole number >= 0; the same gives the same prompts.
-
-    Raises
-    ------
-    UsageError
-        If no such prompts can be; see `make_world`.
     """
     sizes = _sizes(max(_GUESSED_UP_TO, guess.responses), guess.responses)
     rng = np.random.default_rng([seed, _WORLD])
@@ -89,16 +86,13 @@ def past_prompts(
 ) -> SampledBatches:
     """Score a random `size` answers of each cloud by Gram energy. Blocks for as long as the encoder takes.
 
+    Raises `AssertionError` if a cloud needs an encoder, and there is none.
+
     Parameters
     ----------
     clouds : with severities of all answers, `size` of them or more. Scores of their own stand for Gram energies; embeddings
         of their own for the encoder's.
     seed : of the subsets, a whole number >= 0.
-
-    Raises
-    ------
-    AssertionError
-        If a cloud needs an encoder, and there is none.
     """
     rng = np.random.default_rng([seed, _SUBSETS])
     scored = all(cloud.own_scores is not None for cloud in clouds)

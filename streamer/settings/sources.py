@@ -145,7 +145,7 @@ class EnvironmentSource(_Source):
                 variable, text = found
                 value: Any = text
                 if is_list(leaf):
-                    value = _json_array(text, variable)
+                    value = _json(text, variable, list, 'array, like ["one", "another"]')
                 elif entry_type(leaf) is not None:
                     value = _json_object(text, variable)
                 (values.setdefault(group, {}) if group else values)[field] = value
@@ -291,10 +291,6 @@ def file_text(file: str, variable: str) -> str:
 
 def _json_object(text: str, variable: str) -> dict[str, Any]:
     return _json(text, variable, dict, 'object, like {"name": "value"}')
-
-
-def _json_array(text: str, variable: str) -> list[Any]:
-    return _json(text, variable, list, 'array, like ["one", "another"]')
 
 
 def _json(text: str, variable: str, kind: type[_Json], wanted: str) -> _Json:

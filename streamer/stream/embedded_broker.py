@@ -57,12 +57,8 @@ class EmbeddedBroker:
     def start(self, topics: Iterable[str] = ()) -> None:
         """Start it and make `topics`. Does nothing when it runs.
 
-        Raises
-        ------
-        UsageError
-            When confluent-kafka is not installed; the message names the extra.
-        Unavailable
-            When the broker did not answer within ten seconds.
+        Raises `UsageError` when confluent-kafka is not installed; the message names the extra.
+        Raises `Unavailable` when the broker did not answer within ten seconds.
         """
         if self._handle is not None:
             return

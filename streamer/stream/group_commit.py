@@ -110,11 +110,8 @@ class GroupCommit:
     async def run(self) -> None:
         """Commit until cancelled.
 
-        Raises
-        ------
-        WorkerHalted
-            When the lease was lost to another worker while it was ours by all we knew (a zombie), or when
-            more was refused than the cap allows.
+        Raises `WorkerHalted` when the lease was lost to another worker while it was ours by all we
+        knew (a zombie), or when more was refused than the cap allows.
         """
         ahead = asyncio.create_task(self._decide_next(), name="stream-decide-ahead")
         try:

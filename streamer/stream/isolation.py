@@ -71,18 +71,14 @@ async def commit_isolating(
     """Commit `runs`; where a record's content prevents it, commit the others and refuse that one.
 
     Halves are committed in the order of their records, so that each partition moves on offset by offset. Returns whether
-    all went through at once.
+    all went through at once. Raises `ContentError` when not even the refusal without bytes can be
+    recorded: that is no matter of content.
 
     Parameters
     ----------
     runs : not empty; each has a record at least.
     commit : decides and commits some runs; raises `ContentError` before anything is written, or not at all.
     refuse : called for a single record that failed twice; again, without its bytes, if that fails too.
-
-    Raises
-    ------
-    ContentError
-        When not even the refusal without bytes can be recorded: that is no matter of content.
     """
     try:
         await commit(runs)

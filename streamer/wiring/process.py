@@ -27,9 +27,8 @@ if TYPE_CHECKING:
     from streamer.store import Store
     from streamer.store.db.leases import ProcessLease
     from streamer.store.desk.release_desk import ReleaseDesk
-    from streamer.stream.desk_clerk import DeskClerk
     from streamer.stream.health import WorkerHealth
-    from streamer.stream.housekeeping import Housekeeping
+    from streamer.stream.housekeeping import DeskClerk, Housekeeping
     from streamer.telemetry.http import TelemetryServer
     from streamer.telemetry.metrics import Metrics
     from streamer.tracing import Tracing
@@ -138,8 +137,7 @@ def housekeeping(
     chore: Callable[[], None],
 ) -> Housekeeping:
     """Begin the chores of a process that decides, and `chore` with them."""
-    from streamer.stream.desk_clerk import DeskClerk
-    from streamer.stream.housekeeping import Housekeeping
+    from streamer.stream.housekeeping import DeskClerk, Housekeeping
 
     def leased() -> tuple[ProcessLease, ReleaseDesk]:
         lease = store.leases.of_desk()

@@ -42,9 +42,8 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
     from streamer.deciding.reading_ahead import reading_ahead
     from streamer.failpoints import from_environment
     from streamer.stream.connection import Subscription
-    from streamer.stream.ending import Ending, WorkerHalted
+    from streamer.stream.ending import Ending, StopDeadline, WorkerHalted
     from streamer.stream.health import WorkerHealth
-    from streamer.stream.stop_deadline import StopDeadline
     from streamer.stream.worker import Thresholds
     from streamer.stream.worker import run_worker as run_stream
     from streamer.telemetry.metrics import Metrics

@@ -13,7 +13,7 @@ from pydantic_core import PydanticUndefined
 from streamer.cli import main
 from streamer.cli.config import setting_rows
 from streamer.errors import UsageError
-from streamer.security.redaction import HIDDEN, redact, redact_text
+from streamer.security.visible import HIDDEN, redact, redact_text
 from streamer.settings.dev_session import (
     DEV_SESSION_FILE,
     DevSession,

@@ -5,7 +5,7 @@ from html import escape
 
 from streamer.audit.evidence.chart import bars
 from streamer.audit.evidence.document import Document, EvidenceTable, Shown, ShownClause
-from streamer.web.look import COLOURS
+from streamer.web.plot import COLOURS
 
 STYLE = (
     COLOURS

@@ -234,14 +234,12 @@ class Alerts:
     def acknowledge(self, alert_id: str, *, by: str, reason: str, now: datetime | None = None) -> RaisedAlert:
         """Record that somebody has looked at an alert. Where an alarm raised it, the gate's next alarm opens.
 
+        Raises `UsageError` when no alert or more than one has this id, or it was acknowledged
+        before.
+
         Parameters
         ----------
         alert_id : the whole id, or so much of its beginning that one alert alone has it.
-
-        Raises
-        ------
-        UsageError
-            When no alert or more than one has this id, or it was acknowledged before.
         """
         moment = now or self._clock()
 
