@@ -70,8 +70,8 @@ class Tracing(Protocol):
         """The broker has these, so many seconds after they were sent."""
 
 
-class NoTracing:
-    """Keeps no trace."""
+class NoTracing(Tracing):
+    """Keeps no trace: the protocol's own methods do nothing."""
 
     def request(self, scope: MutableMapping[str, Any], /) -> AbstractContextManager[Answered]:
         """Do nothing."""
@@ -88,9 +88,6 @@ class NoTracing:
     def outgoing(self) -> None:
         """Nothing is carried."""
 
-    def begin(self, records: Sequence[Record], /) -> None:
-        """Ignore."""
-
     def scoring(self, records: Sequence[Record], /) -> AbstractContextManager[object]:
         """Do nothing."""
         return _INSIDE
@@ -98,18 +95,6 @@ class NoTracing:
     def context(self, record: Record, /) -> Headers:
         """What came with the record."""
         return record.headers
-
-    def decided(self, outcomes: Sequence[Outcome], /) -> None:
-        """Ignore."""
-
-    def committed(self, outcomes: Sequence[Outcome], kinds: Sequence[OutcomeKind], *, seconds: float) -> None:
-        """Ignore."""
-
-    def dropped(self, records: Sequence[Record], /) -> None:
-        """Ignore."""
-
-    def published(self, messages: Sequence[OutboxMessage], *, seconds: float) -> None:
-        """Ignore."""
 
 
 def _ignore(*_: object, **__: object) -> None:
@@ -121,4 +106,4 @@ _CALL: Final[nullcontext[Call]] = nullcontext(_ignore)
 _RUN: Final[nullcontext[Callable[[str], None]]] = nullcontext(_ignore)
 _INSIDE: Final = nullcontext()
 
-NO_TRACING: Final[Tracing] = NoTracing()
+NO_TRACING: Final[Tracing] = NoTracing()  # type: ignore[abstract]  # what it inherits does nothing

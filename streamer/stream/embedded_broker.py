@@ -7,7 +7,6 @@ are dropped) and forgets everything at exit. Topics appear on first use with `PA
 import logging
 import uuid
 from collections.abc import Iterable
-from types import TracebackType
 from typing import Any
 
 from streamer import extras
@@ -88,7 +87,5 @@ class EmbeddedBroker:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()

@@ -5,7 +5,6 @@ at the desk decides about by its deadline.
 import threading
 from collections.abc import Callable, Mapping
 from itertools import count
-from types import TracebackType
 from typing import Protocol
 
 import structlog
@@ -92,9 +91,7 @@ class Housekeeping:
     def __enter__(self) -> "Housekeeping":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

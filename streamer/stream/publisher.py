@@ -3,7 +3,6 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import TracebackType
 
 from kafka import KafkaProducer
 from kafka.errors import (
@@ -119,9 +118,7 @@ class Publisher:
     def __enter__(self) -> "Publisher":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, _kind: object, error: object, _trace: object) -> None:
         try:
             if error is None:
                 self.flush()

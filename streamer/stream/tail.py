@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from types import TracebackType
 from typing import NamedTuple
 
 from kafka import KafkaConsumer, TopicPartition
@@ -160,9 +159,7 @@ class Tail:
         if consumer is not None:
             consumer.close(autocommit=False)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._close()
 
 
