@@ -17,9 +17,8 @@ import msgspec
 
 from streamer.gates.audit_rate import AuditRate
 from streamer.gates.batch_key import BatchKey
-from streamer.gates.candidate import CandidateDecision, CandidatePolicy
 from streamer.gates.declared import HoldAction, Mode, Unit
-from streamer.gates.policy import Policy
+from streamer.gates.policy import CandidateDecision, CandidatePolicy, Policy
 from streamer.gates.rule import Cut, Needed
 from streamer.scoring.reading import Rule
 

@@ -18,9 +18,15 @@ from streamer.deciding.measuring import NoScore, batch_made, measured
 from streamer.errors import EncoderGivenUp, Unavailable
 from streamer.events.responses import ResponsesV1, dimension_of
 from streamer.gates.batch_key import BatchKey
-from streamer.gates.candidate import NO_ENCODER_HERE, OTHER_UNIT, TOO_SLOW, CandidateDecision, CandidatePolicy
 from streamer.gates.declared import Unit
-from streamer.gates.policy import segment_of
+from streamer.gates.policy import (
+    NO_ENCODER_HERE,
+    OTHER_UNIT,
+    TOO_SLOW,
+    CandidateDecision,
+    CandidatePolicy,
+    segment_of,
+)
 from streamer.gates.policy_gate import PolicyGate, Ruling
 from streamer.gates.settings import GateSettings
 from streamer.gates.uniforms import uniforms_for

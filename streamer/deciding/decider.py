@@ -39,8 +39,7 @@ from streamer.events.responses import (
 from streamer.events.topics import HTTP_LABELS, Topics
 from streamer.gates.audit_rate import probability_under
 from streamer.gates.batch_key import BatchKey
-from streamer.gates.candidate import CandidateDecision
-from streamer.gates.policy import segment_of
+from streamer.gates.policy import CandidateDecision, segment_of
 from streamer.gates.policy_gate import PolicyGate, Ruling
 from streamer.gates.rule import BatchCut, Cut, Segments
 from streamer.gates.settings import NO_ENCODER, GateSettings

@@ -22,9 +22,8 @@ from typing import IO, Any
 
 from streamer.errors import StreamerError, Unavailable
 from streamer.events.topics import Topics
-from streamer.settings.dev_session import DevSession, remove_dev_session, write_dev_session
 from streamer.settings.settings import Settings
-from streamer.settings.sources import PREFIX, variable_name
+from streamer.settings.sources import PREFIX, DevSession, remove_dev_session, variable_name, write_dev_session
 from streamer.stream.embedded_broker import EmbeddedBroker
 
 _START_SECONDS = 120.0

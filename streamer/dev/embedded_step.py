@@ -60,7 +60,7 @@ def run_dev(
     """
     from streamer.dev.embedded import EmbeddedStep
     from streamer.security.visible import redact_text
-    from streamer.settings.dev_session import find_dev_session
+    from streamer.settings.sources import find_dev_session
     from streamer.store import absolute_url
 
     running = find_dev_session()

@@ -471,7 +471,8 @@ class RelayLane:
         """
         waiting = set(futures)
         for future in waiting:
-            future.add_done_callback(_looked_at)
+            # Its error is retrieved, or asyncio would report that of a message which is no longer awaited.
+            future.add_done_callback(lambda done: done.cancelled() or done.exception())
         while waiting:
             _, waiting = await asyncio.wait(waiting, timeout=_SLOW)
             if waiting and to.number is not None and not self._has_leader(producer, to.number):
@@ -575,12 +576,6 @@ class RelayLane:
 
 def _bytes(messages: Sequence[OutboxMessage]) -> int:
     return sum(len(one.value or b"") for one in messages)
-
-
-def _looked_at(future: asyncio.Future[object]) -> None:
-    """Retrieve the error of a message that is no longer awaited, or asyncio would report it."""
-    if not future.cancelled():
-        future.exception()
 
 
 async def _handed_over(

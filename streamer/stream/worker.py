@@ -18,7 +18,6 @@ from streamer.journal import Journal
 from streamer.stream.backoff import Backoff, until_available
 from streamer.stream.closing import closed_within
 from streamer.stream.connection import KafkaConnection, Subscription
-from streamer.stream.dead_letter_cap import DeadLetterCap, DeadLetterLimits
 from streamer.stream.ending import Ending, WorkerExit, WorkerHalted, signals_set
 from streamer.stream.faust_engine import FaustEngine
 from streamer.stream.fetch_budget import FetchBudget
@@ -28,6 +27,7 @@ from streamer.stream.header_names import accept_any_record
 from streamer.stream.health import WorkerHealth
 from streamer.stream.hooks import Decider, Hooks
 from streamer.stream.intake import Intake, Prepare
+from streamer.stream.isolation import DeadLetterCap, DeadLetterLimits
 from streamer.stream.leasing import Leasing
 from streamer.stream.log_limits import limit_client_logs
 from streamer.stream.reader_limits import ReaderLimits

@@ -14,7 +14,7 @@ from streamer.wiring.asking import what_if
 from streamer.wiring.parts import now, open_store, recalibrate
 
 if TYPE_CHECKING:
-    from streamer.gates.candidate import CandidatePolicy
+    from streamer.gates.policy import CandidatePolicy
     from streamer.recalibration.run import CalibrationRun, Recalibration
     from streamer.settings.settings import Settings
     from streamer.store import Store

@@ -87,8 +87,7 @@ def tracing(service: str) -> Iterator[Tracing]:
 
 def policy_book(settings: Settings, store: Store, metrics: Metrics) -> PolicyBook:
     """Return the newest policies that the settings' keys trust, empty before it is refreshed."""
-    from streamer.deciding.policy_book import PolicyBook
-    from streamer.deciding.trusted_policies import TrustedPolicies
+    from streamer.deciding.policy_book import PolicyBook, TrustedPolicies
 
     return PolicyBook(
         TrustedPolicies(

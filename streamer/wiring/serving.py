@@ -323,7 +323,7 @@ def _cut_off(chat: ChatCounter, releases: Releases) -> None:
 
 
 async def _best_score(shared: _Shared, settings: GateSettings, answers: Sequence[Choice]) -> float:
-    from streamer.deciding.best_score import best_score
+    from streamer.deciding.measuring import best_score
 
     texts = [answer.text for answer in answers]
     both = (shared.encoder, shared.candidate_encoder)

@@ -37,8 +37,8 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
 
     `announce` gets the addresses once they are known, before the worker is ready.
     """
-    from streamer.deciding.announcements import Announcements
     from streamer.deciding.decider import BatchDecider
+    from streamer.deciding.policy_book import Announcements
     from streamer.deciding.reading_ahead import reading_ahead
     from streamer.failpoints import from_environment
     from streamer.stream.connection import Subscription
@@ -119,7 +119,7 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
 
 
 def _worker_limits(settings: Settings) -> WorkerLimits:
-    from streamer.stream.dead_letter_cap import DeadLetterLimits
+    from streamer.stream.isolation import DeadLetterLimits
     from streamer.stream.reader_limits import ReaderLimits
     from streamer.stream.worker import WorkerLimits
 

@@ -55,7 +55,7 @@ PRELOADED = (
     "streamer.cli.services",
     "streamer.cli.services",
     "streamer.cli.threshold",
-    "streamer.deciding.announcements",
+    "streamer.deciding.policy_book",
     "streamer.deciding.decider",
     "streamer.recalibration.service",
     "streamer.risk.rounds.watch",

@@ -4,8 +4,8 @@ import json
 from dataclasses import asdict
 from importlib.resources import files
 
-from streamer.audit.evidence.chart import bars
 from streamer.audit.evidence.document import Document
+from streamer.audit.evidence.page import bars
 from streamer.errors import UsageError
 from streamer.extras import needed_by
 

@@ -54,8 +54,7 @@ from streamer.store.log.progress import partition_heads
 from streamer.store.policies import proposals
 from streamer.store.policies.policy_writer import PolicyWriter
 from streamer.store.policies.proposals import Proposal
-from streamer.store.risk.alarm_closures import closures
-from streamer.store.risk.alerts import AlertMessage, raise_alert
+from streamer.store.risk.alerts import AlertMessage, closures, raise_alert
 
 _CONTROL = {"log_id": "control", "topic": "", "partition": 0}
 _HEAD = itemgetter("log_id", "topic", "partition", "size", "root")

@@ -42,7 +42,7 @@ from streamer.store.policies.gates import Gates
 from streamer.store.policies.policies import Policies
 from streamer.store.policies.policy_rows import SETTINGS, settings_of
 from streamer.store.policies.policy_writer import PolicyWriter
-from streamer.store.risk.alarm_closures import closures
+from streamer.store.risk.alerts import closures
 
 _LATE_RUNS = 1000
 """A run gets its number when it is written and may become visible after so many later ones."""
