@@ -215,4 +215,5 @@ def test_importing_the_core_costs_little_more_than_numpy() -> None:
 def test_the_composition_root_has_each_name_that_it_lists() -> None:
     from streamer import wiring
 
-    assert [name for name in wiring.__all__ if not callable(getattr(wiring, name, None))] == []
+    names = " ".join(wiring._NAMES.values()).split()
+    assert [name for name in names if not callable(getattr(wiring, name, None))] == []
