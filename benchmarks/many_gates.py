@@ -21,8 +21,7 @@ from streamer.recalibration.runner import GateWork
 from streamer.recalibration.service import Recalibrator, Timing
 from streamer.risk.rounds.watch import RiskWatch
 from streamer.store import Store, migrate, open_store
-from streamer.telemetry.recalibrator_metrics import RecalibratorMetrics
-from streamer.telemetry.risk_metrics import RiskMetrics
+from streamer.telemetry.recalibrator_metrics import RecalibratorMetrics, RiskMetrics
 
 LIMIT = 0.5
 """Largest share of its gates times the round of one gate that a quiet round may take: a round asks once for all."""

@@ -18,14 +18,13 @@ else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "ClaimGate": "streamer.frames.claims",
-            "Gate": "streamer.frames.gate",
-            "LabelledGroup": "streamer.calibration.groups",
-            "Threshold": "streamer.calibration.threshold",
-            "calibrate": "streamer.calibration.crc",
-            "calibrate_groups": "streamer.calibration.crc",
-            "decide": "streamer.gates.gate",
-            "gram_energy": "streamer.scoring.gram",
+            "streamer.calibration.crc": "calibrate calibrate_groups",
+            "streamer.calibration.groups": "LabelledGroup",
+            "streamer.calibration.threshold": "Threshold",
+            "streamer.frames.claims": "ClaimGate",
+            "streamer.frames.gate": "Gate",
+            "streamer.gates.gate": "decide",
+            "streamer.scoring.gram": "gram_energy",
         },
     )
 

@@ -86,11 +86,7 @@ def parse(text: str) -> dict[str, _Armed]:
 
     Actions: ``kill`` (SIGKILL to this process), ``raise`` (an error that nobody expects), ``away`` (`Unavailable`,
     as from a dependency that does not answer), ``sleep:SECONDS`` (the thread that passes waits).
-
-    Raises
-    ------
-    UsageError
-        For a point or an action that does not exist, and for what cannot be read.
+    Raises `UsageError` for a point or an action that does not exist, and for what cannot be read.
     """
     armed: dict[str, _Armed] = {}
     for entry in filter(None, (part.strip() for part in text.split(","))):

@@ -17,9 +17,8 @@ import msgspec
 
 from streamer.gates.audit_rate import AuditRate
 from streamer.gates.batch_key import BatchKey
-from streamer.gates.candidate import CandidateDecision, CandidatePolicy
 from streamer.gates.declared import HoldAction, Mode, Unit
-from streamer.gates.policy import Policy
+from streamer.gates.policy import CandidateDecision, CandidatePolicy, Policy
 from streamer.gates.rule import Cut, Needed
 from streamer.scoring.reading import Rule
 
@@ -333,7 +332,6 @@ class Linked(Protocol):
 
     def __call__(self, record: Record, index: int, leaf: bytes, root: bytes, /) -> None:
         """`index` is the leaf's in the log of its partition, from 0; `leaf` its hash, `root` that of the log after it."""
-        ...
 
 
 class Committing(Protocol):
@@ -359,7 +357,6 @@ class Committing(Protocol):
         DatabaseFault
             When nothing can.
         """
-        ...
 
 
 class Journal(Committing, Protocol):
@@ -374,7 +371,6 @@ class Journal(Committing, Protocol):
         queued: Queued | None = None,
     ) -> list[list[OutcomeKind]]:
         """Do as any `Committing`, and call `queued`, once all is written, with what waits to be published."""
-        ...
 
     def lease(
         self, partitions: Sequence[Partition], *, topic_ids: Mapping[str, str] = NO_IDS
@@ -384,21 +380,17 @@ class Journal(Committing, Protocol):
         `topic_ids` are the broker's ids of their topics, as far as they are known. Raises `TopicRecreated` when a
         topic with outcomes had another one.
         """
-        ...
 
     def record_gap(self, lease: Lease, gap: DataGap) -> None:
         """Write a `data_gap` row and move progress past it. Safe to repeat. Raises `Fenced`."""
-        ...
 
     def known(self, keys: Sequence[BatchKey]) -> dict[BatchKey, bytes]:
         """Content hashes of those keys that are decided already (so that duplicates are not scored again)."""
-        ...
 
     def unpublished_topics(
         self, sources: Sequence[Partition], *, ownerless: timedelta | None = _AT_ONCE
     ) -> list[str]:
         """The topics that messages wait for; see `unpublished`. Those of other workers' partitions may be among them."""
-        ...
 
     def unpublished(
         self,
@@ -416,15 +408,12 @@ class Journal(Committing, Protocol):
         waited for `ownerless`; with None they never are. Queued messages are those of `sources` with an id greater than
         `after`. After the first message none is read that brings their values above `max_bytes`.
         """
-        ...
 
     def mark_published(self, messages: Sequence[OutboxMessage]) -> None:
         """These have been acknowledged by the broker."""
-        ...
 
     def park(self, message: OutboxMessage, error: str) -> None:
         """This can never be published: park it, with its error, so that the others continue."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,18 +14,19 @@ def lazy_names(
     Parameters
     ----------
     package : its ``__name__``.
-    homes : the module that defines each public name.
+    homes : by module that defines some, public names with spaces between them.
     """
+    home = {name: module for module, names in homes.items() for name in names.split()}
 
     def find(name: str) -> object:
-        if name not in homes:
+        if name not in home:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(import_module(homes[name]), name)
+        value = getattr(import_module(home[name]), name)
         setattr(sys.modules[package], name, value)  # found at once from now on
         return value
 
     def names() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *homes})
+        return sorted({*vars(sys.modules[package]), *home})
 
     return find, names
 

@@ -17,7 +17,6 @@ class Answered(Protocol):
 
     def __call__(self, route: str | None, status: int | None, /) -> None:
         """The template of its address, None for one that there is not; its status, None where nothing was sent."""
-        ...
 
 
 class Call(Protocol):
@@ -32,7 +31,6 @@ class Call(Protocol):
         problem: str | None,
     ) -> None:
         """The model that answered, why each answer ended, tokens of prompt and of answers; or a code of what went wrong."""
-        ...
 
 
 class Tracing(Protocol):
@@ -40,51 +38,40 @@ class Tracing(Protocol):
 
     def request(self, scope: MutableMapping[str, Any], /) -> AbstractContextManager[Answered]:
         """A request (an ASGI scope) is answered inside; its trace headers become those of what is done inside."""
-        ...
 
     def call(self, base_url: str, parameters: Mapping[str, object], /) -> AbstractContextManager[Call]:
         """A language model is asked inside, at that address and with these parameters."""
-        ...
 
     def calibration(self, gate: str, /) -> AbstractContextManager[Callable[[str], None]]:
         """A gate is recalibrated inside; what is given takes how that ended, in a word."""
-        ...
 
     def outgoing(self) -> Mapping[str, str] | None:
         """The headers that carry the present trace to another service."""
-        ...
 
     def begin(self, records: Sequence[Record], /) -> None:
         """These are decided from now on, together; also those that were begun, and are decided again."""
-        ...
 
     def scoring(self, records: Sequence[Record], /) -> AbstractContextManager[object]:
         """Of those that were begun, these get their scores inside, and calls inside are about them."""
-        ...
 
     def context(self, record: Record, /) -> Headers:
         """What an event about this record carries as its trace: headers, `traceparent` and `tracestate` among them."""
-        ...
 
     def decided(self, outcomes: Sequence[Outcome], /) -> None:
         """These are the outcomes, which nobody has recorded yet."""
-        ...
 
     def committed(self, outcomes: Sequence[Outcome], kinds: Sequence[OutcomeKind], *, seconds: float) -> None:
         """These are recorded, by a transaction of so many seconds; `kinds` (same length) says what each became."""
-        ...
 
     def dropped(self, records: Sequence[Record], /) -> None:
         """These are another process's to decide."""
-        ...
 
     def published(self, messages: Sequence[OutboxMessage], *, seconds: float) -> None:
         """The broker has these, so many seconds after they were sent."""
-        ...
 
 
-class NoTracing:
-    """Keeps no trace."""
+class NoTracing(Tracing):
+    """Keeps no trace: the protocol's own methods do nothing."""
 
     def request(self, scope: MutableMapping[str, Any], /) -> AbstractContextManager[Answered]:
         """Do nothing."""
@@ -101,9 +88,6 @@ class NoTracing:
     def outgoing(self) -> None:
         """Nothing is carried."""
 
-    def begin(self, records: Sequence[Record], /) -> None:
-        """Ignore."""
-
     def scoring(self, records: Sequence[Record], /) -> AbstractContextManager[object]:
         """Do nothing."""
         return _INSIDE
@@ -111,18 +95,6 @@ class NoTracing:
     def context(self, record: Record, /) -> Headers:
         """What came with the record."""
         return record.headers
-
-    def decided(self, outcomes: Sequence[Outcome], /) -> None:
-        """Ignore."""
-
-    def committed(self, outcomes: Sequence[Outcome], kinds: Sequence[OutcomeKind], *, seconds: float) -> None:
-        """Ignore."""
-
-    def dropped(self, records: Sequence[Record], /) -> None:
-        """Ignore."""
-
-    def published(self, messages: Sequence[OutboxMessage], *, seconds: float) -> None:
-        """Ignore."""
 
 
 def _ignore(*_: object, **__: object) -> None:
@@ -134,4 +106,4 @@ _CALL: Final[nullcontext[Call]] = nullcontext(_ignore)
 _RUN: Final[nullcontext[Callable[[str], None]]] = nullcontext(_ignore)
 _INSIDE: Final = nullcontext()
 
-NO_TRACING: Final[Tracing] = NoTracing()
+NO_TRACING: Final[Tracing] = NoTracing()  # type: ignore[abstract]  # what it inherits does nothing

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from streamer.security.redaction import is_secret
+from streamer.security.visible import is_secret
 from streamer.settings.settings import Settings
 from streamer.settings.sources import is_table, leaves, setting_name
 

@@ -1,5 +1,8 @@
-"""`audit export`: the record as files that somebody else can verify without this package; form in docs/audit.md."""
+"""`audit export`: the record as files that somebody else can verify without this package, beside it the log of heads as static
+files (https://c2sp.org/tlog-tiles), and embeddings of a bundle's answers; form in docs/audit.md.
+"""
 
+import base64
 import hashlib
 import itertools
 import json
@@ -8,13 +11,20 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from streamer.audit import signing
 from streamer.audit.verification import UNREADABLE, Snapshot
 from streamer.errors import StreamerError, Unreadable, UsageError
+from streamer.scoring.answer_head import whole
+from streamer.scoring.blank import is_blank
 from streamer.signing.canonical_json import canonical_json
+from streamer.signing.merkle import leaf_hash, root_of
 from streamer_verify.bundle import Bundle
 
 T = TypeVar("T")
@@ -50,7 +60,9 @@ def write_bundle(
     """Write a bundle and return its manifest.
 
     Every leaf of every log is in it, for a log cannot be verified with holes; what can be left out is what stands
-    behind the digests.
+    behind the digests. Raises `UsageError` when the target exists or cannot be written. Raises
+    `Unreadable` when a row has a value that the program never writes; nothing is left of the bundle
+    then.
 
     Parameters
     ----------
@@ -61,13 +73,6 @@ def write_bundle(
     texts : False leaves out prompts, references, metadata and answers, and the bytes of dead letters.
     salts : False keeps the salts of audit draws secret: anyone who knows one can predict which batches will be drawn.
     progress : called with how many outcomes are written.
-
-    Raises
-    ------
-    UsageError
-        When the target exists or cannot be written.
-    Unreadable
-        When a row has a value that the program never writes; nothing is left of the bundle then.
     """
     if target.exists():
         raise UsageError(f"{target} exists; name a new folder or .zip file")
@@ -179,3 +184,117 @@ def _writing(target: Path) -> Iterator[Callable[[str], IO[bytes]]]:
         else:
             partial.unlink(missing_ok=True)
         raise
+
+
+WIDTH = 256
+"""Hashes of a full tile."""
+
+_LONGEST = 65_535
+
+
+def write_tiles(heads: Iterable[bytes], checkpoint: bytes, target: Path) -> int:
+    """Write tiles of hashes, bundles of leaves, and the checkpoint that covers them into a new folder; returns how many leaves.
+
+    Raises `UsageError` where the folder exists or cannot be written, or a leaf is too long for a bundle.
+    """
+    open_tiles: dict[int, list[bytes]] = {}
+    numbers: dict[int, int] = {}
+
+    def write(level: int | str, number: int, parts: list[bytes]) -> None:
+        *above, last = f"{number:,}".split(",")
+        path = "/".join([*(f"x{name:0>3}" for name in above), f"{last:0>3}"])
+        partial = "" if len(parts) == WIDTH else f".p/{len(parts)}"
+        file = target / "tile" / str(level) / f"{path}{partial}"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(b"".join(parts))
+
+    def add(level: int, node: bytes) -> None:
+        tile = open_tiles.setdefault(level, [])
+        tile.append(node)
+        if len(tile) == WIDTH:
+            write(level, numbers.setdefault(level, 0), tile)
+            numbers[level] += 1
+            open_tiles[level] = []
+            add(level + 1, root_of(tile))
+
+    size, leaves = int(checkpoint.split(b"\n")[1]), iter(heads)
+    try:
+        target.mkdir(parents=True)
+        for first in range(0, size, WIDTH):
+            bundle = list(itertools.islice(leaves, min(WIDTH, size - first)))
+            if any(len(one) > _LONGEST for one in bundle):
+                raise UsageError(
+                    f"a head is longer than {_LONGEST} bytes, which no bundle of tlog-tiles holds"
+                )
+            write("entries", first // WIDTH, [len(one).to_bytes(2) + one for one in bundle])
+            for one in bundle:
+                add(0, leaf_hash(one))
+        for level, tile in open_tiles.items():
+            if tile:
+                write(level, numbers.get(level, 0), tile)
+        (target / "checkpoint").write_bytes(checkpoint)
+    except FileExistsError:
+        raise UsageError(f"{target} exists; name a new folder") from None
+    except OSError as error:
+        raise UsageError(f"cannot write {target}: {error.strerror}") from None
+    return size
+
+
+_TEXTS_A_CALL = 256
+
+
+def write_embeddings(
+    bundle: Bundle,
+    target: Path,
+    *,
+    encoder: str,
+    embed: Callable[[Sequence[Sequence[str]]], Sequence[NDArray[np.float32]]],
+    progress: Callable[[int], object] = lambda _done: None,
+) -> int:
+    """Write the embeddings of all answers that this encoder scored, and return how many they are.
+
+    Raises `UsageError` when the file exists or cannot be written.
+
+    Parameters
+    ----------
+    target : a new file; each line has `encoder`, `text` (the SHA-256 of an answer) and `embedding` (base64 of little-endian float32).
+    encoder : its id, ``name@hash``.
+    embed : as for `streamer.audit.rescoring.Rescorer`.
+    progress : called with how many texts are done.
+    """
+    done = 0
+    try:
+        with target.open("xb") as file:
+            texts = _texts(bundle, encoder)
+            while some := list(islice(texts, _TEXTS_A_CALL)):
+                (rows,) = embed([[text for _, text in some]])
+                for (digest, _), row in zip(some, rows, strict=True):
+                    packed = base64.b64encode(row.astype("<f4").tobytes()).decode()
+                    line = {"encoder": encoder, "text": digest, "embedding": packed}
+                    file.write(canonical_json(line) + b"\n")
+                done += len(some)
+                progress(done)
+    except OSError as error:
+        raise UsageError(f"cannot write {target}: {error.strerror or error}") from error
+    return done
+
+
+def _texts(bundle: Bundle, encoder: str) -> Iterator[tuple[str, str]]:
+    """Each answer of a batch that the encoder scored, with and without its reasoning, once, with its SHA-256; no blank ones."""
+    seen: set[str] = set()
+    for line in bundle.values("outcomes.jsonl"):
+        facts, content = line.get("facts") or {}, line.get("content")
+        if (
+            line["kind"] != "decision"
+            or content is None
+            or (facts["encoder"], facts["embedding_source"]) != (encoder, "encoder")
+        ):
+            continue
+        answers = [text for text in content["texts"] if text is not None]
+        for text in (*answers, *map(whole, answers)):
+            if is_blank(text):
+                continue
+            digest = hashlib.sha256(text.encode()).hexdigest()
+            if digest not in seen:
+                seen.add(digest)
+                yield digest, text

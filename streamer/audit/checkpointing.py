@@ -78,7 +78,6 @@ class HeadStore(Protocol):
 
     def standing(self) -> tuple[dict[str, Any], bytes | None, SignedHead]:
         """Where the logs stand by what is committed; the newest leaf; the newest checkpoint."""
-        ...
 
     def append(
         self,
@@ -89,39 +88,30 @@ class HeadStore(Protocol):
         now: datetime,
     ) -> SignedHead | None:
         """Append a leaf and store the checkpoint of the log with it, unless another process appended one first."""
-        ...
 
     def origin(self) -> str:
         """The origin of checkpoints now."""
-        ...
 
     def restorations(self) -> Sequence[Restoration]:
         """Every backup that was restored, the oldest first."""
-        ...
 
     def restore(self, make: Callable[[str, int], tuple[Restoration, str]], *, now: datetime) -> Restoration:
         """Record what was given up; `make` returns that and its signature, given the record's id and a number."""
-        ...
 
     def root(self, first: int, end: int) -> bytes:
         """The root over a range of leaves."""
-        ...
 
     def data(self, index: int) -> bytes | None:
         """What a leaf is the hash of."""
-        ...
 
     def newest(self) -> SignedHead:
         """The newest checkpoint."""
-        ...
 
     def cosigned(self) -> Sequence[Any]:
         """The newest checkpoint that each witness has cosigned: `witness`, `size`, `note` with its signature."""
-        ...
 
     def keep_cosigned(self, witness: str, size: int, note: bytes) -> None:
         """Keep what a witness has cosigned, in place of what it cosigned before."""
-        ...
 
 
 def said(value: bytes) -> Note:
@@ -168,7 +158,9 @@ class Checkpointer:
                 or abs(now - signed.published_at) >= self.every
                 or len(standing["gates"]) > len(known.get("gates", ()))
             )
-            if not _grown(standing, known) and not (due and signed.published < signed.size):
+            if not any(standing[name] != known.get(name) for name in standing) and not (
+                due and signed.published < signed.size
+            ):
                 appended = signed
                 break
             make = partial(self._make, now if due else None)
@@ -236,11 +228,6 @@ class Checkpointer:
     def given_up(self, note: Note) -> bool:
         """Whether a checkpoint is of heads that were given up where a backup was restored."""
         return any(one.gives_up(note.origin, note.size) for one in self.store.restorations())
-
-
-def _grown(standing: dict[str, Any], known: dict[str, Any]) -> bool:
-    """Whether the logs stand elsewhere than in a head."""
-    return any(standing[name] != known.get(name) for name in standing)
 
 
 @dataclass(slots=True)

@@ -20,7 +20,7 @@ from streamer.events.actions import decode_action
 from streamer.events.desk import DeskV1, decode_desk
 from streamer.events.labels import decode_label, label_revision
 from streamer.events.limits import Limits
-from streamer.events.oversize import TRUNCATED, Truncation
+from streamer.events.outgoing import TRUNCATED, Truncation
 from streamer.events.receipts import without_receipt
 from streamer.events.responses import content_hash, decode_responses
 from streamer.gates.batch_key import BatchKey
@@ -52,38 +52,30 @@ class Rows(Protocol):
 
     def ends(self, log_id: str) -> dict[tuple[str, int], int]:
         """The next offset of each partition of a log that was ever read, by topic and number."""
-        ...
 
     def topic_id(self, log_id: str, topic: str) -> str | None:
         """The broker's id of a topic when it was read; None where it gave none."""
-        ...
 
     def gaps(self, partition: Partition) -> list[tuple[int, int]]:
         """The offsets that are recorded as lost: first, and one past the last."""
-        ...
 
     def outcomes(self, partition: Partition, first: int, end: int) -> dict[int, RecordedOutcome]:
         """The outcomes of the offsets from `first` to `end` - 1."""
-        ...
 
     def actions(self, keys: Collection[BatchKey]) -> dict[BatchKey, OutboxMessage]:
         """The actions of those of these batches that are decided, with their receipts."""
-        ...
 
     def published(self, log_id: str, topic: str, since: datetime | None) -> Iterator[BatchKey]:
         """Yield the batches whose action was sent to a topic, of decisions about a log's records, later than `since`."""
-        ...
 
     def desk(self, keys: Collection[BatchKey]) -> Mapping[BatchKey, RecordedDesk]:
         """What became of those of these batches that a person, or the deadline, decided about at the desk."""
-        ...
 
     def desk_published(self, log_id: str, topic: str, since: datetime | None) -> Iterator[BatchKey]:
         """Yield the batches, of a log's records, whose outcome at the desk was sent to a topic later than `since`.
 
         In the order of the record.
         """
-        ...
 
 
 class LogRecord(Protocol):
@@ -109,19 +101,15 @@ class Log(Protocol):
     @property
     def id(self) -> str:
         """The name by which the record knows them."""
-        ...
 
     def topic_id(self, topic: str) -> str | None:
         """The broker's id of a topic, which a recreated one does not keep; None where it gives none."""
-        ...
 
     def bounds(self, topic: str) -> Mapping[int, tuple[int, int]]:
         """Earliest and end offset of each partition; empty for a topic that does not exist."""
-        ...
 
     def read(self, topic: str, ends: Mapping[int, int]) -> Iterator[LogRecord]:
         """Yield what is committed, in order within a partition, up to these end offsets."""
-        ...
 
 
 @dataclass(slots=True)
@@ -150,14 +138,11 @@ def compare_with_log(
 ) -> LogReport:
     """Compare the record with the topics `responses`, `labels`, `actions` and `desk`.
 
+    Raises `Unavailable` or `UsageError` when a topic or the database cannot be read.
+
     Parameters
     ----------
     opened : opens the record at the present moment.
-
-    Raises
-    ------
-    Unavailable, UsageError
-        When a topic or the database cannot be read.
     """
     report = LogReport()
     before = {topic: log.bounds(topic) for topic in (topics.actions, topics.desk)}

@@ -21,15 +21,12 @@ def give_up(
 ) -> Restoration:
     """Record that a backup was restored, and sign on under a new origin.
 
+    Raises `UsageError` where nothing was signed that the record does not have.
+
     Parameters
     ----------
     outside : checkpoints kept outside the database, as the topic has them.
     witnesses : asked what they have cosigned; who does not answer is passed over.
-
-    Raises
-    ------
-    UsageError
-        Where nothing was signed that the record does not have.
     """
     store, now = checkpointer.store, checkpointer.clock()
     newest, present = store.newest(), store.origin()

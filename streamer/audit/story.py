@@ -1,10 +1,15 @@
-"""`audit show`: one decision, described from its record."""
+"""`audit show`: one decision, described from its record.
+
+A decision's full receipt: its leaf, and the proof that a signed checkpoint covers it. It can be checked alone, without the
+record: the leaf's hash and a proof lead to the log's root in a leaf of the log of heads, and that leaf's hash and a proof to the
+checkpoint's (RFC 9162, section 2.1.3).
+"""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from streamer.audit import receipt
+from streamer.audit import story
 from streamer.calibration.guarantee import budget
 from streamer.events.labels import fields_text
 from streamer.events.responses import UPSTREAM, recorded_models
@@ -13,9 +18,58 @@ from streamer.gates.settings import HELD_WORDS
 from streamer.scoring.claims.answer import WHY_HELD
 from streamer.scoring.judged import form
 from streamer.scoring.reading import SAYS
-from streamer.wording.needed import NO_CHANCE, needed_text, smallest_budget, spoke_text
+from streamer.signing.canonical_json import canonical_json
+from streamer.signing.merkle import among, inclusion_proof, leaf_hash, root_of
 from streamer.wording.numbers import counted, percent
-from streamer.wording.policies import cut_text, who
+from streamer.wording.policies import NO_CHANCE, cut_text, needed_text, smallest_budget, spoke_text, who
+
+LEAF = ("kind", "source", "index", "recorded_at", "facts")
+"""What of an outcome its leaf covers."""
+
+
+def leaf_data(line: dict[str, Any]) -> bytes:
+    """What a leaf is the hash of; `line` as a bundle has it."""
+    return canonical_json({name: line[name] for name in LEAF})
+
+
+def fits(line: dict[str, Any]) -> bool:
+    """Report whether a decision's leaf follows from what the tables say now."""
+    return line["facts"] is not None and leaf_hash(leaf_data(line)).hex() == line["leaf"]
+
+
+def full_receipt(
+    line: dict[str, Any],
+    head: dict[str, Any],
+    leaves: Callable[[Sequence[Any], int], Sequence[bytes]],
+    proof_of_head: Callable[[int], dict[str, Any]],
+) -> dict[str, Any]:
+    """Prove that a checkpoint covers a decision.
+
+    Raises `ValueError` when the log is not the one that was signed.
+
+    Parameters
+    ----------
+    line : the decision, as a bundle has it; it `fits`.
+    head : the leaf of the log of heads that covers it.
+    leaves : returns the hashes of the first leaves of a log: log id, topic and partition; how many.
+    proof_of_head : returns `head` and `checkpoint` of the receipt, given the leaf's index.
+    """
+    place = line["source"][:3]
+    said = next(one for one in head["partitions"] if [one["log_id"], one["topic"], one["partition"]] == place)
+    hashes = leaves(place, said["size"])
+    if root_of(hashes).hex() != said["root"]:
+        raise ValueError(f"checkpoint {head['index'] + 1} was made of another log")
+    return {
+        "log": place,
+        "index": line["index"],
+        "data": leaf_data(line).decode(),
+        "leaf": line["leaf"],
+        "size": said["size"],
+        "root": said["root"],
+        "proof": [one.hex() for one in inclusion_proof(line["index"], said["size"], among(hashes))],
+        **proof_of_head(head["index"]),
+    }
+
 
 HELD = {
     "no_threshold": "the gate had not been calibrated",
@@ -241,9 +295,7 @@ def _label(row: dict[str, Any]) -> str:
 
 def _seal(found: dict[str, Any]) -> str:
     line, head = found["line"], found["head"]
-    fits = (
-        "which fits what the tables say" if receipt.fits(line) else "which DOES NOT FIT what the tables say"
-    )
+    fits = "which fits what the tables say" if story.fits(line) else "which DOES NOT FIT what the tables say"
     covered = (
         "no checkpoint covers it yet"
         if head is None

@@ -11,10 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 def unit_interval(name: str, values: ArrayLike) -> NDArray[np.float64]:
     """Return `values` as a one-dimensional float64 array, or say what is wrong with them.
 
-    Raises
-    ------
-    ValueError
-        If `values` are not numbers, not one-dimensional, empty, NaN, or outside [0, 1].
+    Raises `ValueError` if `values` are not numbers, not one-dimensional, empty, NaN, or outside [0,
+    1].
     """
     array = np.asarray(values)
     if array.dtype.kind not in "biufO":

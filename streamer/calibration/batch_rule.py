@@ -60,22 +60,16 @@ class TransductiveRule:
     def threshold_for(self, scores: Sequence[float], caps: Sequence[float] | None = None) -> float:
         """Return lambda_T of one batch: a response ships iff its score is strictly greater.
 
+        Raises `ValueError` if there are no scores, lengths differ, or a number is outside [0, 1].
+
+        Returns a finite number, or -inf: all ship.
+
         Parameters
         ----------
         scores : of all that the unit may ship, in [0, 1], at least one: every response for the unit
             `response`, the best alone for `best`, the mean score for `batch`.
         caps : one for each score, in [0, 1]: severity is known to be no larger. Fixed without labels of this
             batch. None: 1 each. A response that is held whatever its score (a blank one) may have 0.
-
-        Returns
-        -------
-        float
-            Finite, or -inf: all ship.
-
-        Raises
-        ------
-        ValueError
-            If there are no scores, lengths differ, or a number is outside [0, 1].
         """
         count = len(scores)
         if not count:

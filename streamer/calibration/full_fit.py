@@ -178,16 +178,13 @@ class FullFit:
 def fit_full(rows: ArrayLike, bad: ArrayLike, *, ridge: float = RIDGE) -> FullFit:
     """Fit the score to calibration prompts.
 
+    Raises `ValueError` if shapes differ or a number is not finite.
+
     Parameters
     ----------
     rows : shape (G, d), finite; scaled by constants that no label and no calibration prompt has changed.
     bad : shape (G,), True where the prompt's answer is bad.
     ridge : lambda > 0, fixed before labels are read.
-
-    Raises
-    ------
-    ValueError
-        If shapes differ or a number is not finite.
     """
     x, marks = _checked(rows, bad)
     inverse, weights = _solved(x, marks, ridge)

@@ -28,16 +28,13 @@ MOST = 2_000
 class History:
     """The cuts that an unlabelled history fixes.
 
+    Raises `ValueError` if these are no such cuts.
+
     Attributes
     ----------
     prompts : whose scores were read, >= 0.
     cuts : strictly falling, in [0, 1]: the highest scores above which at least 30, 40, ..., 100 % of the scores lie, each
         once; 0 where that is no score. Empty where there were fewer than `LEAST` prompts.
-
-    Raises
-    ------
-    ValueError
-        If these are no such cuts.
     """
 
     prompts: int = 0

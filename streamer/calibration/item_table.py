@@ -39,10 +39,7 @@ class ItemTable:
     def of(cls, groups: Sequence[LabelledGroup] | ItemTable) -> ItemTable:
         """Lay out groups; a table stays what it is, so that who calibrates at many budgets lays them out once.
 
-        Raises
-        ------
-        ValueError
-            If a group id repeats.
+        Raises `ValueError` if a group id repeats.
         """
         if isinstance(groups, ItemTable):
             return groups

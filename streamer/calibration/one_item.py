@@ -28,17 +28,12 @@ class OneItem:
 
     Which item of a group it is, and whether a severity between 0 and 1 counts as wrong, follow from the seed and from
     names (HMAC): each item is equally likely, and an item is wrong with the probability that its severity names. A
-    severity of 0 never is, one of 1 always.
+    severity of 0 never is, one of 1 always. Raises `ValueError` if a group id repeats.
 
     Parameters
     ----------
     groups : unique by id.
     seed : any whole number, fixed before labels are read.
-
-    Raises
-    ------
-    ValueError
-        If a group id repeats.
     """
 
     def __init__(self, groups: Sequence[LabelledGroup], seed: int) -> None:

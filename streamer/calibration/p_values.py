@@ -91,16 +91,13 @@ def betting(losses: Floats, alpha: float, delta: float) -> Floats:
     those to its left, lies in [0, 1] and has a mean of alpha or more; so the order must not depend on the
     losses.
 
+    Returns shape (k,), in (0, 1].
+
     Parameters
     ----------
     losses : shape (k, n), in [0, 1], n >= 1.
     alpha : in (0, 1).
     delta : the level that the bets aim at, in (0, 1); validity does not depend on it.
-
-    Returns
-    -------
-    ndarray
-        Shape (k,), in (0, 1].
     """
     count = losses.shape[1]
     seen = np.arange(2, count + 2)

@@ -136,16 +136,12 @@ def rank_scores(scores: ArrayLike) -> Floats:
     alike.
 
     A gate on ranks ships the same share of good batches and of bad ones: valid, and weak. Calibration needs
-    the ranks among all responses of a batch, not only among those that were labelled.
+    the ranks among all responses of a batch, not only among those that were labelled. Raises
+    `ValueError` if there are no scores or one is outside [0, 1].
 
     Parameters
     ----------
     scores : shape (n,), n >= 1, in [0, 1].
-
-    Raises
-    ------
-    ValueError
-        If there are no scores or one is outside [0, 1].
     """
     batch = np.asarray(scores, dtype=np.float64)
     if batch.ndim != 1 or not len(batch) or not ((batch >= 0) & (batch <= 1)).all():

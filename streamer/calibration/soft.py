@@ -18,10 +18,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamer.calibration.arguments import check_alpha
-from streamer.calibration.exact_sums import FixedPoint
 from streamer.calibration.groups import LabelledGroup
 from streamer.calibration.guarantee import counted, groups_needed
-from streamer.calibration.loss_curve import budget_limit
+from streamer.calibration.loss_curve import FixedPoint, budget_limit
 from streamer.calibration.registry import weighting_scheme
 from streamer.calibration.shapes import SoftGate
 from streamer.calibration.threshold import ThresholdState, state_at

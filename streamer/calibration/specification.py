@@ -152,10 +152,7 @@ P = TypeVar("P", bound=Parametrised)
 def made(kinds: Mapping[str, type[P]], name: str, parameters: Mapping[str, Number], *, what: str) -> P:
     """Make one of several; parameters that it does not have are passed over.
 
-    Raises
-    ------
-    ValueError
-        When there is none of this name, or a parameter is out of its range.
+    Raises `ValueError` when there is none of this name, or a parameter is out of its range.
     """
     kind = kinds.get(name)
     if kind is None:
@@ -176,10 +173,7 @@ def all_ranges(kinds: Iterable[type[Parametrised]]) -> dict[str, tuple[Range, Nu
 def discovered(package: ModuleType, base: type[S]) -> dict[str, type[S]]:
     """Return the specifications of a kind in a package, by name, in the order of their places.
 
-    Raises
-    ------
-    TypeError
-        When two have the same name.
+    Raises `TypeError` when two have the same name.
     """
     found: dict[str, type[S]] = {}
     for module in pkgutil.iter_modules(package.__path__):

@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     hooks = (sys.excepthook, threading.excepthook, sys.unraisablehook)
     from streamer.collector import look_seldom
     from streamer.errors import BadData, StreamerError, UsageError
-    from streamer.security.redaction import redact_text
+    from streamer.security.visible import redact_text
 
     if arguments is None:
         look_seldom()

@@ -12,7 +12,7 @@ from streamer.cli import FOUND
 from streamer.cli import options as opt
 from streamer.cli.broker import announce_now
 from streamer.cli.console import note, print_json, print_pairs, progress, say, warn
-from streamer.cli.key_files import write_key_files
+from streamer.cli.options import write_key_files
 from streamer.cli.services import PortOption, run_service
 from streamer.collector import looking_rarely
 from streamer.errors import Unreadable, UsageError
@@ -52,8 +52,7 @@ def show(
     json: opt.JsonOption = False,
 ) -> None:
     """Show one decision: what came, what was decided and why, by which policy, and how it is sealed."""
-    from streamer.audit.receipt import fits
-    from streamer.audit.story import story_of
+    from streamer.audit.story import fits, story_of
 
     with wiring.open_store(wiring.load_settings()) as store, store.evidence.snapshot() as snapshot:
         found = _decisions_of(snapshot, batch, gate, attempt)
@@ -98,7 +97,7 @@ def receipt(
     One line for each attempt. Whoever has it can check it alone and offline, with any program that verifies inclusion proofs by
     RFC 9162 (docs/audit.md).
     """
-    from streamer.audit.receipt import fits, full_receipt
+    from streamer.audit.story import fits, full_receipt
 
     with wiring.open_store(wiring.load_settings()) as store, store.evidence.snapshot() as snapshot:
         for one in _decisions_of(snapshot, batch, gate, attempt):
@@ -264,7 +263,7 @@ def export(
     docs/audit.md says where verify.pyz comes from. With --gate other gates' leaves are included without their texts,
     actions and salts.
     """
-    from streamer.audit.tiles import write_tiles
+    from streamer.audit.bundle import write_tiles
 
     settings = wiring.load_settings()
     with wiring.open_store(settings) as store:
@@ -322,8 +321,7 @@ def embed(
     It needs no database. An auditor makes them, or tries some, with an encoder of their own: whoever gives embeddings vouches
     for them.
     """
-    from streamer.audit.bundle import reading
-    from streamer.audit.embedding_file import write_embeddings
+    from streamer.audit.bundle import reading, write_embeddings
 
     with reading(bundle) as opened:
         encoder = wiring.encoder(wiring.load_settings())

@@ -26,7 +26,7 @@ def bounds_of_responses(settings: Settings) -> dict[Partition, tuple[int, int]] 
     """First and end offset of each partition of the responses; None where no broker is configured, answers or lets us ask."""
     if settings.kafka.bootstrap_servers is None:
         return None
-    from streamer.stream.kafka_log import KafkaLog
+    from streamer.stream.tail import KafkaLog
 
     try:
         require_broker(settings)

@@ -12,7 +12,7 @@ from streamer.cli.broker import announce_now
 from streamer.cli.console import note, print_fields, print_json, say
 from streamer.cli.gate_options import with_settings
 from streamer.cli.policies import cut_json
-from streamer.gates.candidate import CandidatePolicy
+from streamer.gates.policy import CandidatePolicy
 from streamer.gates.settings import PARAMETERS, GateSettings
 from streamer.whatif import Change
 from streamer.whatif.asking import SETTINGS, NothingToJudge

@@ -7,7 +7,7 @@ import typer
 from streamer import wiring
 from streamer.cli.console import print_json, print_table, warn
 from streamer.cli.options import JsonOption
-from streamer.security.redaction import redact
+from streamer.security.visible import redact
 
 app = typer.Typer(no_args_is_help=True)
 

@@ -13,7 +13,7 @@ from streamer.cli import FOUND
 from streamer.cli.console import counted, print_fields, print_json, say
 from streamer.cli.options import ByOption, JsonOption, ReasonOption, seconds, who
 from streamer.errors import UsageError
-from streamer.security.redaction import redact_text
+from streamer.security.visible import redact_text
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -75,11 +75,11 @@ def roles(json: JsonOption = False) -> None:
     db upgrade grants for new tables. A user whose rights are not enough gets the SQL statements that an administrator
     must run first, one a line on standard output, and exit status 2.
     """
-    from streamer.store.db.roles import RightsMissing
-    from streamer.wiring.parts import create_roles
+    from streamer.store.db.roles import RightsMissing, create_roles
 
+    settings = wiring.load_settings()
     try:
-        created = create_roles(wiring.load_settings())
+        created = create_roles(settings.database.url, insecure=settings.insecure)
     except RightsMissing as error:
         if json:
             print_json({"administrator": error.statements})
@@ -115,9 +115,10 @@ def months(
     On PostgreSQL, as a member of streamer_migrate. Run it as each month (UTC) begins: until then batches are recorded in the
     month before.
     """
-    from streamer.wiring.parts import make_months
+    from streamer.store import make_months
 
-    made = make_months(wiring.load_settings(), ahead=ahead)
+    settings = wiring.load_settings()
+    made = make_months(settings.database.url, now=wiring.now(), ahead=ahead, insecure=settings.insecure)
     if json:
         print_json({"made": made})
     else:
@@ -153,11 +154,14 @@ def prune(
     again after that counts as a duplicate, whatever it holds. Who erased, why, and what age allowed it goes on record with it.
     On PostgreSQL: as a member of streamer_migrate.
     """
-    from streamer.wiring.parts import prune as prune_database
+    from streamer.store import prune as prune_database
 
+    settings = wiring.load_settings()
     run = partial(
         prune_database,
-        wiring.load_settings(),
+        settings.database.url,
+        now=wiring.now(),
+        insecure=settings.insecure,
         older_than=timedelta(seconds=seconds(older_than, "--older-than")),
         sooner_than_six_months=sooner_than_six_months,
         by=who(by),
@@ -166,7 +170,7 @@ def prune(
     found = run(dry_run=True)
     if not dry_run and found.total:
         if not yes:
-            if json or not _asks():
+            if json or not (sys.stdin is not None and sys.stdin.isatty()):
                 raise UsageError(
                     "nothing was erased: give --yes, or use --dry-run first to see what would be"
                 )
@@ -187,7 +191,3 @@ def prune(
         }
     )
     say("These would be erased." if dry_run else "Erased.")
-
-
-def _asks() -> bool:
-    return sys.stdin is not None and sys.stdin.isatty()

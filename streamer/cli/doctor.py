@@ -20,7 +20,7 @@ from streamer.extras import needed_by
 from streamer.gates.policy import Policy
 from streamer.gates.settings import NO_ENCODER
 from streamer.scoring.reading import SAYS, Rule
-from streamer.security.redaction import redact_text
+from streamer.security.visible import redact_text
 from streamer.settings.settings import Settings
 from streamer.settings.sources import misspelt_variables
 from streamer.wording.numbers import percent

@@ -204,7 +204,7 @@ def cli_page() -> str:
 
 
 def _rows(command: Any) -> list[tuple[str, str]]:
-    rows = [(_parameter(one), _parameter_help(one)) for one in command.params]
+    rows = [(f"`{term(one)}`".replace("|", "\\|"), _parameter_help(one)) for one in command.params]
     return [row for row in rows if row[0] not in ("`--help`", "`--help-all`")]
 
 
@@ -219,10 +219,6 @@ def _commands(command: Any, path: str) -> Iterator[tuple[str, Any]]:
             yield f"{path} {name}", child
         if hasattr(child, "commands"):
             yield from _commands(child, f"{path} {name}")
-
-
-def _parameter(one: Any) -> str:
-    return f"`{term(one)}`".replace("|", "\\|")
 
 
 def _parameter_help(one: Any) -> str:

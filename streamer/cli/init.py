@@ -17,7 +17,7 @@ from streamer.errors import UsageError, why
 from streamer.gates.declared import LEAST_ALPHA
 from streamer.gates.setting import GATE_NAME, GATE_NAME_RULE
 from streamer.security.csv_cells import CsvTable
-from streamer.security.redaction import redact_text
+from streamer.security.visible import redact_text
 
 SETTINGS = """\
 # Settings of the commands that run in this folder. `streamer config show` prints them all, and where each came from.

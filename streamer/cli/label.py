@@ -14,9 +14,8 @@ from streamer import wiring
 from streamer.cli import FAILED, label_clouds, label_filling
 from streamer.cli import options as opt
 from streamer.cli.console import counted, note, print_json, say, warn
-from streamer.cli.key_files import write_key_files
 from streamer.cli.label_filling import waiting
-from streamer.cli.options import gate_names
+from streamer.cli.options import gate_names, write_key_files
 from streamer.cli.policies import unread_json, unread_text
 from streamer.clouds.tables.answers import Reading
 from streamer.clouds.tables.columns import shown_columns

@@ -15,8 +15,7 @@ import typer
 from streamer import wiring
 from streamer.cli import FAILED
 from streamer.cli import options as opt
-from streamer.cli.console import counted, note, print_json, progress, say, warn
-from streamer.cli.interrupts import PatientInterrupt
+from streamer.cli.console import PatientInterrupt, counted, note, print_json, progress, say, warn
 from streamer.errors import StreamerError, UsageError
 
 if TYPE_CHECKING:

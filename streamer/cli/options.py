@@ -3,11 +3,13 @@
 import getpass
 import inspect
 import math
+import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
 from decimal import Decimal
+from pathlib import Path
 from typing import Annotated, Any, cast, get_type_hints
 
 import typer
@@ -17,7 +19,7 @@ from streamer.clouds.tables.columns import ROLES, parse_mapping
 from streamer.clouds.tables.formats import FORMATS
 from streamer.clouds.tables.marks import ANNOTATORS, Annotators, Marks, parse_scale, parse_words
 from streamer.clouds.unlabelled import UNLABELLED
-from streamer.errors import UsageError
+from streamer.errors import UsageError, named_beside
 from streamer.gates import free_text
 from streamer.gates.policy import PROGRAM, SIGNED_IN
 from streamer.scoring.signals.signal_list import SignalList, signal_list
@@ -363,3 +365,22 @@ def duration(value: float | None) -> str:
         if value and value % _SECONDS[unit] == 0:
             return f"{value / _SECONDS[unit]:g}{unit}"
     return f"{value:g}s"
+
+
+def write_key_files(out: Path, private: str, public: str) -> Path:
+    """Write both keys; returns the file of the public one, FILE.pub. Raises `UsageError`: no file is overwritten."""
+    beside = named_beside(out, ".pub")
+    made: list[Path] = []
+    try:
+        for path, text, mode in ((out, private, 0o600), (beside, public, 0o644)):
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+            made.append(path)
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(text)
+    except OSError as error:
+        # Half a key, or one without the other, is of no use and would stand in the way of the next attempt.
+        for path in made:
+            path.unlink(missing_ok=True)
+        where = error.filename or (made[-1] if made else out)
+        raise UsageError(f"cannot write {where}: {error.strerror or error}") from error
+    return beside

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from streamer.clouds.cloud import Cloud
     from streamer.clouds.tables.answers import Reading
     from streamer.gates.declared import Unit
-    from streamer.planning.guess import Guess
     from streamer.planning.past import PastPlan
+    from streamer.planning.prompts import Guess
     from streamer.scoring.encoders.encoder import CachedEncoder
 
 
@@ -350,7 +350,7 @@ def _plan_rungs(data: "_Past", rungs: str, alpha: float, seed: int, *, json: boo
 
 
 def _guess(guessed: dict[str, float | None], responses: int | None) -> "Guess":
-    from streamer.planning.guess import Guess
+    from streamer.planning.prompts import Guess
 
     stated: dict[str, Any] = {name: value for name, value in guessed.items() if value is not None}
     if responses is not None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from streamer.cli.console import counted, percent, print_fields, print_table, say
 
 if TYPE_CHECKING:
-    from streamer.calibration.prediction import Interval
+    from streamer.calibration.plan import Interval
     from streamer.planning.past import PastPlan, Tried
     from streamer.planning.rungs import PlannedRungs, Rungs
 

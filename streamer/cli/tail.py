@@ -9,8 +9,7 @@ import typer
 from streamer import wiring
 from streamer.cli import options as opt
 from streamer.cli.broker import require_broker
-from streamer.cli.console import note, say
-from streamer.cli.interrupts import PatientInterrupt
+from streamer.cli.console import PatientInterrupt, note, say
 from streamer.errors import UsageError
 from streamer.events.receipts import receipt_line
 from streamer.events.topic import every
@@ -121,7 +120,9 @@ def line(topic: str, record: "TailedRecord", columns: AlignedFields | None = Non
     headers = {name: _text(value) for name, value in record.headers}
     try:
         event = None if shown.event is None else json_codec.loads(record.value or b"null")
-        fields = [_one_line(field) for field in shown.line(event, headers)]
+        fields = [
+            "".join(c if c.isprintable() else " " for c in field) for field in shown.line(event, headers)
+        ]
     except (ValueError, KeyError, TypeError, AttributeError):
         return f"{when}  not readable: {len(record.value or b'')} bytes at offset {record.offset}"
     return columns.joined([when, *fields])
@@ -134,8 +135,3 @@ def _time(timestamp_ms: int) -> str:
 
 def _text(value: bytes | None) -> str:
     return "" if value is None else value.decode("utf-8", "replace")
-
-
-def _one_line(text: str) -> str:
-    """An event is other people's text: no line break or terminal control of it may reach the terminal."""
-    return "".join(c if c.isprintable() else " " for c in text)

@@ -83,4 +83,3 @@ class AnswerStore(Protocol):
         self, gate: str, *, settings: GateSettings, older_than: datetime, since: datetime | None = None
     ) -> Sequence[StoredBatch]:
         """Batches decided from `since` on and before `older_than` by these settings' scorer and encoder, the oldest first."""
-        ...

@@ -31,8 +31,7 @@ from streamer.review.app import PERSON
 from streamer.security.accounts import ROLES, Deed
 from streamer.signing.policies import PolicyKeys
 from streamer.store import Store
-from streamer.telemetry.metrics import RequestMetrics
-from streamer.telemetry.requests import measured
+from streamer.telemetry.metrics import RequestMetrics, measured
 from streamer.web.guard import Guard
 from streamer.web.requests import bounded_body, caller, media_type, static_file
 from streamer.wording.numbers import percent
@@ -67,15 +66,12 @@ class Changes(Protocol):
 
     def recalibrate(self, gate: str, *, by: str, reason: str) -> int | None:
         """Have a run propose what the labels allow; return its number, None where nothing is proposed."""
-        ...
 
     def propose_budget(self, gate: str, alpha: float, *, by: str, reason: str) -> None:
         """Make a candidate policy with another budget, decided beside the gate until somebody approves it."""
-        ...
 
     def adopt(self, gate: str, *, by: str, reason: str) -> str:
         """Put the candidate policy in force; return what came of it in a sentence."""
-        ...
 
 
 class Act(Protocol):

@@ -13,8 +13,8 @@ from streamer.gates.batch_key import BatchKey
 from streamer.scoring.reading import SAYS
 from streamer.store import Store
 from streamer.store.desk.release_desk import AlreadyDecided, NotAtDesk, Reject, Release
-from streamer.wording.needed import needed_text, smallest_budget
 from streamer.wording.numbers import when
+from streamer.wording.policies import needed_text, smallest_budget
 from streamer.wording.verdicts import lasting
 
 MOST_TEXT_BYTES: Final = 65_536

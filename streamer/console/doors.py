@@ -15,8 +15,7 @@ from streamer.errors import StreamerError
 from streamer.gates import labeller_names
 from streamer.gates.policy import SIGNED_IN
 from streamer.security.accounts import MOST_CHARACTERS, Account, Deed, Role, fits, may
-from streamer.security.api_keys import Rate
-from streamer.security.rate_limit import RateLimits
+from streamer.security.api_keys import Rate, RateLimits
 
 if TYPE_CHECKING:
     from streamer.store.people.accounts import Accounts

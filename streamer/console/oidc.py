@@ -186,10 +186,8 @@ class Issuer:
     def finish(self, query: Mapping[str, str], *, state: str, nonce: str, verifier: str) -> Person:
         """Finish a sign-in by what the issuer sent back with the browser.
 
-        Raises
-        ------
-        NotIdentified : it is of another sign-in, the issuer refused, or what it says does not hold.
-        IssuerAway : it cannot be asked.
+        Raises `NotIdentified` where it is of another sign-in, the issuer refused, or what it says
+        does not hold; `IssuerAway` where it cannot be asked.
         """
         if not hmac.compare_digest(query.get("state", "").encode(), state.encode()):
             raise NotIdentified("this is not the sign-in that was begun last in this browser; begin again")

@@ -8,7 +8,7 @@ from time import monotonic
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from streamer.audit import receipt
+from streamer.audit import story
 from streamer.audit.story import needed_of, story_of, threshold_of, unit_of, why_of
 from streamer.audit.verification import UNREADABLE
 from streamer.console.charts import Moment, course_chart, interval_bar
@@ -28,11 +28,11 @@ from streamer.store.log.decision_search import Wanted
 from streamer.store.policies.proposals import Proposal
 from streamer.store.risk.incident_story import goes_back
 from streamer.store.risk.incident_story import story_of as story_of_incident
-from streamer.wording.needed import needed_text
 from streamer.wording.numbers import SERVED, counted, percent, when
 from streamer.wording.policies import (
     cut_text,
     guarantee_text,
+    needed_text,
     own_cuts,
     segment_lines,
     status_text,
@@ -580,7 +580,7 @@ def _story(found: dict[str, Any], query: Mapping[str, str]) -> dict[str, Any]:
         "version": found["policy"]["version"],
         "guarantee": guarantee_text(found["policy"]["guarantee"]).split("\n"),
         "sealed": str(said["sealed"]),
-        "linked": receipt.fits(found["line"]),
+        "linked": story.fits(found["line"]),
         "head": found["head"],
         "link": urlencode({"batch": batch, "gate": gate, "attempt": attempt}),
     }

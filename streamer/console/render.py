@@ -11,7 +11,7 @@ from markupsafe import Markup, escape
 from streamer.console.desk import left
 from streamer.gates.policy import PROGRAM, SIGNED_IN
 from streamer.security.visible import visible
-from streamer.web.look import CHARTS, COMMON
+from streamer.web.plot import CHARTS, COMMON
 from streamer.wording.numbers import percent, unbroken, when
 from streamer.wording.policies import who as said_by
 from streamer.wording.verdicts import interval_text, lasting

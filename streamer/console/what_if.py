@@ -13,7 +13,7 @@ from streamer.console.charts import interval_bar
 from streamer.errors import StreamerError, Unavailable, UsageError
 from streamer.frames.recorded import recorded, tried_record
 from streamer.frames.results import Report, spread_text
-from streamer.gates.candidate import CandidatePolicy
+from streamer.gates.policy import CandidatePolicy
 from streamer.gates.rule import Cut
 from streamer.whatif import Change, Changed, WhatIf, WhatIfAnswer
 from streamer.whatif.words import answer_rows, basis_sentence, caveats, columns, sentence

@@ -18,9 +18,15 @@ from streamer.deciding.measuring import NoScore, batch_made, measured
 from streamer.errors import EncoderGivenUp, Unavailable
 from streamer.events.responses import ResponsesV1, dimension_of
 from streamer.gates.batch_key import BatchKey
-from streamer.gates.candidate import NO_ENCODER_HERE, OTHER_UNIT, TOO_SLOW, CandidateDecision, CandidatePolicy
 from streamer.gates.declared import Unit
-from streamer.gates.policy import segment_of
+from streamer.gates.policy import (
+    NO_ENCODER_HERE,
+    OTHER_UNIT,
+    TOO_SLOW,
+    CandidateDecision,
+    CandidatePolicy,
+    segment_of,
+)
 from streamer.gates.policy_gate import PolicyGate, Ruling
 from streamer.gates.settings import GateSettings
 from streamer.gates.uniforms import uniforms_for
@@ -156,7 +162,16 @@ class CandidateScorer:
         except (Unavailable, EncoderGivenUp):
             return CandidateDecision(number, why=NO_ENCODER_HERE)
         except Exception as error:
-            self._log(one, error)
+            what = (one.candidate.number, type(error).__name__)
+            if what not in self._logged:
+                self._logged.add(what)
+                log.warning(
+                    "deciding.candidate_failed",
+                    gate=one.key.gate,
+                    batch_id=one.key.batch_id,
+                    candidate=one.candidate.number,
+                    exc_info=error,
+                )
             return CandidateDecision(number, why="scorer_failed")
 
     def _scores(self, one: Beside) -> tuple[tuple[float, ...], NDArray[np.float32] | None]:
@@ -212,16 +227,3 @@ class CandidateScorer:
             uniforms = uniforms_for(one.salt, one.key, ids, settings.unit)
         segment = None if settings.segment_by is None else segment_of(one.event.metadata, settings.segment_by)
         return gate.decide(scores, blank=one.blank, uniforms=uniforms, segment=segment, row=row)
-
-    def _log(self, one: Beside, error: Exception) -> None:
-        """Say it once of each candidate and kind of failure: it may fail with every batch."""
-        what = (one.candidate.number, type(error).__name__)
-        if what not in self._logged:
-            self._logged.add(what)
-            log.warning(
-                "deciding.candidate_failed",
-                gate=one.key.gate,
-                batch_id=one.key.batch_id,
-                candidate=one.candidate.number,
-                exc_info=error,
-            )

@@ -21,10 +21,11 @@ from streamer.errors import BadMessage, EncoderGivenUp, Unavailable
 from streamer.events import codes
 from streamer.events.actions import BatchAction, action_message
 from streamer.events.claims import ClaimV1
+from streamer.events.cloudevents import traced
 from streamer.events.dead_letters import dead_letter_message
 from streamer.events.labels import decode_label, label_revision
 from streamer.events.limits import Limits
-from streamer.events.oversize import UNREADABLE, truncation
+from streamer.events.outgoing import UNREADABLE, truncation
 from streamer.events.responses import (
     UPSTREAM,
     ResponsesV1,
@@ -35,12 +36,10 @@ from streamer.events.responses import (
     embedding_rows,
     recorded_metadata,
 )
-from streamer.events.structured_mode import traced
 from streamer.events.topics import HTTP_LABELS, Topics
 from streamer.gates.audit_rate import probability_under
 from streamer.gates.batch_key import BatchKey
-from streamer.gates.candidate import CandidateDecision
-from streamer.gates.policy import segment_of
+from streamer.gates.policy import CandidateDecision, segment_of
 from streamer.gates.policy_gate import PolicyGate, Ruling
 from streamer.gates.rule import BatchCut, Cut, Segments
 from streamer.gates.settings import NO_ENCODER, GateSettings

@@ -12,6 +12,7 @@ from streamer.events.responses import ResponsesV1, models_named, numbers_given
 from streamer.gates.policy_gate import unit_row
 from streamer.gates.settings import GateSettings
 from streamer.labels.answer_forms import answer_batch
+from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.scoring.scorer import AnswerBatch, Given, Scorer
 from streamer.scoring.signals.measured import Measured
 from streamer.scoring.signals.signal_list import scored_for_choice
@@ -85,3 +86,42 @@ def measured(settings: GateSettings, event: ResponsesV1, batch: AnswerBatch) -> 
         raise NoScore("signal_out_of_range") from None
     rows = listed.of_measured(seen, came)
     return Made(*given, unit_row(settings.unit, rows, given[0], batch.blank))
+
+
+def best_score(
+    settings: GateSettings,
+    texts: Sequence[str],
+    encoder: CachedEncoder | None,
+    logprobs: Sequence[float | None],
+) -> float:
+    """Score answers as a gate does, and return the score of the one that it would select; 0.0 where all are blank,
+    or where the gate's encoder does not read one.
+
+    Parameters
+    ----------
+    texts : at least as many as the gate's scorer needs.
+    encoder : it remembers the texts, so that the decision about them does not encode them again. Blocks.
+
+    Raises
+    ------
+    ValueError
+        When the encoder is not the gate's, or the scorer cannot score these.
+    Unavailable, EncoderGivenUp
+        From the encoder.
+    """
+    blank = settings.form.blank(texts)
+    if all(blank):
+        return 0.0
+    if settings.of_event is not None:
+        made = settings.scores_by.of_given(logprobs, blank)
+        if made is None:
+            raise ValueError("the upstream gave an answer without log-probabilities")
+        return max(made[0])
+    if encoder is None or encoder.identity.id != settings.encoder:
+        raise ValueError(f"the gate's encoder is {settings.encoder}, which does not run here")
+    (vectors,) = encoder.embed([settings.form.parts(texts)])
+    batch = answer_batch(list(texts), vectors, blank, encoded=True, form=settings.form)
+    if settings.signal_list is None and settings.scores_by.holds(batch):
+        return 0.0
+    scores = settings.scores_by.with_raw(batch)[0]
+    return max(float(score) for score, empty in zip(scores, blank, strict=True) if not empty)

@@ -1,18 +1,28 @@
-"""The newest policy of each gate, as a worker knows it: SQL says what it is, the thresholds topic says when to look."""
+"""The newest policy of each gate, as a worker knows it: SQL says what it is, the thresholds topic says when to look. Of what the record has, the newest that is trusted.
+
+Keeps the last message of each gate on the compacted thresholds topic the one that workers decide with.
+
+Workers read policies from the record, so that nobody can change a decision through the topic. Others read the topic,
+and there the last message of a gate counts: a stranger may have written it, a tombstone may have taken its place, or
+of two publishers the one with the older policy came last.
+"""
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from datetime import datetime
+from typing import Protocol, TypeVar
 
 import structlog
 
 from streamer.errors import BadMessage
 from streamer.events.limits import Limits
-from streamer.events.thresholds import decode_threshold
+from streamer.events.thresholds import ThresholdsV1, decode_threshold
 from streamer.gates.audit_rate import AuditRate
-from streamer.gates.candidate import CandidatePolicy
-from streamer.journal import ActivePolicy
+from streamer.gates.policy import CandidatePolicy, Policy
+from streamer.gates.settings import NO_ENCODER, GateSettings
+from streamer.journal import ActivePolicy, OutboxMessage
+from streamer.signing.policies import REFUSAL_TEXTS, PolicyKeys, PolicyVersion, Refusal
 
 log = structlog.get_logger(__name__)
 
@@ -133,3 +143,230 @@ def _replaces(new: ActivePolicy, held: ActivePolicy) -> bool:
     if not (new.trusted and held.trusted):
         return new.trusted
     return new.policy.version > held.policy.version
+
+
+_PAGE = 50
+_REMEMBERED = 10_000
+"""Refusals remembered so that each is reported once; beyond this many they may be reported again."""
+
+
+class PolicySource(Protocol):
+    """The record's policies, not yet trusted; calls may raise `Unavailable`."""
+
+    def versions(self, names: Sequence[str] | None = None) -> Mapping[str, PolicyVersion]:
+        """The newest of each gate, of all gates when None."""
+
+    def before(self, gate: str, version: int, limit: int) -> Sequence[PolicyVersion]:
+        """Those before a version, the newest first."""
+
+
+class TrustedPolicies:
+    """Reads policies and skips those that are refused. Thread-safe.
+
+    Parameters
+    ----------
+    source : where policies are read.
+    keys : decide which are trusted.
+    on_refused : called with gate, version and reason of each refused policy, once.
+    raise_alert : called with gate, version, reason and the version that is kept (or None); called again with the next
+        look as long as it raises `Unavailable`.
+    now : the present time, with zone; dates what stands in for policies when none can be read.
+    """
+
+    def __init__(
+        self,
+        source: PolicySource,
+        keys: PolicyKeys,
+        *,
+        on_refused: Callable[[str, int, Refusal], None],
+        raise_alert: Callable[[str, int, Refusal, int | None], None],
+        now: Callable[[], datetime],
+    ) -> None:
+        self._source = source
+        self._keys = keys
+        self._on_refused = on_refused
+        self._raise_alert = raise_alert
+        self._now = now
+        self._good: dict[str, ActivePolicy] = {}
+        self._refused: dict[tuple[str, int, Refusal], bool] = {}
+        self._lock = threading.Lock()
+
+    def __call__(self, names: Sequence[str] | None) -> dict[str, ActivePolicy]:
+        """Return the newest trusted policy of each gate (of all when None).
+
+        A gate none of whose policies is trusted gets one that is not: it holds everything. A gate whose newest policy is
+        refused keeps the one that was found to be trusted before. Blocks; raises `Unavailable`.
+        """
+        with self._lock:
+            return {
+                gate: replace(
+                    self._trusted(newest),
+                    newest_seen=newest.version,
+                    rate=None if newest.active is None else newest.active.rate,
+                    candidate=None if newest.active is None else newest.active.candidate,
+                )
+                for gate, newest in sorted(self._source.versions(names).items())
+            }
+
+    def _trusted(self, newest: PolicyVersion) -> ActivePolicy:
+        gate, kept = newest.gate, self._good.get(newest.gate)
+        refusals: list[tuple[int, Refusal]] = []
+        for found in self._from(newest, 0 if kept is None else kept.policy.version):
+            refusal = self._keys.refusal(found)
+            if refusal is None and found.active is not None:
+                if kept is None or found.version > kept.policy.version:
+                    kept = self._good[gate] = found.active
+                break
+            refusals.append((found.version, refusal or "unreadable"))
+        for version, refusal in reversed(refusals):
+            self._report(gate, version, refusal, None if kept is None else kept.policy.version)
+        return _holding(newest, self._now()) if kept is None else kept
+
+    def _from(self, newest: PolicyVersion, known: int) -> Iterator[PolicyVersion]:
+        """The newest version and those before it, down to the one that was found to be trusted before."""
+        yield newest
+        last = newest.version
+        while page := self._source.before(newest.gate, last, _PAGE):
+            for found in page:
+                if found.version <= known:
+                    return
+                yield found
+            last = page[-1].version
+
+    def _report(self, gate: str, version: int, refusal: Refusal, kept: int | None) -> None:
+        key = (gate, version, refusal)
+        if key not in self._refused:
+            while len(self._refused) >= _REMEMBERED:
+                self._refused.pop(next(iter(self._refused)))
+            self._refused[key] = False
+            self._on_refused(gate, version, refusal)
+            log.error(
+                "deciding.policy_refused",
+                gate=gate,
+                version=version,
+                reason=refusal,
+                detail=REFUSAL_TEXTS[refusal],
+                keeping=kept,
+            )
+        if not self._refused[key]:
+            self._raise_alert(gate, version, refusal, kept)
+            self._refused[key] = True
+
+
+def _holding(newest: PolicyVersion, now: datetime) -> ActivePolicy:
+    """What a gate is decided with while none of its policies is trusted: everything is held, and consumers must obey."""
+    if newest.active is None:
+        settings = GateSettings(scorer="external", encoder=NO_ENCODER, unit="batch", mode="enforce")
+        policy = Policy(
+            gate=newest.gate, version=newest.version, gate_revision=1, settings=settings, state="closed", threshold=None,
+            calibrated=False, calibration_run=None, seed=0, valid_from=now, guarantee="", created_by="", reason="",
+        )  # fmt: skip
+        return ActivePolicy(policy, bytes(32), trusted=False)
+    policy = newest.active.policy
+    return ActivePolicy(
+        replace(
+            policy.as_closed(),
+            # A gate in shadow mode would let untrusted batches pass.
+            settings=replace(policy.settings, mode="enforce"),
+            calibrated=False,
+        ),
+        newest.active.audit_salt,
+        trusted=False,
+    )
+
+
+class PolicyMessages(Protocol):
+    """The record's messages about its policies; calls may raise `Unavailable`."""
+
+    def message(self, policy: Policy) -> OutboxMessage | None:
+        """The message about a policy; None when it is not the record's own."""
+
+    def announce(self, policy: Policy) -> bool:
+        """Have the message published again; False when it is not the record's own."""
+
+
+class Announcements:
+    """Keeps the last message of each gate right. Thread-safe.
+
+    Parameters
+    ----------
+    book : what this worker decides with; it hears every message first.
+    messages : the record's.
+    mine : whether this worker is the one of its group that looks after the topic.
+    limits : bounds for what is read.
+    clock : seconds that only grow.
+    patience : seconds that the topic may be behind: the writer of a policy publishes it itself.
+    pause : least seconds between two announcements of one gate, should somebody overwrite them all the time.
+    """
+
+    def __init__(
+        self,
+        book: PolicyBook,
+        messages: PolicyMessages,
+        *,
+        mine: Callable[[], bool],
+        limits: Limits,
+        clock: Callable[[], float],
+        patience: float = 4.0,
+        pause: float = 30.0,
+    ) -> None:
+        self._book = book
+        self._messages = messages
+        self._mine = mine
+        self._limits = limits
+        self._clock = clock
+        self._patience = patience
+        self._pause = pause
+        self._last: dict[str, bytes | None] = {}
+        self._expected: dict[str, tuple[Policy, ThresholdsV1]] = {}
+        self._behind_since: dict[str, float] = {}
+        self._announced_at: dict[str, float] = {}
+        self._lock = threading.Lock()
+
+    def hear(self, key: bytes | None, value: bytes | None) -> None:
+        """Process one message of the topic, in order. Blocks; raises `Unavailable` (call again with the same message)."""
+        self._book.hear(key, value)
+        gate = "" if key is None else key.decode("utf-8", "replace")
+        if self._book.get(gate) is not None:  # strangers may write any number of keys
+            with self._lock:
+                self._last[gate] = value
+
+    def keep(self) -> None:
+        """Check whether the topic is behind, and have the right message published again. Blocks; raises `Unavailable`."""
+        if not self._mine():
+            self._behind_since.clear()
+            return
+        with self._lock:
+            last = dict(self._last)
+        for gate, value in last.items():
+            active = self._book.get(gate)
+            if active is None or not active.trusted:
+                continue
+            expected = self._event_of(active.policy)
+            if expected is None or self._says(value, expected):
+                self._behind_since.pop(gate, None)
+            elif self._is_due(gate) and self._messages.announce(active.policy):
+                self._announced_at[gate] = self._clock()
+                log.warning("deciding.policy_announced_again", gate=gate, version=active.policy.version)
+
+    def _is_due(self, gate: str) -> bool:
+        now = self._clock()
+        since = self._behind_since.setdefault(gate, now)
+        announced = self._announced_at.get(gate)
+        return now - since >= self._patience and (announced is None or now - announced >= self._pause)
+
+    def _event_of(self, policy: Policy) -> ThresholdsV1 | None:
+        held = self._expected.get(policy.gate)
+        if held is None or held[0] is not policy:
+            message = self._messages.message(policy)
+            if message is None:
+                return None
+            held = self._expected[policy.gate] = (policy, decode_threshold(message.value, self._limits))
+        return held[1]
+
+    def _says(self, value: bytes | None, expected: ThresholdsV1) -> bool:
+        """Compare what is known of the event: another version of the program may write more, or less."""
+        try:
+            return decode_threshold(value, self._limits) == expected
+        except BadMessage:
+            return False

@@ -1,16 +1,105 @@
 """Has the texts of an event encoded while the event waits for its turn."""
 
+import threading
 from collections import deque
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 
 import structlog
 
 from streamer.deciding.decider import BatchDecider
 from streamer.journal import Record
 from streamer.scoring.encoders.encoder import CachedEncoder
-from streamer.scoring.encoders.text_queue import TextQueue
+
+_MOST = 32_000
+"""Characters that a thread takes at once, about: more gain little, and a process that ends waits for them."""
+
+
+@dataclass(slots=True, eq=False)
+class _Asked:
+    done: Future[None]
+    left: int
+
+
+class TextQueue:
+    """Has texts embedded before they are asked for; `CachedEncoder.embed` then finds them.
+
+    A thread takes its part of what waits: few texts while few wait, so that those of one event are shared by all threads;
+    more under load, where passes of several texts are quicker.
+
+    Parameters
+    ----------
+    encoder : remembers what is made; as many threads as it has calls `at_once`.
+    """
+
+    def __init__(self, encoder: CachedEncoder) -> None:
+        self._encoder = encoder
+        self._waiting: deque[tuple[str, _Asked]] = deque()
+        self._changed = threading.Condition()
+        self._ended = False
+        self._threads = [
+            threading.Thread(target=self._serve, name=f"streamer-texts-{number}", daemon=True)
+            for number in range(encoder.at_once)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def add(self, texts: Collection[str], done: Future[None]) -> None:
+        """Set `done` once the texts are remembered, or cannot be made: whoever asks for them then is told why.
+
+        That is at once where more wait than would be remembered. Texts of a `done` that is cancelled are passed over.
+        """
+        asked = _Asked(done, len(texts))
+        with self._changed:
+            fits = len(self._waiting) + len(texts) <= self._encoder.capacity // 2
+            if texts and fits and not self._ended:
+                self._waiting.extend((text, asked) for text in texts)
+                self._changed.notify_all()
+                return
+        _set(done)
+
+    def close(self) -> None:
+        """Make nothing more; what is being made is waited for."""
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join()
+        for _, asked in self._waiting:
+            asked.done.cancel()
+
+    def _serve(self) -> None:
+        while taken := self._take():
+            texts = [text for text, asked in taken if not asked.done.cancelled()]
+            with suppress(Exception):
+                self._encoder.remember(texts)
+            for _, asked in taken:
+                with self._changed:
+                    asked.left -= 1
+                    last = not asked.left
+                if last:
+                    _set(asked.done)
+
+    def _take(self) -> list[tuple[str, _Asked]]:
+        """Wait for texts; none: it has ended."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._ended)
+            if self._ended:
+                return []
+            part, left = -(-len(self._waiting) // (2 * len(self._threads))), _MOST
+            taken: list[tuple[str, _Asked]] = []
+            while len(taken) < part and left > 0:
+                taken.append(self._waiting.popleft())
+                left -= len(taken[-1][0])
+            return taken
+
+
+def _set(done: Future[None]) -> None:
+    with suppress(InvalidStateError):  # cancelled meanwhile
+        done.set_result(None)
+
 
 _TOGETHER = 50
 """Records that are looked up together, at most."""

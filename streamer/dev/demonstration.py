@@ -59,11 +59,9 @@ class DemoObserver(Protocol):
 
     def phase(self, name: str, total: int | None = None) -> None:
         """A part of the story begins; `total` things will be done in it."""
-        ...
 
     def done(self, count: int, *, shipped: int | None = None) -> None:
         """So many things of this phase are done, and so many units were shipped so far."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,9 +115,7 @@ def check(clouds: Sequence[Cloud], limits: Limits) -> None:
 def play(story: Story, stage: Stage, watch: DemoObserver) -> DemoRun:
     """Play the story to its end and measure the second half.
 
-    Raises
-    ------
-    Stalled, WorkerDied : a part did not do its work.
+    Raises `Stalled` or `WorkerDied` where a part did not do its work.
     """
     kind = _kind(story.clouds)
     by_signals = every()[story.method].of_signals

@@ -1,22 +1,153 @@
 """The embedded step: a broker inside this process, services as its children, and a file with their addresses.
 
 For trying and developing. The broker keeps its log in memory and forgets it at exit; the database stays.
+
+A service of ours as a child process: its addresses, whether it is ready, and the end of its log when it dies.
+
+It ends when its parent does, however that happens: its standard input is a pipe that nobody else holds.
 """
 
 import getpass
 import json
 import os
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Collection, Mapping
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from streamer.dev.service_process import ServiceProcess
+from streamer.errors import StreamerError, Unavailable
 from streamer.events.topics import Topics
-from streamer.settings.dev_session import DevSession, remove_dev_session, write_dev_session
 from streamer.settings.settings import Settings
-from streamer.settings.sources import PREFIX, variable_name
+from streamer.settings.sources import PREFIX, DevSession, remove_dev_session, variable_name, write_dev_session
 from streamer.stream.embedded_broker import EmbeddedBroker
+
+_START_SECONDS = 120.0
+_STOP_SECONDS = 20.0
+_LOG_TAIL_BYTES = 4000
+
+
+class WorkerDied(StreamerError):
+    """A service that was started here ended although nobody asked it to."""
+
+
+class ServiceProcess:
+    """One service, from `start` to `stop`.
+
+    Parameters
+    ----------
+    name : in messages, and of the log file, like ``worker``.
+    command : of `streamer`, with its options; the name alone when it is left out.
+    directory : where it runs, and where its log goes; must exist.
+    environment : all that it gets.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        command: Sequence[str] = (),
+        directory: Path,
+        environment: Mapping[str, str],
+    ) -> None:
+        self.name = name
+        self.log_path = directory / f"{name}.log"
+        self.facts: dict[str, Any] = {}
+        self._command = tuple(command) or (name,)
+        self._directory = directory
+        self._environment = dict(environment)
+        self._log: IO[bytes] | None = None
+        self._process: subprocess.Popen[str] | None = None
+
+    @property
+    def url(self) -> str:
+        """Root of its `/metrics`, `/healthz` and `/readyz`."""
+        return str(self.facts["http"])
+
+    def start(self) -> None:
+        """Start it and read its addresses. Raises `WorkerDied` when it ends instead."""
+        self._log = self.log_path.open("ab")
+        self._process = subprocess.Popen(  # noqa: S603 - our own program, by a name of ours
+            [sys.executable, "-m", "streamer", *self._command, "--json", "--until-stdin-closes"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+            cwd=self._directory,
+            env=self._environment,
+        )
+        stdout = self._process.stdout
+        if stdout is None:
+            raise RuntimeError(f"the {self.name} has no standard output")
+        line = stdout.readline()
+        if not line:
+            raise self._death()
+        self.facts = json.loads(line)
+
+    def wait_until_ready(self, waiting: Callable[[], None] = lambda: None) -> None:
+        """Wait until it is ready; `waiting` is called while it is not. Raises `WorkerDied`, `Unavailable`."""
+        deadline = time.monotonic() + _START_SECONDS
+        while True:
+            self.check()
+            with (
+                suppress(urllib.error.URLError, OSError),
+                urllib.request.urlopen(f"{self.url}/readyz", timeout=2) as answer,  # noqa: S310
+            ):
+                if answer.status == 200:
+                    return
+            if time.monotonic() > deadline:
+                raise Unavailable(
+                    f"the {self.name} was not ready within {_START_SECONDS:.0f} s; its log is {self.log_path}"
+                )
+            waiting()
+            time.sleep(0.1)
+
+    def check(self) -> None:
+        """Raise `WorkerDied` if it is not running any more."""
+        if self.poll() is not None or self._process is None:
+            raise self._death()
+
+    def poll(self) -> int | None:
+        """Return its exit status; None while it runs."""
+        return None if self._process is None else self._process.poll()
+
+    def ask_to_stop(self) -> None:
+        """Let it begin to stop."""
+        if self._process is not None:
+            self._process.terminate()
+
+    def stop(self) -> None:
+        """Let it drain and end. May be called twice."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.terminate()
+            try:
+                process.wait(_STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            for stream in (process.stdin, process.stdout):
+                if stream is not None:
+                    with suppress(OSError):
+                        stream.close()
+        if self._log is not None:
+            self._log.close()
+            self._log = None
+
+    def _death(self) -> WorkerDied:
+        status = None if self._process is None else self._process.wait()
+        tail = b""
+        with suppress(OSError):
+            tail = self.log_path.read_bytes()[-_LOG_TAIL_BYTES:]
+        return WorkerDied(
+            f"the {self.name} ended with status {status}; the end of its log ({self.log_path}):\n"
+            + tail.decode("utf-8", "replace")
+        )
+
 
 _LOOK_SECONDS = 0.25
 
@@ -27,11 +158,6 @@ def _login_name() -> str:
         return getpass.getuser()
     except (KeyError, OSError, ImportError):
         return "developer"
-
-
-def _text(value: object) -> str:
-    """A setting as the variable of another process has it."""
-    return json.dumps(value) if isinstance(value, list | tuple | dict) else str(value)
 
 
 class EmbeddedStep:
@@ -106,10 +232,8 @@ class EmbeddedStep:
     def start(self, *, waiting: Callable[[], None] = lambda: None) -> None:
         """Start the broker and the services and wait until they are ready. `waiting` is called while they are not.
 
-        Raises
-        ------
-        WorkerDied : a service ended at start; the message has the end of its log.
-        Unavailable : it was not ready in time.
+        Raises `WorkerDied` where a service ended at start; the message has the end of its log.
+        Raises `Unavailable` where it was not ready in time.
         """
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         topics = Topics(self._settings.kafka.topic_prefix)
@@ -147,7 +271,9 @@ class EmbeddedStep:
     def _environment(self) -> dict[str, str]:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
         passed = {
-            variable_name(group, field): _text(value)
+            variable_name(group, field): (
+                json.dumps(value) if isinstance(value, list | tuple | dict) else str(value)
+            )
             for group in ("encoder", "endpoint", "events", "worker")
             for field, value in getattr(self._settings, group).model_dump().items()
             if value is not None

@@ -59,8 +59,8 @@ def run_dev(
     show : gets a look at everything every second from then on.
     """
     from streamer.dev.embedded import EmbeddedStep
-    from streamer.security.redaction import redact_text
-    from streamer.settings.dev_session import find_dev_session
+    from streamer.security.visible import redact_text
+    from streamer.settings.sources import find_dev_session
     from streamer.store import absolute_url
 
     running = find_dev_session()

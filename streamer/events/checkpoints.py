@@ -48,10 +48,8 @@ def encode_checkpoint(note: bytes, at: datetime) -> bytes:
 def decode_checkpoint(value: bytes | None, limits: Limits = DEFAULT_LIMITS) -> CheckpointsV1:
     """Read a checkpoint; its signatures are not looked at.
 
-    Raises
-    ------
-    BadMessage
-        With a code of `streamer.events.codes`; nothing else is raised, whatever the bytes are.
+    Raises `BadMessage` with a code of `streamer.events.codes`; nothing else is raised, whatever the
+    bytes are.
     """
     return _reader.read_whole(value, limits)
 

@@ -10,7 +10,7 @@ from typing import Final
 from streamer.errors import BadMessage
 from streamer.events.excerpts import one_line
 from streamer.events.limits import DEFAULT_LIMITS
-from streamer.events.oversize import TRUNCATED, truncation
+from streamer.events.outgoing import TRUNCATED, truncation
 from streamer.events.topic import Topic
 from streamer.journal import Headers, OutboxMessage, Record
 
@@ -43,6 +43,7 @@ def dead_letter_message(
     into `max_bytes`, which needs an input beyond the limits (or headers and a key of more than 60 KiB beside the
     largest value), something is left out: original headers first, then the end of the value, then the end of the
     key. The header `streamer_truncated` then says what, with the length and SHA-256 of the original.
+    Raises `ValueError` when `max_bytes` is less than 16 KiB.
 
     Parameters
     ----------
@@ -56,15 +57,18 @@ def dead_letter_message(
         The dead-letter topic.
     max_bytes : int
         Most bytes that the whole record may have, >= 16 KiB; see `Limits.max_output_bytes`.
-
-    Raises
-    ------
-    ValueError
-        When `max_bytes` is less than 16 KiB.
     """
     if max_bytes < 16 * 1024:
         raise ValueError(f"a dead letter needs room for at least 16 KiB, not {max_bytes} bytes")
-    added = _added(record, code, detail)
+    error = BadMessage
+    added: Headers = (
+        (TOPIC, record.partition.topic.encode()),
+        (PARTITION, str(record.partition.number).encode()),
+        (OFFSET, str(record.offset).encode()),
+        (EXCEPTION_CLASS, f"{error.__module__}.{error.__qualname__}".encode()),
+        (EXCEPTION_MESSAGE, one_line(detail).encode()),
+        (ERROR_CODE, code.encode()),
+    )
     missing = truncation(record)
     if missing is not None:
         added += ((TRUNCATED, missing.encode()),)
@@ -73,18 +77,6 @@ def dead_letter_message(
     if len(record.key or b"") + len(record.value or b"") + _size(kept) <= room:
         return OutboxMessage(topic=topic, key=record.key, value=record.value, headers=kept + added)
     return _cut_to_fit(record, kept, added, topic=topic, room=room - 512)
-
-
-def _added(record: Record, code: str, detail: str) -> Headers:
-    error = BadMessage
-    return (
-        (TOPIC, record.partition.topic.encode()),
-        (PARTITION, str(record.partition.number).encode()),
-        (OFFSET, str(record.offset).encode()),
-        (EXCEPTION_CLASS, f"{error.__module__}.{error.__qualname__}".encode()),
-        (EXCEPTION_MESSAGE, one_line(detail).encode()),
-        (ERROR_CODE, code.encode()),
-    )
 
 
 def _cut_to_fit(record: Record, kept: Headers, added: Headers, *, topic: str, room: int) -> OutboxMessage:

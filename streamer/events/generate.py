@@ -15,7 +15,7 @@ import msgspec
 
 from streamer.events import codes, dead_letters
 from streamer.events.limits import DEFAULT_LIMITS
-from streamer.events.oversize import TRUNCATED
+from streamer.events.outgoing import TRUNCATED
 from streamer.events.receipts import RECEIPT_HEADER
 from streamer.events.topic import SCHEMA_VERSION, Topic, Who, every, types
 from streamer.events.topics import Topics

@@ -8,13 +8,13 @@ from msgspec import Meta
 
 from streamer.errors import BadMessage
 from streamer.events import codes
+from streamer.events.cloudevents import data_of
 from streamer.events.codec import Event, Reader
 from streamer.events.codec import encode as encode_event
 from streamer.events.excerpts import excerpt
 from streamer.events.identifiers import GateName, Identifier, check_identifier, check_name
 from streamer.events.limits import DEFAULT_LIMITS, Limits
 from streamer.events.responses import Attempt
-from streamer.events.structured_mode import data_of
 from streamer.events.topic import Topic, batch_text
 from streamer.gates import labeller_names
 from streamer.gates.batch_key import BatchKey
@@ -91,10 +91,8 @@ _reader = Reader(LabelsV1, SCHEMA)
 def decode_label(value: bytes | None, limits: Limits = DEFAULT_LIMITS) -> LabelsV1:
     """Read a label.
 
-    Raises
-    ------
-    BadMessage
-        With a code of `streamer.events.codes`; nothing else is raised, whatever the bytes are.
+    Raises `BadMessage` with a code of `streamer.events.codes`; nothing else is raised, whatever the
+    bytes are.
     """
     value = data_of(value, limits)
     event = _reader.read_whole(value, limits)

@@ -14,6 +14,8 @@ a dead letter (the whole input and why it was refused) always fits."""
 class Limits:
     """Bounds on what an event may hold; a message beyond one of them is refused, never cut.
 
+    Raises `ValueError` when a bound makes no sense.
+
     Attributes
     ----------
     max_responses : most responses of one batch, >= 2.
@@ -23,11 +25,6 @@ class Limits:
     min_dimension, max_dimension : range of an embedding's dimension, >= 2.
     max_depth : most levels of arrays and objects, 5..500; the event itself is level 1.
     max_curve_bytes : most bytes of JSON in the curve of a threshold event's rule.
-
-    Raises
-    ------
-    ValueError
-        When a bound makes no sense.
     """
 
     max_responses: int = 256

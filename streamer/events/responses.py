@@ -16,12 +16,12 @@ from streamer.calibration.guarantee import counted
 from streamer.errors import BadMessage
 from streamer.events import codes, json_structure
 from streamer.events.claims import CLAIMS, Claims, check_claims
+from streamer.events.cloudevents import data_of
 from streamer.events.codec import Event, Reader
 from streamer.events.codec import encode as encode_event
 from streamer.events.excerpts import excerpt
 from streamer.events.identifiers import GateName, Identifier, check_identifier, check_name
 from streamer.events.limits import DEFAULT_LIMITS, Limits
-from streamer.events.structured_mode import data_of
 from streamer.events.topic import Topic, batch_text
 from streamer.gates.batch_key import BatchKey
 from streamer.scoring.judged import call_text

@@ -177,10 +177,8 @@ def policy_from_event(event: ThresholdsV1) -> Policy:
 def decode_threshold(value: bytes | None, limits: Limits = DEFAULT_LIMITS) -> ThresholdsV1:
     """Read a threshold event. A tombstone, as compaction leaves one, is a bad message too: keep the last good.
 
-    Raises
-    ------
-    BadMessage
-        With a code of `streamer.events.codes`; nothing else is raised, whatever the bytes are.
+    Raises `BadMessage` with a code of `streamer.events.codes`; nothing else is raised, whatever the
+    bytes are.
     """
     event = _reader.read_whole(value, limits)
     check_name("gate", event.gate)

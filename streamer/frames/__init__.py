@@ -12,11 +12,8 @@ else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "Decisions": "streamer.frames.results",
-            "Gate": "streamer.frames.gate",
-            "NotFittedError": "streamer.errors",
-            "Report": "streamer.frames.results",
+            "streamer.errors": "NotFittedError",
+            "streamer.frames.gate": "Gate",
+            "streamer.frames.results": "Decisions Report",
         },
     )
-
-__all__ = ["Decisions", "Gate", "NotFittedError", "Report"]

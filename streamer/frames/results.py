@@ -20,7 +20,7 @@ from streamer.calibration.threshold import Threshold
 from streamer.clouds.measurement import DecidedBatch, units_of
 from streamer.clouds.sentence import UNIT_WORDS, percent, served_sentence
 from streamer.clouds.spreads import Spread
-from streamer.frames.tables import Tabular
+from streamer.frames.answers import Tabular
 from streamer.gates.declared import Unit
 from streamer.report.charts import budget_chart, decision_chart
 from streamer.report.demo_run import excerpt

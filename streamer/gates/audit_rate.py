@@ -10,6 +10,8 @@ Each decision keeps its p and names its rate, so that anybody with the gate's sa
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -60,3 +62,23 @@ def probability_under(
     if rate is None or attempt != 1 or not rate.raises(at) or raised == settings.audit_probability:
         return settings.audit_probability, None
     return raised, rate.number
+
+
+QUANTILE = 0.95
+LEAST_DELAYS = 20
+"""Draws below which their delays say nothing: the largest of fewer is no 95 % quantile."""
+
+
+def label_lag(delays: Sequence[float | None], *, deadline: float) -> float | None:
+    """Return the 95 % quantile of the label delays of draws, in seconds; None for too few of them.
+
+    Parameters
+    ----------
+    delays : from a decision to its labels, of draws that were chosen without regard to labels; None: the label never came.
+        What came later than the deadline counts as the deadline.
+    deadline : the age at which a label that has not come counts as never coming, in seconds.
+    """
+    if len(delays) < LEAST_DELAYS:
+        return None
+    known = sorted(deadline if one is None else min(max(one, 0.0), deadline) for one in delays)
+    return known[math.ceil(QUANTILE * len(known)) - 1]

@@ -310,16 +310,13 @@ class Full:
     ) -> Iterator[tuple[int, int, int]]:
         """Yield, of each fit, the batch's count, the G that it is out of, and the k that it may be.
 
+        Raises `ValueError` where the prompts are not attached.
+
         Parameters
         ----------
         row : its signals, shape (d,).
         segment : of the batch, where the rule has segments.
         prompt : id of the batch, which is left out of the prompts where it is one of them; None: it is new.
-
-        Raises
-        ------
-        ValueError
-            Where the prompts are not attached.
         """
         if self.prompts is None:
             raise ValueError("the policy's calibration prompts were not read")
@@ -396,10 +393,7 @@ def rule_to_json(rule: Rule) -> dict[str, Any]:
 def rule_from_json(document: Mapping[str, Any]) -> Rule:
     """Read what `rule_to_json` wrote, exactly.
 
-    Raises
-    ------
-    ValueError
-        If the document is not such an object.
+    Raises `ValueError` if the document is not such an object.
     """
     try:
         kind, parameters, curve = document["kind"], document["parameters"], document.get("curve")

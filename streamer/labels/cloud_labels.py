@@ -15,7 +15,7 @@ import msgspec
 from streamer.clouds.claims import claimed_prompt
 from streamer.clouds.cloud import Cloud, claim_rows, parse_cloud
 from streamer.clouds.cloud_files import AS_IT_IS, read_rows
-from streamer.clouds.line_record import append_lines, read_lines, read_whole
+from streamer.clouds.line_files import append_lines, read_lines, read_whole
 from streamer.clouds.tables.answers import Reading
 from streamer.errors import Unavailable, UsageError, named_beside
 from streamer.gates.batch_key import BatchKey

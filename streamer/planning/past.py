@@ -92,16 +92,13 @@ def plan_past(
 ) -> PastPlan:
     """Calibrate on some prompts of the first halves and measure on the second ones, which no calibration has seen.
 
+    Raises `UsageError` if a number is out of its range, or there is one past prompt alone.
+
     Parameters
     ----------
     by_size : the past prompts with so many answers to each; empty: there are none.
     answers : the plan's number; None: the most. `guessed` : the prompts are made from a guess.
     labels : a number of labels to look at besides `LABELS` and half of the past.
-
-    Raises
-    ------
-    UsageError
-        If a number is out of its range, or there is one past prompt alone.
     """
     if labels is not None:
         try:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from streamer.calibration.arguments import check_alpha
 from streamer.calibration.loss_curve import LossCurve, budget_limit
-from streamer.calibration.prediction import Interval, interval
+from streamer.calibration.plan import Interval, interval
 from streamer.clouds.cloud import Cloud
 from streamer.errors import UsageError
 from streamer.gates.rungs import later_budget
@@ -280,6 +280,7 @@ def plan_rungs(
     """Find the splits with the fewest expensive calls, and measure what choosing them gives on other prompts.
 
     With the first gate's price given, fewest expensive calls is cheapest: the first gate is asked about every prompt.
+    Raises `UsageError` if alpha is out of its range, or there are too few prompts.
 
     Parameters
     ----------
@@ -289,11 +290,6 @@ def plan_rungs(
     rounds : >= 1; see `PlannedRungs`.
     seed : of the thirds and halves, >= 0.
     progress : called with the number of rounds done.
-
-    Raises
-    ------
-    UsageError
-        If alpha is out of its range, or there are too few prompts.
     """
     try:
         alpha = check_alpha(alpha)

@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Literal
 
+from streamer.gates.audit_rate import label_lag
 from streamer.gates.declared import Pending
-from streamer.gates.label_lag import label_lag
 from streamer.gates.settings import GateSettings
 
 MOST_DELAYS = 1000

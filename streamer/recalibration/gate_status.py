@@ -71,12 +71,9 @@ class GateStatuses(Protocol):
         Without `recount` groups are counted where labels came, and of the others in turn: what is quiet costs little, and
         a count may be some seconds old, or a minute or two where a row became visible late.
         """
-        ...
 
     def labels_pending(self) -> Mapping[str, int]:
         """Return how many drawn responses of each gate wait for a severity."""
-        ...
 
     def labels_unread(self) -> Mapping[str, int]:
         """Return how many labels of each gate are recorded and not read."""
-        ...

@@ -51,47 +51,36 @@ class RunStore(AuditSample, Protocol):
 
     def one_moment(self) -> AbstractContextManager[RunStore]:
         """Until the end, what is read by what this gives is of one moment; nothing is written by it."""
-        ...
 
     def newest_label(self) -> int:
         """Return the number of the newest label revision there is."""
-        ...
 
     def heads(self) -> Heads:
         """Return where every log ends that has a leaf, the control log's among them."""
-        ...
 
     def alarm_closure(self, gate: str) -> Since | None:
         """Return where the newest alarm that closed the gate, or should have, restarts its sample; None: nowhere."""
-        ...
 
     def labelled_rows(self, run: int) -> set[int]:
         """Return the rows (see `SampledGroup.row`) of the groups of which a stored run has read a label."""
-        ...
 
     def standing_alarms(self, gate: str) -> frozenset[str]:
         """Return the kinds of the gate's alarms that stand raised: neither acknowledged nor ended."""
-        ...
 
     def known_evidence(self, gate: str) -> float:
         """Return the evidence of the gate's risk alarm from the labels that are known; 0 where it has read nothing."""
-        ...
 
     def unwatched_since(self, gate: str) -> datetime | None:
         """Return when the first decision was made that the gate's alarms have not read; None: there is none."""
-        ...
 
     def shown(self, gate: str, kind: str, *, before: datetime, deadline: timedelta) -> list[tuple[str, bool]]:
         """Return, in order, to whom the review page showed drawn answers, and whether none had a label by the deadline."""
-        ...
 
     def held(self, gate: str) -> Held | None:
         """Return the wait of a looser threshold that the gate's newest run began, if no policy came since."""
-        ...
 
     def proposal(self, gate: str) -> Proposed | None:
         """Return what the gate's newest run proposes; None: nothing, or it is in force or rejected."""
-        ...
 
     def record_run(
         self,
@@ -111,7 +100,6 @@ class RunStore(AuditSample, Protocol):
         any more, an alarm was raised that restarts the sample, or one stands that is not in `known_alarms`; and
         `UsageError` when no policy can be made here.
         """
-        ...
 
     def record_only(
         self,
@@ -124,7 +112,6 @@ class RunStore(AuditSample, Protocol):
         expected: int | None = None,
     ) -> int:
         """Store the run and leave the policy as it is; returns the run's number. Raises as `record_run` does."""
-        ...
 
 
 class Proposed(Protocol):
@@ -141,11 +128,9 @@ class PolicyHistory(Protocol):
 
     def newest(self, gate: str) -> Policy:
         """Return the policy in force."""
-        ...
 
     def list(self, gate: str) -> Sequence[Policy]:
         """Return every version, the oldest first."""
-        ...
 
 
 def recalibrate_by_hand(
@@ -163,14 +148,10 @@ def recalibrate_by_hand(
     """Run a gate now, and put its threshold in force, or leave it as a proposal, or record nothing.
 
     The gate's rule and its limits do not apply: who asks for a run decides. But what somebody, or an alarm, has closed
-    while it was computed stays closed, and nothing is loosened without a single label.
-
-    Raises
-    ------
-    NothingToCalibrate
-        When there is nothing to read, or nothing of it has a label and the run would hold less than before.
-    UsageError, PolicyChanged
-        When the gate or its policy has changed since.
+    while it was computed stays closed, and nothing is loosened without a single label. Raises
+    `NothingToCalibrate` when there is nothing to read, or nothing of it has a label and the run
+    would hold less than before; `UsageError` or `PolicyChanged` when the gate or its policy has
+    changed since.
     """
     before = policies.newest(gate.gate)
     with store.one_moment() as read:
@@ -201,13 +182,8 @@ def recalibrate_by_rule(
     """Run a gate now, and do with the threshold what the gate's rule says.
 
     `raise_alert` gets the alerts where labels are not missing at random, by score or by labeller.
-
-    Raises
-    ------
-    NothingToCalibrate
-        When there is nothing to read.
-    UsageError, PolicyChanged
-        When the gate or its policy has changed since.
+    Raises `NothingToCalibrate` when there is nothing to read and `UsageError` or `PolicyChanged`
+    when the gate or its policy has changed since.
     """
     failpoint("before_run")
     before = policies.newest(gate.gate)

@@ -15,7 +15,7 @@ from streamer.calibration.groups import labelled_groups
 from streamer.calibration.guarantee import besides
 from streamer.calibration.history import MOST, NO_HISTORY
 from streamer.errors import TryLater
-from streamer.gates.label_lag import label_lag
+from streamer.gates.audit_rate import label_lag
 from streamer.gates.policy import Bursts, GateRevision, Policy, sealed_burst
 from streamer.gates.rule import Cut, Full, Rule
 from streamer.gates.settings import GateSettings

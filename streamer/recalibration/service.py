@@ -35,11 +35,9 @@ class Watch(Protocol):
 
     def round(self, gates: Sequence[GateRevision], *, now: datetime) -> None:
         """Look after the gates once, when this process leads. Raises `Unavailable` while the database is unavailable."""
-        ...
 
     def stand_by(self) -> None:
         """This process does not lead (any more): show nothing of a gate."""
-        ...
 
 
 class Leadership(Protocol):
@@ -47,11 +45,9 @@ class Leadership(Protocol):
 
     def held(self) -> bool:
         """Take it if it is free; whether it is ours now. Raises `Unavailable`."""
-        ...
 
     def lapsed(self) -> bool:
         """Tell whether it was ours and could not be renewed in time. Does not block."""
-        ...
 
 
 class Observer(Protocol):
@@ -156,12 +152,8 @@ class Recalibrator:
     def run(self, stop: threading.Event) -> None:
         """Repeat `round` until `stop` is set, with runs and messages beside it; an unavailable dependency is tried again.
 
-        Returns when the run under way is over.
-
-        Raises
-        ------
-        RuntimeError
-            When what is done beside the rounds has ended by itself.
+        Returns when the run under way is over. Raises `RuntimeError` when what is done beside the
+        rounds has ended by itself.
         """
         beside = [
             threading.Thread(target=self._part, args=(loop, stop), name=f"recalibrator-{name}")

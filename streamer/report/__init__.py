@@ -1,1 +1,1 @@
-"""The demo's report: one self-contained HTML page, and its summary for a terminal."""
+"""The demo's report: one self-contained HTML page."""

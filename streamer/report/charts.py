@@ -130,7 +130,9 @@ def decision_chart(units: Units, unit: Unit, *, threshold: float | None) -> str:
 
 def _two_ways(plot: Plot, ups: Sequence[int], downs: Sequence[int], css: tuple[str, str]) -> None:
     """Draw counts of scores in `BINS` equal parts of [0, 1], upwards and downwards."""
-    step = _round_step((plot.high - plot.low) / 6)
+    value = (plot.high - plot.low) / 6
+    power = 10 ** max(0, math.floor(math.log10(max(value, 1))))
+    step = int(next(f * power for f in (1, 2, 5, 10) if f * power >= value))
     ticks = range(-int(-plot.low // step) * step, int(plot.high) + 1, step)
     plot.frame([(float(count), str(abs(count))) for count in ticks])
     for place, (up, down) in enumerate(zip(ups, downs, strict=True)):
@@ -241,8 +243,3 @@ def tradeoff(units: Units) -> tuple[Floats, Floats, Floats, Floats]:
 
 def _median(median: float) -> str:
     return "none" if math.isnan(median) else f"{median:.2f}"
-
-
-def _round_step(value: float) -> int:
-    power = 10 ** max(0, math.floor(math.log10(max(value, 1))))
-    return int(next(f * power for f in (1, 2, 5, 10) if f * power >= value))

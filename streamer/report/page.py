@@ -47,7 +47,11 @@ def render_report(run: DemoRun) -> str:
             "<h2>What the guarantee says, and what it does not</h2>",
             _guarantee(run),
             "<h2>Where this came from</h2>",
-            _origin(run),
+            f"<p>{_shown(run.origin)} A seeded shuffle halved the prompts: the first half was published to a closed gate, "
+            "labelled and used for calibration; the second half was decided by the gate as it then stood. Severities are of "
+            f"the kind <code>{_shown(run.severity_kind)}</code>; {'scores choose the answer, by Gram energy and chrF, with' if run.state == 'full' else 'scores are the Gram energy of'} "
+            f"embeddings by <code>{_shown(run.encoder)}</code>.</p>"
+            f"<p>The record of every decision is in <code>{_shown(run.database)}</code>.</p>",
             "<h2>What to try next</h2>",
             _next(run),
             f"<footer>{'' if run.state == 'full' else 'An answer ships if its score Q is above the threshold. '}Severity 0 is fine, 1 is worst."
@@ -234,16 +238,6 @@ def _guarantee(run: DemoRun) -> str:
         f'<div class="card"><p><strong>In the policy\'s own words.</strong> {escape(unbroken(run.guarantee or "Nothing."))}</p><ul>'
         + "".join(f"<li>{escape(unbroken(limit))}</li>" for limit in limits)
         + "</ul></div>"
-    )
-
-
-def _origin(run: DemoRun) -> str:
-    return (
-        f"<p>{_shown(run.origin)} A seeded shuffle halved the prompts: the first half was published to a closed gate, "
-        "labelled and used for calibration; the second half was decided by the gate as it then stood. Severities are of "
-        f"the kind <code>{_shown(run.severity_kind)}</code>; {'scores choose the answer, by Gram energy and chrF, with' if run.state == 'full' else 'scores are the Gram energy of'} "
-        f"embeddings by <code>{_shown(run.encoder)}</code>.</p>"
-        f"<p>The record of every decision is in <code>{_shown(run.database)}</code>.</p>"
     )
 
 

@@ -2,7 +2,7 @@
 
 import re
 
-from streamer.web.look import CHARTS, COLOURS
+from streamer.web.plot import CHARTS, COLOURS
 
 STYLE = (
     COLOURS

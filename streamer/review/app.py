@@ -19,7 +19,7 @@ from streamer.review import messages
 from streamer.review.access import Access, LabellingSession, labeller_name
 from streamer.review.items import Mark, Recalibrating, Reviewer, ReviewItem, ReviewStore, Rubric, UnknownItem
 from streamer.web.guard import Guard
-from streamer.web.look import COMMON
+from streamer.web.plot import COMMON
 from streamer.web.requests import bounded_body, media_type, static_file
 
 T = TypeVar("T", bound=msgspec.Struct)

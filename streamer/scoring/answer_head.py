@@ -52,6 +52,8 @@ def whole(text: str) -> str:
 def answer_head(text: str, *, max_words: int = MAX_HEAD_WORDS) -> str:
     """Cut an answer down to its head; see the module's text for the rule.
 
+    Raises `ValueError` if `max_words` is less than 1.
+
     Parameters
     ----------
     text : the whole answer, of any length.
@@ -62,11 +64,6 @@ def answer_head(text: str, *, max_words: int = MAX_HEAD_WORDS) -> str:
     str
         The head, its words separated by single spaces; empty when the answer is blank, or was cut off right after
         ``Final:``. A head of a head is the head itself, unless it holds a ``Final:`` of its own.
-
-    Raises
-    ------
-    ValueError
-        If `max_words` is less than 1.
     """
     if max_words < 1:
         raise ValueError(f"a head has at least 1 word, not {max_words}")

@@ -127,10 +127,8 @@ def entry_points() -> dict[str, metadata.EntryPoint]:
 def frozen(name: str) -> ScorerSpec:
     """Return the specification of an installed scorer, as it is now.
 
-    Raises
-    ------
-    ValueError
-        When there is none of this name, it is no scorer, or its files cannot be hashed.
+    Raises `ValueError` when there is none of this name, it is no scorer, or its files cannot be
+    hashed.
     """
     found = [one for one in metadata.entry_points(group=GROUP) if one.name == name]
     if not found:

@@ -40,17 +40,13 @@ def is_plugin(name: str) -> bool:
 def scorer_named(name: str, model: str | None = None) -> Scorer:
     """Return the scorer of a gate.
 
+    Raises `KeyError` if there is no scorer of this name; `ValueError` if the specification is none,
+    or of another name.
+
     Parameters
     ----------
     name : as in its settings.
     model : the specification of another package's scorer, as JSON.
-
-    Raises
-    ------
-    KeyError
-        If there is no scorer of this name.
-    ValueError
-        If the specification is none, or of another name.
     """
     if not is_plugin(name):
         return EVERY[name]

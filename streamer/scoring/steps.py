@@ -9,6 +9,8 @@ class Steps:
 
     What was sampled by one rule is exchangeable with what was sampled by the same rule, so a threshold that is calibrated on
     such batches keeps its guarantee (docs/guarantees.md). Another rule gives other batches, and needs a calibration of its own.
+    Raises `ValueError` when a number is out of its range, or there are steps and nothing to stop
+    for, or the other way round.
 
     Attributes
     ----------
@@ -16,11 +18,6 @@ class Steps:
         it always does.
     above : stop where the best score is at least this, in (0, 1]; None: no score is high enough.
     below : stop where the best score is at most this, in [0, 1), and below `above`; None: no score is low enough.
-
-    Raises
-    ------
-    ValueError
-        When a number is out of its range, or there are steps and nothing to stop for, or the other way round.
     """
 
     sizes: tuple[int, ...]

@@ -3,13 +3,15 @@
 A token is 256 random bits, so SHA-256 alone hides it: there is nothing to guess, and a slow hash would only slow requests.
 """
 
+from __future__ import annotations
+
 import hashlib
 import re
 import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal, get_args
+from typing import Literal, Protocol, get_args
 
 from streamer.errors import Unavailable, UsageError
 
@@ -126,14 +128,53 @@ class KeyRing:
     def find(self, token: str, *, now: datetime) -> ApiKey | None:
         """Return the key of a token, None for one that is unknown, revoked or expired.
 
-        Keys are found by their digest: how long that takes says nothing about a token.
-
-        Raises
-        ------
-        Unavailable : the keys were never read, or last more than `MOST_SECONDS_OLD` ago.
+        Keys are found by their digest: how long that takes says nothing about a token. Raises
+        `Unavailable` where the keys were never read, or last more than `MOST_SECONDS_OLD` ago.
         """
         held = self._read()
         if TOKEN.fullmatch(token) is None:
             return None
         key = held.get(digest_of(token))
         return key if key is not None and key.in_force(now) else None
+
+
+class Limited(Protocol):
+    """Whoever is limited: an API key, for example."""
+
+    @property
+    def id(self) -> str:
+        """Names its bucket."""
+
+    @property
+    def rate(self) -> Rate | None:
+        """How often; None: as often as it wants."""
+
+
+class RateLimits:
+    """The buckets of one process, which all its requests share; not for several threads at once.
+
+    A bucket begins full, holds the rate's `requests` and is refilled evenly: within any time t no more than
+    `requests` (1 + t / `seconds`) pass.
+    """
+
+    def __init__(self) -> None:
+        self._buckets: dict[str, tuple[float, float]] = {}  # by key: the level, and when it was so high
+
+    def wait(self, key: Limited, *, now: float) -> float:
+        """Return 0 and count a request that may pass; otherwise the seconds until one may, and count nothing.
+
+        `now` : seconds, from any start; a clock that goes back refills nothing.
+        """
+        if key.rate is None:
+            return 0.0
+        most, a_second = float(key.rate.requests), key.rate.requests / key.rate.seconds
+        level, then = self._buckets.get(key.id, (most, now))
+        level = min(level + max(now - then, 0.0) * a_second, most)
+        if level < 1:
+            return (1 - level) / a_second
+        self._buckets[key.id] = (level - 1, max(now, then))
+        return 0.0
+
+    def forget(self, identity: str) -> None:
+        """Fill a bucket again."""
+        self._buckets.pop(identity, None)

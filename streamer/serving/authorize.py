@@ -10,10 +10,9 @@ from typing import Final
 from starlette.requests import Request
 
 from streamer.errors import Unavailable
-from streamer.security.api_keys import ApiKey, KeyRing, May, allows
-from streamer.security.rate_limit import RateLimits
+from streamer.security.api_keys import ApiKey, KeyRing, May, RateLimits, allows
 from streamer.serving.problems import Problem, unavailable
-from streamer.web.hosts import answers_to
+from streamer.web.guard import answers_to
 from streamer_client.loopback import is_loopback
 
 _SEEING: Final[tuple[May, ...]] = ("decide", "read")

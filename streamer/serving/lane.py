@@ -13,12 +13,12 @@ from typing import Final, NamedTuple
 from streamer.events.receipts import receipt
 from streamer.journal import Headers, Lease, Linked, Outcome, OutcomeKind, Partition, Record, Slice
 from streamer.store.store import Store
-from streamer.stream.dead_letter_cap import DeadLetterCap, DeadLetterLimits
 from streamer.stream.fetch_budget import FetchBudget
 from streamer.stream.group_commit import GroupCommit
 from streamer.stream.health import WorkerHealth
 from streamer.stream.hooks import Decider, Hooks, StreamObserver
 from streamer.stream.intake import Fetched, Intake, Prepare
+from streamer.stream.isolation import DeadLetterCap, DeadLetterLimits
 
 _NO_FLOW: Final = -1
 """Records that no fetcher brought."""

@@ -4,6 +4,7 @@ import json
 import os
 import tomllib
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin
 
@@ -14,7 +15,73 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
 from streamer.errors import UsageError, small_text
 from streamer.failpoints import VARIABLE as FAILPOINTS_VARIABLE
-from streamer.settings.dev_session import DEV_SESSION_FILE, find_dev_session
+
+DEV_SESSION_FILE = Path(".streamer/dev.json")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DevSession:
+    """Addresses of a running development session.
+
+    Attributes
+    ----------
+    bootstrap_servers : of the embedded broker, ``HOST:PORT``.
+    log_id : identity of that broker's log; a new session has a new one.
+    database_url : where its worker keeps the record; may hold a password, hence the file's mode 0600.
+    metrics_url : root of its HTTP endpoints.
+    pid : the process that owns the broker; the session is over when it is gone.
+    recalibrator_url : root of the recalibrator's HTTP endpoints; None in a session without one.
+    """
+
+    bootstrap_servers: str
+    log_id: str
+    database_url: str
+    metrics_url: str
+    pid: int
+    recalibrator_url: str | None = None
+
+
+def write_dev_session(session: DevSession, path: Path = DEV_SESSION_FILE) -> None:
+    """Leave the note, readable by its owner only; whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f"{path.name}.{session.pid}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        json.dump(asdict(session), file, indent=2)
+        file.write("\n")
+    draft.replace(path)
+
+
+def find_dev_session(path: Path = DEV_SESSION_FILE) -> DevSession | None:
+    """Read the note of a session that still runs; None when there is none, it is unreadable, or its owner is gone."""
+    try:
+        session = DevSession(**json.loads(path.read_text("utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+    return session if _is_alive(session.pid) else None
+
+
+def remove_dev_session(pid: int, path: Path = DEV_SESSION_FILE) -> None:
+    """Remove the note if it is still the one that process `pid` left."""
+    try:
+        owner = json.loads(path.read_text("utf-8")).get("pid")
+    except (OSError, ValueError, AttributeError):
+        return
+    if owner == pid:
+        path.unlink(missing_ok=True)
+
+
+def _is_alive(pid: object) -> bool:
+    if not isinstance(pid, int) or pid <= 0:
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return isinstance(pid, int) and pid < 2**31
+    return True
+
 
 _Json = TypeVar("_Json", dict[str, Any], list[Any])
 
@@ -145,7 +212,7 @@ class EnvironmentSource(_Source):
                 variable, text = found
                 value: Any = text
                 if is_list(leaf):
-                    value = _json_array(text, variable)
+                    value = _json(text, variable, list, 'array, like ["one", "another"]')
                 elif entry_type(leaf) is not None:
                     value = _json_object(text, variable)
                 (values.setdefault(group, {}) if group else values)[field] = value
@@ -291,10 +358,6 @@ def file_text(file: str, variable: str) -> str:
 
 def _json_object(text: str, variable: str) -> dict[str, Any]:
     return _json(text, variable, dict, 'object, like {"name": "value"}')
-
-
-def _json_array(text: str, variable: str) -> list[Any]:
-    return _json(text, variable, list, 'array, like ["one", "another"]')
 
 
 def _json(text: str, variable: str, kind: type[_Json], wanted: str) -> _Json:

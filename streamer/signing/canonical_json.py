@@ -17,6 +17,7 @@ It is RFC 8785 but for two things: numbers are written as above and not as ECMAS
 ordered by code points and not by UTF-16 code units.
 """
 
+import hashlib
 import json
 from collections.abc import Iterable
 from typing import Any
@@ -35,17 +36,13 @@ _ALIKE = frozenset({str, bool, type(None)})
 def canonical_json(value: object) -> bytes:
     """Write `value` in the canonical form that this module documents.
 
+    Raises `ValueError` when a float is NaN or infinite, or a string has a lone surrogate;
+    `TypeError` when a value has another type.
+
     Parameters
     ----------
     value : object
         A dict with str keys, a list or tuple, str, int, float, bool or None, nested as you like.
-
-    Raises
-    ------
-    ValueError
-        When a float is NaN or infinite, or a string has a lone surrogate.
-    TypeError
-        When a value has another type.
     """
     return _fast.encode(value) if _written_alike(value) else _canonical.encode(value).encode()
 
@@ -81,3 +78,13 @@ def stored_number(value: float) -> float:
     What is hashed or signed must come out the same when it is read from the table.
     """
     return float(value) + 0.0
+
+
+def salt_commitment(gate: str, salt: bytes) -> str:
+    """What may be shown of a gate's audit salt before it is revealed: a SHA-256, in hex, that binds to both."""
+    return hashlib.sha256(b"streamer.salt.v1\x00" + canonical_json([gate, salt.hex()])).hexdigest()
+
+
+def seed_commitment(gate: str, seed: int) -> str:
+    """The same of a gate's calibration seed."""
+    return hashlib.sha256(b"streamer.seed.v1\x00" + canonical_json([gate, seed])).hexdigest()

@@ -28,7 +28,6 @@ class LabelSigner(Protocol):
 
     def sign(self, message: bytes) -> str:
         """Return the signature in base64."""
-        ...
 
 
 class LabellerKey(NamedTuple):
@@ -62,17 +61,14 @@ def statement(label: LabelRevision, *, record_id: bytes) -> bytes:
 class LabelKeys:
     """The keys that this process signs labels with, and those that it reads signed labels by.
 
+    Raises `UsageError` when one key is to sign for two names.
+
     Parameters
     ----------
     signers : by the labeller's name.
     trusted : public keys; a labeller may have several, a key has one labeller.
     verify : checks whether a signature (64 bytes) by a key is good for a message; see `streamer.audit.signing`.
     key_id : names a public key.
-
-    Raises
-    ------
-    UsageError
-        When one key is to sign for two names.
     """
 
     def __init__(

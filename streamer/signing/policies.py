@@ -17,8 +17,7 @@ from streamer.gates.policy import Policy
 from streamer.gates.rule import rule_from_json, rule_to_json
 from streamer.gates.settings import SETTINGS, GateSettings
 from streamer.journal import ActivePolicy
-from streamer.signing.canonical_json import canonical_json, stored_number
-from streamer.signing.commitments import salt_commitment, seed_commitment
+from streamer.signing.canonical_json import canonical_json, salt_commitment, seed_commitment, stored_number
 
 DOMAIN = b"streamer.policy.v1\x00"
 """Stands before what is signed, so that no signature of something else is one of a policy."""
@@ -66,7 +65,6 @@ class PolicySigner(Protocol):
 
     def sign(self, message: bytes) -> str:
         """Return the signature in base64."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,17 +150,15 @@ def statement(policy: Policy, *, record_id: bytes, audit_salt: bytes) -> bytes:
 class PolicyKeys:
     """The keys that this process signs policies with and trusts.
 
+    Raises `ValueError` when the signer's own key is not trusted: whatever it signs would be
+    refused.
+
     Parameters
     ----------
     trusted : public keys, 32 bytes each; with none every readable policy is trusted.
     verify : checks whether a signature (64 bytes) by a key is good for a message; see `streamer.audit.signing`.
     signer : signs policies that are written here; None: nothing is signed.
     give_up_signing : an unsigned policy may follow a signed one.
-
-    Raises
-    ------
-    ValueError
-        When the signer's own key is not trusted: whatever it signs would be refused.
     """
 
     def __init__(

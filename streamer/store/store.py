@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property, partial
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
@@ -52,8 +51,7 @@ from streamer.store.risk.alerts import AlertMessage, Alerts
 
 if TYPE_CHECKING:
     from streamer.store.audit.chained_rows import ChainedRows
-    from streamer.store.calibration.calibration_runs import Calibrations
-    from streamer.store.calibration.carried_scores import CarriedScores
+    from streamer.store.calibration.calibration_runs import Calibrations, CarriedScores
     from streamer.store.calibration.recalibration_status import RecalibrationStatus
     from streamer.store.desk.release_desk import DeskMessage, ReleaseDesk
     from streamer.store.labels.answers import SqlAnswers
@@ -176,7 +174,7 @@ class Store:
     @cached_property
     def carried_scores(self) -> CarriedScores:
         """What adopted candidates made of batches that were decided before them."""
-        from streamer.store.calibration.carried_scores import CarriedScores
+        from streamer.store.calibration.calibration_runs import CarriedScores
 
         return CarriedScores(self._database, clock=self._clock)
 
@@ -391,9 +389,7 @@ class Store:
     def __enter__(self) -> Store:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -412,6 +408,9 @@ def open_store(
     failpoint: Failpoint = disarmed,
 ) -> Store:
     """Open a migrated database.
+
+    Raises `UsageError` when the URL cannot be read, or the database is not at this version's
+    revision; `Unavailable` when the server cannot be reached.
 
     Parameters
     ----------
@@ -436,13 +435,6 @@ def open_store(
         Whether what is committed is also put into the queue of messages for Kafka. Decisions keep their actions either way.
     failpoint
         Called where a test may want to break a transaction.
-
-    Raises
-    ------
-    UsageError
-        When the URL cannot be read, or the database is not at this version's revision.
-    Unavailable
-        When the server cannot be reached.
     """
     database = Database(url, insecure=insecure, failpoint=failpoint)
     try:

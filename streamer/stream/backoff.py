@@ -49,6 +49,8 @@ async def until_available(
 ) -> T | None:
     """Run `call` in `executor` until it does not raise `Unavailable`; None once it is not `wanted` any more.
 
+    Raises `Exception` whatever else `call` raises, unchanged.
+
     Parameters
     ----------
     executor : where `call` may block; None: the event loop's own.
@@ -56,11 +58,6 @@ async def until_available(
     part : which dependency is unavailable then, for the log and for `report_status`: ``database`` or ``broker``.
     wanted : asked before each attempt.
     report_status : called with (part, reachable) after each attempt.
-
-    Raises
-    ------
-    Exception
-        Whatever else `call` raises, unchanged.
     """
     backoff = Backoff()
     loop = asyncio.get_running_loop()

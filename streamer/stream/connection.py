@@ -1,26 +1,140 @@
-"""How to reach the broker: one value, in Kafka's own property names, for every client library."""
+"""How to reach the broker: one value, in Kafka's own property names, for every client library, and tokens for SASL OAUTHBEARER,
+read anew for each connection.
+"""
 
+import asyncio
 import contextlib
 import inspect
 import re
+import shlex
 import ssl
+import subprocess
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Protocol
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 
 from streamer.errors import UsageError
 from streamer.stream.log_limits import drop_farewells
-from streamer.stream.oauth_tokens import (
-    TokenCommand,
-    TokenFile,
-    Tokens,
-    aiokafka_provider,
-    kafka_python_provider,
-)
 from streamer_client.loopback import is_loopback
+
+SECONDS: Final = 10.0
+"""How long the command may take."""
+
+_REUSED_SECONDS: Final = 5.0
+_TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
+_MOST_CHARACTERS: Final = 1_000_000
+
+
+class NoToken(OSError):
+    """There is no token now. Clients take it for a lost connection and try again."""
+
+
+class Tokens(Protocol):
+    """Where tokens come from."""
+
+    def token(self) -> str:
+        """The token for a new connection. Blocks; raises `NoToken`."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenFile:
+    """A file that always holds a token which is good for a while."""
+
+    path: Path
+
+    def token(self) -> str:
+        """Read the file."""
+        try:
+            with self.path.open(encoding="ascii", errors="replace") as file:
+                text = file.read(_MOST_CHARACTERS)
+        except OSError as error:
+            raise NoToken(f"cannot read the token in {self.path}: {error.strerror}") from None
+        return _checked(text, f"the file {self.path}")
+
+
+class TokenCommand:
+    """A command that prints a token. Connections that are opened together share one run.
+
+    Raises `ValueError` where it has no words, or a quote without its end.
+
+    Parameters
+    ----------
+    command : words as a shell would part them; it is run without a shell.
+    """
+
+    def __init__(self, command: str) -> None:
+        self._words = shlex.split(command)
+        if not self._words:
+            raise ValueError("it is empty")
+        self._turn = threading.Lock()
+        self._newest: tuple[float, str] | None = None
+
+    def token(self) -> str:
+        """Run the command, or return what it printed within the last few seconds."""
+        with self._turn:
+            if self._newest is None or time.monotonic() - self._newest[0] > _REUSED_SECONDS:
+                found = self._run()
+                self._newest = time.monotonic(), found
+            return self._newest[1]
+
+    def _run(self) -> str:
+        name = f"the command {self._words[0]} for a token"
+        try:
+            done = subprocess.run(  # noqa: S603 - the operator's own setting, and without a shell
+                self._words,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                encoding="utf-8",
+                errors="replace",
+                timeout=SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise NoToken(f"{name} took longer than {SECONDS:g} s") from None
+        except OSError as error:
+            raise NoToken(f"{name} cannot be run: {error.strerror}") from None
+        if done.returncode:
+            # Its last line alone: nobody knows what a command prints before.
+            said = done.stderr.strip().splitlines()[-1:]
+            raise NoToken(
+                f"{name} ended with status {done.returncode}" + "".join(f": {line[:200]}" for line in said)
+            )
+        return _checked(done.stdout, f"the output of {self._words[0]}")
+
+
+def _checked(text: str, where: str) -> str:
+    token = text.strip()
+    if _TOKEN.fullmatch(token) is None:
+        raise NoToken(f"{where} is no token: it must have the characters of RFC 6750 alone, on one line")
+    return token
+
+
+def aiokafka_provider(tokens: Tokens) -> Any:
+    """Return tokens as aiokafka asks for them: on its event loop, which must not wait."""
+    from aiokafka.abc import AbstractTokenProvider
+
+    class AiokafkaProvider(AbstractTokenProvider):
+        async def token(self) -> str:
+            return await asyncio.get_running_loop().run_in_executor(None, tokens.token)
+
+    return AiokafkaProvider()
+
+
+def kafka_python_provider(tokens: Tokens) -> Any:
+    """Return tokens as kafka-python asks for them: in its own thread."""
+    from kafka.net.sasl.oauth import AbstractTokenProvider
+
+    class KafkaPythonProvider(AbstractTokenProvider):
+        def token(self) -> str:
+            return tokens.token()
+
+    return KafkaPythonProvider()  # type: ignore[no-untyped-call]
+
 
 _ADDRESS = re.compile(r"(?P<host>\[[\w:.%]+\]|[\w.-]+)(:(?P<port>[0-9]{1,5}))?")
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -47,6 +161,10 @@ _SECURITY = frozenset(
 class KafkaConnection:
     """Where the broker is and how to talk to it.
 
+    Raises `UsageError` for a property that no client knows, a protocol or mechanism that does not
+    exist, credentials without SASL, or a plain connection off the loopback that was not allowed;
+    and, when arguments for a client are asked for, for a certificate or key that cannot be read.
+
     Parameters
     ----------
     bootstrap : ``host:port[,host:port...]``.
@@ -59,13 +177,6 @@ class KafkaConnection:
     api_version : the protocol level that kafka-python assumes; None asks the broker. The embedded
         broker needs it stated.
     insecure : permit connections without TLS to hosts off the loopback.
-
-    Raises
-    ------
-    UsageError
-        For a property that no client knows, a protocol or mechanism that does not exist, credentials
-        without SASL, or a plain connection off the loopback that was not allowed; and, when arguments for a
-        client are asked for, for a certificate or key that cannot be read.
     """
 
     bootstrap: str
@@ -169,7 +280,21 @@ class KafkaConnection:
     def _shared(self, provider: Callable[[Tokens], Any]) -> dict[str, Any]:
         arguments: dict[str, Any] = {"bootstrap_servers": self.servers, "security_protocol": self.protocol}
         if self._uses_tls:
-            arguments["ssl_context"] = self._ssl_context()
+            authority = self.properties.get("ssl.ca.location")
+            certificate = self.properties.get("ssl.certificate.location")
+            key = self.properties.get("ssl.key.location")
+            with _readable("ssl.ca.location", authority):
+                context = ssl.create_default_context(cafile=authority)
+            if certificate is not None:
+                # A key without its password would make OpenSSL ask for it on the terminal.
+                password = self.properties.get("ssl.key.password", "")
+                with _readable("ssl.certificate.location and ssl.key.location", f"{certificate} and {key}"):
+                    context.load_cert_chain(certificate, key, password)
+            elif key is not None:
+                raise UsageError("ssl.key.location is given without ssl.certificate.location")
+            if self.properties.get("ssl.endpoint.identification.algorithm", "https").lower() in ("", "none"):
+                context.check_hostname = False
+            arguments["ssl_context"] = context
         if self._uses_sasl and self._mechanism == "OAUTHBEARER":
             arguments |= {
                 "sasl_mechanism": self._mechanism,
@@ -189,23 +314,6 @@ class KafkaConnection:
             if name in defaults:
                 arguments[name] = _like(defaults[name], name, text)
         return arguments
-
-    def _ssl_context(self) -> ssl.SSLContext:
-        authority = self.properties.get("ssl.ca.location")
-        certificate = self.properties.get("ssl.certificate.location")
-        key = self.properties.get("ssl.key.location")
-        with _readable("ssl.ca.location", authority):
-            context = ssl.create_default_context(cafile=authority)
-        if certificate is not None:
-            # A key without its password would make OpenSSL ask for it on the terminal.
-            password = self.properties.get("ssl.key.password", "")
-            with _readable("ssl.certificate.location and ssl.key.location", f"{certificate} and {key}"):
-                context.load_cert_chain(certificate, key, password)
-        elif key is not None:
-            raise UsageError("ssl.key.location is given without ssl.certificate.location")
-        if self.properties.get("ssl.endpoint.identification.algorithm", "https").lower() in ("", "none"):
-            context.check_hostname = False
-        return context
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

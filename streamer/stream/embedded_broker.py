@@ -7,7 +7,6 @@ are dropped) and forgets everything at exit. Topics appear on first use with `PA
 import logging
 import uuid
 from collections.abc import Iterable
-from types import TracebackType
 from typing import Any
 
 from streamer import extras
@@ -57,12 +56,8 @@ class EmbeddedBroker:
     def start(self, topics: Iterable[str] = ()) -> None:
         """Start it and make `topics`. Does nothing when it runs.
 
-        Raises
-        ------
-        UsageError
-            When confluent-kafka is not installed; the message names the extra.
-        Unavailable
-            When the broker did not answer within ten seconds.
+        Raises `UsageError` when confluent-kafka is not installed; the message names the extra.
+        Raises `Unavailable` when the broker did not answer within ten seconds.
         """
         if self._handle is not None:
             return
@@ -92,7 +87,5 @@ class EmbeddedBroker:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()

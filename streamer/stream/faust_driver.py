@@ -25,7 +25,7 @@ from faust.app.base import BootStrategy
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer, Transport
 from faust.types import TP, Message
 
-from streamer.events.oversize import bounded
+from streamer.events.outgoing import bounded
 from streamer.journal import Partition, Record
 from streamer.stream.backoff import Backoff
 from streamer.stream.closing import cut
@@ -50,31 +50,24 @@ class ReaderHooks(Protocol):
 
     async def seek(self, consumer: "LeasingConsumer") -> Mapping[TP, int]:
         """Lease what is assigned, set the fetcher to the positions, and return them."""
-        ...
 
     def assignment_began(self, generation: int, assigned: Collection[TP]) -> None:
         """The group has assigned these partitions, in this generation of it."""
-        ...
 
     async def revoked(self) -> None:
         """A rebalance revokes every partition; the group goes on once this returns."""
-        ...
 
     def unavailable(self, error: Exception) -> None:
         """The broker does not answer. Called on the consumer's thread."""
-        ...
 
     def refused(self, error: KafkaError, *, final: bool) -> None:
         """The group does not take us in; we ask again unless it is `final`. Called on the consumer's thread."""
-        ...
 
     def fetched(self, fetched: Mapping[TP, Collection[Fetched]]) -> None:
         """What one poll brought, of each partition in offset order."""
-        ...
 
     def out_of_range(self) -> None:
         """The broker no longer has the offset that was asked for. Called on the consumer's thread."""
-        ...
 
 
 class FetchState(NamedTuple):

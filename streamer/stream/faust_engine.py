@@ -18,16 +18,56 @@ from faust.types import TP
 
 from streamer.journal import Partition
 from streamer.stream.backoff import Backoff
-from streamer.stream.connection import Subscription
+from streamer.stream.connection import KafkaConnection, Subscription
 from streamer.stream.ending import WorkerExit, WorkerHalted
-from streamer.stream.faust_driver import LeasingConsumer
-from streamer.stream.faust_settings import consumer_defaults, reader_app
+from streamer.stream.faust_driver import LeasingConsumer, LeasingTransport, ReaderApp
 from streamer.stream.fetch_budget import FetchBudget
 from streamer.stream.hooks import StreamObserver
 from streamer.stream.intake import Fetched, Intake, OfferResult
 from streamer.stream.leasing import Bounds, Leasing
 from streamer.stream.reader_limits import ReaderLimits
 from streamer.stream.topic_identity import recreated
+
+
+def consumer_defaults(limits: ReaderLimits) -> dict[str, Any]:
+    """Return what the user's own client properties may replace."""
+    return {
+        "client_id": "streamer-worker",
+        "fetch_max_wait_ms": 100,
+        "max_partition_fetch_bytes": limits.max_fetch_bytes,
+        "max_poll_records": limits.max_poll_records,
+        "request_timeout_ms": int(limits.request_timeout * 1000),
+        "session_timeout_ms": int(limits.session_timeout * 1000),
+        "rebalance_timeout_ms": int(limits.request_timeout * 1000),
+        "heartbeat_interval_ms": int(limits.heartbeat_interval * 1000),
+        "max_poll_interval_ms": 1_000_000,
+        "metadata_max_age_ms": 60_000,
+    }
+
+
+def reader_app(connection: KafkaConnection, group_id: str, limits: ReaderLimits) -> ReaderApp:
+    """Return a Faust application that only reads, with our driver; its `hooks` are still to be set."""
+    app = ReaderApp(
+        group_id,
+        broker=[f"kafka://{server}" for server in connection.servers],
+        web_enabled=False,
+        datadir="/nonexistent",
+        store="memory://",
+        topic_disable_leader=True,
+        topic_allow_declare=False,
+        stream_wait_empty=False,  # events without an outcome are read again, so there is no need to wait for them
+        stream_recovery_delay=0,
+        consumer_auto_offset_reset="earliest",
+        consumer_max_fetch_size=limits.max_fetch_bytes,
+        broker_session_timeout=limits.session_timeout,
+        broker_heartbeat_interval=limits.heartbeat_interval,
+        broker_request_timeout=limits.request_timeout,
+        broker_max_poll_records=limits.max_poll_records,
+    )
+    app.finalize()
+    app.transport = LeasingTransport(app.conf.broker_consumer, app)
+    return app
+
 
 log = structlog.get_logger(__name__)
 T = TypeVar("T")
@@ -314,7 +354,12 @@ class FaustEngine:
             await self._check_identities()
         if self._app.rebalancing or self._resetting is not None:
             return
-        self._check_leases(now)
+        if not self.assigned() - set(self._intake.leases):
+            self._unleased_since = None
+        elif self._unleased_since is None:
+            self._unleased_since = now
+        elif now - self._unleased_since > _UNLEASED_AFTER:
+            self._fail(WorkerHalted(WorkerExit.LEASE_TIMEOUT, "partitions were assigned but never leased"))
         committed = self._intake.committed()
         for partition, expected in self._intake.expected().items():
             self._check_partition(partition, expected, committed[partition], now)
@@ -331,14 +376,6 @@ class FaustEngine:
         for topic, identity in found.items():
             if self._identities.setdefault(topic, identity) != identity:
                 self._fail(WorkerHalted(WorkerExit.LOG_RECREATED, recreated(topic)))
-
-    def _check_leases(self, now: float) -> None:
-        if not self.assigned() - set(self._intake.leases):
-            self._unleased_since = None
-        elif self._unleased_since is None:
-            self._unleased_since = now
-        elif now - self._unleased_since > _UNLEASED_AFTER:
-            self._fail(WorkerHalted(WorkerExit.LEASE_TIMEOUT, "partitions were assigned but never leased"))
 
     def _check_partition(self, partition: Partition, expected: int, committed: int, now: float) -> None:
         state = self._consumer.thread.fetch_state(_tp(partition))

@@ -31,12 +31,17 @@ from streamer.errors import Fenced, Outdated
 from streamer.events import codes
 from streamer.journal import BatchDecision, Committing, Outcome, OutcomeKind, Record, Slice
 from streamer.stream.backoff import until_available
-from streamer.stream.dead_letter_cap import DeadLetterCap
 from streamer.stream.ending import WorkerExit, WorkerHalted
 from streamer.stream.group_size import GroupSize
 from streamer.stream.hooks import Decider, Hooks
 from streamer.stream.intake import Intake, Run
-from streamer.stream.isolation import ContentError, blaming_content, commit_isolating, without_bytes
+from streamer.stream.isolation import (
+    ContentError,
+    DeadLetterCap,
+    blaming_content,
+    commit_isolating,
+    without_bytes,
+)
 
 log = structlog.get_logger(__name__)
 T = TypeVar("T")
@@ -110,11 +115,8 @@ class GroupCommit:
     async def run(self) -> None:
         """Commit until cancelled.
 
-        Raises
-        ------
-        WorkerHalted
-            When the lease was lost to another worker while it was ours by all we knew (a zombie), or when
-            more was refused than the cap allows.
+        Raises `WorkerHalted` when the lease was lost to another worker while it was ours by all we
+        knew (a zombie), or when more was refused than the cap allows.
         """
         ahead = asyncio.create_task(self._decide_next(), name="stream-decide-ahead")
         try:

@@ -17,7 +17,7 @@ from aiokafka.errors import (
 from aiokafka.protocol.admin import ApiVersionRequest
 
 from streamer.errors import Unavailable, UsageError
-from streamer.stream.oauth_tokens import NoToken
+from streamer.stream.connection import NoToken
 
 if TYPE_CHECKING:
     from streamer.stream.connection import KafkaConnection
@@ -29,13 +29,9 @@ SECONDS = 5.0
 def shake_hands(connection: KafkaConnection, *, seconds: float = SECONDS) -> None:
     """Return once one of the bootstrap servers has accepted us. Blocks; not for a thread that runs an event loop.
 
-    Raises
-    ------
-    UsageError
-        When a server is there and waiting would not help: a wrong password or mechanism, a certificate that one
-        of the two sides does not trust, TLS on one side only.
-    Unavailable
-        When no server answers.
+    Raises `UsageError` when a server is there and waiting would not help: a wrong password or
+    mechanism, a certificate that one of the two sides does not trust, TLS on one side only;
+    `Unavailable` when no server answers.
     """
     refusals: list[str] = []
     silent: list[str] = []

@@ -3,8 +3,8 @@
 import time
 from collections.abc import Callable, Collection, Sequence
 
-from streamer.journal import DataGap, Headers, OutboxMessage, Outcome, OutcomeKind, Partition
-from streamer.stream.hooks import Stage, StreamObserver
+from streamer.journal import Outcome, OutcomeKind, Partition
+from streamer.stream.hooks import StreamObserver
 
 PROGRESS_WITHIN = 30.0
 """Seconds: a worker that has lag and committed nothing for so long is not ready."""
@@ -40,6 +40,9 @@ class WorkerHealth:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._next = observer
+        # What says nothing of the worker's health is passed on as it is.
+        self.stage, self.acknowledged, self.parked = observer.stage, observer.acknowledged, observer.parked
+        self.gap, self.reset = observer.gap, observer.reset
         self._essential = frozenset(essential)
         self._stuck: dict[tuple[str, int | None], str] = {}
         self._clock = clock
@@ -100,22 +103,10 @@ class WorkerHealth:
         """Whether the worker has this partition now, as far as its lag was ever reported."""
         return partition.log_id == self.log_id and (partition.topic, partition.number) in self._lag
 
-    def stage(self, stage: Stage, seconds: float) -> None:
-        """Pass on."""
-        self._next.stage(stage, seconds)
-
     def committed(self, outcomes: Sequence[Outcome], kinds: Sequence[OutcomeKind]) -> None:
         """Progress was made."""
         self._progress_at = self._clock()
         self._next.committed(outcomes, kinds)
-
-    def acknowledged(self, seconds: float, headers: Headers) -> None:
-        """Pass on."""
-        self._next.acknowledged(seconds, headers)
-
-    def parked(self, message: OutboxMessage, error: str) -> None:
-        """Pass on."""
-        self._next.parked(message, error)
 
     def lag(self, topic: str, partition: int, records: int) -> None:
         """Remember what waits; without lag there is no progress to miss."""
@@ -128,14 +119,6 @@ class WorkerHealth:
         """Forget a partition's lag."""
         self._lag.pop((topic, partition), None)
         self._next.released(topic, partition)
-
-    def gap(self, gap: DataGap) -> None:
-        """Pass on."""
-        self._next.gap(gap)
-
-    def reset(self, reason: str) -> None:
-        """Pass on."""
-        self._next.reset(reason)
 
     def part(self, part: str, reachable: bool) -> None:
         """Remember whether a dependency answers."""

@@ -1,9 +1,10 @@
-"""What a worker does besides deciding: read policies that no event announced, and show what only SQL knows."""
+"""What a worker does besides deciding: read policies that no event announced, show what only SQL knows, and reject what nobody
+at the desk decides about by its deadline.
+"""
 
 import threading
 from collections.abc import Callable, Mapping
 from itertools import count
-from types import TracebackType
 from typing import Protocol
 
 import structlog
@@ -19,11 +20,9 @@ class RecordGauges(Protocol):
 
     def outbox_pending(self) -> int:
         """Messages that wait to be published."""
-        ...
 
     def log_sizes(self) -> Mapping[Partition, int]:
         """Entries in each partition's Merkle log."""
-        ...
 
 
 class Housekeeping:
@@ -92,7 +91,54 @@ class Housekeeping:
     def __enter__(self) -> "Housekeeping":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class Desk(Protocol):
+    """What waits for people."""
+
+    def overdue(self) -> bool:
+        """Whether anything waits whose deadline has passed. Blocks; may raise `Unavailable`."""
+
+    def expire(self) -> int:
+        """Reject some of that, and return how many. Blocks; may raise `Unavailable` and `LeaseLost`."""
+
+
+class DeskLease(Protocol):
+    """The right to reject."""
+
+    def held(self) -> bool:
+        """Take it if it is free, and report whether it is ours now."""
+
+    def release(self) -> None:
+        """Let another one have it."""
+
+
+class DeskClerk:
+    """Rejects what is overdue.
+
+    Parameters
+    ----------
+    desk : asked what is overdue.
+    lease : makes the lease of one burst of work, and the same desk for whoever holds it.
+    """
+
+    def __init__(self, desk: Desk, *, lease: Callable[[], tuple[DeskLease, Desk]]) -> None:
+        self._desk = desk
+        self._lease = lease
+
+    def run(self) -> int:
+        """Reject everything that is overdue, unless another process is at it; returns how much it was."""
+        if not self._desk.overdue():
+            return 0
+        lease, desk = self._lease()
+        rejected = 0
+        try:
+            while lease.held() and (count := desk.expire()):
+                rejected += count
+        finally:
+            lease.release()
+        if rejected:
+            log.info("desk.deadlines_passed", rejected=rejected)
+        return rejected

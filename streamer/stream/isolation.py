@@ -12,15 +12,16 @@ meets, the cap on dead letters halts the worker, and no record is lost: dead let
 
 import hashlib
 import traceback
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Protocol, TypeVar
 
 import structlog
 
 from streamer.errors import BadData, StreamerError
-from streamer.journal import Record
+from streamer.journal import OutcomeKind, Record
 from streamer.stream.intake import Run
 
 log = structlog.get_logger(__name__)
@@ -71,18 +72,14 @@ async def commit_isolating(
     """Commit `runs`; where a record's content prevents it, commit the others and refuse that one.
 
     Halves are committed in the order of their records, so that each partition moves on offset by offset. Returns whether
-    all went through at once.
+    all went through at once. Raises `ContentError` when not even the refusal without bytes can be
+    recorded: that is no matter of content.
 
     Parameters
     ----------
     runs : not empty; each has a record at least.
     commit : decides and commits some runs; raises `ContentError` before anything is written, or not at all.
     refuse : called for a single record that failed twice; again, without its bytes, if that fails too.
-
-    Raises
-    ------
-    ContentError
-        When not even the refusal without bytes can be recorded: that is no matter of content.
     """
     try:
         await commit(runs)
@@ -156,3 +153,58 @@ def _described(error: Exception) -> str:
             inside = parts[len(parts) - 1 - parts[::-1].index(_PACKAGE) :]
             return f"{name} in {'/'.join(inside)}, line {frame.lineno}"
     return name
+
+
+_REFUSED = frozenset({"dead_letter", "conflict"})
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterLimits:
+    """The caps; past one of them the worker halts.
+
+    Attributes
+    ----------
+    run : refused records in a row, >= 1.
+    ratio : share of refused records, in (0, 1], among the last `window` ones.
+    window : how many records the ratio looks back on, >= 1; judged only once so many were seen.
+    """
+
+    run: int = 1000
+    ratio: float = 0.5
+    window: int = 10_000
+
+    def __post_init__(self) -> None:
+        if self.run < 1 or self.window < 1 or not 0 < self.ratio <= 1:
+            raise ValueError("dead-letter limits: run >= 1, window >= 1, 0 < ratio <= 1")
+
+
+class DeadLetterCap:
+    """Counts outcomes as they are committed."""
+
+    def __init__(self, limits: DeadLetterLimits) -> None:
+        self._limits = limits
+        self._recent: deque[bool] = deque(maxlen=limits.window)
+        self._refused = 0
+        self._run = 0
+
+    def passed(self, kinds: Iterable[OutcomeKind]) -> str | None:
+        """Count these; returns which cap was exceeded, in words, or None."""
+        reason: str | None = None
+        for kind in kinds:
+            refused = kind in _REFUSED
+            if len(self._recent) == self._limits.window:
+                self._refused -= self._recent[0]
+            self._recent.append(refused)
+            self._refused += refused
+            self._run = self._run + 1 if refused else 0
+            if self._run > self._limits.run:
+                reason = f"more than {self._limits.run} records in a row were refused"
+            elif (
+                len(self._recent) == self._limits.window
+                and self._refused > self._limits.ratio * self._limits.window
+            ):
+                reason = (
+                    f"{self._refused} of the last {self._limits.window} records were refused "
+                    f"(the cap is {self._limits.ratio:.0%})"
+                )
+        return reason

@@ -87,11 +87,8 @@ class Leasing:
         """Lease what is assigned and not leased yet, and return where to read each partition on.
 
         Records that the broker no longer has are recorded as a gap and passed. Empty while the group rebalances.
-
-        Raises
-        ------
-        WorkerHalted
-            When a partition ends before the stored progress, or another worker has taken it.
+        Raises `WorkerHalted` when a partition ends before the stored progress, or another worker
+        has taken it.
         """
         async with self._lock:
             # Only now: while another call had the lock, the group may have assigned others.

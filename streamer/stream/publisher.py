@@ -3,7 +3,6 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import TracebackType
 
 from kafka import KafkaProducer
 from kafka.errors import (
@@ -108,23 +107,18 @@ class Publisher:
             # An idempotent producer that may write to no topic at all is refused before it names one.
             if ClusterAuthorizationFailedError.__name__ in str(error):
                 raise UsageError(f"the broker does not permit us to write to {topic}") from error
-            if isinstance(error, (KafkaTimeoutError, UnknownTopicOrPartitionError)):
-                self._look_for_topics()
+            if isinstance(error, (KafkaTimeoutError, UnknownTopicOrPartitionError)) and (
+                missing := missing_topics(self._connection, sorted(self._topics))
+            ):
+                raise UsageError(
+                    f"the topic {', '.join(missing)} does not exist; `streamer topics create` makes what is missing"
+                ) from error
             raise Unavailable(f"the broker did not take it: {type(error).__name__}: {error}") from error
-
-    def _look_for_topics(self) -> None:
-        """Raise `UsageError` when a topic that was to be written to is not there: the client says only that it waited."""
-        if missing := missing_topics(self._connection, sorted(self._topics)):
-            raise UsageError(
-                f"the topic {', '.join(missing)} does not exist; `streamer topics create` makes what is missing"
-            )
 
     def __enter__(self) -> "Publisher":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, _kind: object, error: object, _trace: object) -> None:
         try:
             if error is None:
                 self.flush()

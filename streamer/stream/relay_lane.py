@@ -404,7 +404,9 @@ class RelayLane:
         try:
             async with self._producers.one() as producer:
                 await self._require_leader(producer, to.number)
-                for group in _one_by_one(messages, to.singly):
+                for group in [[message] for message in messages[: to.singly]] + (
+                    [messages[to.singly :]] if messages[to.singly :] else []
+                ):
                     await self._send_group(producer, to, group, sent)
                     if sent.spoiled or sent.errors:
                         self._producers.retire(producer)
@@ -469,7 +471,8 @@ class RelayLane:
         """
         waiting = set(futures)
         for future in waiting:
-            future.add_done_callback(_looked_at)
+            # Its error is retrieved, or asyncio would report that of a message which is no longer awaited.
+            future.add_done_callback(lambda done: done.cancelled() or done.exception())
         while waiting:
             _, waiting = await asyncio.wait(waiting, timeout=_SLOW)
             if waiting and to.number is not None and not self._has_leader(producer, to.number):
@@ -573,17 +576,6 @@ class RelayLane:
 
 def _bytes(messages: Sequence[OutboxMessage]) -> int:
     return sum(len(one.value or b"") for one in messages)
-
-
-def _looked_at(future: asyncio.Future[object]) -> None:
-    """Retrieve the error of a message that is no longer awaited, or asyncio would report it."""
-    if not future.cancelled():
-        future.exception()
-
-
-def _one_by_one(messages: Sequence[OutboxMessage], singly: int) -> list[Sequence[OutboxMessage]]:
-    """Groups to send one after the other: the first `singly` messages alone, the rest together."""
-    return [[message] for message in messages[:singly]] + ([messages[singly:]] if messages[singly:] else [])
 
 
 async def _handed_over(

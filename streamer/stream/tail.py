@@ -1,9 +1,8 @@
-"""Following a topic from a command, without a consumer group or stored offsets."""
+"""Topics without a consumer group or stored offsets: followed for a command, or read as they are now, between their bounds."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from types import TracebackType
 from typing import NamedTuple
 
 from kafka import KafkaConsumer, TopicPartition
@@ -13,6 +12,7 @@ from streamer.errors import Unavailable, UsageError
 from streamer.journal import Headers
 from streamer.stream.connection import KafkaConnection
 from streamer.stream.header_names import accept_any_record
+from streamer.stream.topics import cluster_id, log_bounds, topic_id
 
 _POLL_MS = 200
 
@@ -159,7 +159,51 @@ class Tail:
         if consumer is not None:
             consumer.close(autocommit=False)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._close()
+
+
+_PATIENCE_SECONDS = 60.0
+"""A broker that gives nothing for so long, though there is more, is unavailable."""
+
+
+class KafkaLog:
+    """Reads whole topics.
+
+    Raises `Unavailable` when no broker answers.
+
+    Parameters
+    ----------
+    log_id : the name by which the record knows the cluster; None: its own id.
+    """
+
+    def __init__(self, connection: KafkaConnection, *, log_id: str | None = None) -> None:
+        self._connection = connection
+        self.id = log_id or cluster_id(connection)
+
+    def topic_id(self, topic: str) -> str | None:
+        """The broker's id of a topic, which a recreated one does not keep; None where it gives none."""
+        return topic_id(self._connection, topic)
+
+    def bounds(self, topic: str) -> dict[int, tuple[int, int]]:
+        """Earliest and end offset of each partition; empty for a topic that does not exist."""
+        return {number: ends for (_, number), ends in log_bounds(self._connection, [topic]).items()}
+
+    def read(self, topic: str, ends: Mapping[int, int]) -> Iterator[TailedRecord]:
+        """Yield what is committed, in order within a partition, up to these end offsets.
+
+        Raises `Unavailable` when the broker does not give all of it: what was not read must not
+        pass for what is not there.
+        """
+        bounds = self.bounds(topic)
+        wanted = {number: end for number, end in ends.items() if end > bounds.get(number, (end, end))[0]}
+        if not wanted:
+            return
+        with Tail(self._connection, topic, from_beginning=True) as tail:
+            readable = tail.ends()
+            wanted = {number: min(end, readable.get(number, end)) for number, end in wanted.items()}
+            for record in tail.records(idle=_PATIENCE_SECONDS, stop=lambda: tail.passed(wanted)):
+                if record.offset < wanted.get(record.partition, 0):
+                    yield record
+            if not tail.passed(wanted):
+                raise Unavailable(f"the broker gave nothing of {topic} for {_PATIENCE_SECONDS:g} seconds")

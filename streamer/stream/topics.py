@@ -74,12 +74,8 @@ def cluster_id(connection: KafkaConnection) -> str:
 def create_topics(connection: KafkaConnection, plans: Sequence[TopicPlan]) -> list[str]:
     """Make the topics that do not exist and return their names; those that exist are left as they are.
 
-    Raises
-    ------
-    UsageError
-        When the broker refuses a topic (its name, its replication, our rights); the message has its reason.
-    Unavailable
-        When no broker answers.
+    Raises `UsageError` when the broker refuses a topic (its name, its replication, our rights); the
+    message has its reason. Raises `Unavailable` when no broker answers.
     """
     created: list[str] = []
     with _admin(connection) as admin:

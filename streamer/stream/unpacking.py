@@ -17,7 +17,7 @@ import cramjam
 import lz4.frame
 import zstandard
 
-from streamer.events.oversize import EXCERPT_BYTES, TRUNCATED, UNREADABLE, Part, Truncation, excerpt, size_of
+from streamer.events.outgoing import EXCERPT_BYTES, TRUNCATED, UNREADABLE, Part, Truncation, excerpt, size_of
 from streamer.journal import Headers
 
 Frame = Generator[bytes, None, memoryview]

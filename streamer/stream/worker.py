@@ -1,35 +1,108 @@
-"""One worker from start to drain: the components of this package, connected."""
+"""One worker from start to drain: the components of this package, connected, and the compacted thresholds topic, which
+notifies them; the authority is SQL.
+"""
 
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
+from aiokafka import AIOKafkaConsumer
+from aiokafka.errors import KafkaError
 
 from streamer.failpoints import Failpoint, disarmed
 from streamer.journal import Journal
-from streamer.stream.backoff import until_available
-from streamer.stream.connection import Subscription
-from streamer.stream.dead_letter_cap import DeadLetterCap, DeadLetterLimits
+from streamer.stream.backoff import Backoff, until_available
+from streamer.stream.closing import closed_within
+from streamer.stream.connection import KafkaConnection, Subscription
 from streamer.stream.ending import Ending, WorkerExit, WorkerHalted, signals_set
 from streamer.stream.faust_engine import FaustEngine
 from streamer.stream.fetch_budget import FetchBudget
 from streamer.stream.group_commit import GroupCommit
 from streamer.stream.handshake import shake_hands
+from streamer.stream.header_names import accept_any_record
 from streamer.stream.health import WorkerHealth
 from streamer.stream.hooks import Decider, Hooks
 from streamer.stream.intake import Intake, Prepare
+from streamer.stream.isolation import DeadLetterCap, DeadLetterLimits
 from streamer.stream.leasing import Leasing
 from streamer.stream.log_limits import limit_client_logs
 from streamer.stream.reader_limits import ReaderLimits
 from streamer.stream.relay import Offering, Relay
 from streamer.stream.relay_lane import RelayLimits
-from streamer.stream.threshold_follower import ThresholdFollower
 from streamer.stream.topics import cluster_id
 from streamer.tracing import NO_TRACING, Tracing
+
+
+class ThresholdFollower:
+    """Reads every partition of the topic from its beginning, in no group, and survives outages.
+
+    Parameters
+    ----------
+    on_message : called in `executor` with (key, value) of each record, in order within a partition; after an
+        outage records may come again. `Unavailable` makes it be called again with the same record; any other
+        error is logged and the record passed.
+    """
+
+    def __init__(
+        self,
+        connection: KafkaConnection,
+        topic: str,
+        on_message: Callable[[bytes | None, bytes | None], None],
+        *,
+        executor: Executor,
+        report_status: Callable[[str, bool], None],
+    ) -> None:
+        self._connection = connection
+        self._topic = topic
+        self._on_message = on_message
+        self._executor = executor
+        self._report_status = report_status
+
+    async def run(self) -> None:
+        """Follow until cancelled."""
+        backoff = Backoff(last=10.0)
+        while True:
+            try:
+                await self._follow(backoff)
+            except (KafkaError, OSError, TimeoutError) as error:
+                log.warning(
+                    "stream.threshold_follower_lost_broker", error=f"{type(error).__name__}: {error}"[:300]
+                )
+            await asyncio.sleep(backoff.next_delay())
+
+    async def _follow(self, backoff: Backoff) -> None:
+        accept_any_record()
+        consumer = AIOKafkaConsumer(
+            self._topic,
+            **self._connection.for_aiokafka(AIOKafkaConsumer),
+            group_id=None,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            isolation_level="read_committed",
+        )
+        try:
+            await consumer.start()
+            async for record in consumer:
+                backoff.reset()
+                await self._handle(record.key, record.value)
+        finally:
+            await closed_within(consumer, 5)
+
+    async def _handle(self, key: bytes | None, value: bytes | None) -> None:
+        try:
+            await until_available(
+                self._executor,
+                lambda: self._on_message(key, value),
+                part="database",
+                report_status=self._report_status,
+            )
+        except Exception:
+            log.exception("stream.threshold_message_failed", topic=self._topic)
+
 
 log = structlog.get_logger(__name__)
 
@@ -76,6 +149,9 @@ async def run_worker(
 ) -> None:
     """Read, decide, record and publish until SIGTERM, SIGINT or `ending.asked`; then drain and return.
 
+    Raises `WorkerHalted` when the worker cannot or must not go on; it has the exit status for the
+    process.
+
     Parameters
     ----------
     subscription : what to read.
@@ -88,11 +164,6 @@ async def run_worker(
     failpoint : called with the name of each step passed (`streamer.failpoints.POINTS`).
     tracing : told what was recorded, dropped and published; give the decider the same.
     ending : when to stop, and by when at the latest.
-
-    Raises
-    ------
-    WorkerHalted
-        When the worker cannot or must not go on; it has the exit status for the process.
     """
     limit_client_logs()
     with signals_set(ending.asked), _threads("score", "commit", "lease", "relay", "follow") as threads:

@@ -33,6 +33,8 @@ _PAUSE_SECONDS = 0.1
 class TelemetryServer:
     """Serves until `close`; each request has its own thread. Also a context manager.
 
+    Raises `UsageError` where the address cannot be listened on.
+
     Parameters
     ----------
     metrics : renders the metrics in Prometheus' text format.
@@ -43,10 +45,6 @@ class TelemetryServer:
     host : address to listen on.
     port : 0 takes a free one.
     any_port : listen on any free port where `port` is in use.
-
-    Raises
-    ------
-    UsageError : the address cannot be listened on.
     """
 
     def __init__(

@@ -14,13 +14,11 @@ Labels = frozenset[tuple[str, str]]
 class Samples:
     """The samples of one look at one service.
 
+    Raises `ValueError` where the text is not in that format.
+
     Parameters
     ----------
     exposition : a text in Prometheus' format; an empty one has no samples.
-
-    Raises
-    ------
-    ValueError : the text is not in that format.
     """
 
     def __init__(self, exposition: str = "") -> None:

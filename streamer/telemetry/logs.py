@@ -13,8 +13,7 @@ from typing import Any, Literal, TextIO
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-from streamer.security.redaction import HIDDEN, is_secret, redact_text
-from streamer.security.visible import visible
+from streamer.security.visible import HIDDEN, is_secret, redact_text, visible
 
 TALKATIVE = (
     "aiokafka", "alembic", "faust", "httpcore2", "httpx2", "kafka", "mode", "sentence_transformers", "transformers",
@@ -31,6 +30,8 @@ def configure_logging(
 ) -> bool:
     """Send structlog's and the standard library's records to `stream`, in one format; replaces what was configured.
 
+    Returns whether lines are JSON.
+
     Parameters
     ----------
     format : `json`: one object a line (`event`, `level`, `logger`, `timestamp` in UTC, and the event's own
@@ -38,11 +39,6 @@ def configure_logging(
     level : the least severity that is written.
     stream : standard error when None.
     process : which of several processes this is: a field of every event. None: it is the only one.
-
-    Returns
-    -------
-    bool
-        Whether lines are JSON.
     """
     target = sys.stderr if stream is None else stream
     for_people = format == "console" or (format == "auto" and target.isatty())

@@ -2,9 +2,10 @@
 
 import collections
 import platform
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
 from importlib import metadata
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 from prometheus_client.core import CounterMetricFamily
@@ -38,6 +39,7 @@ from streamer.telemetry.catalogue import (
     STAGES,
     MetricDefinition,
 )
+from streamer.tracing import NO_TRACING, Tracing
 
 HOLD_REASONS = tuple(reason for reason in REASONS if reason != "scored")
 """Why a batch was held without a comparison with the threshold."""
@@ -384,3 +386,48 @@ class Metrics(RequestMetrics):
         tokens, cost : of an encoder that is asked for at an endpoint, since the process started.
         """
         self._encoder_counts.watched = (encoded, cache_hits, tokens, cost)
+
+
+NO_ROUTE: Final = "none"
+"""The route of requests to unknown addresses."""
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Scope]]
+Send = Callable[[Scope], Awaitable[None]]
+ASGIApp = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+def measured(app: Any, requests: RequestMetrics, tracing: Tracing = NO_TRACING) -> ASGIApp:
+    """Return a Starlette application, whose requests are reported to both."""
+    for route in (*(_template(one) for one in app.routes), NO_ROUTE):
+        requests.expect_requests(route)
+
+    async def run(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await app(scope, receive, send)
+            return
+        began = time.perf_counter()
+        status: int | None = None
+
+        async def watched(message: Scope) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        with tracing.request(scope) as answered:
+            try:
+                await app(scope, receive, watched)
+            finally:
+                route = scope.get("route")
+                trace = exemplar(
+                    tuple(("traceparent", text) for name, text in scope["headers"] if name == b"traceparent")
+                )
+                requests.observe_request(_template(route), status, time.perf_counter() - began, trace)
+                answered(None if route is None else _template(route), status)
+
+    return run
+
+
+def _template(route: Any) -> str:
+    return str(getattr(route, "path_format", NO_ROUTE))

@@ -308,7 +308,10 @@ class Traces:
                     span.set_attributes({"streamer.gate": key.gate, "streamer.batch_id": _text(key.batch_id)})
                 if isinstance(outcome, BatchDecision) and kind == "decision":
                     span.set_attribute("streamer.action", outcome.outcome)
-                    self._record_decision(outcome, journey.context)
+                    if self._emit is not None:
+                        about = decision_attributes(outcome)
+                        for evaluation in evaluations(outcome):
+                            self._emit(EVALUATION, about | evaluation, journey.context)
             span.end(now)
 
     @_harmless
@@ -369,12 +372,6 @@ class Traces:
                 name, journey.context, attributes=dict(attributes), start_time=began
             )
             inside.end(ended)
-
-    def _record_decision(self, decision: BatchDecision, context: Context) -> None:
-        if self._emit is not None:
-            about = decision_attributes(decision)
-            for evaluation in evaluations(decision):
-                self._emit(EVALUATION, about | evaluation, context)
 
     def _journey(self, record: Record) -> _Journey | None:
         with self._lock:

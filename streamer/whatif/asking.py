@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamer.errors import TryLater, UsageError
-from streamer.gates.candidate import NOT_TRIED, CandidatePolicy
-from streamer.gates.policy import GateRevision, Policy
+from streamer.gates.policy import NOT_TRIED, CandidatePolicy, GateRevision, Policy
 from streamer.gates.rule import Chance, Indicator, Rank, Rule
 from streamer.gates.settings import SETTINGS as DECLARED
 from streamer.gates.settings import GateSettings

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from streamer.gates.candidate import CandidatePolicy, MadeBeside
-from streamer.gates.policy import Bursts, Policy
+from streamer.gates.policy import Bursts, CandidatePolicy, MadeBeside, Policy
 from streamer.gates.rule import Cut, Rule
 from streamer.gates.settings import GateSettings
 from streamer.recalibration.run import AuditSample, Since

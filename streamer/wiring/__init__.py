@@ -66,16 +66,4 @@ else:
         "streamer.wiring.upstreams": "unsuited_gate upstream_id",
         "streamer.wiring.worker": "run_worker",
     }
-    __getattr__, __dir__ = lazy_names(
-        __name__, {name: module for module, names in _NAMES.items() for name in names.split()}
-    )
-
-__all__ = [
-    "adopt_candidate", "check_database", "check_topics",
-    "checkpointer", "compared_with_log", "connection", "create_topics", "encoder", "encoder_identity",
-    "endpoint_encoder", "judge", "judge_scoring_id", "key_block", "known_checkpoints", "label_keys", "limits",
-    "load_settings", "migrate", "now", "open_store", "outside_checkpoints", "policy_keys", "publish_pending",
-    "publisher", "recalibrate", "receipts", "rescorer", "run_console", "run_recalibrator", "run_review",
-    "run_serving", "run_signer", "run_worker", "set_candidate", "signer", "signing", "tail", "topics", "tried_gate", "trusted_keys", "unsuited_gate", "upstream_id", "what_if",
-    "what_it_reads", "witnesses",
-]  # fmt: skip
+    __getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -118,7 +118,7 @@ def outside_checkpoints(settings: Settings, where: str | None) -> tuple[list[byt
     `where` is a file, or ``topic``; None: the configured file, if there is one. Returns None when there is none.
     """
     from streamer.audit.verification import checkpoint_lines
-    from streamer.clouds.line_record import read_whole
+    from streamer.clouds.line_files import read_whole
 
     if where == TOPIC:
         return _from_topic(settings), f"the topic {topics(settings).checkpoints}"
@@ -156,7 +156,7 @@ def rescorer(settings: Settings, tolerance: float | None) -> Rescorer:
 def compared_with_log(settings: Settings, store: Store) -> LogReport:
     """Compare the record with what the topics still hold. Raises `UsageError` or `Unavailable` where they cannot be read."""
     from streamer.audit.logged import compare_with_log
-    from streamer.stream.kafka_log import KafkaLog
+    from streamer.stream.tail import KafkaLog
 
     log = KafkaLog(connection(settings), log_id=settings.kafka.log_id)
     return compare_with_log(store.evidence.logged, log, topics=topics(settings))
@@ -175,7 +175,7 @@ def receipts(settings: Settings, place: str) -> tuple[list[bytes], str]:
         except OSError as error:
             raise UsageError(f"cannot read receipts from {place}: {error.strerror}") from error
     from streamer.events.receipts import receipt_line
-    from streamer.stream.kafka_log import KafkaLog
+    from streamer.stream.tail import KafkaLog
 
     log, named = KafkaLog(connection(settings), log_id=settings.kafka.log_id), topics(settings)
     found = []
@@ -186,7 +186,7 @@ def receipts(settings: Settings, place: str) -> tuple[list[bytes], str]:
 
 
 def _from_topic(settings: Settings) -> list[bytes]:
-    from streamer.stream.kafka_log import KafkaLog
+    from streamer.stream.tail import KafkaLog
 
     log, topic = KafkaLog(connection(settings)), topics(settings).checkpoints
     ends = {number: end for number, (_, end) in log.bounds(topic).items()}

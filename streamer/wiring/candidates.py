@@ -14,7 +14,7 @@ from streamer.wiring.asking import what_if
 from streamer.wiring.parts import now, open_store, recalibrate
 
 if TYPE_CHECKING:
-    from streamer.gates.candidate import CandidatePolicy
+    from streamer.gates.policy import CandidatePolicy
     from streamer.recalibration.run import CalibrationRun, Recalibration
     from streamer.settings.settings import Settings
     from streamer.store import Store
@@ -44,17 +44,13 @@ def set_candidate(
 ) -> CandidatePolicy:
     """Decide beside a gate from now on by other settings.
 
+    Raises `UsageError` for what cannot be tried beside: another unit, or a scorer that asks a
+    language model, which somebody pays for; `TryLater` where it must ship and would not.
+
     Parameters
     ----------
     cut : its threshold; None: what a calibration finds on the labels that there are, and where that ships nothing, none.
     must_ship : refuse, and change nothing, where that calibration is closed, whatever segments of it would ship.
-
-    Raises
-    ------
-    UsageError
-        For what cannot be tried beside: another unit, or a scorer that asks a language model, which somebody pays for.
-    TryLater
-        Where it must ship and would not.
     """
     from streamer.whatif.asking import plain_rule
 
@@ -91,13 +87,9 @@ def adopt_candidate(
 
     The gate is closed between the last two, which follow at once. Ended in between, the same call continues. Of a gate that
     demands two people the threshold waits for the second one, and the gate is closed until then, unless somebody who has signed in
-    adopts what somebody else has set. The candidate itself is stopped.
-
-    Raises
-    ------
-    UsageError
-        When there is none, it reads another encoder's embeddings, or has the gate's settings; or when there is nothing to
-        calibrate on.
+    adopts what somebody else has set. The candidate itself is stopped. Raises `UsageError` when
+    there is none, it reads another encoder's embeddings, or has the gate's settings; or when there
+    is nothing to calibrate on.
     """
     from streamer.recalibration.run import CHOSEN
     from streamer.whatif.asking import SETTINGS

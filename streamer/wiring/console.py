@@ -48,15 +48,13 @@ def run_console(
 ) -> None:
     """Serve the console until SIGINT or SIGTERM.
 
+    Raises `UsageError` where the name or an address cannot be, or the issuer's settings.
+
     Parameters
     ----------
     name : under which whoever comes by the link acts.
     public : the address by which a proxy in front is known; None: there is none.
     proxies : how many are in front; None: one on this machine, if `public` is given.
-
-    Raises
-    ------
-    UsageError : the name or an address cannot be, or the issuer's settings.
     """
     from streamer.console.app import console_app
     from streamer.console.doors import Doors
@@ -132,7 +130,7 @@ def run_console(
 
 
 def _checked(public: str) -> str:
-    from streamer.web.hosts import origin_of
+    from streamer.web.guard import origin_of
 
     try:
         return origin_of(public.strip())

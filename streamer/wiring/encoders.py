@@ -91,10 +91,8 @@ def endpoint_encoder(
 ) -> EndpointEncoder | None:
     """Return the encoder of this name, None: the configured one, if it is asked for at an endpoint. Close it.
 
-    Raises
-    ------
-    UsageError : no endpoint is configured, or it takes no request.
-    Unavailable : it does not answer, and the name does not give the dimension.
+    Raises `UsageError` where no endpoint is configured, or it takes no request; `Unavailable` where
+    it does not answer, and the name does not give the dimension.
     """
     from streamer.scoring.encoders.endpoint_encoder import EndpointEncoder, is_endpoint_name
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from streamer.recalibration.run import Recalibration
     from streamer.settings.settings import Settings
     from streamer.signing.policies import PolicySignature
-    from streamer.store import Pruned, Roles, Store
+    from streamer.store import Store
     from streamer.store.db.migrate import SchemaState
     from streamer.stream.connection import KafkaConnection
     from streamer.stream.publisher import Publisher
@@ -252,43 +252,3 @@ def recalibrate(
             propose=propose,
             note=note,
         )
-
-
-def create_roles(settings: Settings) -> Roles:
-    """Create the roles that are missing and grant what each may do."""
-    from streamer.store import create_roles as create
-
-    return create(settings.database.url, insecure=settings.insecure)
-
-
-def make_months(settings: Settings, *, ahead: int) -> list[str]:
-    """Make the partitions of this month and the next ones."""
-    from streamer.store import make_months as make
-
-    return make(settings.database.url, now=now(), ahead=ahead, insecure=settings.insecure)
-
-
-def prune(
-    settings: Settings,
-    *,
-    older_than: timedelta,
-    sooner_than_six_months: bool,
-    by: str,
-    reason: str,
-    dry_run: bool,
-    progress: Callable[[str, int], None] = lambda _what, _count: None,
-) -> Pruned:
-    """Erase texts, and delete published messages, that are older than a time."""
-    from streamer.store import prune as prune_database
-
-    return prune_database(
-        settings.database.url,
-        older_than=older_than,
-        now=now(),
-        sooner_than_six_months=sooner_than_six_months,
-        by=by,
-        reason=reason,
-        dry_run=dry_run,
-        insecure=settings.insecure,
-        progress=progress,
-    )

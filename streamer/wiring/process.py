@@ -27,9 +27,8 @@ if TYPE_CHECKING:
     from streamer.store import Store
     from streamer.store.db.leases import ProcessLease
     from streamer.store.desk.release_desk import ReleaseDesk
-    from streamer.stream.desk_clerk import DeskClerk
     from streamer.stream.health import WorkerHealth
-    from streamer.stream.housekeeping import Housekeeping
+    from streamer.stream.housekeeping import DeskClerk, Housekeeping
     from streamer.telemetry.http import TelemetryServer
     from streamer.telemetry.metrics import Metrics
     from streamer.tracing import Tracing
@@ -88,8 +87,7 @@ def tracing(service: str) -> Iterator[Tracing]:
 
 def policy_book(settings: Settings, store: Store, metrics: Metrics) -> PolicyBook:
     """Return the newest policies that the settings' keys trust, empty before it is refreshed."""
-    from streamer.deciding.policy_book import PolicyBook
-    from streamer.deciding.trusted_policies import TrustedPolicies
+    from streamer.deciding.policy_book import PolicyBook, TrustedPolicies
 
     return PolicyBook(
         TrustedPolicies(
@@ -138,8 +136,7 @@ def housekeeping(
     chore: Callable[[], None],
 ) -> Housekeeping:
     """Begin the chores of a process that decides, and `chore` with them."""
-    from streamer.stream.desk_clerk import DeskClerk
-    from streamer.stream.housekeeping import Housekeeping
+    from streamer.stream.housekeeping import DeskClerk, Housekeeping
 
     def leased() -> tuple[ProcessLease, ReleaseDesk]:
         lease = store.leases.of_desk()

@@ -35,7 +35,7 @@ BROKER_ASKED_EVERY_SECONDS = 15.0
 def watch(store: Store, metrics: RecalibratorMetrics, *, stopping: Callable[[], bool]) -> Watch:
     """Return what watches the risk in service, with the metrics that it serves."""
     from streamer.risk.rounds.watch import RiskWatch
-    from streamer.telemetry.risk_metrics import RiskMetrics
+    from streamer.telemetry.recalibrator_metrics import RiskMetrics
 
     return RiskWatch(
         store.monitoring, alerts=store.alerts, observer=RiskMetrics(metrics.of), stopping=stopping
@@ -173,7 +173,7 @@ def _serve(
     unready: Callable[[], list[str]],
 ) -> None:
     """Serve metrics and health, announce where, and set `stop` at SIGTERM and Ctrl-C."""
-    from streamer.stream.stop_deadline import StopDeadline
+    from streamer.stream.ending import StopDeadline
     from streamer.telemetry.http import TelemetryServer
 
     # Never called off: it also ends an interpreter that waits for a thread which does not come back.

@@ -86,16 +86,14 @@ def run_serving(
     UsageError : the address is another machine's way in and there is no key, or cannot be listened on; the database is not
         migrated; no broker is configured; or an upstream's key or package is missing.
     """
-    from streamer.security.rate_limit import RateLimits
+    from streamer.security.api_keys import RateLimits
     from streamer.serving.authorize import Authorize
     from streamer.serving.chat.sampler import Sampler
     from streamer.serving.lane import PendingAnswers, ServiceHealth
     from streamer.serving.service import STOP_SECONDS, Service
-    from streamer.stream.ending import Ending, WorkerHalted
+    from streamer.stream.ending import Ending, StopDeadline, WorkerHalted
     from streamer.stream.hooks import Hooks
-    from streamer.stream.stop_deadline import StopDeadline
-    from streamer.telemetry.metrics import Metrics
-    from streamer.telemetry.requests import measured
+    from streamer.telemetry.metrics import Metrics, measured
     from streamer.web.server import base_url, listen, server
 
     bounds, behind = limits(settings), upstreams(settings)
@@ -325,7 +323,7 @@ def _cut_off(chat: ChatCounter, releases: Releases) -> None:
 
 
 async def _best_score(shared: _Shared, settings: GateSettings, answers: Sequence[Choice]) -> float:
-    from streamer.deciding.best_score import best_score
+    from streamer.deciding.measuring import best_score
 
     texts = [answer.text for answer in answers]
     both = (shared.encoder, shared.candidate_encoder)

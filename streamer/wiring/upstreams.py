@@ -26,11 +26,8 @@ _NAMED_OTHERWISE = {
 def upstream_id(settings: Settings, name: str, settings_of: Callable[[str], GateSettings]) -> str:
     """Return what batches of the gate `name` will say of their upstream. Needs no key.
 
-    `settings_of` : the settings of a gate in front of it.
-
-    Raises
-    ------
-    UsageError : there is no such upstream in the settings, or one of them is wrong.
+    `settings_of` : the settings of a gate in front of it. Raises `UsageError` where there is no
+    such upstream in the settings, or one of them is wrong.
     """
     from streamer.serving.chat.rungs import as_reached
 

@@ -37,14 +37,13 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
 
     `announce` gets the addresses once they are known, before the worker is ready.
     """
-    from streamer.deciding.announcements import Announcements
     from streamer.deciding.decider import BatchDecider
+    from streamer.deciding.policy_book import Announcements
     from streamer.deciding.reading_ahead import reading_ahead
     from streamer.failpoints import from_environment
     from streamer.stream.connection import Subscription
-    from streamer.stream.ending import Ending, WorkerHalted
+    from streamer.stream.ending import Ending, StopDeadline, WorkerHalted
     from streamer.stream.health import WorkerHealth
-    from streamer.stream.stop_deadline import StopDeadline
     from streamer.stream.worker import Thresholds
     from streamer.stream.worker import run_worker as run_stream
     from streamer.telemetry.metrics import Metrics
@@ -120,7 +119,7 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
 
 
 def _worker_limits(settings: Settings) -> WorkerLimits:
-    from streamer.stream.dead_letter_cap import DeadLetterLimits
+    from streamer.stream.isolation import DeadLetterLimits
     from streamer.stream.reader_limits import ReaderLimits
     from streamer.stream.worker import WorkerLimits
 

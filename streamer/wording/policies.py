@@ -1,12 +1,15 @@
-"""Policies in words: what they cut by, whether they ship, what they promise, what a threshold does."""
+"""Policies in words: what they cut by, whether they ship, what they promise, what a threshold does, and the budget that a decision
+needed.
+"""
 
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from streamer.calibration.full_fit import chance_above
+from streamer.calibration.full_fit import allowed, chance_above
 from streamer.gates.policy import MONITOR, RECALIBRATOR, SIGNED_IN, WARNING, GateRevision, Policy
-from streamer.gates.rule import INDICATOR, BatchCut, Chance, Cut, Full, Quantile, Rank, Rule, Segments
+from streamer.gates.rule import INDICATOR, BatchCut, Chance, Cut, Full, Needed, Quantile, Rank, Rule, Segments
 from streamer.gates.setting_changes import calibrated_for_another
 from streamer.recalibration.sampled import SampledGroup, cuts_at_budget
 from streamer.wording.numbers import counted, percent, when
@@ -189,3 +192,49 @@ def _what_ships(policy: Policy) -> str:
 def guarantee_text(guarantee: str) -> str:
     """Break a guarantee into its parts, one a line: what holds, on what basis, if what, and what is not promised."""
     return re.sub(r" (?=(?:Basis|Assumptions|Not promised|Besides): )", "\n", guarantee)
+
+
+MOST_SPOKE = 3
+"""Signals that are named on each side: those that spoke most."""
+
+NO_CHANCE = "It is no chance of being wrong, and a budget that is chosen by it has no promise."
+
+
+def needed_text(needed: Needed, *, alpha: float, attempts: int = 1) -> str:
+    """Say why a budget was or was not enough: ``31 of 250 labelled prompts were wrong and looked at least this good; ...``.
+
+    Parameters
+    ----------
+    needed : of a decision.
+    alpha : the gate's budget, which this many attempts share.
+    """
+    others, k = needed.count - 1, allowed(alpha, needed.groups, attempts=attempts)
+    were = "was wrong and looked" if others == 1 else "were wrong and looked"
+    budget = percent(alpha) if attempts == 1 else f"{percent(alpha)} for {attempts} attempts"
+    room = f"{k - 1} besides it" if k else "none, not even it"
+    return (
+        f"{others:g} of {counted(needed.groups, 'labelled prompt', 'labelled prompts')} {were} at least this good; the budget of "
+        f"{budget} allows {room}"
+    )
+
+
+def smallest_budget(needed: Needed, *, attempts: int = 1) -> str:
+    """Say from which budget on it ships: ``it ships from a budget of 12.4 % on``."""
+    share = math.ceil(1000 * needed.share * attempts) / 1000
+    return f"it ships from a budget of {percent(share)} on" if share < 1 else "no budget ships it"
+
+
+def spoke_text(spoke: Mapping[str, float]) -> str:
+    """Name the signals that spoke most for an answer, and those that spoke most against it, each with how much."""
+    ranked = sorted(spoke.items(), key=lambda one: -one[1])
+
+    def named(some: list[tuple[str, float]]) -> str:
+        return ", ".join(f"{name} ({value:+.2f})" for name, value in some) or "nothing"
+
+    most = [one for one in ranked if one[1] >= _LEAST][:MOST_SPOKE]
+    least = [one for one in reversed(ranked) if one[1] <= -_LEAST][:MOST_SPOKE]
+    return f"for it: {named(most)}; against it: {named(least)}"
+
+
+_LEAST = 0.005
+"""What is written as 0.00 did not speak."""

@@ -11,7 +11,7 @@ from streamer import wiring
 from streamer.errors import StreamerError, UsageError
 from streamer.settings.settings import load_settings
 from streamer.store.desk.release_desk import Reject, Release
-from streamer.stream.desk_clerk import DeskClerk
+from streamer.stream.housekeeping import DeskClerk
 
 
 def main(url: str, name: str, seed: str, ahead: str) -> None:

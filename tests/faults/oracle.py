@@ -27,8 +27,7 @@ from streamer.events.topics import HTTP_LOG, Topics
 from streamer.gates.gate import gate_batch
 from streamer.store import Store
 from streamer.stream.connection import KafkaConnection
-from streamer.stream.kafka_log import KafkaLog
-from streamer.stream.tail import Tail, TailedRecord
+from streamer.stream.tail import KafkaLog, Tail, TailedRecord
 from streamer.stream.topics import log_bounds
 from tests.recorded import ledgers_of
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from streamer import wiring
-from streamer.events.oversize import TRUNCATED
+from streamer.events.outgoing import TRUNCATED
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.settings import GateSettings
 from streamer.store.desk.release_desk import Reject, Release

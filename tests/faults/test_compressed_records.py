@@ -12,7 +12,7 @@ from kafka.record import default_records
 from streamer import wiring
 from streamer.errors import UsageError
 from streamer.events.dead_letters import original_headers
-from streamer.events.oversize import EXCERPT_BYTES, TRUNCATED
+from streamer.events.outgoing import EXCERPT_BYTES, TRUNCATED
 from tests.faults import oracle
 from tests.faults.matrix import LONG, Matrix
 from tests.faults.site import Site, events, wait_until

@@ -18,7 +18,7 @@ from streamer.failpoints import Failpoints, parse
 from streamer.gates.batch_key import BatchKey
 from streamer.store import Store
 from streamer.store.desk.release_desk import Reject, Release
-from streamer.stream.desk_clerk import DeskClerk
+from streamer.stream.housekeeping import DeskClerk
 from tests.faults.matrix import LONG
 from tests.integration.audit.history import Scribe, event, settings_for, verify
 

@@ -17,12 +17,12 @@ from streamer.security.api_keys import (
     ApiKey,
     KeyRing,
     Rate,
+    RateLimits,
     allows,
     digest_of,
     new_token,
     read_rate,
 )
-from streamer.security.rate_limit import RateLimits
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 

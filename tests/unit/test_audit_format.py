@@ -43,8 +43,7 @@ from streamer.recalibration.candidates import RunSample, decide
 from streamer.recalibration.comparison import Reading, direction
 from streamer.scoring.blank import is_blank
 from streamer.signing import merkle
-from streamer.signing.canonical_json import canonical_json
-from streamer.signing.commitments import salt_commitment, seed_commitment
+from streamer.signing.canonical_json import canonical_json, salt_commitment, seed_commitment
 from streamer.signing.labels import statement as label_statement
 from streamer.signing.policies import statement
 from streamer.store.audit import control

@@ -19,7 +19,7 @@ from streamer.audit.logged import compare_with_log
 from streamer.events.codec import encode
 from streamer.events.desk import DeskV1, decode_desk
 from streamer.events.limits import Limits
-from streamer.events.oversize import TRUNCATED, Truncation
+from streamer.events.outgoing import TRUNCATED, Truncation
 from streamer.events.receipts import RECEIPT_HEADER
 from streamer.events.responses import content_hash, decode_responses
 from streamer.events.topics import Topics

@@ -13,16 +13,19 @@ from pydantic_core import PydanticUndefined
 from streamer.cli import main
 from streamer.cli.config import setting_rows
 from streamer.errors import UsageError
-from streamer.security.redaction import HIDDEN, redact, redact_text
-from streamer.settings.dev_session import (
+from streamer.security.visible import HIDDEN, redact, redact_text
+from streamer.settings.settings import Settings, load_settings
+from streamer.settings.sources import (
     DEV_SESSION_FILE,
     DevSession,
     find_dev_session,
+    leaves,
+    misspelt_variables,
     remove_dev_session,
+    unknown_variables,
+    variable_name,
     write_dev_session,
 )
-from streamer.settings.settings import Settings, load_settings
-from streamer.settings.sources import leaves, misspelt_variables, unknown_variables, variable_name
 
 AUDIT_PAGE = Path(__file__).parents[2] / "docs" / "audit.md"
 

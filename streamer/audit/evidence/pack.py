@@ -40,6 +40,9 @@ def make_report(
 ) -> dict[str, Any]:
     """Verify a bundle and derive a report from it, and from nothing else: the same bundle gives the same report.
 
+    Raises `UsageError` when the bundle cannot be read, a gate is not on record, or the period is
+    empty.
+
     Parameters
     ----------
     since, until : the period of decisions and events, `until` itself not in it; None: from the beginning, until the bundle was
@@ -48,11 +51,6 @@ def make_report(
     keys, outside : what the bundle is verified with, as `verify_bundle` takes it.
     about : system, version, provider and signatory, as whoever asks for the report gives them.
     signed_with : id of the key that `write_report` gets.
-
-    Raises
-    ------
-    UsageError
-        When the bundle cannot be read, a gate is not on record, or the period is empty.
     """
     with reading(bundle) as opened:
         begins, ends = moment(since or datetime(1970, 1, 1, tzinfo=UTC)), moment(until or _made_at(opened))
@@ -98,10 +96,8 @@ def write_report(
 ) -> list[Path]:
     """Write a report into a folder as JSON, HTML and PDF, with a signature over these, and return what was written.
 
-    Raises
-    ------
-    UsageError
-        When a file cannot be written, or the package that makes PDF files is missing.
+    Raises `UsageError` when a file cannot be written, or the package that makes PDF files is
+    missing.
     """
     text = json.dumps(report, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
     document = document_of(report)

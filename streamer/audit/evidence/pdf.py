@@ -4,8 +4,8 @@ import json
 from dataclasses import asdict
 from importlib.resources import files
 
-from streamer.audit.evidence.chart import bars
 from streamer.audit.evidence.document import Document
+from streamer.audit.evidence.page import bars
 from streamer.errors import UsageError
 from streamer.extras import needed_by
 
@@ -19,10 +19,7 @@ def require_pdf() -> None:
 def pdf_of(document: Document) -> bytes:
     """Return the file. The texts go in as data, so that nothing in a name or a reason is taken for markup.
 
-    Raises
-    ------
-    UsageError
-        When the package that sets it is missing.
+    Raises `UsageError` when the package that sets it is missing.
     """
     require_pdf()
     import typst

@@ -18,7 +18,7 @@ from streamer.labels.llm.endpoint import ChatEndpoint
 from streamer.labels.llm.pace import Pace
 from streamer.labels.llm.record import PASSING, Exchange, FailureCode, Message
 from streamer.labels.llm.refusals import fitted, refused_parameter
-from streamer.security.redaction import HIDDEN
+from streamer.security.visible import HIDDEN
 from streamer.tracing import NO_TRACING, Tracing
 from streamer_client.door import MOST_BYTES, Door, Reply, ReplyFailed
 

@@ -152,11 +152,8 @@ def has_claims(clouds: Sequence[Cloud]) -> bool:
 def evaluate_claims(name: str, clouds: Sequence[Cloud], options: ClaimOptions) -> ClaimResult:
     """Calibrate and measure, again and again.
 
-    Raises
-    ------
-    UsageError
-        When an option is not as described, no prompt has the answer that was asked for, or fewer
-        than two have claims with severities.
+    Raises `UsageError` when an option is not as described, no prompt has the answer that was asked
+    for, or fewer than two have claims with severities.
     """
     check_claim_options(options)
     in_order = sorted(clouds, key=lambda one: one.batch_id)
@@ -204,11 +201,8 @@ def planned_claims(
     """Evaluate ever more calibrating prompts, from the fewest that can ship to half of them.
 
     `labels` : of claims that can be afforded: as many prompts as they are enough for are tried too.
-
-    Raises
-    ------
-    UsageError
-        As `evaluate_claims` does, and when there are too few prompts for the first budget.
+    Raises `UsageError` as `evaluate_claims` does, and when there are too few prompts for the first
+    budget.
     """
     half = evaluate_claims(name, clouds, replace(options, calibrate=0.5))
     least, most = half.rows[0].prompts, half.calibrating

@@ -145,6 +145,10 @@ def read_data_set(
 ) -> DataSet:
     """Read a file of clouds with the scores that it brings.
 
+    Raises `UsageError` if the file cannot be read, a line is not a cloud, nothing has a severity,
+    kinds of severity are mixed, there are fewer than two questions, a score is not one, or a
+    severity is missing and none may be; the text names file and line or question.
+
     Parameters
     ----------
     path, reading, report : response clouds or a table; see `streamer.clouds.cloud_files.read_clouds`.
@@ -154,12 +158,6 @@ def read_data_set(
         role.
     unlabelled : what becomes of answers without a severity.
     clouds : of the file, where it was read before.
-
-    Raises
-    ------
-    UsageError
-        If the file cannot be read, a line is not a cloud, nothing has a severity, kinds of severity are mixed, there are
-        fewer than two questions, a score is not one, or a severity is missing and none may be; the text names file and line or question.
     """
     name = "standard input" if str(path) == "-" else str(path)
     if clouds is None:

@@ -1,8 +1,11 @@
 """One evaluation: data sets in, every figure out; what is known already is not computed again."""
 
 import hashlib
+import multiprocessing
+import os
+import threading
 from collections.abc import Mapping, Sequence
-from concurrent.futures import as_completed
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import Protocol
@@ -39,11 +42,33 @@ from streamer.research.evaluation.results import (
     StabilityRow,
 )
 from streamer.research.evaluation.words import UNITS
-from streamer.research.experiments.side_processes import side_processes
 from streamer.scoring.judged import form
 from streamer.scoring.plugins import entry_points
 from streamer.scoring.registry import GRAM, LIKELIHOOD, SCORER_NAMES
 from streamer.scoring.signals.signal_list import SignalList
+
+
+def side_processes(count: int) -> ProcessPoolExecutor:
+    """Return `count` new interpreters that take work, and that end when this process does, however it ends.
+
+    New ones, because an encoder's threads do not survive a fork.
+    """
+    return ProcessPoolExecutor(
+        count, mp_context=multiprocessing.get_context("spawn"), initializer=_end_with_parent
+    )
+
+
+def _end_with_parent() -> None:
+    # A worker of a pool whose owner was killed waits for work forever: it holds the other end of its queue itself.
+    threading.Thread(target=_await_parent, daemon=True).start()
+
+
+def _await_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
 
 MOST_MISSING = 0.5
 """Share of units without a severity above which figures that count them as 1 would say nothing."""
@@ -257,10 +282,7 @@ def _units(data: DataSet, options: Options) -> tuple[list[Unit], tuple[str, ...]
 def check_data_set(data: DataSet, options: Options) -> None:
     """Refuse a data set that cannot be evaluated, before anything is encoded: too few severities, or no log-probabilities.
 
-    Raises
-    ------
-    UsageError
-        When it is certain that no unit could be evaluated.
+    Raises `UsageError` when it is certain that no unit could be evaluated.
     """
     labelled = sum(any(one is not None for one in cloud.severities) for cloud in data.clouds)
     answers = sum(len(cloud.responses) for cloud in data.clouds)

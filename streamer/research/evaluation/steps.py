@@ -1,25 +1,37 @@
-"""From files to results, in one call: read, score, evaluate, write."""
+"""From files to results, in one call: read, score, evaluate, write.
+
+The judge's scores Q_J = J/100 of all answers of some clouds: each distinct answer is put to the judge once.
+
+A score decides at run time, where there are no references: the judge sees question and answer head alone.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from numpy.typing import ArrayLike
 
 from streamer.clouds.cloud import Cloud
 from streamer.clouds.cloud_files import AS_IT_IS
+from streamer.clouds.line_files import append_lines, read_lines
 from streamer.clouds.offline import ScoredCloud
 from streamer.clouds.tables.answers import Reading
-from streamer.errors import UsageError
+from streamer.errors import Unavailable, UsageError
 from streamer.frames.answers import Read, measured, signals_of
 from streamer.gates.declared import Unit
 from streamer.labels.judge.client import JudgeClient
+from streamer.labels.judge.rubric import JudgeCase
+from streamer.labels.kinds.judge import GIVE_UP_AFTER
+from streamer.labels.llm.record import PASSING
 from streamer.research.evaluation.data_sets import (
     DataSet,
     by_form,
@@ -28,7 +40,6 @@ from streamer.research.evaluation.data_sets import (
     named_apart,
     read_data_set,
 )
-from streamer.research.evaluation.judge_marks import judged
 from streamer.research.evaluation.measures import JUDGE
 from streamer.research.evaluation.results import Evaluation, Options
 from streamer.research.evaluation.run import (
@@ -45,6 +56,8 @@ from streamer.research.experiments.score_cache import (
     every_score,
     package_scores,
 )
+from streamer.scoring.answer_head import answer_head
+from streamer.scoring.blank import is_blank
 from streamer.scoring.encoders.encoder import Encoder
 from streamer.scoring.encoders.registry import DEFAULT_ENCODER, encoder_identity
 from streamer.scoring.registry import CHOICE, EVERY, GRAM, LIKELIHOOD, SCORER_NAMES
@@ -52,6 +65,88 @@ from streamer.scoring.signals.declared import GIVEN
 
 if TYPE_CHECKING:
     from streamer.research.experiments.stored_encoder import StoredEncoder
+
+
+class _JudgeMark(msgspec.Struct):
+    key: str
+    score: float
+    subscores: dict[str, float]
+
+
+def judged(
+    data: DataSet, judge: JudgeClient, *, folder: Path, progress: Callable[[int, int], None]
+) -> DataSet:
+    """Return the data set with the scores ``judge``.
+
+    Every mark is written to `folder` as soon as it is there, under a hash of question and answer head and the judge's
+    name: a run that is ended, or whose endpoint becomes unavailable, loses nothing, and the next one asks for the rest. An answer
+    without a mark has no score; one that is blank has 0 and is not asked about. Raises `UsageError`
+    where the endpoint takes no request at all; `Unavailable` where it answered none of
+    `GIVE_UP_AFTER` answers one after another, each as often as it is tried.
+
+    Parameters
+    ----------
+    judge : who marks.
+    folder : made if it is not there.
+    progress : called with the numbers of answers that are marked and that there are, repeated ones counted once.
+    """
+    record = folder / f"{hashlib.sha256(judge.id.encode()).hexdigest()[:32]}.jsonl"
+    marks = {mark.key: mark for mark in read_lines(record, strict_type=_JudgeMark) if 0 <= mark.score <= 1}
+    cases = [
+        [JudgeCase(cloud.question, answer_head(response.text)) for response in cloud.responses]
+        for cloud in data.clouds
+    ]
+    distinct = {_key(case): case for row in cases for case in row if not is_blank(case.candidate)}
+    missing = [key for key in distinct if key not in marks]
+    progress(len(distinct) - len(missing), len(distinct))
+    failures: Counter[str] = Counter()
+    in_vain = 0
+    with closing(judge.finished(distinct[key] for key in missing)) as groups:
+        for judgements in groups:
+            found = []
+            for number, judgement in judgements:
+                if judgement.verdict is not None and judgement.normalised is not None:
+                    points = dict(judgement.verdict.subscores)
+                    found.append(_JudgeMark(missing[number], judgement.normalised, points))
+                    in_vain = 0
+                elif judgement.failure is not None:
+                    failures[judgement.failure.code] += 1
+                    in_vain = in_vain + 1 if judgement.failure.code in PASSING else 0
+            append_lines(record, found)
+            marks |= {mark.key: mark for mark in found}
+            progress(sum(key in marks for key in distinct), len(distinct))
+            if in_vain >= GIVE_UP_AFTER:
+                code = failures.most_common(1)[0][0]
+                have = sum(key in marks for key in distinct)
+                raise Unavailable(
+                    f"the judge's endpoint answered none of the last {in_vain} answers ({code}); {have} of "
+                    f"{len(distinct)} ratings are kept, and the same command resumes with the rest"
+                )
+    found_marks = [[marks.get(_key(case)) for case in row] for row in cases]
+    made = data.with_scores(
+        "judge",
+        [
+            [
+                0.0 if is_blank(case.candidate) else None if mark is None else mark.score
+                for case, mark in zip(row, of_row, strict=True)
+            ]
+            for row, of_row in zip(cases, found_marks, strict=True)
+        ],
+    )
+    subscores = tuple(tuple(None if one is None else one.subscores for one in row) for row in found_marks)
+    made = replace(made, judge=judge.id, subscores=subscores)
+    if not failures:
+        return made
+    listed = ", ".join(f"{code} {count}" for code, count in failures.most_common())
+    return made.with_note(
+        f"The judge gave no rating to {sum(failures.values())} of {len(distinct)} distinct answers ({listed}); they are "
+        "held by the gates that go by it, and the next run asks again."
+    )
+
+
+def _key(case: JudgeCase) -> str:
+    return hashlib.sha256(msgspec.json.encode([case.question, case.candidate])).hexdigest()[:32]
+
 
 CACHE = Path(".streamer")
 """Where scores, ratings and results are cached by default."""
@@ -92,6 +187,11 @@ def evaluate(
     """Evaluate files of response clouds: the paper's tables, every calibrator, the scores behind them.
 
     Every figure is measured on the second halves of seeded splits by question, after a calibration on the first.
+    Raises `UsageError` where an option or a file is not as described; the text names the file and
+    the line. Raises `Unavailable` where the judge's endpoint or the encoder's files cannot be
+    reached; what was computed is kept.
+
+    Returns plain dataclasses; equal for equal inputs and options.
 
     Parameters
     ----------
@@ -102,16 +202,6 @@ def evaluate(
     processes : that compute side by side. More than 1 needs a main module that can be imported.
     watch : receives progress.
     options : fields of `streamer.research.evaluation.Options`, like ``alphas=(0.05, 0.1), scorers="all"``.
-
-    Returns
-    -------
-    Evaluation
-        Plain dataclasses; equal for equal inputs and options.
-
-    Raises
-    ------
-    UsageError : an option or a file is not as described; the text names the file and the line.
-    Unavailable : the judge's endpoint or the encoder's files cannot be reached; what was computed is kept.
     """
     named = [files] if isinstance(files, Path | str) else list(files)
     if not named:

@@ -25,12 +25,8 @@ def stored_data_set(
     """Take what a gate decided and what is known of it; see `streamer.frames.recorded`.
 
     Scores, and of method `full` the signals, are those that decided, as they were stored; labels of responses that the audit
-    did not draw play no part, as in a calibration.
-
-    Raises
-    ------
-    UsageError
-        If there are fewer than two audited batches, none of them has a severity, or one is missing and none may be.
+    did not draw play no part, as in a calibration. Raises `UsageError` if there are fewer than two
+    audited batches, none of them has a severity, or one is missing and none may be.
     """
     source = f"gate {gate}"
     if len(batches) < 2:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamer.clouds.cloud import Cloud
-from streamer.clouds.line_record import append_lines, read_lines
+from streamer.clouds.line_files import append_lines, read_lines
 from streamer.errors import UsageError
 from streamer.labels.answer_forms import answer_batch
 from streamer.scoring.judged import WHOLE, Form
@@ -63,7 +63,8 @@ def every_score(
 
     Scores are kept in `folder`, one line a cloud, under a hash of its texts (or embeddings) and the encoder's identity.
     They are rounded to 1e-6, so that what is read back is what was computed; a damaged line is computed again. A
-    run that is ended keeps what it had.
+    run that is ended keeps what it had. Raises `UsageError` if some clouds have embeddings and
+    others do not, or of another dimension.
 
     Parameters
     ----------
@@ -72,11 +73,6 @@ def every_score(
     load_encoder : called only when something has to be encoded; loading takes seconds.
     folder : made if it is not there.
     progress : called with the number of clouds done.
-
-    Raises
-    ------
-    UsageError
-        If some clouds have embeddings and others do not, or of another dimension.
     """
     own = own_embeddings(clouds)
     keys = [_key(cloud, OWN_EMBEDDINGS if own else encoder_id, form) for cloud in clouds]

@@ -20,7 +20,6 @@ from streamer.events.alerts import AlarmKind
 from streamer.gates.uniforms import keyed_bits
 from streamer.risk.rounds.alarms import ACKNOWLEDGED, draw_alarm
 from streamer.risk.rounds.columns import LoggedDecisions
-from streamer.risk.rounds.logged import LoggedDecision
 from streamer.risk.rounds.state import BETTING, GateWatch, WatchedAlarm
 from streamer.risk.states import AuditedDecisions, DrawAlarm, DriftAlarm
 from streamer.risk.states.drift import FEWEST_REFERENCES
@@ -75,7 +74,34 @@ class DriftReader:
                 continue
             if run != self._run or any(one.ended == ACKNOWLEDGED for one in self._alarms.values()):
                 self._observe_drift(decisions)
-                self._begin(decisions[int(places[0])])
+                decision = decisions[int(places[0])]
+                assert decision.run is not None
+                self._run, self._policy = decision.run, decision.policy_version
+                reference = self._reference(decision.run)
+                since = min(reference.numbers, default=0)
+                for kind, statistic in _WATCHED:
+                    before = self._alarms.get((kind, statistic))
+                    if before is not None and before.ended is None:
+                        stands = before.raised_by is not None and since <= before.raised_by
+                        if stands or before.run == decision.run:
+                            continue
+                    if before is not None:
+                        del self._alarms[kind, statistic]
+                        self._past.append(replace(before, ended=before.ended or NEW_POLICY))
+                    _, numbers = _values(reference, np.arange(len(reference)), statistic)
+                    if len(numbers) < FEWEST_REFERENCES:
+                        if before is not None:  # kept, so that its number is not given again
+                            self._alarms[kind, statistic] = self._past.pop()
+                        continue
+                    share = 2 if kind == "drift_scores" else 2 * len(STATISTICS)
+                    self._alarms[kind, statistic] = WatchedAlarm(
+                        kind=kind,
+                        statistic=statistic,
+                        number=1 if before is None else before.number + 1,
+                        after=decision.number - 1,
+                        run=decision.run,
+                        state=DriftAlarm.open(numbers, delta=decision.settings.drift_delta / share),
+                    )
             self._places.append(places)
         self._observe_drift(decisions)
         self._watch = replace(self._watch, seen=decisions.numbers[-1])
@@ -112,36 +138,6 @@ class DriftReader:
             loss=0.0,
         )
         self._alarms["draws", ""] = self._after(alarm, alarm.state.observe(rows), decisions, places)
-
-    def _begin(self, decision: LoggedDecision) -> None:
-        """Look for drift against another run from this decision on."""
-        assert decision.run is not None
-        self._run, self._policy = decision.run, decision.policy_version
-        reference = self._reference(decision.run)
-        since = min(reference.numbers, default=0)
-        for kind, statistic in _WATCHED:
-            before = self._alarms.get((kind, statistic))
-            if before is not None and before.ended is None:
-                stands = before.raised_by is not None and since <= before.raised_by
-                if stands or before.run == decision.run:
-                    continue
-            if before is not None:
-                del self._alarms[kind, statistic]
-                self._past.append(replace(before, ended=before.ended or NEW_POLICY))
-            _, numbers = _values(reference, np.arange(len(reference)), statistic)
-            if len(numbers) < FEWEST_REFERENCES:
-                if before is not None:  # kept, so that its number is not given again
-                    self._alarms[kind, statistic] = self._past.pop()
-                continue
-            share = 2 if kind == "drift_scores" else 2 * len(STATISTICS)
-            self._alarms[kind, statistic] = WatchedAlarm(
-                kind=kind,
-                statistic=statistic,
-                number=1 if before is None else before.number + 1,
-                after=decision.number - 1,
-                run=decision.run,
-                state=DriftAlarm.open(numbers, delta=decision.settings.drift_delta / share),
-            )
 
     def _observe_drift(self, decisions: LoggedDecisions) -> None:
         if not self._places:

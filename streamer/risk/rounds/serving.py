@@ -124,7 +124,17 @@ class _Serving:
 
     def _read_one(self, one: LoggedDecision) -> None:
         while self._coming and self._coming[0].first <= one.number:
-            self._enter(self._coming.popleft())
+            sequence = self._coming.popleft()
+            self._of = sequence
+            if sequence.number != self._service.sequence:
+                self._flush()
+                service = self._service
+                past = (
+                    service.past
+                    if service.period is None
+                    else (*service.past, (service.sequence, service.period))
+                )
+                self._service = replace(service, sequence=sequence.number, period=None, past=past)
         if self._of is None or not one.can_ship or not one.watched or one.contradictory:
             return
         if self._terms_of(one) != self._of.terms:
@@ -162,19 +172,6 @@ class _Serving:
         if terms is None:
             terms = self._terms[one.policy_version] = Terms.of(one.settings)
         return terms
-
-    def _enter(self, sequence: WatchedSequence) -> None:
-        """Go on in this sequence; another one than before begins another period."""
-        self._of = sequence
-        if sequence.number != self._service.sequence:
-            self._flush()
-            service = self._service
-            past = (
-                service.past
-                if service.period is None
-                else (*service.past, (service.sequence, service.period))
-            )
-            self._service = replace(service, sequence=sequence.number, period=None, past=past)
 
     def _another_policy(self, version: int) -> None:
         self._flush()

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, Literal, get_args
 
 from streamer.events.alerts import AlarmKind
-from streamer.gates.label_lag import label_lag
+from streamer.gates.audit_rate import label_lag
 from streamer.risk.rounds.horizon import Watermark
 from streamer.risk.rounds.logged import Terms
 from streamer.risk.rounds.tally import Tally

@@ -113,46 +113,35 @@ class WatchStore(Protocol):
 
     def probe(self) -> Probe:
         """How far the record reaches."""
-        ...
 
     def news(self, *, after: Watermark, until: Watermark, alert_ids: Collection[str]) -> News:
         """What came between two marks, the second of which is settled, and which of these alerts are acknowledged."""
-        ...
 
     def standing(self, gate: str) -> Standing | None:
         """How a gate stands; None when its newest policy cannot be read."""
-        ...
 
     def decided(self, gate: str, *, after: int, until: int, limit: int) -> LoggedDecisions:
         """First attempts with numbers above `after` and up to `until`, the first `limit` of them, without severities."""
-        ...
 
     def labelled(self, gate: str, decisions: LoggedDecisions, *, until: int) -> LoggedDecisions:
         """The same decisions with the severities and predictions that labels up to the number `until` give."""
-        ...
 
     def relabelled(
         self, gate: str, numbers: Sequence[int], *, after: int, until: int
     ) -> Sequence[LoggedDecision]:
         """Of these decisions those that labels with numbers above `after` and up to `until` are of, as `labelled` gives them."""
-        ...
 
     def urgent(self, gate: str, kind: str, count: int) -> Sequence[float | None]:
         """What labels of a kind, whoever asked for them, say of the newest `count` answers that shipped; None: nothing."""
-        ...
 
     def calibrated(self, run: int) -> CalibratedSample | None:
         """What a calibration run found of its own sample; None where nothing of it was labelled."""
-        ...
 
     def reference(self, run: int) -> LoggedDecisions:
         """The decisions that a calibration run read, in order, without severities."""
-        ...
 
     def late_labels(self, gate: str, *, after: int, until: int, read: int) -> int:
         """How many labels with numbers above `after` and up to `until` are of responses that a decision up to `read` needed."""
-        ...
 
     def write(self, before: GateWatch, written: Written) -> bool:
         """Write a round in one transaction; returns False, and writes nothing, when another was faster."""
-        ...

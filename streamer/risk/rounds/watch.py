@@ -46,7 +46,7 @@ _QUIET_SHARE = 100
 
 
 class RiskObserver(Protocol):
-    """Observes the risk; see `streamer.telemetry.risk_metrics`."""
+    """Observes the risk; see `streamer.telemetry.recalibrator_metrics`."""
 
     def show_risk(self, report: RiskReport) -> None: ...
     def show_alerts(self, counts: Mapping[tuple[str, str], int]) -> None: ...
@@ -58,7 +58,6 @@ class AlertCounts(Protocol):
 
     def counts(self) -> dict[tuple[str, str], int]:
         """How many were ever raised, by gate and kind."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,15 +46,12 @@ class MixtureBoundary:
     def deviation(self, spread: NDArray[np.float64] | float, error: float) -> Floats:
         """Return D(V), never rounded down.
 
+        Returns the shape of `spread`, positive.
+
         Parameters
         ----------
         spread : V >= 0, of any shape.
         error : e, the chance to leave the boundary at any time, in (0, 1).
-
-        Returns
-        -------
-        ndarray
-            Of the shape of `spread`, positive.
         """
         target = -math.log(error)
         rests = self.log_weights - np.multiply.outer(np.asarray(spread, dtype=np.float64), self.costs)

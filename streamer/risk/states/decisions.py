@@ -86,12 +86,9 @@ class AuditedDecisions:
     ) -> "AuditedDecisions":
         """Make decisions from columns; `probability`, `shipped` and `predicted` may be one number for all.
 
-        Raises
-        ------
-        ValueError
-            If a column is not of the others' length or holds NaN or a number out of range; if a probability is 0;
-            if a decision with probability 1 was not sampled; if a loss has no draw or no label; if something
-            that shipped nothing has a loss.
+        Raises `ValueError` if a column is not of the others' length or holds NaN or a number out of
+        range; if a probability is 0; if a decision with probability 1 was not sampled; if a loss
+        has no draw or no label; if something that shipped nothing has a loss.
         """
         drawn = _flags("sampled", sampled)
         size = drawn.size
@@ -120,10 +117,7 @@ class AuditedDecisions:
     def of_pieces(cls, pieces: Iterable[AuditedDecision | NotSampled]) -> "AuditedDecisions":
         """Make decisions from single ones and runs of them, in their order; there may be none.
 
-        Raises
-        ------
-        ValueError
-            As `of` does.
+        Raises `ValueError` as `of` does.
         """
         probability: list[float] = []
         sampled: list[bool] = []

@@ -162,17 +162,13 @@ class DrawnBets:
         """Return the state with more draws, and more losses known.
 
         Where every loss is known when its draw is read, it is bit-identical however draws are cut into pieces.
+        Raises `ValueError` if a draw is not one, or not in order.
 
         Parameters
         ----------
         draws : the next ones, in order.
         known : losses by the numbers of draws. What is known already is never lowered.
         overdue : draws from this moment or before are known from now on: a loss that is not known is `missing`.
-
-        Raises
-        ------
-        ValueError
-            If a draw is not one, or not in order.
         """
         if self.raised_at is not None:
             return self

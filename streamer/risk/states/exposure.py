@@ -140,14 +140,11 @@ class ExposureSequence(State):
     def observe(self, decisions: AuditedDecisions) -> ExposureSequence:
         """Return the state after these decisions: bit-identical however they are cut into pieces.
 
+        Raises `ValueError` if a logged probability is below the plan's least one.
+
         Parameters
         ----------
         decisions : the next ones, in the order in which they were made; there may be none.
-
-        Raises
-        ------
-        ValueError
-            If a logged probability is below the plan's least one.
         """
         if not len(decisions):
             return self
@@ -165,10 +162,7 @@ class ExposureSequence(State):
     def path(self, decisions: AuditedDecisions) -> IntervalPath:
         """Return the bounds after each of these decisions, as `observe` one at a time would give them.
 
-        Raises
-        ------
-        ValueError
-            If a logged probability is below the plan's least one.
+        Raises `ValueError` if a logged probability is below the plan's least one.
         """
         lower, upper = self._walk(decisions)
         count = self.decisions + np.arange(1, len(decisions) + 1)

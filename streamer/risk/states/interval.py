@@ -62,6 +62,8 @@ def budget_burn(
 ) -> BudgetBurn:
     """Say how much of a period's budget is used: t risk / (alpha N), N decisions in the whole period at the rate so far.
 
+    Raises `ValueError` if an argument is not valid.
+
     Parameters
     ----------
     exposure : the interval of a sequence that began with the period.
@@ -69,11 +71,6 @@ def budget_burn(
     elapsed_days : from the period's begin to the newest decision that the sequence has read (which is a label
         deadline before now), above 0 and at most `period_days`.
     period_days : length of the period, positive.
-
-    Raises
-    ------
-    ValueError
-        If an argument is not valid.
     """
     alpha = check_alpha(alpha)
     period, elapsed = check_positive("period_days", period_days), check_positive("elapsed_days", elapsed_days)

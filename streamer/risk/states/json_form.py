@@ -26,10 +26,7 @@ class State:
     def from_json(cls, text: str | bytes) -> Self:
         """Read what `to_json` wrote.
 
-        Raises
-        ------
-        ValueError
-            If `text` is not such an object, or its numbers contradict one another.
+        Raises `ValueError` if `text` is not such an object, or its numbers contradict one another.
         """
         return made(cls, read(text, cls.json_kind))
 
@@ -42,10 +39,7 @@ def write(kind: str, fields: Mapping[str, Any]) -> str:
 def read(text: str | bytes, kind: str) -> dict[str, Any]:
     """Read what `write` wrote for this kind.
 
-    Raises
-    ------
-    ValueError
-        If `text` is not a JSON object of this kind.
+    Raises `ValueError` if `text` is not a JSON object of this kind.
     """
     try:
         fields = json.loads(text, parse_constant=_refuse_constant)
@@ -66,10 +60,8 @@ def fields_of(state: object) -> dict[str, Any]:
 def made(state: type[T], fields: object) -> T:
     """Make a state of what `fields_of` returned: every part of it there, and of its type or made already.
 
-    Raises
-    ------
-    ValueError
-        If something is missing or of another type, or the state refuses its numbers.
+    Raises `ValueError` if something is missing or of another type, or the state refuses its
+    numbers.
     """
     _require_all(state, fields)
     try:

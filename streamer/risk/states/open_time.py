@@ -56,15 +56,12 @@ class OpenTime(State):
     def observe(self, decisions: AuditedDecisions, *, answers: int) -> OpenTime:
         """Return the state after these decisions, the next in order; it does not depend on how they are cut into pieces.
 
+        Raises `ValueError` if a logged probability is below the plan's least one.
+
         Parameters
         ----------
         decisions : made while the gate was open.
         answers : of their shipped answers, those with a label.
-
-        Raises
-        ------
-        ValueError
-            If a logged probability is below the plan's least one.
         """
         return replace(
             self,

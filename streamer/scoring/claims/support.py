@@ -47,16 +47,13 @@ _SYMBOLS = re.compile(r"[^\w\s]")
 def support(claims: Sequence[str], witnesses: Sequence[str]) -> Floats:
     """Return shape (K,), in [0, 1], higher is safer.
 
+    Raises `ValueError` if there is no witness: such an answer is held.
+
     Parameters
     ----------
     claims : the K >= 1 claims of one answer, as texts.
     witnesses : the other answers to the prompt, without their reasoning; blank ones are passed
         over.
-
-    Raises
-    ------
-    ValueError
-        If there is no witness: such an answer is held.
     """
     parts = features(claims, witnesses)
     contain, gram4, keys, weakest, rare = parts.T

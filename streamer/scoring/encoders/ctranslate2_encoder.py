@@ -91,7 +91,16 @@ class CTranslate2Encoder:
         self._strict = strict
         self.at_once = threads
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="encoder")
-        self._check()
+        for tokens in self._probes():
+            alone = _pooled(self._model, [tokens])
+            if alone.shape[1] != self._identity.dimension:
+                raise UsageError(
+                    f"{self._identity.id} makes {alone.shape[1]} numbers a text, its files say {self._identity.dimension}"
+                )
+            if not np.isfinite(alone).all():
+                raise UsageError(
+                    f"{self._identity.id} makes vectors that are not finite: its weights are damaged"
+                )
         self._tokens = self._tokens_of_a_pass(model)
 
     @property
@@ -137,19 +146,6 @@ class CTranslate2Encoder:
         """Rows of texts of one length."""
         rows = _pooled(self._model, tokens)
         return normalized(rows) if self._unit else rows
-
-    def _check(self) -> None:
-        """Run the model: wrong files are reported at start."""
-        for tokens in self._probes():
-            alone = _pooled(self._model, [tokens])
-            if alone.shape[1] != self._identity.dimension:
-                raise UsageError(
-                    f"{self._identity.id} makes {alone.shape[1]} numbers a text, its files say {self._identity.dimension}"
-                )
-            if not np.isfinite(alone).all():
-                raise UsageError(
-                    f"{self._identity.id} makes vectors that are not finite: its weights are damaged"
-                )
 
     def _tokens_of_a_pass(self, model: PlainBert) -> int:
         """Find out whether a row's bits depend on how many rows a pass has; 0 where they do.

@@ -123,22 +123,18 @@ class CachedEncoder:
     ) -> list[NDArray[np.float32]]:
         """The unit vectors of every batch.
 
+        Raises `Exception` whatever the encoder raises; no more is remembered then than what
+        `PartlyEncoded` hands over.
+
+        Returns for each batch a new float32 array of shape (len(batch), dimension), rows in the
+        batch's order.
+
         Parameters
         ----------
         batches : sequence of sequences of str
             Batches of texts; empty ones are allowed.
         progress : callable, optional
             Called with how many more texts are done, from the calling thread; its total is the number of texts.
-
-        Returns
-        -------
-        list of ndarray
-            For each batch a new float32 array of shape (len(batch), dimension), rows in the batch's order.
-
-        Raises
-        ------
-        Exception
-            Whatever the encoder raises; no more is remembered then than what `PartlyEncoded` hands over.
         """
         asked = [[_digest(text) for text in batch] for batch in batches]
         texts = {

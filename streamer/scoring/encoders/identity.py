@@ -61,12 +61,22 @@ def weight_hash(folder: Path) -> str:
 
     One weight file: the hash of that file. Several (shards, a dense head): the hash of the sorted lines
     ``path<TAB>hash`` of all. A file is hashed once per process while its size and modification time stay.
-
-    Raises
-    ------
-    UsageError : no safetensors weights, or weights in a format that can run code when it is read.
+    Raises `UsageError` where no safetensors weights, or weights in a format that can run code when
+    it is read.
     """
-    files = _weight_files(folder)
+    places = dict.fromkeys(place for place, _ in module_kinds(folder))
+    found: list[Path] = []
+    for place in places:
+        safe = sorted(place.glob("*.safetensors"))
+        if not safe and any(next(place.glob(pattern), None) for pattern in _UNSAFE_WEIGHTS):
+            raise UsageError(
+                f"{place} holds pickled weights only, which can run code when they are read; "
+                "convert them to safetensors (SentenceTransformer(...).save_pretrained(folder) does)"
+            )
+        found += safe
+    if not found:
+        raise UsageError(f"{folder} holds no model.safetensors; only safetensors weights are loaded")
+    files = found
     digests = {file.relative_to(folder).as_posix(): _file_hash(file) for file in files}
     if len(digests) == 1:
         return next(iter(digests.values()))
@@ -77,9 +87,7 @@ def weight_hash(folder: Path) -> str:
 def embedding_dimension(folder: Path) -> int:
     """Length of the vectors that the modules of a sentence-transformers folder produce.
 
-    Raises
-    ------
-    UsageError : the folder's configuration does not say.
+    Raises `UsageError` where the folder's configuration does not say.
     """
     dimension = _hidden_size(read_json(folder / "config.json"))
     for module_folder, kind in module_kinds(folder)[1:]:
@@ -94,22 +102,6 @@ def embedding_dimension(folder: Path) -> int:
     if not isinstance(dimension, int) or dimension < 1:
         raise UsageError(f"the configuration in {folder} does not give the dimension of its vectors")
     return dimension
-
-
-def _weight_files(folder: Path) -> list[Path]:
-    places = dict.fromkeys(place for place, _ in module_kinds(folder))
-    found: list[Path] = []
-    for place in places:
-        safe = sorted(place.glob("*.safetensors"))
-        if not safe and any(next(place.glob(pattern), None) for pattern in _UNSAFE_WEIGHTS):
-            raise UsageError(
-                f"{place} holds pickled weights only, which can run code when they are read; "
-                "convert them to safetensors (SentenceTransformer(...).save_pretrained(folder) does)"
-            )
-        found += safe
-    if not found:
-        raise UsageError(f"{folder} holds no model.safetensors; only safetensors weights are loaded")
-    return found
 
 
 def module_kinds(folder: Path) -> list[tuple[Path, str]]:

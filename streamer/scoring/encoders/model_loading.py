@@ -24,9 +24,7 @@ _AGREEMENT = 1e-5
 def resolve_device(device: str) -> str:
     """The device that torch is to use for the setting `device`; ``auto`` takes a GPU if there is one.
 
-    Raises
-    ------
-    UsageError : there is no such device here.
+    Raises `UsageError` where there is no such device here.
     """
     import torch
 
@@ -49,11 +47,7 @@ def load_sentence_transformer(folder: Path, device: str) -> SentenceTransformer:
     """The model in `folder`, in float32 and ready for inference on `device`.
 
     On CPU its linear layers are packed (see `streamer.scoring.encoders.packed_linear`) where that agrees with the
-    plain ones.
-
-    Raises
-    ------
-    UsageError : the folder does not hold a model that can be loaded.
+    plain ones. Raises `UsageError` where the folder does not hold a model that can be loaded.
     """
     with quiet_libraries():
         model = _load(folder, device)

@@ -99,9 +99,7 @@ def load_tokenizer(model: PlainBert) -> Tokenizer:
 def folder_tokenizer(folder: Path, longest: int | None) -> Tokenizer:
     """The tokenizer of a folder: cuts where sentence-transformers cuts, and never pads.
 
-    Raises
-    ------
-    UsageError : its file cannot be read.
+    Raises `UsageError` where its file cannot be read.
     """
     from tokenizers import Tokenizer
 
@@ -122,10 +120,7 @@ def load_model(
     """The model in float32, which runs up to `threads` passes at a time, each on one thread.
 
     `layers` keeps only so many, for a trial of how they multiply, and of its words the first `WORDS_OF_A_TRIAL`.
-
-    Raises
-    ------
-    UsageError : the weights are damaged, or are not those of a plain BERT.
+    Raises `UsageError` where the weights are damaged, or are not those of a plain BERT.
     """
     # Intel's library gives a row the same bits in passes of any number of rows. The other one, which is
     # CTranslate2's choice on AMD, does not, and is slower there. Read when the first model is loaded.

@@ -115,10 +115,7 @@ def load_encoder(
     """Find and load an encoder, which takes a second; seconds where sentence-transformers runs it.
 
     `device`, `threads`, `unit` and `strict` are those of `streamer.scoring.encoders.sentence_transformer.SentenceTransformerEncoder`.
-
-    Raises
-    ------
-    UsageError : as `find_encoder`; or the encoder's engine has no such device.
+    Raises `UsageError` as `find_encoder`; or the encoder's engine has no such device.
     """
     found = find_encoder(name)
     if found.bert is None:
@@ -170,7 +167,11 @@ def _find(name: str) -> EncoderFiles:
     if name.startswith((".", "/", "~")) or is_folder:
         return _local(path)
     if _HUB_NAME.fullmatch(base):
-        return _hub(base, suffix or None)
+        revision = suffix or None
+        folder = hub_snapshot(base, revision)
+        return EncoderFiles(
+            EncoderIdentity(base, folder.name, weight_hash(folder), embedding_dimension(folder)), folder
+        )
     raise UsageError(
         f"no encoder is called {name!r}: use {DEFAULT_ENCODER!r}, the path of a sentence-transformers "
         "folder, or organisation/model@revision of the Hugging Face hub"
@@ -211,21 +212,12 @@ def _local(path: Path) -> EncoderFiles:
     )
 
 
-def _hub(repository: str, revision: str | None) -> EncoderFiles:
-    folder = hub_snapshot(repository, revision)
-    return EncoderFiles(
-        EncoderIdentity(repository, folder.name, weight_hash(folder), embedding_dimension(folder)), folder
-    )
-
-
 @extras.needed_by("a model of the hub")
 def hub_snapshot(repository: str, revision: str | None) -> Path:
     """The folder of a model of the Hugging Face hub, downloaded unless it is here; safetensors weights only.
 
-    Raises
-    ------
-    UsageError : the hub has no such model, or cannot be reached and the model is not here.
-    Unavailable : the hub did not hand it over.
+    Raises `UsageError` where the hub has no such model, or cannot be reached and the model is not
+    here; `Unavailable` where the hub did not hand it over.
     """
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import (

@@ -1,18 +1,26 @@
-"""Texts to unit vectors with sentence-transformers, each vector a function of its text alone."""
+"""Texts to unit vectors with sentence-transformers, each vector a function of its text alone.
+
+Which texts go through the model together, so that a text's vector depends on the text alone. Pure.
+
+A matrix product may round differently when its shape changes, and attention takes another kernel when no
+position is padded. So the shape that a text meets, and whether it meets padding, must follow from its own
+token count: never from the texts beside it.
+"""
 
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamer.errors import UsageError
-from streamer.scoring.encoders.length_buckets import LengthBuckets, MicroBatch
 from streamer.scoring.encoders.model_loading import load_sentence_transformer, resolve_device
 from streamer.scoring.encoders.threads import encoder_threads, run_passes
 from streamer.scoring.encoders.tokenizing import reading_tokenizer, tokenized
@@ -22,6 +30,62 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
     from streamer.scoring.encoders.identity import EncoderIdentity
+
+
+class Bucket(NamedTuple):
+    """The shape of one forward pass: `rows` texts padded to `length` tokens; `full`: none of them is padded."""
+
+    length: int
+    full: bool
+    rows: int
+
+
+class MicroBatch(NamedTuple):
+    """The texts of one forward pass, as indices; at most `bucket.rows`, the pass itself always has `bucket.rows`."""
+
+    bucket: Bucket
+    members: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LengthBuckets:
+    """Buckets by token count.
+
+    Attributes
+    ----------
+    step : lengths are multiples of this many tokens, >= 1.
+    tokens : a pass holds about this many tokens, padding included, >= 1; texts longer than it go alone.
+    longest : the model's maximal number of tokens, where truncation cuts; None: it has none.
+    """
+
+    step: int = 8
+    tokens: int = 64
+    longest: int | None = None
+
+    def bucket(self, token_count: int) -> Bucket:
+        """The bucket of a text with `token_count` tokens, special tokens included.
+
+        Below `longest` the length leaves at least one position to padding, so that a pass never happens to
+        be free of it; texts of exactly `longest` tokens, the truncated ones, have a bucket of their own.
+        """
+        if token_count < 1 or (self.longest is not None and token_count > self.longest):
+            raise ValueError(f"token_count must be in 1..{self.longest}, not {token_count}")
+        length = self.step * (token_count // self.step + 1)
+        if self.longest is not None:
+            length = min(length, self.longest)
+        return Bucket(length, token_count == length, max(1, self.tokens // length))
+
+    def micro_batches(self, token_counts: Sequence[int]) -> list[MicroBatch]:
+        """Every index of `token_counts` in exactly one micro-batch; longest texts first, then by position."""
+        waiting: defaultdict[Bucket, list[int]] = defaultdict(list)
+        for index, count in enumerate(token_counts):
+            waiting[self.bucket(count)].append(index)
+        return [
+            MicroBatch(bucket, tuple(indices[start : start + bucket.rows]))
+            for bucket, indices in sorted(waiting.items(), reverse=True)
+            for start in range(0, len(indices), bucket.rows)
+        ]
+
 
 _CPU_TOKENS = 128
 _GPU_TOKENS = 8192
@@ -85,7 +149,10 @@ class SentenceTransformerEncoder:
             False  # a model that reads no probe, in no Latin letters or of few tokens, is none the worse
         )
         if not unit:
-            _leave_lengths(self._model)
+            from sentence_transformers.sentence_transformer.modules import Normalize
+
+            while isinstance(self._model[-1], Normalize):
+                del self._model[-1]
         self._buckets = LengthBuckets(
             step=_STEP, tokens=_CPU_TOKENS if on_cpu else _GPU_TOKENS, longest=self._model.max_seq_length
         )
@@ -93,7 +160,16 @@ class SentenceTransformerEncoder:
         self._tokenizer = reading_tokenizer(self._model)
         self._lock = threading.Lock()
         self._pool = _single_threaded_pool(threads) if on_cpu else None
-        self._check()
+        made = self._model.get_embedding_dimension()
+        if made != self._identity.dimension:
+            raise UsageError(
+                f"{self._identity.id} makes {made} numbers a text, its files say {self._identity.dimension}"
+            )
+        lengths = np.linalg.norm(self.encode(_PROBES), axis=1)
+        if not (np.allclose(lengths, 1.0, atol=1e-4) if self._unit else np.isfinite(lengths).all()):
+            raise UsageError(
+                f"{self._identity.id} makes vectors that are not finite: its weights are damaged"
+            )
         self._strict = strict
 
     @property
@@ -208,32 +284,11 @@ class SentenceTransformerEncoder:
             rows: NDArray[np.float32] = vectors.cpu().numpy()
             return rows
 
-    def _check(self) -> None:
-        """Run the model once: wrong files are reported at start, and the first real call finds it warm."""
-        made = self._model.get_embedding_dimension()
-        if made != self._identity.dimension:
-            raise UsageError(
-                f"{self._identity.id} makes {made} numbers a text, its files say {self._identity.dimension}"
-            )
-        lengths = np.linalg.norm(self.encode(_PROBES), axis=1)
-        if not (np.allclose(lengths, 1.0, atol=1e-4) if self._unit else np.isfinite(lengths).all()):
-            raise UsageError(
-                f"{self._identity.id} makes vectors that are not finite: its weights are damaged"
-            )
-
 
 def _preprocess(model: SentenceTransformer, texts: Sequence[str]) -> dict[str, Any]:
     unpadded = {"text": {"padding": False}, "common": {"return_tensors": None}}
     features: dict[str, Any] = model.preprocess(list(texts), processing_kwargs=unpadded)
     return features
-
-
-def _leave_lengths(model: SentenceTransformer) -> None:
-    """Take the layers that normalise off the model's end."""
-    from sentence_transformers.sentence_transformer.modules import Normalize
-
-    while isinstance(model[-1], Normalize):
-        del model[-1]
 
 
 def _takes_tokens_only(model: SentenceTransformer) -> bool:

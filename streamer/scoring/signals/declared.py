@@ -103,10 +103,8 @@ def _entropy(likeliest: list[float]) -> float:
 def declared_ranges(declared: Any) -> dict[str, tuple[float, float]]:
     """Return declared numbers, by name the least and the largest value.
 
-    Raises
-    ------
-    ValueError
-        When there are more than 20, or one has no name or no range; the text says which.
+    Raises `ValueError` when there are more than 20, or one has no name or no range; the text says
+    which.
     """
     found: dict[str, tuple[float, float]] = {}
     if not isinstance(declared, Mapping):

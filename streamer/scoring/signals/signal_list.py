@@ -50,17 +50,14 @@ MOST_MODELS = 20
 class SignalList:
     """The signals of a gate.
 
+    Raises `ValueError` when a part is none of these.
+
     Attributes
     ----------
     version : of what is measured of every answer, a key of `VERSIONS`.
     given : which of `GIVEN` come with an answer, and forms (`number@1`), for the agreement in that part of the answer.
     models : names of at most 20 language models; each is a column, 1 for its answers.
     declared : at most 20 numbers of the user's own: name (1 to 40 of a-z, 0-9 and ``_``), least and largest value.
-
-    Raises
-    ------
-    ValueError
-        When a part is none of these.
     """
 
     version: int = 2
@@ -166,21 +163,15 @@ class SignalList:
     ) -> Rows:
         """Measure the n answers of a batch.
 
+        Raises `ValueError` when a number lies outside its range, or embeddings cannot be compared.
+
+        Returns float32, shape (n, d): scaled, in [-4, 4], without intercept; zeros for blank answers.
+
         Parameters
         ----------
         question : the prompt; None or empty where it is not known.
         given : by name n numbers that came with the answers, None where one is missing: ``score`` in [0, 1], ``logprob`` at most
             0, ``judge`` in [0, 100], token entropies at least 0, and declared ones. Names that the list does not have are passed over.
-
-        Returns
-        -------
-        ndarray of float32, shape (n, d)
-            Scaled, in [-4, 4], without intercept; zeros for blank answers.
-
-        Raises
-        ------
-        ValueError
-            When a number lies outside its range, or embeddings cannot be compared.
         """
         return self.of_measured(Measured(batch, question), given)
 

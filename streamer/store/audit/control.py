@@ -24,8 +24,7 @@ from sqlalchemy.engine import default
 
 from streamer.errors import Unavailable
 from streamer.signing import merkle
-from streamer.signing.canonical_json import canonical_json
-from streamer.signing.commitments import salt_commitment
+from streamer.signing.canonical_json import canonical_json, salt_commitment
 from streamer.signing.merkle import Edge
 from streamer.store.db import bulk_insert
 from streamer.store.db.engine import Database

@@ -87,6 +87,8 @@ def prune(
     """Erase what is older than a time, in transactions of at most `chunk` rows; safe to stop and to repeat.
 
     On SQLite the freed bytes are overwritten. PostgreSQL gives them back at its next VACUUM.
+    Raises `UsageError` when the age is too small, the database is not migrated, or its user may not
+    erase; `Unavailable` when the database is unavailable.
 
     Parameters
     ----------
@@ -100,13 +102,6 @@ def prune(
         Count only.
     progress
         Called after each transaction with what was erased, and how many rows.
-
-    Raises
-    ------
-    UsageError
-        When the age is too small, the database is not migrated, or its user may not erase.
-    Unavailable
-        When the database is unavailable.
     """
     if older_than < SIX_MONTHS and not sooner_than_six_months:
         raise UsageError(

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 
 from streamer.journal import OutboxMessage
-from streamer.signing.commitments import salt_commitment, seed_commitment
+from streamer.signing.canonical_json import salt_commitment, seed_commitment
 from streamer.signing.merkle import HASH_BYTES, Edge, inclusion_proof, leaf_hash, node_hash, subtrees
 from streamer.signing.notes import Restoration, SignedHead, origin_of
 from streamer.store.audit import control

@@ -1,8 +1,10 @@
-"""Calibration runs: exactly what each read, every calibrator's answer, the outcome and why."""
+"""Calibration runs: exactly what each read, every calibrator's answer, the outcome and why; and the scores that an adopted
+candidate made of batches decided before it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
@@ -29,12 +31,14 @@ from streamer.store.calibration.audit_sample import (
     read_undrawn_scores,
 )
 from streamer.store.calibration.run_rows import cut_of, inputs_of, write_run
-from streamer.store.db.engine import Database
-from streamer.store.db.locks import writes_no_evidence
+from streamer.store.db import bulk_insert
+from streamer.store.db.engine import Database, writes_no_evidence
 from streamer.store.db.schema import (
     batches,
     calibration_inputs,
     calibration_runs,
+    carried_scores,
+    carried_signals,
     decisions,
     label_revisions,
     monitor_alarms,
@@ -50,8 +54,7 @@ from streamer.store.log.progress import partition_heads
 from streamer.store.policies import proposals
 from streamer.store.policies.policy_writer import PolicyWriter
 from streamer.store.policies.proposals import Proposal
-from streamer.store.risk.alarm_closures import closures
-from streamer.store.risk.alerts import AlertMessage, raise_alert
+from streamer.store.risk.alerts import AlertMessage, closures, raise_alert
 
 _CONTROL = {"log_id": "control", "topic": "", "partition": 0}
 _HEAD = itemgetter("log_id", "topic", "partition", "size", "root")
@@ -235,6 +238,11 @@ class Calibrations:
     ) -> Policy:
         """Store the run with all inputs and candidates, and the policy that follows, in one transaction.
 
+        Raises `PolicyChanged` when `expected` is not in force any more, the gate was revised since
+        the run began (its settings are no longer what was calibrated for), or an alarm was raised
+        since that restarts its sample; `UsageError` when the newest policy is not trusted, or there
+        is no key to sign the next one with.
+
         Parameters
         ----------
         why : why it is put in force, for the record.
@@ -242,14 +250,6 @@ class Calibrations:
         known_alarms : kinds of raised alarms that the caller knew of: raise `PolicyChanged` where another one
             stands; None: whichever do.
         alert : raised in the same transaction.
-
-        Raises
-        ------
-        PolicyChanged
-            When `expected` is not in force any more, the gate was revised since the run began (its settings are no
-            longer what was calibrated for), or an alarm was raised since that restarts its sample.
-        UsageError
-            When the newest policy is not trusted, or there is no key to sign the next one with.
         """
 
         def work(connection: sa.Connection) -> Policy:
@@ -366,11 +366,8 @@ class Calibrations:
         """Put the threshold of the gate's newest run in force, under a new version.
 
         Only the newest: a choice among thresholds after labels were read has no guarantee.
-
-        Raises
-        ------
-        UsageError
-            When nothing is proposed, `run` is not what is, or the gate was changed since in what it is calibrated for.
+        Raises `UsageError` when nothing is proposed, `run` is not what is, or the gate was changed
+        since in what it is calibrated for.
         """
         return self._database.writing(
             lambda connection: proposals.activate(
@@ -430,3 +427,57 @@ def _standing_alarms(connection: sa.Connection, gate: str) -> frozenset[str]:
         monitor_alarms.c.ended.is_(None),
     )
     return frozenset(connection.execute(query).scalars())
+
+
+class CarriedScores:
+    """Scores of earlier batches, sealed; a batch has one set of them a scorer."""
+
+    def __init__(self, database: Database, *, clock: Callable[[], datetime]) -> None:
+        self._database = database
+        self._clock = clock
+
+    def keep(self, scorer: str, scores: Mapping[int, Mapping[str, float]]) -> None:
+        def work(connection: sa.Connection) -> None:
+            there = set(
+                connection.execute(
+                    sa.select(carried_scores.c.batch)
+                    .where(carried_scores.c.scorer == scorer, carried_scores.c.batch.in_(list(scores)))
+                    .union(
+                        sa.select(decisions.c.batch).where(
+                            decisions.c.scorer == scorer, decisions.c.batch.in_(list(scores))
+                        )
+                    )
+                ).scalars()
+            )
+            rows = [
+                {"batch": batch, "scorer": scorer, "response_id": response, "score": score}
+                for batch, found in scores.items()
+                if batch not in there
+                for response, score in found.items()
+            ]
+            if rows:
+                bulk_insert.append(connection, carried_scores, rows)
+                keys = [(row["scorer"], row["batch"], row["response_id"]) for row in rows]
+                control.append(connection, carried_scores, keys, now=self._clock())
+
+        self._database.writing(work)
+
+    def keep_signals(self, listed: str, signals: Mapping[int, bytes]) -> None:
+        """Keep the rows of batches by the list with this hash."""
+
+        def work(connection: sa.Connection) -> None:
+            known = sa.select(carried_signals.c.batch).where(
+                carried_signals.c.list == listed, carried_signals.c.batch.in_(list(signals))
+            )
+            there = set(connection.execute(known).scalars())
+            rows = [
+                {"list": listed, "batch": batch, "signals": row}
+                for batch, row in signals.items()
+                if batch not in there
+            ]
+            if rows:
+                bulk_insert.append(connection, carried_signals, rows)
+                keys = [(listed, row["batch"]) for row in rows]
+                control.append(connection, carried_signals, keys, now=self._clock())
+
+        self._database.writing(work)

@@ -325,25 +325,18 @@ def _looked_up(
         if len(columns) == 1:
             condition = _is_one_of(connection.dialect, columns[0], [key[0] for key in chunk])
         elif connection.dialect.name == "sqlite" and all(_as_json(value) for key in chunk for value in key):
-            condition = _joined(columns, chunk)
+            wanted = sa.func.json_each(json.dumps(list(dict.fromkeys(map(tuple, chunk))))).table_valued(
+                "value", name="wanted"
+            )
+            condition = sa.and_(
+                *(
+                    column == sa.func.json_extract(wanted.c.value, f"$[{place}]")
+                    for place, column in enumerate(columns)
+                )
+            )
         else:
             condition = sa.tuple_(*columns).in_([tuple(key) for key in chunk])
         yield connection.execute(query.where(condition))
-
-
-def _joined(
-    columns: Sequence[sa.ColumnElement[Any]], keys: Sequence[Sequence[Any]]
-) -> sa.ColumnElement[bool]:
-    """Do as `(columns) IN (keys)` does, by an index: for a list of rows SQLite scans the whole table."""
-    wanted = sa.func.json_each(json.dumps(list(dict.fromkeys(map(tuple, keys))))).table_valued(
-        "value", name="wanted"
-    )
-    return sa.and_(
-        *(
-            column == sa.func.json_extract(wanted.c.value, f"$[{place}]")
-            for place, column in enumerate(columns)
-        )
-    )
 
 
 def _as_json(value: object) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 import re
 import select
@@ -19,11 +20,10 @@ from sqlalchemy import event, exc
 from streamer.errors import BadData, DatabaseFault, Unavailable, UnfitText, Unreadable, UsageError, why
 from streamer.failpoints import disarmed
 from streamer.lazy import LazyModule
-from streamer.security.redaction import redact_text
+from streamer.security.visible import redact_text
 from streamer.signing.canonical_json import canonical_json
-from streamer.store.db.pooling import STATEMENT_MODE, is_pooled
 from streamer.store.db.schema.types import asked_of_text
-from streamer.store.db.transport import protected, to_the_primary
+from streamer.store.db.transport import STATEMENT_MODE, is_pooled, protected, to_the_primary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -504,3 +504,34 @@ def absolute_url(url: str) -> str:
     if parsed.get_backend_name() == "sqlite" and parsed.database is not None:
         parsed = parsed.set(database=str(Path(parsed.database).resolve()))
     return parsed.render_as_string(hide_password=False)
+
+
+def _key(name: str) -> int:
+    digest = hashlib.sha256(f"streamer.lock.v1\x00{name}".encode()).digest()
+    return int.from_bytes(digest[:8], "big", signed=True)
+
+
+_NO_EVIDENCE = _key("writes neither batches nor labels")
+
+
+def writes_no_evidence(connection: sa.Connection) -> None:
+    """Say of this transaction that it writes neither batches nor labels: nobody who reads these has to wait for its end."""
+    if connection.dialect.name != "sqlite":
+        connection.execute(sa.text("SELECT pg_advisory_xact_lock_shared(:key)"), {"key": _NO_EVIDENCE})
+
+
+def first_unfinished() -> sa.TextClause:
+    """The least id of a transaction that has begun by the PostgreSQL snapshot ``s``, has not ended, and may write evidence.
+
+    Where there is none, the first id that is not given yet.
+    """
+    unsigned = _NO_EVIDENCE % 2**64
+    return sa.text(
+        "(SELECT coalesce(min(x::text::bigint), pg_snapshot_xmax(s)::text::bigint) FROM pg_snapshot_xip(s) AS x"
+        " WHERE x::xid NOT IN (SELECT own.transactionid FROM pg_locks AS told"
+        " JOIN pg_locks AS own USING (virtualtransaction)"
+        " WHERE told.locktype = 'advisory' AND told.objsubid = 1"
+        " AND told.classid = :high AND told.objid = :low"
+        " AND told.database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+        " AND own.locktype = 'transactionid' AND own.mode = 'ExclusiveLock' AND own.transactionid IS NOT NULL))"
+    ).bindparams(high=unsigned >> 32, low=unsigned % 2**32)

@@ -90,12 +90,8 @@ class Leases:
     def of_gate(self, gate: str, *, wait_seconds: float) -> Iterator[ProcessLease]:
         """Hold the right to calibrate a gate.
 
-        Raises
-        ------
-        GateBusy
-            When another process still has it after `wait_seconds`.
-        Unavailable
-            When the database does not answer.
+        Raises `GateBusy` when another process still has it after `wait_seconds` and `Unavailable`
+        when the database does not answer.
         """
         lease = ProcessLease(self._database, f"gate-{gate}", seconds=self._seconds)
         deadline = time.monotonic() + wait_seconds
@@ -144,7 +140,12 @@ class ProcessLease:
         self._alive_at = time.monotonic()
         if not self._renew(only_if_due=True) and not self._take():
             return False
-        self._keep()
+        if self._keeper is None:
+            self._released = threading.Event()
+            self._keeper = threading.Thread(
+                target=self._renew_until, args=(self._released,), name=f"lease-{self._name}", daemon=True
+            )
+            self._keeper.start()
         return True
 
     def lapsed(self) -> bool:
@@ -195,14 +196,6 @@ class ProcessLease:
         return sa.and_(
             leases.c.name == self._name, leases.c.holder == self._me, leases.c.epoch == (epoch or 0)
         )
-
-    def _keep(self) -> None:
-        if self._keeper is None:
-            self._released = threading.Event()
-            self._keeper = threading.Thread(
-                target=self._renew_until, args=(self._released,), name=f"lease-{self._name}", daemon=True
-            )
-            self._keeper.start()
 
     def _renew_until(self, released: threading.Event) -> None:
         while not released.wait(self._seconds / _RENEWALS):

@@ -2,6 +2,11 @@
 
 Alembic is imported where something is migrated or compared: every command and service starts here, and only looks whether
 the revision is right.
+
+Tables that PostgreSQL keeps month by month: they are partitioned by the number of their batch.
+
+Each month has numbers of its own. Once a month has its partitions, the sequence of batches moves on to its numbers, so that
+keys, queries and the order of numbers are the same with one partition and with a hundred.
 """
 
 from __future__ import annotations
@@ -10,6 +15,7 @@ import random
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,7 +29,7 @@ from streamer.store.db import roles
 from streamer.store.db.engine import SCHEMA, Database
 from streamer.store.db.schema import metadata, progress
 from streamer.store.db.schema.decisions import ONLY_ON_SQLITE
-from streamer.store.db.schema.types import is_month
+from streamer.store.db.schema.types import MONTH, MONTHLY, is_month
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -93,14 +99,9 @@ def migrate(
 
     A SQLite file and its folder are made when absent. Two may run at once: the second waits and finds nothing
     to do. It is one transaction: all of it or nothing. On PostgreSQL a table that stays locked for `lock_seconds`
-    makes it give up rather than queue up all traffic behind itself.
-
-    Raises
-    ------
-    UsageError
-        When the URL cannot be read, or the database was made by another version that this one does not read.
-    Unavailable
-        When the server cannot be reached or a lock does not come.
+    makes it give up rather than queue up all traffic behind itself. Raises `UsageError` when the
+    URL cannot be read, or the database was made by another version that this one does not read;
+    `Unavailable` when the server cannot be reached or a lock does not come.
     """
     database = Database(url, insecure=insecure)
     try:
@@ -161,17 +162,22 @@ def check(url: str, *, insecure: bool = False) -> str | None:
 def schema_state(url: str, *, insecure: bool = False) -> SchemaState:
     """Return a database's revision and drift, changing nothing.
 
-    Raises
-    ------
-    UsageError
-        When the URL cannot be read, or its SQLite file is not there.
-    Unavailable
-        When the server cannot be reached.
+    Raises `UsageError` when the URL cannot be read, or its SQLite file is not there; `Unavailable`
+    when the server cannot be reached.
     """
     database = Database(url, insecure=insecure)
     try:
         require_file(database)
-        return _state(database)
+        with database.reading() as connection:
+            revision, serves = _known_revision(connection)
+            if revision != head():
+                return SchemaState(revision, head(), (), serves=serves)
+            from alembic.autogenerate import compare_metadata
+            from alembic.migration import MigrationContext
+
+            context = MigrationContext.configure(connection, opts=COMPARED)
+            drift = tuple(str(difference) for difference in compare_metadata(context, metadata))
+        return SchemaState(revision, head(), drift)
     finally:
         database.close()
 
@@ -249,19 +255,6 @@ def _not_read(revision: str, serves: str) -> str:
     )
 
 
-def _state(database: Database) -> SchemaState:
-    with database.reading() as connection:
-        revision, serves = _known_revision(connection)
-        if revision != head():
-            return SchemaState(revision, head(), (), serves=serves)
-        from alembic.autogenerate import compare_metadata
-        from alembic.migration import MigrationContext
-
-        context = MigrationContext.configure(connection, opts=COMPARED)
-        drift = tuple(str(difference) for difference in compare_metadata(context, metadata))
-    return SchemaState(revision, head(), drift)
-
-
 def _config(connection: sa.Connection) -> Config:
     from alembic.config import Config
 
@@ -293,3 +286,66 @@ def alone(database: Database, lock_seconds: float = LOCK_SECONDS) -> Iterator[sa
         yield connection
         if not database.sqlite:
             roles.grant(connection)
+
+
+_LOCK_SECONDS = 10
+"""How long to wait for a table in use."""
+
+
+def make_months(url: str, *, now: datetime, ahead: int, insecure: bool = False) -> list[str]:
+    """Make the partitions of this month and of the next ones, and give new batches this month's numbers; safe to repeat.
+
+    Readers are not waited for. Raises `UsageError` when the database is SQLite or not migrated, or
+    its user may not change tables; `Unavailable` when the database is unavailable, or a table stays
+    in use.
+
+    Returns the partitions that were made.
+
+    Parameters
+    ----------
+    now
+        Its month in UTC is this month. Batches keep the numbers of the month before until this is called.
+    ahead
+        How many months after this one, at least 0.
+    """
+    database = Database(url, insecure=insecure)
+    try:
+        if database.sqlite:
+            raise UsageError("SQLite has no partitions; only PostgreSQL keeps tables month by month")
+        require_migrated(database)
+        this = now.year * 12 + now.month - 1
+        with alone(database, _LOCK_SECONDS) as connection:
+            there = set(sa.inspect(connection).get_table_names())
+            made = [
+                _make(connection, table, month)
+                for month in range(this, this + ahead + 1)
+                for table in metadata.sorted_tables
+                if table.dialect_options["postgresql"]["partition_by"] == MONTHLY
+                and _name(table, month) not in there
+            ]
+            # Only this function moves the sequence, alone, and no number of a later month is given out before.
+            connection.execute(
+                sa.text(
+                    "SELECT setval(name, :first, false) FROM pg_get_serial_sequence('batches', 'id') AS name"
+                    " WHERE coalesce(pg_sequence_last_value(CAST(name AS regclass)), 0) < :first"
+                ),
+                {"first": this * MONTH},
+            )
+        return made
+    finally:
+        database.close()
+
+
+def _make(connection: sa.Connection, table: sa.Table, month: int) -> str:
+    name = _name(table, month)
+    # A table that is made as a partition would wait for whoever reads, and all others behind it.
+    connection.exec_driver_sql(f"CREATE TABLE {name} (LIKE {table.name} INCLUDING ALL)")
+    connection.exec_driver_sql(
+        f"ALTER TABLE {table.name} ATTACH PARTITION {name}"
+        f" FOR VALUES FROM ({month * MONTH}) TO ({(month + 1) * MONTH})"
+    )
+    return name
+
+
+def _name(table: sa.Table, month: int) -> str:
+    return f"{table.name}_{month // 12}_{month % 12 + 1:02}"

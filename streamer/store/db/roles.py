@@ -66,15 +66,8 @@ def create_roles(url: str, *, insecure: bool = False) -> Roles:
 
     None of them can log in: make your own users their members. The owner of a database who may create roles
     (CREATEROLE) can run it; so can any user that may act as the first role, once the roles are there.
-
-    Raises
-    ------
-    UsageError
-        When the database is SQLite.
-    RightsMissing
-        When the user lacks rights; nothing is changed then.
-    Unavailable
-        When the server cannot be reached.
+    Raises `UsageError` when the database is SQLite. Raises `RightsMissing` when the user lacks
+    rights; nothing is changed then. Raises `Unavailable` when the server cannot be reached.
     """
     database = Database(url, insecure=insecure)
     try:
@@ -101,12 +94,8 @@ def create_roles(url: str, *, insecure: bool = False) -> Roles:
 def become_owner(connection: sa.Connection) -> None:
     """Act as the role that owns the schema until the transaction ends, where the roles are in use.
 
-    What a migration makes is then owned by one role, whichever user ran it.
-
-    Raises
-    ------
-    RightsMissing
-        When this user may not act as that role.
+    What a migration makes is then owned by one role, whichever user ran it. Raises `RightsMissing`
+    when this user may not act as that role.
     """
     if not _in_use(connection):
         return

@@ -1,10 +1,17 @@
-"""Who may listen on the way to PostgreSQL: nobody, unless the connection stays here or somebody permits it."""
+"""Who may listen on the way to PostgreSQL: nobody, unless the connection stays here or somebody permits it.
+
+What is between this program and PostgreSQL: nothing, or a pooler that shares the server's sessions among clients.
+
+Everything here works with either, since nothing that is set, locked or prepared outlives its transaction.
+"""
 
 from __future__ import annotations
 
 import os
+from typing import Literal, TypeAlias
 
 import sqlalchemy as sa
+from sqlalchemy.engine.interfaces import DBAPIConnection
 
 from streamer.errors import UsageError
 from streamer_client.loopback import is_loopback
@@ -17,7 +24,8 @@ def protected(url: sa.URL, *, insecure: bool) -> sa.URL:
 
     A Unix socket and the loopback stay as they are. To another machine ``sslmode`` must be ``verify-full`` (the
     default here, where libpq's own falls back to plain text) or ``verify-ca``. What the URL leaves open is read
-    from libpq's environment (``PGHOST``, ``PGSSLMODE``, ...), as libpq does.
+    from libpq's environment (``PGHOST``, ``PGSSLMODE``, ...), as libpq does. Raises `UsageError`
+    when the connection would leave this machine without that protection.
 
     Parameters
     ----------
@@ -25,13 +33,8 @@ def protected(url: sa.URL, *, insecure: bool) -> sa.URL:
         Of a PostgreSQL database.
     insecure
         Permit every ``sslmode``, libpq's default included.
-
-    Raises
-    ------
-    UsageError
-        When the connection would leave this machine without that protection.
     """
-    if insecure or all(_is_here(host) for host in _hosts(url)):
+    if insecure or all((host.startswith(("/", "@")) or is_loopback(host)) for host in _hosts(url)):
         return url
     mode = _option(url, "sslmode", "PGSSLMODE")
     if not mode:
@@ -77,5 +80,40 @@ def _without_port(host: str) -> str:
     return host.partition(":")[0]
 
 
-def _is_here(host: str) -> bool:
-    return host.startswith(("/", "@")) or is_loopback(host)
+Pooling: TypeAlias = Literal["direct", "session", "transaction"]
+"""No pooler; one that keeps a session for each client; one that may give each transaction another session."""
+
+STATEMENT_MODE = "statement pooling mode"
+"""Words of PgBouncer's refusal of a transaction, where it gives each statement another session."""
+
+_LOOKS = 5
+
+
+def is_pooled(connection: DBAPIConnection) -> bool:
+    """Report whether a pooler is in between: the session that answers is not the one that was greeted."""
+    cursor = connection.cursor()
+    cursor.execute("SELECT pg_backend_pid()")
+    (answering,) = cursor.fetchone() or (None,)
+    cursor.close()
+    return bool(answering != connection.info.backend_pid)
+
+
+def pooling(engine: sa.Engine) -> Pooling:
+    """Find out how the server is reached, from the sessions that two connections meet.
+
+    A pooler that never gave both the same one counts as ``session``: it may have had a free one for each.
+    """
+    with engine.connect() as first, engine.connect() as second:
+        both = (first, second)
+        if not any(
+            is_pooled(one.connection.dbapi_connection) for one in both if one.connection.dbapi_connection
+        ):
+            return "direct"
+        for _ in range(_LOOKS):
+            met = []
+            for one in both:
+                with one.begin():
+                    met.append(one.scalar(sa.text("SELECT pg_backend_pid()")))
+            if met[0] == met[1]:
+                return "transaction"
+    return "session"

@@ -121,7 +121,21 @@ def _appended(
     entry: Entry, log: Edge, control: tuple[int, bytes], now: datetime, linked: Linked | None
 ) -> Row:
     """Append the leaf of an outcome to its partition's log; returns its row."""
-    row = _outcome_row(entry, log.size, control[0], now)
+    record = entry.record
+    row: dict[str, Any] = {
+        "log_id": record.partition.log_id,
+        "topic": record.partition.topic,
+        "partition": record.partition.number,
+        "offset": record.offset,
+        "kind": entry.kind,
+        "batch": entry.batch["id"] if entry.batch else None,
+        "dead_letter": entry.letter["id"] if entry.letter else None,
+        "label": entry.label["id"] if entry.label else None,
+        "label_signature": entry.signature["id"] if entry.signature else None,
+        "recorded_at": now,
+        "leaf_index": log.size,
+        "control_size": control[0],
+    }
     leaf = row["leaf_hash"] = leaves.leaf(row, _facts(entry, control))
     log.append(leaf)
     row["root"] = log.root()
@@ -223,24 +237,6 @@ def _recorded_kinds(connection: sa.Connection, piece: Slice) -> list[OutcomeKind
     if len(kinds) != len(piece.outcomes):
         raise fenced(piece.lease, None)
     return kinds
-
-
-def _outcome_row(entry: Entry, index: int, control_size: int, now: datetime) -> dict[str, Any]:
-    record = entry.record
-    return {
-        "log_id": record.partition.log_id,
-        "topic": record.partition.topic,
-        "partition": record.partition.number,
-        "offset": record.offset,
-        "kind": entry.kind,
-        "batch": entry.batch["id"] if entry.batch else None,
-        "dead_letter": entry.letter["id"] if entry.letter else None,
-        "label": entry.label["id"] if entry.label else None,
-        "label_signature": entry.signature["id"] if entry.signature else None,
-        "recorded_at": now,
-        "leaf_index": index,
-        "control_size": control_size,
-    }
 
 
 def _queued(number: int, entry: Entry) -> OutboxMessage | None:

@@ -8,7 +8,7 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from streamer.errors import UsageError
-from streamer.events.oversize import TRUNCATED
+from streamer.events.outgoing import TRUNCATED
 from streamer.events.topics import HTTP_LOG
 from streamer.journal import Headers, OutboxMessage
 from streamer.store.audit import control

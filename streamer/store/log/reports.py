@@ -14,7 +14,6 @@ from streamer.journal import Partition
 from streamer.scoring.reading import RULES, Rule
 from streamer.store.db import bulk_insert, roles
 from streamer.store.db.engine import Database
-from streamer.store.db.pooling import Pooling, pooling
 from streamer.store.db.schema import (
     batches,
     decisions,
@@ -26,6 +25,7 @@ from streamer.store.db.schema import (
 )
 from streamer.store.db.schema.log import QUEUED
 from streamer.store.db.schema.types import REAL, UtcDateTime
+from streamer.store.db.transport import Pooling, pooling
 from streamer.store.log import outbox
 
 _SHIPS = (decisions.c.mode == "enforce", decisions.c.outcome.in_(("ship", "mixed")))

@@ -65,7 +65,18 @@ class Accounts:
             if before is None and given is None:
                 raise UsageError(f"{name} has no account here; an administrator can add it")
             if before is not None:
-                _check_admitted(before, issuer, subject)
+                if before.closed:
+                    raise UsageError(f"the account of {before.name} is closed")
+                known = before.issued
+                if known is None:
+                    raise UsageError(f"{before.name} signs in here, with a password")
+                if known.issuer != issuer:
+                    raise UsageError(f"{before.name} signs in at {known.issuer}")
+                if known.subject not in ("", subject):
+                    raise UsageError(
+                        f"{before.name} was another person when that name first signed in; an administrator can close the account "
+                        "and add it again"
+                    )
                 if before.password == kept and given in (None, before.roles):
                     return before
             return self._append(
@@ -134,9 +145,10 @@ class Accounts:
             made = self._append(
                 connection, before, name=name, roles=changed, password=kept, by=by, reason=reason
             )
-            if before is not None and _ADMINISTRATOR in before.roles and _ADMINISTRATOR not in made.roles:
-                # Only now, as the chain waits for who changes another administrator at this moment.
-                _require_administrator(connection, name)
+            lost = before is not None and _ADMINISTRATOR in before.roles and _ADMINISTRATOR not in made.roles
+            # Only now, as the chain waits for who changes another administrator at this moment.
+            if lost and not any(_ADMINISTRATOR in one.roles for one in _all(connection)):
+                raise UsageError(f"{name} is the last administrator: make another one first")
             return made
 
         return self._written(work, name)
@@ -189,21 +201,6 @@ def _checked(name: str) -> str:
     return name
 
 
-def _check_admitted(account: Account, issuer: str, subject: str) -> None:
-    if account.closed:
-        raise UsageError(f"the account of {account.name} is closed")
-    known = account.issued
-    if known is None:
-        raise UsageError(f"{account.name} signs in here, with a password")
-    if known.issuer != issuer:
-        raise UsageError(f"{account.name} signs in at {known.issuer}")
-    if known.subject not in ("", subject):
-        raise UsageError(
-            f"{account.name} was another person when that name first signed in; an administrator can close the account "
-            "and add it again"
-        )
-
-
 def _roles(names: Sequence[str]) -> tuple[Role, ...]:
     unknown = sorted(set(names) - set(ROLES))
     if unknown or not names:
@@ -217,12 +214,6 @@ def _all(connection: sa.Connection) -> list[Account]:
     newest = sa.select(accounts.c.name, sa.func.max(accounts.c.revision)).group_by(accounts.c.name)
     query = sa.select(accounts).where(sa.tuple_(accounts.c.name, accounts.c.revision).in_(newest))
     return [of_row(Account, row) for row in connection.execute(query.order_by(accounts.c.name)).mappings()]
-
-
-def _require_administrator(connection: sa.Connection, name: str) -> None:
-    """Raise `UsageError` where nobody may administer any more, now that `name` may not."""
-    if not any(_ADMINISTRATOR in one.roles for one in _all(connection)):
-        raise UsageError(f"{name} is the last administrator: make another one first")
 
 
 def _newest(connection: sa.Connection, name: str) -> Account | None:

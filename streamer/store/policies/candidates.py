@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from streamer.calibration.full_fit import Prompts
 from streamer.errors import UsageError
 from streamer.gates.batch_key import BatchKey
-from streamer.gates.candidate import CandidateDecision, CandidatePolicy, MadeBeside
+from streamer.gates.policy import CandidateDecision, CandidatePolicy, MadeBeside
 from streamer.gates.rule import INDICATOR, Cut, Full, Needed, Rule
 from streamer.gates.settings import GateSettings
 from streamer.lazy import LazyLogger

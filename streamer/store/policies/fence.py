@@ -69,10 +69,8 @@ def check_current(
 ) -> None:
     """Check whether new decisions may be made, by gate and version of each gate's newest policy.
 
-    Raises
-    ------
-    Outdated
-        When a gate has a newer policy than its decider looked at, or a decision ships past its deadline.
+    Raises `Outdated` when a gate has a newer policy than its decider looked at, or a decision ships
+    past its deadline.
     """
     seen: dict[str, int] = {}
     for one in decided:

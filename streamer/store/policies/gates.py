@@ -47,12 +47,8 @@ class Gates:
         """Create a gate with policy version 1: closed, until a calibration opens it.
 
         The name is ``[a-z0-9][a-z0-9._-]{0,63}``. The seed, in [0, 2^63), is drawn when none is given; it is
-        fixed here, before any label is read.
-
-        Raises
-        ------
-        UsageError
-            When the name is not valid or taken, or the seed is out of range.
+        fixed here, before any label is read. Raises `UsageError` when the name is not valid or
+        taken, or the seed is out of range.
         """
         if not GATE_NAME.fullmatch(name):
             raise UsageError(f"{name!r} is no name for a gate: {GATE_NAME_RULE}")
@@ -112,12 +108,8 @@ class Gates:
         """Change settings under a new revision and write the policy that carries them.
 
         A change of what the threshold was calibrated for closes the gate until it is recalibrated;
-        another keeps state, threshold, run and guarantee.
-
-        Raises
-        ------
-        UsageError
-            When there is no such gate, a setting is unknown or out of range, or nothing would change.
+        another keeps state, threshold, run and guarantee. Raises `UsageError` when there is no such
+        gate, a setting is unknown or out of range, or nothing would change.
         """
         known = dict.fromkeys((*SETTINGS, *PARAMETERS))
         unknown = sorted(set(changes) - set(known))

@@ -10,8 +10,7 @@ import sqlalchemy as sa
 
 from streamer.errors import UsageError
 from streamer.gates.audit_rate import AuditRate
-from streamer.gates.candidate import CandidatePolicy
-from streamer.gates.policy import Policy
+from streamer.gates.policy import CandidatePolicy, Policy
 from streamer.journal import ActivePolicy, OutboxMessage
 from streamer.signing.policies import PolicyVersion
 from streamer.store.audit import control

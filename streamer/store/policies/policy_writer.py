@@ -49,10 +49,8 @@ class PolicyWriter:
     def lock_newest(self, connection: sa.Connection, gate: str) -> Policy:
         """Keep others from changing this gate until the transaction ends, and read its newest policy.
 
-        Raises
-        ------
-        UsageError
-            When there is no such gate, or its newest policy is not trusted: what is built on it would be signed with it.
+        Raises `UsageError` when there is no such gate, or its newest policy is not trusted: what is
+        built on it would be signed with it.
         """
         return self._good(_newest(connection, gate))
 
@@ -143,12 +141,17 @@ class PolicyWriter:
     def write(self, connection: sa.Connection, policy: Policy) -> None:
         """Insert a policy, signed if there is a key, say what happened to it, and enqueue the message about it.
 
-        Raises
-        ------
-        UsageError
-            When it cannot be signed here, and workers would refuse it.
+        Raises `UsageError` when it cannot be signed here, and workers would refuse it.
         """
-        self._require_signer(connection, policy)
+        before = connection.execute(
+            sa.select(policies.c.signature)
+            .where(policies.c.gate == policy.gate)
+            .order_by(policies.c.version.desc())
+            .limit(1)
+        ).scalar_one_or_none()
+        missing = self.missing_key(policy.gate, signed=before is not None)
+        if missing is not None:
+            raise UsageError(missing)
         salt = connection.execute(
             sa.select(gates.c.audit_salt).where(gates.c.name == policy.gate)
         ).scalar_one()
@@ -174,17 +177,6 @@ class PolicyWriter:
         if found.active is None or not self.trusts(found):
             return None
         return self._message(found.active.policy, found.stored_signature())
-
-    def _require_signer(self, connection: sa.Connection, policy: Policy) -> None:
-        before = connection.execute(
-            sa.select(policies.c.signature)
-            .where(policies.c.gate == policy.gate)
-            .order_by(policies.c.version.desc())
-            .limit(1)
-        ).scalar_one_or_none()
-        missing = self.missing_key(policy.gate, signed=before is not None)
-        if missing is not None:
-            raise UsageError(missing)
 
     def missing_key(self, gate: str, *, signed: bool) -> str | None:
         """Say why no policy of a gate can be made here for lack of a key; None when one can.

@@ -24,7 +24,7 @@ from streamer.store.db.schema.joins import CANDIDATE_OF_RUN, REVISION_OF_RUN
 from streamer.store.db.schema.types import of_row
 from streamer.store.policies.policy_rows import SETTINGS, settings_of
 from streamer.store.policies.policy_writer import PolicyWriter
-from streamer.store.risk.alarm_closures import closures
+from streamer.store.risk.alerts import closures
 
 _COLUMNS: tuple[sa.ColumnElement[Any], ...] = (
     calibration_runs.c.id.label("run"),

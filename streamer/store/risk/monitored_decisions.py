@@ -20,7 +20,7 @@ from streamer.risk.rounds.logged import LoggedDecision, Terms
 from streamer.risk.rounds.report import Backlog
 from streamer.risk.rounds.verdict import MOST_COUNTED
 from streamer.store.db import bulk_insert
-from streamer.store.db.locks import first_unfinished
+from streamer.store.db.engine import first_unfinished
 from streamer.store.db.schema import (
     batches,
     calibration_inputs,

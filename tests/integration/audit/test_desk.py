@@ -21,7 +21,7 @@ from streamer.gates.batch_key import BatchKey
 from streamer.journal import LabelRevision
 from streamer.store import Store, prune
 from streamer.store.desk.release_desk import AlreadyDecided, NotAtDesk, Reject, Release
-from streamer.stream.desk_clerk import DeskClerk
+from streamer.stream.housekeeping import DeskClerk
 from tests.integration.audit.alone import verify_bundle
 from tests.integration.audit.history import KEYS, Scribe, event, export, settings_for, verify
 from tests.migrated import migrated

@@ -15,7 +15,7 @@ from streamer.events.actions import SPECIFICATION
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.rule import Needed
 from streamer.scoring.signals.signal_list import SignalList
-from streamer.wording.needed import needed_text, smallest_budget, spoke_text
+from streamer.wording.policies import needed_text, smallest_budget, spoke_text
 from tests.integration.audit.history import Scribe, event, label_event, settings_for
 from tests.migrated import migrated
 

@@ -13,7 +13,7 @@ import yaml
 
 from deploy.helm import generate
 from streamer.cli import main
-from streamer.stream.stop_deadline import STOP_SECONDS
+from streamer.stream.ending import STOP_SECONDS
 from tests.integration.deploy.test_compose import OURS
 from tests.integration.deploy.test_rules import promtool
 from tests.promql import DASHBOARDS, PROMETHEUS, ROOT, RULE_FILES

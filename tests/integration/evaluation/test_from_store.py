@@ -29,7 +29,7 @@ from streamer.research.evaluation import (
     read_data_set,
     scored_data_sets,
 )
-from streamer.research.evaluation.csv_files import responses_csv
+from streamer.research.evaluation.outputs import responses_csv
 from streamer.research.evaluation.stored import stored_data_set
 from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.scoring.signals.signal_list import SignalList

@@ -11,7 +11,7 @@ import pytest
 from streamer.errors import UsageError
 from streamer.review.access import Access, labeller_name
 from streamer.review.server import listen
-from streamer.web.hosts import answers_to
+from streamer.web.guard import answers_to
 from tests.integration.review.conftest import SCORE, Site, answers, fill, severities
 from tests.integration.store.conftest import World
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from streamer.errors import Fenced, UsageError
-from streamer.gates.candidate import CandidateDecision, CandidatePolicy
+from streamer.gates.policy import CandidateDecision, CandidatePolicy
 from streamer.gates.rule import Cut, Segments
 from tests.integration.store.conftest import SETTINGS, World
 

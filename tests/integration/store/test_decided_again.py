@@ -10,8 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from streamer.deciding.decider import BatchDecider
-from streamer.deciding.policy_book import PolicyBook
-from streamer.deciding.trusted_policies import TrustedPolicies
+from streamer.deciding.policy_book import PolicyBook, TrustedPolicies
 from streamer.errors import Outdated
 from streamer.events.limits import Limits
 from streamer.events.topics import Topics

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from streamer.errors import UsageError
 from streamer.store import make_months, schema_state
-from streamer.store.db.months import MONTH
+from streamer.store.db.migrate import MONTH
 from tests.integration.store.conftest import World
 
 OCTOBER, DECEMBER = datetime(2026, 10, 31, tzinfo=UTC), datetime(2026, 12, 1, tzinfo=UTC)

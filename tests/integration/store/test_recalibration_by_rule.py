@@ -13,7 +13,7 @@ from streamer.errors import Unavailable, UsageError
 from streamer.gates.policy import MONITOR, RECALIBRATOR
 from streamer.recalibration.one_gate import recalibrate_by_hand
 from streamer.recalibration.run import NothingToCalibrate, PolicyChanged, calibrate_gate
-from streamer.recalibration.schedule import Schedule
+from streamer.recalibration.runner import Schedule
 from streamer.store.audit import control
 from streamer.store.db import engine
 from tests.integration.store.conftest import World
@@ -382,7 +382,7 @@ def test_a_group_counts_once_it_is_old_enough_though_its_label_came_before(
     one = site(label_deadline_seconds=6.0)
     seconds = 1000.0
     monkeypatch.setattr(
-        "streamer.store.calibration.group_counts.time", SimpleNamespace(monotonic=lambda: seconds)
+        "streamer.store.calibration.recalibration_status.time", SimpleNamespace(monotonic=lambda: seconds)
     )
     one.now = one.start
     assert new_groups(one) == 0

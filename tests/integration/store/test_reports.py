@@ -5,7 +5,7 @@ from sqlalchemy import exc
 
 from streamer.errors import UsageError
 from streamer.events.alerts import alert
-from streamer.gates.candidate import CandidateDecision
+from streamer.gates.policy import CandidateDecision
 from streamer.journal import DataGap
 from streamer.scoring.encoders.identity import EncoderIdentity
 from tests.integration.store.conftest import SETTINGS, START, World

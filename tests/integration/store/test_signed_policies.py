@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from streamer.audit import signing
-from streamer.deciding.trusted_policies import TrustedPolicies
+from streamer.deciding.policy_book import TrustedPolicies
 from streamer.errors import UsageError
 from streamer.gates.policy import Policy
 from streamer.gates.rule import BatchCut, Cut, Segments

@@ -12,10 +12,9 @@ from aiokafka import AIOKafkaProducer
 
 from streamer.journal import DataGap, Headers, Journal, OutboxMessage
 from streamer.stream.connection import KafkaConnection, Subscription
-from streamer.stream.ending import Ending
+from streamer.stream.ending import Ending, StopDeadline
 from streamer.stream.health import WorkerHealth
 from streamer.stream.hooks import Decider, SilentObserver
-from streamer.stream.stop_deadline import StopDeadline
 from streamer.stream.tail import Tail, TailedRecord
 from streamer.stream.worker import WorkerLimits, run_worker
 from tests.integration.stream.brokers import TestedBroker

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from kafka import KafkaProducer
 
-from streamer.stream import kafka_log, tail
-from streamer.stream.kafka_log import KafkaLog
+from streamer.stream import tail
 from streamer.stream.publisher import Publisher
+from streamer.stream.tail import KafkaLog
 from tests.integration.stream.brokers import TestedBroker
 
 LIMIT = 1024 * 1024 + 64 * 1024
@@ -59,7 +59,7 @@ def test_several_partitions_are_read_whole_and_an_empty_one_ends_at_once(broker:
 def test_aborted_and_open_transactions_are_holes_and_keep_nobody_waiting(
     real: TestedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kafka_log, "_PATIENCE_SECONDS", 5.0)
+    monkeypatch.setattr(tail, "_PATIENCE_SECONDS", 5.0)
     topic = real.topic("t", 1)
     producer: Any = KafkaProducer(
         **real.connection.for_kafka_python(KafkaProducer), transactional_id=f"{topic}-transactions"

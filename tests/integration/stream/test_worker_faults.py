@@ -12,8 +12,8 @@ from aiokafka.consumer.group_coordinator import GroupCoordinator
 from streamer.errors import Unavailable
 from streamer.journal import OutboxMessage, Record
 from streamer.stream import header_names
-from streamer.stream.dead_letter_cap import DeadLetterLimits
 from streamer.stream.ending import WorkerExit, WorkerHalted
+from streamer.stream.isolation import DeadLetterLimits
 from streamer.stream.reader_limits import ReaderLimits
 from streamer.stream.worker import Thresholds, WorkerLimits
 from tests.integration.stream.brokers import TestedBroker

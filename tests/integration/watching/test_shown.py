@@ -12,8 +12,7 @@ from typer.testing import CliRunner
 
 from streamer.cli.app import app
 from streamer.telemetry.catalogue import RISK_GAUGES
-from streamer.telemetry.recalibrator_metrics import RecalibratorMetrics
-from streamer.telemetry.risk_metrics import RiskMetrics
+from streamer.telemetry.recalibrator_metrics import RecalibratorMetrics, RiskMetrics
 from streamer.wording.verdicts import facts
 from tests.integration.watching.conftest import DAY, GATE, MINUTE, START, Traffic
 

@@ -9,8 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from streamer.cli.app import app
-from streamer.telemetry.recalibrator_metrics import RecalibratorMetrics
-from streamer.telemetry.risk_metrics import RiskMetrics
+from streamer.telemetry.recalibrator_metrics import RecalibratorMetrics, RiskMetrics
 from tests.integration.watching.conftest import DAY, GATE, MINUTE, START, Traffic
 from tests.integration.watching.test_shown import scraped
 

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamer.calibration.exact_sums import FixedPoint
-from streamer.calibration.loss_curve import LossCurve, budget_limit, smallest_admissible
+from streamer.calibration.loss_curve import FixedPoint, LossCurve, budget_limit, smallest_admissible
 
 
 @given(terms=st.lists(st.floats(0, 1), min_size=1, max_size=200), extra=st.integers(0, 10**7))

@@ -5,8 +5,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from streamer import LabelledGroup, calibrate_groups
-from streamer.calibration.plan import least_groups, least_held_share, least_held_share_selective
-from streamer.calibration.prediction import bounds_rank
+from streamer.calibration.plan import bounds_rank, least_groups, least_held_share, least_held_share_selective
 from streamer.calibration.registry import weighting_scheme
 
 MEAN = weighting_scheme("mean")

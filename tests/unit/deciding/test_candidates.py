@@ -12,7 +12,7 @@ from streamer.deciding.decider import BatchDecider
 from streamer.deciding.policy_book import PolicyBook
 from streamer.errors import EncoderGivenUp, Unavailable
 from streamer.gates.batch_key import BatchKey
-from streamer.gates.candidate import CandidateDecision, CandidatePolicy
+from streamer.gates.policy import CandidateDecision, CandidatePolicy
 from streamer.gates.policy_gate import PolicyGate
 from streamer.gates.rule import INDICATOR, Chance, Cut, Rule
 from streamer.gates.settings import GateSettings

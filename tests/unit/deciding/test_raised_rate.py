@@ -4,8 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from streamer.deciding.policy_book import PolicyBook
-from streamer.deciding.trusted_policies import TrustedPolicies
+from streamer.deciding.policy_book import PolicyBook, TrustedPolicies
 from streamer.gates.audit_rate import AuditRate
 from streamer.gates.batch_key import BatchKey
 from streamer.journal import BatchDecision

@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from streamer.deciding.reading_ahead import reading_ahead
+from streamer.deciding.reading_ahead import TextQueue, reading_ahead
 from streamer.events.responses import decode_responses
 from streamer.gates.batch_key import BatchKey
 from streamer.journal import Partition, Record
 from streamer.scoring.encoders.encoder import CachedEncoder
-from streamer.scoring.encoders.text_queue import TextQueue
 from tests.unit.deciding.test_decider import (
     HELD,
     LIMITS,

@@ -8,9 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from streamer.audit import signing
-from streamer.deciding.announcements import Announcements
-from streamer.deciding.policy_book import PolicyBook
-from streamer.deciding.trusted_policies import TrustedPolicies
+from streamer.deciding.policy_book import Announcements, PolicyBook, TrustedPolicies
 from streamer.errors import Unavailable
 from streamer.events.limits import DEFAULT_LIMITS
 from streamer.events.thresholds import threshold_event, threshold_message

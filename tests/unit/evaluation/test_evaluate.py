@@ -22,9 +22,8 @@ from streamer.errors import UsageError
 from streamer.labels.answer_forms import answer_batch
 from streamer.research import evaluation
 from streamer.research.evaluation import evaluate, run, steps
-from streamer.research.evaluation.charts import outcomes_chart
 from streamer.research.evaluation.findings import findings, headline
-from streamer.research.evaluation.page import render_page
+from streamer.research.evaluation.page import outcomes_chart, render_page
 from streamer.research.evaluation.results import Options
 from streamer.research.evaluation.run import check_options
 from streamer.research.evaluation.tables import all_tables, over_budget_table, promised_rows

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from streamer.clouds.measurement import Units
 from streamer.clouds.spreads import chance_bound, excess, spread
-from streamer.planning.score_quality import area_under_curve
-from streamer.research.evaluation.csv_files import raw_energy
-from streamer.research.evaluation.ranking import COVERAGES, ranking
+from streamer.planning.prompts import area_under_curve
+from streamer.research.evaluation.measures import COVERAGES, ranking
+from streamer.research.evaluation.outputs import raw_energy
 from streamer.scoring.gram import score_batch
 
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from streamer.errors import BadMessage
 from streamer.events import codes
+from streamer.events.cloudevents import data_of, traced
 from streamer.events.labels import decode_label
 from streamer.events.limits import Limits
 from streamer.events.responses import content_hash, decode_responses
-from streamer.events.structured_mode import data_of, traced
 from streamer.journal import Partition, Record
 from tests.unit.events.test_responses import encoded, event
 

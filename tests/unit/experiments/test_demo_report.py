@@ -13,13 +13,13 @@ from rich.console import Console
 
 from streamer.calibration import LabelledGroup, calibrate_groups
 from streamer.calibration.guarantee import budget
+from streamer.cli.demo import run_summary
 from streamer.clouds.measurement import DecidedBatch, measure
 from streamer.clouds.sentence import percent, sentence
 from streamer.gates.declared import Unit
 from streamer.gates.gate import gate_batch
 from streamer.report.demo_run import DemoRun, cases, excerpt, figure_rows, verdict
 from streamer.report.page import render_report, write_report
-from streamer.report.terminal import run_summary
 from streamer.research.evaluation.words import UNITS
 
 HOSTILE = '<script>alert(1)</script> & [bold]x[/bold] "q" \x1b[31m \u202e'

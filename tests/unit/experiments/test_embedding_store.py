@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from streamer.errors import Unavailable
-from streamer.research.experiments import embedding_store
-from streamer.research.experiments.embedding_store import embedded_texts
+from streamer.research.experiments import stored_encoder
+from streamer.research.experiments.stored_encoder import embedded_texts
 
 D = 8
 
@@ -69,7 +69,7 @@ def test_encoders_do_not_share_rows(tmp_path):
 
 
 def test_what_was_encoded_before_a_stop_is_kept(tmp_path, monkeypatch):
-    monkeypatch.setattr(embedding_store, "_TOGETHER", 2)
+    monkeypatch.setattr(stored_encoder, "_TOGETHER", 2)
     texts = [f"t{i}" for i in range(6)]
     with pytest.raises(KeyboardInterrupt):
         get(texts, tmp_path, Counting(fail_after=4))

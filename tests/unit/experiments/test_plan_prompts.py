@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 
 from streamer.clouds.cloud import Cloud, CloudResponse
-from streamer.planning.guess import Guess
-from streamer.planning.prompts import GUESSED, guessed_answers, past_prompts
-from streamer.planning.score_quality import area_under_curve
+from streamer.planning.prompts import GUESSED, Guess, area_under_curve, guessed_answers, past_prompts
 from streamer.scoring.encoders.encoder import CachedEncoder
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from streamer.clouds.cloud import Cloud, CloudResponse
-from streamer.clouds.line_record import append_lines, read_lines
+from streamer.clouds.line_files import append_lines, read_lines
 from streamer.errors import Unavailable
 from streamer.research.experiments import score_cache
 from streamer.research.experiments.score_cache import every_score

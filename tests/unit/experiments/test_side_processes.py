@@ -5,7 +5,7 @@ import sys
 
 SCRIPT = """
 import os
-from streamer.research.experiments.side_processes import side_processes
+from streamer.research.evaluation.run import side_processes
 assert side_processes(1).submit(os.getpid).result() != os.getpid()
 os.kill(os.getpid(), 9)
 """

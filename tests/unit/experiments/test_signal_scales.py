@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from streamer.research.experiments.embedding_store import EMBEDDINGS_FOLDER
+from streamer.research.experiments.stored_encoder import EMBEDDINGS_FOLDER
 from streamer.scoring.reading import RULES
 from streamer.scoring.signals.signal_list import VERSIONS
 from streamer_research.studies.signal_scales import main, scales

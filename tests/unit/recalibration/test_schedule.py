@@ -6,7 +6,7 @@ from typing import Any
 
 from streamer.gates.settings import GateSettings
 from streamer.recalibration.gate_status import GateStatus, LastRun
-from streamer.recalibration.schedule import (
+from streamer.recalibration.runner import (
     FIRST_RETRY_SECONDS,
     LAST_RETRY_SECONDS,
     Schedule,

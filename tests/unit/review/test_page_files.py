@@ -5,7 +5,7 @@ from importlib.resources import files
 
 import pytest
 
-from streamer.web.look import COMMON
+from streamer.web.plot import COMMON
 
 FOLDER = files("streamer.review").joinpath("static")
 STYLE = COMMON + FOLDER.joinpath("review.css").read_text(encoding="utf-8")

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamer.scoring.encoders.length_buckets import Bucket, LengthBuckets
+from streamer.scoring.encoders.sentence_transformer import Bucket, LengthBuckets
 
 BUCKETS = LengthBuckets(step=8, tokens=128, longest=256)
 

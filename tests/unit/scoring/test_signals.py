@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from streamer.labels.answer_forms import answer_batch
 from streamer.scoring.contract import TOLERANCE, sample_batches
 from streamer.scoring.scorer import AnswerBatch
+from streamer.scoring.signals import measured
 from streamer.scoring.signals import measured as measured_module
-from streamer.scoring.signals.counting import begins, in_common
-from streamer.scoring.signals.measured import Measured, last_number, words_of
+from streamer.scoring.signals.measured import Measured, begins, in_common, last_number, words_of
 from streamer.scoring.signals.signal_list import (
     CLIP,
     MOST_MODELS,
@@ -158,12 +158,11 @@ def test_chrf_of_alphabets_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_rows_have_in_common_is_what_counters_say(
     lists: list[list[int]], repeated: bool, cells: int
 ) -> None:
-    from streamer.scoring.signals import counting
 
     elements = np.array([one for some in lists for one in some], dtype=np.int64)
     rows = np.repeat(np.arange(len(lists)), [len(some) for some in lists])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(counting, "_CELLS_AT_ONCE", cells)
+        patch.setattr(measured, "_CELLS_AT_ONCE", cells)
         order = np.argsort(elements, kind="stable")
         found, shared = in_common(begins(elements[order]), rows[order], len(lists), repeated=repeated)
     counts = [Counter(some) if repeated else Counter(set(some)) for some in lists]

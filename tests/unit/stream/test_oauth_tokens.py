@@ -8,9 +8,8 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 from kafka import KafkaProducer
 
-from streamer.stream import oauth_tokens
-from streamer.stream.connection import KafkaConnection
-from streamer.stream.oauth_tokens import NoToken, TokenCommand, TokenFile
+from streamer.stream import connection
+from streamer.stream.connection import KafkaConnection, NoToken, TokenCommand, TokenFile
 
 
 def test_a_file_is_read_anew(tmp_path: Path) -> None:
@@ -36,7 +35,7 @@ def test_a_command_is_run_again_after_a_while(tmp_path: Path, monkeypatch: pytes
     assert [tokens.token(), tokens.token()] == ["1", "1"], (
         "connections that are opened together share one run"
     )
-    monkeypatch.setattr(oauth_tokens, "_REUSED_SECONDS", -1.0)
+    monkeypatch.setattr(connection, "_REUSED_SECONDS", -1.0)
     assert tokens.token() == "2"
 
 
@@ -50,9 +49,9 @@ def test_a_command_is_run_again_after_a_while(tmp_path: Path, monkeypatch: pytes
     ],
 )
 def test_a_command_that_prints_none(program: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(oauth_tokens, "SECONDS", 1.0)
+    monkeypatch.setattr(connection, "SECONDS", 1.0)
     if "sleep" not in program:
-        monkeypatch.setattr(oauth_tokens, "SECONDS", 60.0)
+        monkeypatch.setattr(connection, "SECONDS", 60.0)
     with pytest.raises(NoToken) as caught:
         TokenCommand(f'{sys.executable} -c "{program}"').token()
     assert said in str(caught.value)

@@ -12,11 +12,11 @@ from faust.types import TP
 from streamer.errors import Unavailable
 from streamer.journal import OutboxMessage, Partition
 from streamer.stream.backoff import Backoff, until_available
-from streamer.stream.dead_letter_cap import DeadLetterCap, DeadLetterLimits
 from streamer.stream.faust_driver import StampingThread
 from streamer.stream.fetch_budget import FetchBudget
 from streamer.stream.health import WorkerHealth
 from streamer.stream.hooks import LatencyLedger, SilentObserver
+from streamer.stream.isolation import DeadLetterCap, DeadLetterLimits
 from streamer.stream.log_limits import LogRateLimit
 
 

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from streamer.stream.stop_deadline import StopDeadline
+from streamer.stream.ending import StopDeadline
 
 
 @pytest.mark.expected_errors("stream.stop_overdue")
@@ -33,7 +33,7 @@ def test_a_stop_that_ends_in_time_calls_it_off() -> None:
 def test_a_task_that_swallows_its_cancellation_and_a_thread_that_hangs_do_not_hold_it() -> None:
     code = """
 import asyncio, concurrent.futures, sys, time
-from streamer.stream.stop_deadline import StopDeadline
+from streamer.stream.ending import StopDeadline
 
 async def stubborn():
     while True:

@@ -15,7 +15,7 @@ from aiokafka.codec import snappy_encode
 from aiokafka.record import legacy_records
 from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 
-from streamer.events.oversize import EXCERPT_BYTES, TRUNCATED, Truncation
+from streamer.events.outgoing import EXCERPT_BYTES, TRUNCATED, Truncation
 from streamer.stream.header_names import EscapingBatch, EscapingDefaultRecordBatch, EscapingRecords
 from streamer.stream.unpacking import AT_ONCE, GZIP, LZ4, SNAPPY, ZSTD, UnreadableBatch, unpacked
 from tests.unit.stream.record_batches import Sent, packed, plain_batch

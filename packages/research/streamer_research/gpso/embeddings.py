@@ -14,8 +14,7 @@ def stored_encoder(
     settings: Settings, *, progress: Callable[[int, int], None] | None = None
 ) -> StoredEncoder:
     """Return it; see `StoredEncoder` for `progress`. Raises `UsageError` when none is configured."""
-    from streamer.research.experiments.embedding_store import EMBEDDINGS_FOLDER
-    from streamer.research.experiments.stored_encoder import StoredEncoder
+    from streamer.research.experiments.stored_encoder import EMBEDDINGS_FOLDER, StoredEncoder
 
     if settings.encoder.name == NO_ENCODER:
         raise UsageError("answers are compared by their embeddings, and encoder.name is none: set one")

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from streamer.clouds.line_record import read_whole
+from streamer.clouds.line_files import read_whole
 from streamer.errors import Unavailable, UsageError
 from streamer_research.sampling.replies import Reply
 

@@ -27,11 +27,10 @@ from streamer.calibration.full_fit import LEAST_GROUPS, allowed
 from streamer.clouds.cloud import Cloud
 from streamer.clouds.cloud_files import read_clouds
 from streamer.clouds.compared_methods import FULL, full_counts
-from streamer.clouds.line_record import append_lines, read_lines
+from streamer.clouds.line_files import append_lines, read_lines
 from streamer.errors import StreamerError, Unavailable, UsageError
-from streamer.research.experiments.embedding_store import EMBEDDINGS_FOLDER
 from streamer.research.experiments.score_cache import SCORES_FOLDER, measured_batches, own_embeddings
-from streamer.research.experiments.stored_encoder import StoredEncoder
+from streamer.research.experiments.stored_encoder import EMBEDDINGS_FOLDER, StoredEncoder
 from streamer.scoring.blank import is_blank
 from streamer.scoring.encoders.registry import DEFAULT_ENCODER, find_encoder
 from streamer.scoring.gram import DECIMALS

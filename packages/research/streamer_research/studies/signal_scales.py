@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from streamer.clouds.cloud import Cloud
 from streamer.clouds.cloud_files import read_clouds
-from streamer.research.experiments.embedding_store import EMBEDDINGS_FOLDER
 from streamer.research.experiments.score_cache import measured_batches, own_embeddings
-from streamer.research.experiments.stored_encoder import StoredEncoder
+from streamer.research.experiments.stored_encoder import EMBEDDINGS_FOLDER, StoredEncoder
 from streamer.scoring.encoders.registry import DEFAULT_ENCODER
 from streamer.scoring.scorer import AnswerBatch
 from streamer.scoring.signals.alone import question_overlap

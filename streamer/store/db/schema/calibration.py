@@ -1,4 +1,6 @@
-"""Calibration runs with the exact inputs they read and every candidate they found; append-only."""
+"""Calibration runs with the exact inputs they read and every candidate they found, and the encoders that decisions name;
+append-only.
+"""
 
 import sqlalchemy as sa
 
@@ -142,5 +144,21 @@ proposal_rejections = sa.Table(
     required("reason", sa.Text),
     sized_text("rejected_by", 200),
     sized_text("reason", 2000),
+    info=kept(sealed=True),
+)
+
+
+encoders = sa.Table(
+    "encoders",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True, comment="name@hash, as decisions name it"),
+    sa.Column("revision", sa.Text, primary_key=True, comment="where the weights came from"),
+    sa.Column("weight_hash", sa.Text, primary_key=True, comment="SHA-256 of the weights, hex"),
+    required("dimension", sa.Integer),
+    required("first_seen_at", UtcDateTime),
+    sized_text("id", 200),
+    sized_text("revision", 200),
+    check("weight_hash", "length(weight_hash) = 64"),
+    check("dimension", "dimension >= 1"),
     info=kept(sealed=True),
 )

@@ -131,3 +131,20 @@ cosignatures = sa.Table(
         changes=None, no_evidence="what witnesses have cosigned: evidence is what they keep themselves"
     ),
 )
+
+
+erasures = sa.Table(
+    "erasures",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    required("at", UtcDateTime),
+    required("by", sa.Text),
+    required("reason", sa.Text),
+    required("before", UtcDateTime, comment="what was decided or refused before then may be erased"),
+    required("sooner", sa.Boolean, comment="younger than six months was permitted"),
+    sized_text("id", 64),
+    sized_text("by", 200),
+    sized_text("reason", 500),
+    check("before", '"before" <= at'),
+    info=kept(sealed=True),
+)

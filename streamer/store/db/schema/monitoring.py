@@ -1,4 +1,6 @@
-"""Where the watching of each gate stands: state that moves on. What has ended is history, and stays."""
+"""Where the watching of each gate stands: state that moves on. What has ended is history, and stays. Beside it, append-only, how
+often decisions are drawn where that differs from the settings.
+"""
 
 import sqlalchemy as sa
 
@@ -8,6 +10,7 @@ from streamer.store.db.schema.types import (
     REAL,
     UtcDateTime,
     check,
+    identity_column,
     kept,
     metadata,
     one_of,
@@ -127,3 +130,23 @@ monitor_alarms = sa.Table(
         no_evidence=_FOLLOWS,
     ),
 )  # fmt: skip
+
+
+audit_rates = sa.Table(
+    "audit_rates",
+    metadata,
+    identity_column(),
+    required("gate", sa.Text, sa.ForeignKey("gates.name")),
+    required("boosted", sa.Boolean, comment="else the gate's own audit probability holds"),
+    required("since", UtcDateTime),
+    required("until", UtcDateTime, comment="a raised rate ends by itself"),
+    required("evidence", REAL, comment="of the risk alarm"),
+    required("extra", BIGINT, comment="labels that raised rates asked for since midnight"),
+    required("reason", sa.Text),
+    check("evidence", "evidence >= 0 AND evidence <= 1e300"),
+    check("extra", "extra >= 0"),
+    sized_text("reason", 500),
+    sa.Index("ix_audit_rates_gate_id", "gate", "id"),
+    sqlite_autoincrement=True,
+    info=kept(sealed=True),
+)
