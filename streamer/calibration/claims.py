@@ -15,7 +15,7 @@ G + 1, at most alpha.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -183,6 +183,16 @@ def shipped_claims(scores: Floats, threshold: float, *, least_kept: float = 0.0)
     """Mark the claims of an answer that ship, shape (K,): those above the threshold, or none."""
     ships: Masks = scores > threshold
     return ships if ships.sum() >= least_kept * len(scores) else np.zeros_like(ships)
+
+
+def first_wrong(labelled: Iterable[tuple[float, float | None]]) -> float:
+    """Return the highest score of an answer's wrong claims (severity 1), -inf where there is none.
+
+    By the loss ``any`` no label of a claim that scores no more changes what the answer loses.
+
+    `labelled` : the score and the severity, if known, of each claim.
+    """
+    return max((score for score, severity in labelled if severity == 1), default=-math.inf)
 
 
 def labels_needed(group: LabelledGroup, loss: ClaimLoss) -> int:

@@ -372,7 +372,6 @@ class Figures(FigureRows):
         missing = known = 0
         for at, batch_id, kind, marks in gate.drawn_ones:
             least, most = list[float](), list[float]()
-            complete = True
             for response_id, ships in marks:
                 severity = self._severity((name, batch_id, 1, response_id), kind, settings)
                 wanted += 1
@@ -380,11 +379,10 @@ class Figures(FigureRows):
                 if ships:
                     least.append(0.0 if severity is None else severity)
                     most.append(1.0 if severity is None else severity)
-                    complete = complete and severity is not None
-            missing += not complete
-            known += complete
             loss = settings["loss"] if settings.get("unit") == "claim" else "share"
-            losses[at] = claim_loss(loss, least, len(marks)), claim_loss(loss, most, len(marks))
+            low, high = losses[at] = claim_loss(loss, least, len(marks)), claim_loss(loss, most, len(marks))
+            missing += low < high
+            known += low == high
         put(
             f"draws/{name}",
             {

@@ -151,7 +151,7 @@ def _recalibration(store: Store, gate: str, now: datetime) -> list[Step]:
         return [Step(told, queue, "label"), again] if waiting else [again]
     before = now - timedelta(seconds=settings.label_deadline_seconds)
     drawn = store.calibration.audit_sample(SampleQuery(gate, settings, before, since.version))
-    waits = sum(one.waits(settings.label_floor) for one in drawn)
+    waits = sum(one.missing(settings) > 0 for one in drawn)
     least = least_groups(settings.alpha, settings.max_attempts, settings.calibrator)
     told = (
         f"Publish on, and label what is drawn: a closed gate too decides, holds, and draws {percent(settings.audit_probability)}. "
