@@ -9,7 +9,7 @@ from streamer.lazy import lazy_names
 
 if TYPE_CHECKING:
     from streamer.settings.settings import load_settings
-    from streamer.wiring.asking import tried_gate, what_if
+    from streamer.wiring.asking import tried_gate, tried_gate_of_claims, what_if
     from streamer.wiring.audit import (
         checkpointer,
         compared_with_log,
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 else:
     _NAMES = {
         "streamer.settings.settings": "load_settings",
-        "streamer.wiring.asking": "tried_gate what_if",
+        "streamer.wiring.asking": "tried_gate tried_gate_of_claims what_if",
         "streamer.wiring.audit": "checkpointer compared_with_log known_checkpoints outside_checkpoints receipts "
         "rescorer signer signing trusted_keys witnesses",
         "streamer.wiring.candidates": "adopt_candidate set_candidate",
@@ -76,6 +76,7 @@ __all__ = [
     "endpoint_encoder", "judge", "judge_scoring_id", "key_block", "known_checkpoints", "label_keys", "limits",
     "load_settings", "migrate", "now", "open_store", "outside_checkpoints", "policy_keys", "publish_pending",
     "publisher", "recalibrate", "receipts", "rescorer", "run_console", "run_recalibrator", "run_review",
-    "run_serving", "run_signer", "run_worker", "set_candidate", "signer", "signing", "tail", "topics", "tried_gate", "trusted_keys", "unsuited_gate", "upstream_id", "what_if",
+    "run_serving", "run_signer", "run_worker", "set_candidate", "signer", "signing", "tail", "topics", "tried_gate",
+    "tried_gate_of_claims", "trusted_keys", "unsuited_gate", "upstream_id", "what_if",
     "what_it_reads", "witnesses",
 ]  # fmt: skip
