@@ -326,10 +326,11 @@ class Figures(FigureRows):
                 waits.append(seconds_between(moment, row["at"]))
             if row["action"] != "released" or row["edited"]:
                 continue
-            as_they_were += 1
-            if row["response_id"] in asked:
+            released = parsed(row["claims"]) or [row["response_id"]]
+            as_they_were += len(released)
+            for one in asked.intersection(released):
                 drawn += 1
-                response: Response = (name, row["batch_id"], row["attempt"], row["response_id"])
+                response: Response = (name, row["batch_id"], row["attempt"], one)
                 severities.append(self._severity(response, kind, settings))
         known = [one for one in severities if one is not None]
         waits.sort()
@@ -352,7 +353,7 @@ class Figures(FigureRows):
             },
             f"control.jsonl, kind desk_outcomes, row.gate = {name}, at {period}: count by action, reason and edited; seconds from"
             " facts.decided_at of the batch to at, where reason is person; drawn: released unedited, and the gate's own audit draw"
-            " took that answer; severity: mean of those of them that have a label which the gate reads, whenever",
+            " took that answer, or claim that was put back; severity: mean of those of them that have a label which the gate reads, whenever",
             gate.rows.get("desk"),
             gate.rows.get("decisions at the desk"),
             gate.rows.get("every label") if drawn else None,

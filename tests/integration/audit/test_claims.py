@@ -1,6 +1,9 @@
 """Gates of claims: what ships, what the action says, and what all verifiers make of the record."""
 
+import csv
+import io
 import json
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -37,6 +40,7 @@ from streamer.store.desk.release_desk import AlreadyDecided, Reject, Release
 from streamer.store.desk.rows import DeskClaims
 from streamer.whatif import Change
 from streamer.whatif.words import sentence
+from streamer.wording.verdicts import desk_text
 from streamer_verify.bundle import Bundle
 from streamer_verify.command import verify_bundle as verify_alone
 from tests.integration.audit.alone import verify_bundle
@@ -506,3 +510,25 @@ def test_the_slider_asks_about_claims(store: Store) -> None:
     threshold = questions.answer("share", {"about": "threshold", "threshold": "0.4"})
     assert (threshold["wrong"], threshold["named"]) == (None, ("claim", "claims"))
     assert threshold["changes"][0][1]["count"] + threshold["changes"][1][1]["count"] > 0
+
+
+def test_exports_and_the_desk_speak_of_claims(
+    store: Store, record: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("STREAMER_DATABASE_URL", f"sqlite:///{record / 'record.db'}")
+    assert main(["export", "labels", "--gate", "any"]) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert {(row["unit"], row["response_id"]) for row in rows} == {("claim", f"c0{i}") for i in range(4)}
+    assert main(["label", "queue", "--gate", "any"]) == 0
+    assert re.search(r"\d+ claims? waits? for a severity", capsys.readouterr().err)
+    if not store.desk.lately():
+        put_back(store)
+    one = next(one for one in store.desk.lately() if one.claims and not one.edited)
+    number, back = int(one.batch_id.split("-")[1]), sorted(one.claims or ())
+    given = {name: float(name == back[0]) for name in back} | {"k1": 1.0}  # which the gate had shipped
+    labels = (label_event("desk", number, response=name, severity=bad) for name, bad in given.items())
+    Scribe(store, settings_for(f"sqlite:///{record / 'record.db'}", record)).deliver(labels, topic="labels")
+    found = store.desk.in_period("desk", store.gates.get("desk").settings, now=wiring.now())
+    assert found is not None
+    assert (found.labelled, found.severity) == (len(back), 1 / len(back))
+    assert f"Of {len(back)} claim" in desk_text(found)
