@@ -14,7 +14,6 @@ from streamer.calibration.claims import (
     claim_loss,
     first_wrong,
     labels_needed,
-    shipped_claims,
     summed,
 )
 from streamer.calibration.groups import LabelledGroup
@@ -320,9 +319,15 @@ class _Measured:
     """What each prompt gets at each threshold that was met."""
 
     def __init__(self, groups: Sequence[LabelledGroup], loss: ClaimLoss, least_kept: float) -> None:
-        self._groups, self._loss, self._least = groups, loss, least_kept
+        self._loss, self._least = loss, least_kept
         self._curves = [loss.curve(group, least_kept=least_kept) for group in groups]
         self._known: dict[float, Floats] = {}
+        self._scores, self._severities = (
+            np.concatenate(some)
+            for some in ([one.scores for one in groups], [one.severities for one in groups])
+        )
+        self._sizes = np.array([len(one.scores) for one in groups])
+        self._starts = np.cumsum(self._sizes) - self._sizes
 
     def curve(self, places: Sequence[int]) -> LossCurve:
         """Return the summed loss of some prompts."""
@@ -331,17 +336,18 @@ class _Measured:
     def at(self, threshold: float) -> Floats:
         """Shape (6, prompts): loss, ships, share kept, claims shipped, their severity, wrong."""
         if threshold not in self._known:
-            rows = [self._of(group, threshold) for group in self._groups]
-            self._known[threshold] = np.array(rows).T
+            self._known[threshold] = self._at(threshold)
         return self._known[threshold]
 
-    def _of(self, group: LabelledGroup, threshold: float) -> tuple[float, ...]:
-        ships = shipped_claims(group.scores, threshold, least_kept=self._least)
-        own = group.severities[ships]
-        return (
-            self._loss.at(group.severities, ships), float(ships.any()), float(ships.mean()),
-            float(ships.sum()), float(own.sum()), float(own.max(initial=0.0) >= 0.5),
-        )  # fmt: skip
+    def _at(self, threshold: float) -> Floats:
+        starts, ships = self._starts, self._scores > threshold
+        enough = np.add.reduceat(ships, starts, dtype=np.intp) >= self._least * self._sizes
+        ships &= np.repeat(enough, self._sizes)
+        counts, own = np.add.reduceat(ships, starts, dtype=np.intp), np.where(ships, self._severities, 0.0)
+        return np.array([
+            self._loss.of_each(self._severities, ships, starts), counts > 0, counts / self._sizes,
+            counts, np.add.reduceat(own, starts), np.maximum.reduceat(own, starts) >= 0.5,
+        ])  # fmt: skip
 
 
 def _as_one(group: LabelledGroup) -> LabelledGroup:

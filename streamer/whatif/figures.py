@@ -138,10 +138,9 @@ def audited(past: Past, ships: Flags, unit: Unit, loss: str = "any") -> AuditedD
 
 def _of_claims(past: Past, ships: Flags, loss: str, *, missing: float) -> NDArray[np.float64]:
     """What each batch loses where these drawn claims ship, shape (n,), claims without a label having the severity `missing`."""
-    found, kind = np.zeros(len(past)), claim_loss(loss)
     severities = np.where(np.isnan(past.severities), missing, past.severities)
-    for place in np.flatnonzero(past.by_batch(ships)).tolist():
-        there = past.of_batch(place)
-        drawn = past.drawn[there]
-        found[place] = kind.at(severities[there][drawn], ships[there][drawn])
+    found, sizes, drawn = np.zeros(len(past)), past.by_batch(past.drawn), past.drawn
+    if drawn.any():
+        starts = (np.cumsum(sizes) - sizes)[sizes > 0]
+        found[sizes > 0] = claim_loss(loss).of_each(severities[drawn], ships[drawn], starts)
     return found
