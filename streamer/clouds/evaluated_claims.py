@@ -130,8 +130,8 @@ class ClaimResult:
             said.append(f"{self.unlabelled} claims have no severity (--unlabelled).")
         if self.needless:
             said.append(
-                f"{self.needless} claims have no severity and need none, as one that scores as much "
-                "is wrong. They count as wrong among what ships, which is at most as wrong as is said."
+                f"{self.needless} claims have no severity and need none: one that scores as much is "
+                "wrong. Among what ships they count as wrong, so that it is no worse than is said."
             )
         return said
 

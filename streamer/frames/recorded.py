@@ -134,7 +134,7 @@ def tried_record(
 def claimed(
     batches: Sequence[StoredBatch], settings: GateSettings, rests_on: RestsOn = "named"
 ) -> list[ClaimedPrompt]:
-    """Return the prompts of a gate of claims with the scores that decided; others have no claims on record.
+    """Return the prompts of a gate of claims with the scores that decided, if they were scored.
 
     Raises `NothingToTry` where there are fewer than two.
     """
@@ -157,9 +157,10 @@ def claimed(
 def tried_claims(
     gate: str, batches: Sequence[StoredBatch], settings: GateSettings, asked: GateSettings
 ) -> list[ClaimResult]:
-    """Say what a gate of claims with other settings would ship of recorded prompts, and its own; see `evaluate_claims`.
+    """Say what a gate of claims with other settings would ship of recorded prompts, and its own.
 
-    One result with both budgets where the loss and the least that is kept are the same, else one of each.
+    One result with both budgets where the loss and the least that is kept are the same, else one of
+    each; see `evaluate_claims`.
     """
     prompts = claimed(batches, settings)
     ways: dict[tuple[str, float], list[float]] = {}

@@ -273,7 +273,7 @@ class GateSettings(Declared):
 
     @property
     def until_wrong(self) -> bool:
-        """Whether labels of a batch are asked for from the highest score to the first severity of 1.
+        """Whether labels of a batch are asked for from the highest score to the first wrong one.
 
         So of claims whose loss is `any`: what scores no more changes it at no threshold.
         """

@@ -73,7 +73,7 @@ class SampledGroup:
         return any(item.severity is not None for item in self.items)
 
     def missing(self, settings: GateSettings) -> int:
-        """Count the items that should have a severity and have none; see `GateSettings.asked_above`."""
+        """Count the items that miss a severity; which need one says `GateSettings.asked_above`."""
         floor = settings.asked_above((item.score, item.severity) for item in self.items)
         return sum(item.severity is None and item.score > floor for item in self.items)
 

@@ -107,9 +107,9 @@ def watched(past: Past) -> Flags:
 def audited(past: Past, ships: Flags, unit: Unit, loss: str = "any") -> AuditedDecisions:
     """The past as monitoring reads decisions, had these responses shipped: n rows.
 
-    A loss is the mean over the drawn responses of severity where they ship and 0 where not, or that of the claims that
-    ship. It is unknown where one of those that ship has no label that could change it, and with the unit `best` where
-    what ships is not what was drawn.
+    A loss is the mean over the drawn responses of severity where they ship and 0 where not, or that
+    of the claims that ship. It is unknown where it rests on a label that is missing, and with the
+    unit `best` where what ships is not what was drawn.
     """
     needed = ships & past.drawn
     missing = needed & np.isnan(past.severities)
@@ -137,7 +137,7 @@ def audited(past: Past, ships: Flags, unit: Unit, loss: str = "any") -> AuditedD
 
 
 def _of_claims(past: Past, ships: Flags, loss: str, *, missing: float) -> NDArray[np.float64]:
-    """What each batch loses where these drawn claims ship, shape (n,), claims without a label having the severity `missing`."""
+    """What each batch loses where these drawn claims ship, shape (n,); `missing`: without a label."""
     severities = np.where(np.isnan(past.severities), missing, past.severities)
     found, sizes, drawn = np.zeros(len(past)), past.by_batch(past.drawn), past.drawn
     if drawn.any():

@@ -109,7 +109,7 @@ class Past:
 
     @cached_property
     def first_wrong(self) -> Floats:
-        """The highest score of a drawn response with the severity 1 of each batch, -inf where it has none: shape (n,)."""
+        """Of each batch the highest score of a drawn response with the severity 1, or -inf: shape (n,)."""
         found, wrong = np.full(len(self), -np.inf), self.drawn & (self.severities == 1)
         np.maximum.at(found, self.batch_of[wrong], self.scores[wrong])
         return found

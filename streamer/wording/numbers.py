@@ -35,7 +35,7 @@ def counted(number: int, one: str, many: str) -> str:
 
 
 def items(*units: str, plain: str = "answer") -> tuple[str, str]:
-    """What gates of these units decide one by one, one and many of it: claims with the unit `claim`."""
+    """What gates of these units decide, one and many of it: claims with the unit `claim`."""
     claims = {unit == "claim" for unit in units}
     one = f"{plain} or claim" if len(claims) > 1 else "claim" if True in claims else plain
     return one, f"{one}s"

@@ -275,9 +275,10 @@ def claim_loss(loss: str, severities: Sequence[float], of: int) -> float:
 
 
 def asked_above(settings: dict[str, Any] | None, given: Iterable[tuple[float, float | None]]) -> float:
-    """Return the score above which labels of a batch are asked for, by what scores and severities its drawn responses have.
+    """Return the score above which labels of a batch are asked for.
 
-    Below a label floor none is, nor of a claim that scores no more than a wrong one, where any wrong one is the whole loss.
+    `given` : the scores and severities of its drawn responses. Below a label floor none is asked
+    for, nor of a claim that scores no more than a wrong one, where any wrong one is the whole loss.
     """
     settings = settings or {}
     floor = settings.get("label_floor")

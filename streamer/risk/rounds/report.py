@@ -196,8 +196,8 @@ class DeskReport:
     released : of which `edited` with another text.
     rejected : by a person.
     expired : by nobody, because the deadline passed.
-    labelled : answers that were released as they were, or claims that were put back, with a label; nobody drew them, so that
-        they stand for themselves.
+    labelled : answers that were released as they were, or claims that were put back, with a label;
+        nobody drew them, so that they stand for themselves.
     severity : mean of those; None without any.
     """
 

@@ -14,8 +14,8 @@ from streamer.store.db.schema.joins import same
 def read_report(
     connection: sa.Connection, labels: sa.FromClause, gate: str, *, kind: str, since: datetime
 ) -> DeskReport:
-    """Count the gate's outcomes since a moment, and average the severities of `kind` of what was released as it was: of
-    answers, and of claims that were put back.
+    """Count the gate's outcomes since a moment, and average the severities of `kind` of what was
+    released as it was: of answers, and of claims that were put back.
 
     `labels` : those that are read.
     """

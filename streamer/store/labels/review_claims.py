@@ -95,7 +95,7 @@ def candidates(
             decisions.c.gate.in_(gates),
             responses.c.text.is_not(None),
             claim.c.batch.is_(None),
-            # Of an answer with claims one person has all: the next one is asked for by what this one gives.
+            # Of an answer with claims one person has all: what is given decides what is asked next.
             (decisions.c.unit != "claim") | ~elsewhere,
         )
         .order_by(

@@ -434,7 +434,9 @@ FROM_THE_TOP = sa.case((_UNTIL_WRONG, -responses.c.score), else_=0.0)
 def wrong_above(
     labels: sa.FromClause, batch: sa.FromClause, kind: str | sa.ColumnElement[str]
 ) -> sa.ColumnElement[bool]:
-    """Whether a drawn response of the batch that scores as much has a severity of 1: the last one by each labeller is 1.
+    """Whether a drawn response of the batch that scores as much has a severity of 1.
+
+    The last one by each labeller is 1.
 
     `batch` has the columns that name it, and is joined with `responses`.
     """
