@@ -15,7 +15,7 @@ G + 1, at most alpha.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,6 +29,7 @@ from streamer.calibration.threshold import Threshold, state_at
 
 Floats = NDArray[np.float64]
 Masks = NDArray[np.bool_]
+Counts = NDArray[np.intp]
 
 MOST_CLAIMS = 64
 """Claims of an answer; one with more is held."""
@@ -42,13 +43,15 @@ class ClaimLoss:
     ----------
     name : as it is written: ``any``, ``share``, ``mass:2``, ``wrong-among``.
     promise : what is at most alpha on average, in words.
-    of : from severities in falling order of their scores, shape (K,), and the number that ships at
-        each of several levels, rising, shape (k,), each >= 1: the loss at each, in [0, 1].
+    of : from the highest severity of the claims that ship, the sum of their severities, their number,
+        at least 1, and that of all claims of the answer, arrays alike: the loss of each, in [0, 1].
+    highest : of a prompt the highest loss counts at a threshold or any above, as `of` may fall.
     """
 
     name: str
     promise: str
-    of: Callable[[Floats, NDArray[np.intp]], Floats]
+    of: Callable[[Floats, Floats, Counts, Counts], Floats]
+    highest: bool = False
 
     def curve(self, group: LabelledGroup, *, least_kept: float = 0.0) -> LossCurve:
         """Return L of one group, by its distinct scores; claims of equal score ship together.
@@ -58,38 +61,49 @@ class ClaimLoss:
         order = np.argsort(-group.scores, kind="stable")
         scores = group.scores[order]
         counts = np.flatnonzero(np.append(scores[1:] != scores[:-1], True)) + 1
-        losses = self.of(group.severities[order], counts)
+        severities = group.severities[order]
+        worst, totals = np.maximum.accumulate(severities), severities.cumsum()
+        losses = self.of(worst[counts - 1], totals[counts - 1], counts, np.full(len(counts), len(scores)))
+        if self.highest:
+            losses = np.maximum.accumulate(losses)
         losses = np.where(counts >= least_kept * len(scores), losses, 0.0)
         return LossCurve(scores[counts - 1] + 0.0, losses)
 
     def at(self, severities: Floats, ships: Masks) -> float:
         """Return the loss where these claims ship: L, but for the maximum of ``wrong-among``."""
-        order = np.argsort(~ships, kind="stable")
-        kept = int(ships.sum())
-        return float(self.of(severities[order], np.array([kept]))[0]) if kept else 0.0
+        return float(self.of_each(severities, ships, np.zeros(1, dtype=np.intp))[0])
 
+    def of_each(self, severities: Floats, ships: Masks, starts: Counts) -> Floats:
+        """Return `at` of many prompts, shape (n,), whose claims stand one prompt after the other.
 
-def _any(severities: Floats, counts: NDArray[np.intp]) -> Floats:
-    worst: Floats = np.maximum.accumulate(severities)[counts - 1]
-    return worst
-
-
-def _share(severities: Floats, counts: NDArray[np.intp]) -> Floats:
-    wrong: Floats = severities.cumsum()[counts - 1] / len(severities)
-    return wrong
-
-
-def _wrong_among(severities: Floats, counts: NDArray[np.intp]) -> Floats:
-    wrong: Floats = np.maximum.accumulate(severities.cumsum()[counts - 1] / counts)
-    return wrong
+        `starts` : the place of each prompt's first claim; every prompt has one.
+        """
+        kept, own = np.add.reduceat(ships, starts, dtype=np.intp), np.where(ships, severities, 0.0)
+        sizes = np.diff(starts, append=len(ships))
+        sums = np.maximum.reduceat(own, starts), np.add.reduceat(own, starts)
+        losses: Floats = np.where(kept > 0, self.of(*sums, np.maximum(1, kept), sizes), 0.0)
+        return losses
 
 
 _PLAIN = {
     one.name: one
     for one in (
-        ClaimLoss("any", "the share of prompts that get a wrong claim", _any),
-        ClaimLoss("share", "the wrong claims that ship, of all claims of the answer", _share),
-        ClaimLoss("wrong-among", "the share of wrong claims in what a prompt gets", _wrong_among),
+        ClaimLoss(
+            "any",
+            "the share of prompts that get a wrong claim",
+            lambda worst, _total, _kept, _size: worst,
+        ),
+        ClaimLoss(
+            "share",
+            "the wrong claims that ship, of all claims of the answer",
+            lambda _worst, total, _kept, size: total / size,
+        ),
+        ClaimLoss(
+            "wrong-among",
+            "the share of wrong claims in what a prompt gets",
+            lambda _worst, total, kept, _size: total / kept,
+            highest=True,
+        ),
     )
 }
 LOSSES = ("any", "share", "mass:C", "wrong-among")
@@ -114,7 +128,7 @@ def claim_loss(name: str) -> ClaimLoss:
     return ClaimLoss(
         f"mass:{most:g}",
         f"the wrong claims that a prompt gets, in units of {most:g}, never more than 1",
-        lambda severities, counts: np.minimum(1.0, severities.cumsum()[counts - 1] / most),
+        lambda _worst, total, _kept, _size: np.minimum(1.0, total / most),
     )
 
 
@@ -183,6 +197,16 @@ def shipped_claims(scores: Floats, threshold: float, *, least_kept: float = 0.0)
     """Mark the claims of an answer that ship, shape (K,): those above the threshold, or none."""
     ships: Masks = scores > threshold
     return ships if ships.sum() >= least_kept * len(scores) else np.zeros_like(ships)
+
+
+def first_wrong(labelled: Iterable[tuple[float, float | None]]) -> float:
+    """Return the highest score of an answer's wrong claims (severity 1), -inf where there is none.
+
+    By the loss ``any`` no label of a claim that scores no more changes what the answer loses.
+
+    `labelled` : the score and the severity, if known, of each claim.
+    """
+    return max((score for score, severity in labelled if severity == 1), default=-math.inf)
 
 
 def labels_needed(group: LabelledGroup, loss: ClaimLoss) -> int:

@@ -23,7 +23,7 @@ from streamer.scoring.reading import SAYS, Rule
 from streamer.security.visible import redact_text
 from streamer.settings.settings import Settings
 from streamer.settings.sources import misspelt_variables
-from streamer.wording.numbers import percent
+from streamer.wording.numbers import percent, waiting_items
 from streamer.wording.policies import cut_text, status_text
 
 if TYPE_CHECKING:
@@ -267,9 +267,10 @@ def _gates(settings: "Settings") -> Iterator[Diagnosis]:
         yield from _judge_of(policy, settings)
         yield from _own_embeddings(policy, *brought[name])
         yield from _not_read(policy, *unread[name])
+        waits = waiting_items(policy.settings.unit)
         if policy.state == "closed":
             todo = (
-                f"publish batches to it, label what is drawn ({counted(waiting, 'response waits', 'responses wait')}): "
+                f"publish batches to it, label what is drawn ({counted(waiting, *waits)}): "
                 f"streamer label queue --gate {name}, then: streamer recalibrate {name}"
             )
             yield _warn(f"gate {name}", status_text(policy), todo)
@@ -278,7 +279,7 @@ def _gates(settings: "Settings") -> Iterator[Diagnosis]:
             if waiting:
                 yield _ok(
                     f"gate {name}",
-                    f"{counted(waiting, 'response waits', 'responses wait')} for a label",
+                    f"{counted(waiting, *waits)} for a label",
                     f"streamer label queue --gate {name}",
                 )
         closure = closures[name]

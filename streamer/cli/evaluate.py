@@ -11,7 +11,7 @@ import typer
 
 from streamer import wiring
 from streamer.cli.console import note, output, print_json, print_table, say, warn
-from streamer.cli.evaluate_claims import Calibrating, print_claims
+from streamer.cli.evaluate_claims import Calibrating, StoredGate, print_claims
 from streamer.cli.options import (
     JsonOption,
     TableOptions,
@@ -193,8 +193,8 @@ def evaluate(
 
     from streamer.cli.demo import DemoProgress
     from streamer.clouds.cloud_files import read_clouds
+    from streamer.clouds.evaluated_claims import CLAIM, CLAIM_BUDGETS, has_claims
     from streamer.research.evaluation import Options, evaluated
-    from streamer.research.evaluation.claims import CLAIM, CLAIM_BUDGETS, has_claims
     from streamer.research.evaluation.data_sets import by_form, named_apart, read_data_set
     from streamer.research.evaluation.run import check_data_set, check_options
     from streamer.research.evaluation.steps import check_folders
@@ -221,26 +221,31 @@ def evaluate(
     reading = tables.reading()
     read = [(str(file), list(read_clouds(file, reading, report=note))) for file in files or ()]
     units = set(asked.unit or ())
-    if units == {CLAIM} and from_store:
-        raise UsageError("the record has no claims: name files")
     cut = [one for one in read if CLAIM in units or (not units and has_claims(one[1]))]
     rest = [one for one in read if units - {CLAIM} or not (units or has_claims(one[1]))]
-    if cut:
-        if json and (rest or from_store):
+    stored = _stored(settings, from_store or [])
+    others, of_claims = (
+        [one for one in stored if (one[1].unit == CLAIM) is wanted] for wanted in (False, True)
+    )
+    for name, own, _ in stored:
+        if units and not (units & {CLAIM} if own.unit == CLAIM else units - {CLAIM}):
+            raise UsageError(f"gate {name} has the unit {own.unit}, and its record answers for no other")
+    if cut or of_claims:
+        if json and (rest or others):
             raise UsageError("--json prints one kind of evaluation; ask for --unit claim alone")
         check_folders(out)
         budgets = options.alphas if asked.alpha else CLAIM_BUDGETS
-        results = claims.results(cut, replace(options, alphas=budgets), out=out)
+        results = claims.results(cut, of_claims, replace(options, alphas=budgets), out=out)
         print_claims(results, json=json)
         if not json:
             say("")
             output().print(f"figures   {out / 'claims.json'}", markup=False, soft_wrap=True)
-    if not rest and not from_store:
+    if not rest and not others:
         return
     how = {"reading": reading, **options.reading()}
     data_sets = [
         *by_form([read_data_set(name, clouds=some, **how) for name, some in rest], options.judged),
-        *_stored(settings, from_store or [], options),
+        *_of_store(others, options),
     ]
     for data in data_sets:
         check_data_set(data, options)
@@ -265,21 +270,28 @@ def evaluate(
         _print(found, out)
 
 
-def _stored(settings: "Settings", gates: list[str], options: "Options") -> "list[DataSet]":
+def _stored(settings: "Settings", gates: list[str]) -> "list[StoredGate]":
+    """Read the record of each gate, by its name and settings."""
     if not gates:
         return []
     from streamer.frames.recorded import recorded
-    from streamer.research.evaluation.stored import stored_data_set
 
-    found, unlabelled = [], check_unlabelled(options.unlabelled)
+    found: list[StoredGate] = []
     with wiring.open_store(settings) as store:
         for name in gates:
             of_gate = store.gates.get(name).settings
             batches, young = recorded(store.answers, store.calibration, name, of_gate, now=wiring.now())
             for text in young:
                 note(f"{name}: {text}")
-            found.append(stored_data_set(batches, name, settings=of_gate, unlabelled=unlabelled))
+            found.append((name, of_gate, batches))
     return found
+
+
+def _of_store(gates: "list[StoredGate]", options: "Options") -> "list[DataSet]":
+    from streamer.research.evaluation.stored import stored_data_set
+
+    unlabelled = check_unlabelled(options.unlabelled)
+    return [stored_data_set(some, name, settings=own, unlabelled=unlabelled) for name, own, some in gates]
 
 
 def _with_scores(

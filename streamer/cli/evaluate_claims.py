@@ -1,7 +1,7 @@
 """Claims in `streamer evaluate`, `try` and `plan`: what of long answers would ship."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -12,12 +12,18 @@ from streamer.cli.console import print_json, print_table, say, warn
 from streamer.cli.options import share, share_from
 from streamer.clouds.line_files import shown_name
 from streamer.clouds.sentence import percent
+from streamer.errors import UsageError
 
 if TYPE_CHECKING:
     from streamer.clouds.cloud import Cloud
-    from streamer.research.evaluation.claims import ClaimOptions, ClaimResult, ClaimRow
+    from streamer.clouds.evaluated_claims import ClaimOptions, ClaimResult, ClaimRow
+    from streamer.clouds.stored_answers import StoredBatch
+    from streamer.gates.settings import GateSettings
     from streamer.research.evaluation.results import Options
 
+
+StoredGate = tuple[str, "GateSettings", "Sequence[StoredBatch]"]
+"""A gate by its name and settings, and what it has decided and drawn."""
 
 AnswerOption = Annotated[
     str, typer.Option(metavar="first|MODEL", help="Which answer is cut: the first, or a model's.")
@@ -56,7 +62,7 @@ class OfClaims:
 
     def asked(self, *losses: str, **others: Any) -> "ClaimOptions":
         """Return what is evaluated; `losses` : unless others are named; all where there are none."""
-        from streamer.research.evaluation.claims import ALL_LOSSES, ClaimOptions
+        from streamer.clouds.evaluated_claims import ALL_LOSSES, ClaimOptions
 
         return ClaimOptions(
             losses=tuple(self.loss or losses or ALL_LOSSES),
@@ -77,12 +83,21 @@ class Calibrating(OfClaims):
     ] = 0.5
 
     def results(
-        self, files: "Sequence[tuple[str, Sequence[Cloud]]]", options: "Options", *, out: Path
+        self,
+        files: "Sequence[tuple[str, Sequence[Cloud]]]",
+        gates: "Sequence[StoredGate]",
+        options: "Options",
+        *,
+        out: Path,
     ) -> "tuple[ClaimResult, ...]":
-        """Evaluate the claims of each file and write `claims.json` to a folder."""
+        """Evaluate the claims of each file and gate, and write `claims.json` to a folder.
+
+        Of gates those of the first answer, by the gate's loss unless others are named.
+        """
         import msgspec
 
-        from streamer.research.evaluation.claims import evaluate_claims
+        from streamer.clouds.evaluated_claims import evaluate_claims, evaluate_prompts
+        from streamer.frames.recorded import claimed
         from streamer.research.evaluation.outputs import write_file
 
         asked = self.asked(
@@ -92,7 +107,19 @@ class Calibrating(OfClaims):
             seed=options.seed,
             unlabelled=options.unlabelled,
         )
-        found = tuple(evaluate_claims(shown_name(name), some, asked) for name, some in files)
+        if gates and self.answer != "first":
+            raise UsageError("of a gate's batch the first answer is cut, and --answer goes with files")
+        found = (
+            *(evaluate_claims(shown_name(name), some, asked) for name, some in files),
+            *(
+                evaluate_prompts(
+                    f"gate {name}",
+                    claimed(batches, settings, self.rests_on),
+                    replace(asked, losses=tuple(self.loss or (settings.loss,))),
+                )
+                for name, settings, batches in gates
+            ),
+        )
         write_file(
             out / "claims.json",
             msgspec.json.format(msgspec.json.encode([asked, found]), indent=1) + b"\n",
@@ -114,12 +141,14 @@ _COLUMNS: "dict[str, Callable[[ClaimRow], str | None]]" = {
 
 
 def print_claims(results: "Sequence[ClaimResult]", *, json: bool) -> None:
-    """Print a sentence and a table for each file."""
+    """Print a sentence and a table for each file or gate."""
+    from streamer.clouds.evaluated_claims import claims_sentence
+
     if json:
         _print_json(results)
         return
     for result in results:
-        say(f"{result.name}: {_sentence(result.rows)}")
+        say(f"{result.name}: {claims_sentence(result.rows)}")
         _print_notes(result)
         print_table(
             tuple(_COLUMNS),
@@ -130,11 +159,13 @@ def print_claims(results: "Sequence[ClaimResult]", *, json: bool) -> None:
 
 def print_plan(results: "Sequence[ClaimResult]", *, json: bool) -> None:
     """Print what ever more labelled prompts would give, a table for each loss."""
+    from streamer.clouds.evaluated_claims import claims_sentence
+
     if json:
         _print_json(results)
         return
     last = results[-1]
-    say(f"{last.name}: with {last.calibrating} labelled prompts, {_sentence(last.rows)}")
+    say(f"{last.name}: with {last.calibrating} labelled prompts, {claims_sentence(last.rows)}")
     _print_notes(last)
     for place in range(len(last.rows)):
         print_table(
@@ -161,23 +192,6 @@ def _print_notes(result: "ClaimResult") -> None:
     for remark in result.notes:
         warn(f"{result.name}: {remark}")
     say("")
-
-
-def _sentence(rows: "Sequence[ClaimRow]") -> str:
-    """What ships at the largest budget up to 10 %, or else the smallest."""
-    first = [row for row in rows if row.loss == rows[0].loss]
-    small = [row for row in first if row.alpha <= 0.1]
-    row = max(small, key=lambda one: one.alpha) if small else first[0]
-    budget = f"at a budget of {percent(row.alpha)} ({row.loss})"
-    if not row.something.mean:
-        return f"{budget} nothing ships; at least {row.prompts} labelled prompts are needed"
-    kept, wrong, whole = row.kept.mean, row.wrong.mean, row.whole.mean
-    error = f", {percent(row.whole_wrong.mean)} of them with an error" if whole else ""
-    return (
-        f"{budget} {percent(row.something.mean)} of prompts get something, {percent(kept)} of an "
-        f"answer on average, with {percent(wrong)} of it wrong; whole answers would reach "
-        f"{percent(whole)} of prompts{error}"
-    )
 
 
 def _figure(value: float | None) -> str | None:

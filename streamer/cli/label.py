@@ -25,6 +25,7 @@ from streamer.gates import labeller_names
 from streamer.journal import LabelRevision
 from streamer.labels.registry import by_programs
 from streamer.security.visible import VisibleLines
+from streamer.wording.numbers import items, waiting_items
 
 if TYPE_CHECKING:
     from streamer.labels.label_files import LabelReader
@@ -283,6 +284,7 @@ def queue(
         # A person cannot judge an empty task; a row of a file can be looked up by its batch.
         tasks = waiting(store, gate, textless=textless if chosen in bridges() else None)
         names = [gate] if gate is not None else [revision.gate for revision in store.gates.list()]
+        units = {name: store.gates.get(name).settings.unit for name in names}
         unused = {name: said for name in names if (said := store.calibration.waiting(name)) is not None}
         if out is None:
             lines = VisibleLines(sys.stdout) if sys.stdout.isatty() else sys.stdout
@@ -294,12 +296,12 @@ def queue(
             except OSError as error:
                 raise UsageError(f"cannot write {out}: {error.strerror}") from None
     where = "" if out is None else f", in {out}"
-    note(f"{counted(count, 'response waits', 'responses wait')} for a severity{where}")
+    note(f"{counted(count, *waiting_items(*units.values()))} for a severity{where}")
     if urgent:
         note(f"Urgent, and first: {', '.join(urgent)}")
     for name, number in sorted(textless.items()):
         note(
-            f"gate {name}: left out {counted(number, 'response', 'responses')} without a text: it was not kept, or was erased."
+            f"gate {name}: left out {counted(number, *items(units[name], plain='response'))} without a text: it was not kept, or was erased."
             f" `streamer gate set {name} --keep-texts` keeps those to come; --format csv lists them by batch"
         )
     for name, one in unread.items():

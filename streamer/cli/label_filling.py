@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from time import monotonic
@@ -17,6 +17,7 @@ from streamer.cli import FAILED
 from streamer.cli import options as opt
 from streamer.cli.console import PatientInterrupt, counted, note, print_json, progress, say, warn
 from streamer.errors import StreamerError, UsageError
+from streamer.wording.numbers import items, waiting_items
 
 if TYPE_CHECKING:
     from streamer.labels.filling import Attempted, FillingTally
@@ -90,7 +91,8 @@ def _fill(kind: ProgramKind, gate: str | None, limit: int | None, json: bool) ->
                 except (KeyboardInterrupt, StreamerError) as reason:
                     stopped = reason
         left = _pending(store, gates)
-    done = _Filled(tally, kind.name, who, gates, left, monotonic() - start, priced)
+        units = {store.gates.get(name).settings.unit for name in gates}
+    done = _Filled(tally, kind.name, who, gates, units, left, monotonic() - start, priced)
     if json:
         _print_json(done)
     else:
@@ -145,6 +147,7 @@ class _Filled(NamedTuple):
     kind: str
     who: str | None
     gates: Sequence[str]
+    units: Collection[str]
     left: int
     seconds: float
     priced: bool
@@ -171,28 +174,27 @@ def _print_json(done: _Filled) -> None:
 
 
 def _print(done: _Filled, *, stopped: bool) -> None:
-    tally, kind, who, gates, left, seconds, priced = done
+    tally, kind, who, gates, units, left, seconds, priced = done
+    one, many = named = items(*units, plain="response")
     if not gates:
         note(
             f"No gate is controlled by severities of the kind {kind!r} (streamer gate create --severity-kind {kind})."
         )
     by = "" if who is None else f" by {who}"
-    say(f"labelled {counted(tally.labelled, 'response', 'responses')}{by} in {seconds:.1f} s")
+    say(f"labelled {counted(tally.labelled, *named)}{by} in {seconds:.1f} s")
     if tally.input_tokens or tally.output_tokens:
         cost = "" if not priced else f", cost {'unknown' if tally.cost is None else f'{tally.cost:.4f}'}"
         note(f"{tally.input_tokens} tokens of requests, {tally.output_tokens} of replies{cost}")
     if tally.skipped:
-        note(
-            f"{counted(tally.skipped, 'response was', 'responses were')} labelled by somebody else meanwhile"
-        )
+        note(f"{counted(tally.skipped, f'{one} was', f'{many} were')} labelled by somebody else meanwhile")
     if tally.without_references:
         warn(
-            f"{counted(tally.without_references, 'response has', 'responses have')} no references to be compared with; "
+            f"{counted(tally.without_references, f'{one} has', f'{many} have')} no references to be compared with; "
             "they stay in the queue: publish references with the events, or label them by hand"
         )
     if tally.failures:
         codes = ", ".join(f"{count} {code}" for code, count in sorted(tally.failed.items()))
-        warn(f"{counted(tally.failures, 'response', 'responses')} could not be labelled ({codes}):")
+        warn(f"{counted(tally.failures, *named)} could not be labelled ({codes}):")
         for example in tally.examples:
             warn(f"  {example}")
         if tally.failures > len(tally.examples):
@@ -200,9 +202,7 @@ def _print(done: _Filled, *, stopped: bool) -> None:
     if stopped:
         note("Stopped; what was labelled is stored.")
     if again := left - tally.without_references:
-        note(
-            f"{counted(again, 'response waits', 'responses wait')} in the queue; the same command resumes with them"
-        )
+        note(f"{counted(again, *waiting_items(*units))} in the queue; the same command resumes with them")
     elif tally.labelled:
         note("Next: streamer recalibrate" + (f" {gates[0]}" if len(gates) == 1 else ""))
 

@@ -163,9 +163,9 @@ def plan(
     guess. A plan promises nothing: only a threshold calibrated on labels does.
     """
     from streamer.calibration.registry import calibrator
+    from streamer.clouds.evaluated_claims import has_claims
     from streamer.planning.past import plan_past
     from streamer.planning.prompts import guessed_answers
-    from streamer.research.evaluation.claims import has_claims
 
     past = None if data is None else _Past(data, tables.reading(), unlabelled)
     guessed = asdict(guess)
@@ -302,7 +302,7 @@ def _plan_claims(
     *,
     json: bool,
 ) -> None:
-    from streamer.research.evaluation.claims import planned_claims
+    from streamer.clouds.evaluated_claims import planned_claims
 
     if past is None:
         raise UsageError("claims are planned on past answers with labelled ones: name --data")

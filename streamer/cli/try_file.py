@@ -93,7 +93,7 @@ def try_(
         return
 
     def of_claims(clouds: Sequence[Cloud]) -> None:
-        from streamer.research.evaluation.claims import evaluate_claims
+        from streamer.clouds.evaluated_claims import evaluate_claims
 
         budgets = tuple(sorted({given.get("alpha", 0.05), *_SHOWN}))
         asked = claims.asked("any", alphas=budgets, seed=seed, unlabelled=check_unlabelled(unlabelled))

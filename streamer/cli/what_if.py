@@ -12,6 +12,7 @@ from streamer import wiring
 from streamer.cli import FOUND
 from streamer.cli import options as opt
 from streamer.cli.console import note, print_json, print_table, say, warn
+from streamer.cli.evaluate_claims import print_claims
 from streamer.cli.gate_options import with_settings
 from streamer.cli.options import gate_names
 from streamer.cli.policies import cut_json
@@ -24,7 +25,7 @@ from streamer.whatif import Changed, WhatIfAnswer
 from streamer.whatif.answers import Change
 from streamer.whatif.asking import SETTINGS
 from streamer.whatif.words import answer_rows, basis_sentence, caveats, columns, sentence
-from streamer.wording.numbers import counted, when
+from streamer.wording.numbers import counted, items, when
 from streamer.wording.policies import guarantee_text
 from streamer.wording.verdicts import interval_text
 
@@ -124,6 +125,12 @@ def what_if(
                 note(
                     f"--{name.replace('_', '-')} has no effect: method {chosen.method}, shape {chosen.shape.name}"
                 )
+            if chosen.unit == "claim":
+                results, notes = wiring.tried_gate_of_claims(store, gate, chosen, since=now - back, now=now)
+                print_claims(results, json=json)
+                for text in notes:
+                    note(text)
+                return
             found, own, notes = wiring.tried_gate(settings, store, gate, chosen, since=now - back, now=now)
     if not asked:
         if json:
@@ -177,7 +184,7 @@ def show_answer(answer: "WhatIfAnswer", change: Change, *, most: int, explain: b
         ("would have got through", answer.more),
         ("would have been held instead", answer.less),
     ):
-        _show_changed(what, found, most=most)
+        _show_changed(what, found, items(answer.settings.unit), most=most)
     if explain and answer.basis.guarantee:
         say(guarantee_text(answer.basis.guarantee))
     for text in caveats(answer):
@@ -195,16 +202,16 @@ def show_answer(answer: "WhatIfAnswer", change: Change, *, most: int, explain: b
         )
 
 
-def _show_changed(what: str, found: "Changed", *, most: int) -> None:
+def _show_changed(what: str, found: "Changed", named: tuple[str, str], *, most: int) -> None:
     if not found.answers:
-        say(f"No answer {what}.")
+        say(f"No {named[0]} {what}.")
         return
     rate = interval_text(found.selective)
-    say(f"{counted(len(found.answers), 'answer', 'answers')} {what}; error rate among them {rate}.")
+    say(f"{counted(len(found.answers), *named)} {what}; error rate among them {rate}.")
     shown = found.answers[:most]
     if shown:
         print_table(
-            ["batch", "response", "decided", "score", "severity"],
+            ["batch", "claim" if named[0] == "claim" else "response", "decided", "score", "severity"],
             [[one.batch_id, one.response_id, when(one.decided_at), one.score, one.severity] for one in shown],
         )
     if shown and len(shown) < len(found.answers):

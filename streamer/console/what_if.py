@@ -9,19 +9,21 @@ from datetime import datetime, timedelta
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from streamer.clouds.evaluated_claims import claims_sentence
 from streamer.console.charts import interval_bar
 from streamer.errors import StreamerError, Unavailable, UsageError
-from streamer.frames.recorded import recorded, tried_record
+from streamer.frames.recorded import recorded, tried_claims, tried_record
 from streamer.frames.results import Report, spread_text
 from streamer.gates.policy import CandidatePolicy
 from streamer.gates.rule import Cut
 from streamer.whatif import Change, Changed, WhatIf, WhatIfAnswer
 from streamer.whatif.words import answer_rows, basis_sentence, caveats, columns, sentence
-from streamer.wording.numbers import SERVED, percent
+from streamer.wording.numbers import SERVED, items, percent
 from streamer.wording.verdicts import interval_text
 
 if TYPE_CHECKING:
     from streamer.clouds.stored_answers import StoredBatch
+    from streamer.gates.settings import GateSettings
     from streamer.store import Store
 
 DAYS: Final = (1, 7, 30, 90, 365)
@@ -103,6 +105,8 @@ class Questions:
     def _tried(self, gate: str, asked: _Asked, alpha: float) -> dict[str, Any]:
         """Another budget, tried on halves of the record; what the gate's own settings give is found once."""
         settings = self._store.gates.get(gate).settings
+        if settings.unit == "claim":
+            return self._tried_claims(gate, settings, asked, alpha)
         if not asked.own:
             asked.own.append(tried_record(asked.batches, settings, settings))
         (own, notes), each = asked.own[0], alpha / settings.max_attempts
@@ -140,12 +144,42 @@ class Questions:
                 *notes,
                 "Means over the halves, with one standard error of other prompts like these.",
             ],
+            "named": items(settings.unit),
             "changes": [
                 (
                     "that are wrong would have got through",
                     {"count": len(found.through), "rate": "", "answers": answers},
                 )
             ],
+            "differences": 0,
+        }
+
+    def _tried_claims(self, gate: str, settings: GateSettings, asked: _Asked, alpha: float) -> dict[str, Any]:
+        """Another budget of a gate of claims, and its own beside it."""
+        (result,) = tried_claims(gate, asked.batches, settings, replace(settings, alpha=alpha))
+        found, own = result.rows[0], result.rows[-1]
+        return {
+            "said": f"{claims_sentence([found])}.",
+            "basis": f"Of {result.prompts} drawn prompts with {result.claims} claims a random half calibrates and the other is "
+            "measured, again and again: no label counts for both.",
+            "columns": [f"its own budget, {percent(settings.alpha)}", f"{percent(alpha)}"],
+            "rows": [
+                (name, *(spread_text(getattr(one, field)) for one in (own, found)))
+                for name, field in (
+                    ("share of prompts that get something", "something"),
+                    ("kept of an answer", "kept"),
+                    ("wrong among shipped claims", "wrong"),
+                    (f"loss {settings.loss}", "risk"),
+                )
+            ],
+            "bars": [],
+            "caveats": [
+                *asked.young,
+                *result.notes,
+                "Means over the halves, with one standard error of other prompts like these.",
+            ],
+            "named": items("claim"),
+            "changes": [],
             "differences": 0,
         }
 
@@ -211,6 +245,7 @@ class Questions:
             "columns": columns(answer),
             "bars": [interval_bar(one, answer.budget) for one in judged],
             "caveats": caveats(answer),
+            "named": items(answer.settings.unit),
             "changes": [
                 ("would have got through", self._changed(gate, answer.more)),
                 ("would have been held instead", self._changed(gate, answer.less)),

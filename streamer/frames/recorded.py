@@ -8,7 +8,10 @@ from datetime import datetime
 
 import numpy as np
 
-from streamer.clouds.cloud import judged_cloud
+from streamer.calibration.groups import LabelledGroup
+from streamer.clouds.claims import ClaimedPrompt, RestsOn
+from streamer.clouds.cloud import Claim, judged_cloud
+from streamer.clouds.evaluated_claims import ClaimOptions, ClaimResult, evaluate_prompts
 from streamer.clouds.offline import ScoredCloud
 from streamer.clouds.stored_answers import AnswerStore, StoredBatch
 from streamer.errors import TryLater, UsageError
@@ -26,15 +29,6 @@ class NothingToTry(TryLater):
     """The record has too little to try a gate on."""
 
 
-def refuse_claims(gate: str, settings: GateSettings) -> None:
-    """Raise `UsageError` for a gate whose rows are claims and not answers of their own."""
-    if settings.unit == "claim":
-        raise UsageError(
-            f"gate {gate} ships claims, whose past is not tried here; `streamer evaluate` and "
-            "`streamer plan --data` say of labelled files what another budget would ship"
-        )
-
-
 def recorded(
     answers: AnswerStore,
     sample: AuditSample,
@@ -46,9 +40,8 @@ def recorded(
 ) -> tuple[list[StoredBatch], list[str]]:
     """Read what a gate decided and drew, and say what is too young for its labels and left out.
 
-    By age alone, as a calibration chooses. Raises `UsageError` for a gate of claims.
+    By age alone, as a calibration chooses.
     """
-    refuse_claims(gate, settings)
     found = list(answers.audited(gate, settings=settings, older_than=now, since=since))
     if not found:
         return [], []
@@ -105,10 +98,7 @@ def tried_record(
         notes.append(f"{counted(left, 'prompt is', 'prompts are')} left out: {wanted} are not on record.")
     waiting = sum(one.waits for one in kept)
     if len(kept) < 2 or 2 * waiting > len(kept):
-        raise NothingToTry(
-            f"{counted(len(kept), 'prompt was', 'prompts were')} drawn for labelling and can be judged, {waiting} of them without a "
-            "label: label what `streamer label queue` shows, or give an earlier --since"
-        )
+        raise NothingToTry(_too_few(len(kept), waiting))
     if again and not (asked.calibrator.of_signals or (asked.embeds and asked.scorer in EVERY)):
         raise UsageError(
             f"scores of the scorer {asked.scorer} cannot be computed from the record; `streamer candidate set` has it score "
@@ -141,6 +131,50 @@ def tried_record(
     return gate._learn(None, table, found, asked, "", drop=False).report(), notes
 
 
+def claimed(
+    batches: Sequence[StoredBatch], settings: GateSettings, rests_on: RestsOn = "named"
+) -> list[ClaimedPrompt]:
+    """Return the prompts of a gate of claims with the scores that decided, if they were scored.
+
+    Raises `NothingToTry` where there are fewer than two.
+    """
+    found = []
+    for one in batches:
+        if not (scores := one.scores):
+            continue
+        cloud = one.cloud(settings.severity_kind)
+        claims = tuple(Claim(said.id, said.text, said.severity) for said in cloud.responses)
+        cuts = np.array(scores) if rests_on == "named" else np.minimum.accumulate(scores)
+        severities = [1.0 if said.severity is None else said.severity for said in claims]
+        ids = tuple(said.id for said in claims)
+        group = LabelledGroup(cloud.batch_id, ids, cuts, np.array(severities))
+        found.append(ClaimedPrompt(cloud, cloud.responses[0], claims, group))
+    if len(found) < 2:
+        raise NothingToTry(_too_few(len(found), 0))
+    return found
+
+
+def tried_claims(
+    gate: str, batches: Sequence[StoredBatch], settings: GateSettings, asked: GateSettings
+) -> list[ClaimResult]:
+    """Say what a gate of claims with other settings would ship of recorded prompts, and its own.
+
+    One result with both budgets where the loss and the least that is kept are the same, else one of
+    each; see `evaluate_claims`.
+    """
+    prompts = claimed(batches, settings)
+    ways: dict[tuple[str, float], list[float]] = {}
+    for one in (asked, settings):
+        budgets = ways.setdefault((one.loss, one.least_kept), [])
+        budgets += {one.alpha / one.max_attempts} - set(budgets)
+    return [
+        evaluate_prompts(
+            f"gate {gate}", prompts, ClaimOptions(alphas=tuple(budgets), losses=(loss,), least_kept=least)
+        )
+        for (loss, least), budgets in ways.items()
+    ]
+
+
 def beside(
     batches: Sequence[StoredBatch], settings: GateSettings, asked: GateSettings, encode: Encode | None = None
 ) -> tuple[Report, Report, list[str]]:
@@ -150,6 +184,13 @@ def beside(
     if settings == replace(asked, alpha=settings.alpha):
         own = found.at_budget(settings.alpha / settings.max_attempts)
     return found, own or tried_record(batches, settings, settings)[0], notes
+
+
+def _too_few(kept: int, waiting: int) -> str:
+    return (
+        f"{counted(kept, 'prompt was', 'prompts were')} drawn for labelling and can be judged, {waiting} of them without a "
+        "label: label what `streamer label queue` shows, or give an earlier --since"
+    )
 
 
 def _usable(batch: StoredBatch, asked: GateSettings, *, again: bool) -> bool:

@@ -83,6 +83,7 @@ class Declared:
         typed=f"{', '.join(LOSSES)}: docs/claims.md says what each promises.",
         most=64,
         calibrated=True,
+        asked=True,
     )
     least_kept: float = setting(
         0.0,
@@ -91,6 +92,7 @@ class Declared:
         "SHARE",
         most=1.0,
         calibrated=True,
+        asked=True,
     )
     left_out: LeftOut = setting(
         "drop",

@@ -95,7 +95,7 @@ class PolicyGate:
             rule=policy.rule,
             losses=policy.losses,
             bursts=policy.bursts,
-            least_kept=policy.settings.least_kept if policy.settings.unit == "claim" else 0.0,
+            least_kept=policy.settings.least_kept,
         )
 
     @property

@@ -4,8 +4,9 @@ Settings are given flat, by their names on the command line, on topics and in SQ
 shape, each with its own parameters.
 """
 
+import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -14,7 +15,7 @@ from typing import Any, get_args, get_type_hints
 
 from streamer.calibration import registry
 from streamer.calibration.calibrators.mean import Mean
-from streamer.calibration.claims import claim_loss
+from streamer.calibration.claims import claim_loss, first_wrong
 from streamer.calibration.specification import Calibrator, Number, Range
 from streamer.gates import labeller_names, shapes
 from streamer.gates.declared import FIRST_PARAMETERS, Declared, HoldAction, Mode, Unit
@@ -269,6 +270,22 @@ class GateSettings(Declared):
             raise ValueError(
                 f"model must be absent with the scorer {self.scorer}: it is not of another package"
             )
+
+    @property
+    def until_wrong(self) -> bool:
+        """Whether labels of a batch are asked for from the highest score to the first wrong one.
+
+        So of claims whose loss is `any`: what scores no more changes it at no threshold.
+        """
+        return self.unit == "claim" and self.loss == "any"
+
+    def asked_above(self, labelled: Iterable[tuple[float, float | None]]) -> float:
+        """Return the score above which labels of a batch are asked for.
+
+        `labelled` : score and severity of each of its drawn responses or claims.
+        """
+        floor = -math.inf if self.label_floor is None else self.label_floor
+        return max(floor, first_wrong(labelled)) if self.until_wrong else floor
 
     def at_desk_until(self, outcome: str, decided_at: datetime) -> datetime | None:
         """Until when a batch with this outcome waits for a person; None where nobody is waited for.

@@ -122,7 +122,7 @@ class CalibrationRun:
     def label_lag(self) -> timedelta:
         """How late labels come: the 95 % quantile of the delays of what was calibrated on, the deadline if none is known."""
         settings = self.gate.settings
-        delays = [delay(group, settings.label_floor) for group in self.sample]
+        delays = [delay(group, settings) for group in self.sample]
         lag = label_lag(delays, deadline=settings.monitor_deadline_seconds)
         seconds = settings.monitor_deadline_seconds if lag is None else lag
         return timedelta(seconds=min(seconds, LONGEST_SECONDS))
@@ -167,13 +167,8 @@ class CalibrationRun:
 
     @property
     def missing(self) -> int:
-        """Those of them that should have one and have none, and count as severity 1; below a label floor none should."""
-        floor = self.gate.settings.label_floor
-        return sum(
-            item.severity is None and (floor is None or item.score > floor)
-            for group in self.groups
-            for item in group.items
-        )
+        """Those of them that should have one and have none, and count as severity 1."""
+        return sum(group.missing(self.gate.settings) for group in self.groups)
 
     @property
     def _why_safe(self) -> str:
@@ -330,13 +325,11 @@ def calibrate_gate(
     if settings.window is not None:
         sample = sample[-settings.window :]
     if settings.pending == "labelled-only":
-        sample = [group for group in sample if not group.waits(settings.label_floor)]
+        sample = [group for group in sample if not group.missing(settings)]
     if not sample:
         raise NothingToCalibrate(_nothing(gate, since))
     young = [
-        group
-        for group in drawn
-        if not decided_before(group, older_than) and not group.waits(settings.label_floor)
+        group for group in drawn if not decided_before(group, older_than) and not group.missing(settings)
     ]
     history = NO_HISTORY
     if (diagnostics or settings.calibrator.reads_history) and not settings.shape.of_ranks:
@@ -430,7 +423,7 @@ def _tightened(
 ) -> tuple[Suffix | None, Candidate]:
     """Compare the newest labelled groups with older ones; returns the result, and the stricter of the two thresholds."""
     settings = gate.settings
-    groups = [group for group in groups if not group.waits(settings.label_floor)]
+    groups = [group for group in groups if not group.missing(settings)]
     version, served = in_force
     of_all = Reading(Cut.at(own.threshold.value), own.rule)
     # What is worse now shows where more ships: before a threshold is loosened that is the new one.
@@ -541,7 +534,7 @@ def overdue_labels(settings: GateSettings, drawn: Sequence[SampledGroup], now: d
     return missing_labels(
         (
             math.fsum(item.score for item in group.items) / len(group.items),
-            (late := delay(group, floor)) is None or late > deadline,
+            (late := delay(group, settings)) is None or late > deadline,
         )
         for group in drawn
         if group.decided_at is not None
@@ -561,13 +554,12 @@ def choose_cut(
 ) -> AgeCut:
     """Choose the age cut of a run, by ages and by delays of draws that are not in it."""
     settings = gate.settings
-    floor = settings.label_floor
     # With a window: twice as many draws, the middle one of which is as old as any cut may be.
     newest = drawn if settings.window is None else drawn[-2 * settings.window :]
-    waits = [group.waits(floor) for group in newest]
+    waits = [group.missing(settings) > 0 for group in newest]
     earlier: list[float | None] = []
     if settings.pending == "age" and any(waits) and settings.label_deadline_seconds == 0:
-        earlier = [delay(group, floor) for group in drawn[: len(drawn) - len(newest)]]
+        earlier = [delay(group, settings) for group in drawn[: len(drawn) - len(newest)]]
         first = drawn[0].decided_at
         missing = age_cut.MOST_DELAYS - len(earlier)
         if first is not None and missing > 0:
@@ -584,8 +576,8 @@ def choose_cut(
     )
 
 
-def delay(group: SampledGroup, floor: float | None) -> float | None:
+def delay(group: SampledGroup, settings: GateSettings) -> float | None:
     """Return how late, in seconds, a group's labels came; None while they have not."""
-    if group.waits(floor) or group.labelled_at is None or group.decided_at is None:
+    if group.missing(settings) or group.labelled_at is None or group.decided_at is None:
         return None
     return (group.labelled_at - group.decided_at).total_seconds()

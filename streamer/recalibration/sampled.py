@@ -72,9 +72,10 @@ class SampledGroup:
         """Whether a response of it has a severity."""
         return any(item.severity is not None for item in self.items)
 
-    def waits(self, floor: float | None) -> bool:
-        """Whether an item of it that should have a severity has none; below a label floor none should."""
-        return any(item.severity is None and (floor is None or item.score > floor) for item in self.items)
+    def missing(self, settings: GateSettings) -> int:
+        """Count the items that miss a severity; which need one says `GateSettings.asked_above`."""
+        floor = settings.asked_above((item.score, item.severity) for item in self.items)
+        return sum(item.severity is None and item.score > floor for item in self.items)
 
     @property
     def id(self) -> str:
@@ -118,7 +119,7 @@ def prompts_of_rule(rule: Full, groups: Sequence[SampledGroup], older_than: date
     """Return the prompts of each fit of a rule, from all groups that its run has read, in order of decision."""
     counted = [group for group in groups if not group.spare]
     sample = [group for group in counted if decided_before(group, older_than)]
-    labelled = [group for group in counted if not group.waits(None)]
+    labelled = [group for group in counted if all(one.severity is not None for one in group.items)]
     found = []
     for fitted, some in zip(rule.fits, (sample, labelled), strict=False):
         prompts = prompts_of(some[-fitted.groups :], salt=b"", segmented=rule.segment_by is not None)

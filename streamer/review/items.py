@@ -36,6 +36,7 @@ class ReviewItem:
     text : as it would go out; `came` : as it came, where that is another; `judged` : what of it is judged, where that is not all of
         it: field by field its JSON Pointer, its value, and whether other answers say otherwise.
     claim : `text` before the claim to judge, that, and behind it; empty: all of it is judged.
+    until_wrong : once a claim of the answer is worst, no other of it is asked for.
     references : acceptable answers that came with the prompt; empty when none did.
     others : how many other answers the batch has.
     skipped : this person has skipped it before.
@@ -53,6 +54,7 @@ class ReviewItem:
     others: int
     came: str | None = None
     claim: tuple[str, ...] = ()
+    until_wrong: bool = False
     judged: tuple[tuple[str, str, bool], ...] = ()
     skipped: bool = False
     marks: int = 0

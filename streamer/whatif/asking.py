@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,11 +104,6 @@ class WhatIf:
             When nothing was decided in the period.
         """
         settings = self._settings(change)
-        if settings.unit == "claim":
-            raise UsageError(
-                "nothing is replayed of gates of claims; `streamer evaluate` says of labelled "
-                "answers what other budgets and losses ship"
-            )
         past, usable, left_out = self._usable(settings, beside=change.candidate)
         if not usable.any():
             raise NothingToJudge(self._nothing(left_out))
@@ -133,12 +128,16 @@ class WhatIf:
         differences = self.differences()
         if change.candidate:
             differences += self._not_as_beside(kept, ships)
-        unit, budget = settings.unit, budget_of(settings)
         chance = self._gate.settings.monitor_delta if delta is None else delta
+        how: Any = {
+            "unit": settings.unit,
+            "loss": settings.loss,
+            "alpha": budget_of(settings),
+            "delta": chance,
+        }
 
         def changed(flags: Flags) -> Changed:
-            interval = risk(counted, flags, unit=unit, alpha=budget, delta=chance).selective()
-            return _changed(counted, flags, interval)
+            return _changed(counted, flags, risk(counted, flags, **how).selective())
 
         return WhatIfAnswer(
             gate=self._gate,
@@ -157,8 +156,8 @@ class WhatIf:
             unaudited=int((~watched(counted)).sum()),
             left_out=MappingProxyType(dict(left_out)),
             versions=(int(counted.versions.min()), int(counted.versions.max())),
-            recorded=figures(counted, counted.shipped, unit=unit, alpha=budget, delta=chance),
-            asked=figures(counted, asked, unit=unit, alpha=budget, delta=chance),
+            recorded=figures(counted, counted.shipped, **how),
+            asked=figures(counted, asked, **how),
             more=changed(asked & ~counted.shipped),
             less=changed(counted.shipped & ~asked),
             differences=differences,
@@ -390,6 +389,8 @@ class WhatIf:
         floor = self._gate.settings.label_floor
         if floor is not None:
             unlabelled &= past.scores > floor
+        if self._gate.settings.until_wrong:
+            unlabelled &= past.scores > past.first_wrong[past.batch_of]
         waits = past.by_batch(unlabelled) > 0
         draws = [(past.decided_at[one], bool(waits[one])) for one in np.flatnonzero(drawn).tolist()]
         gate = self._gate

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from streamer.calibration.claims import claim_loss
 from streamer.gates.declared import Unit
 from streamer.risk.states import AuditedDecisions, ExposurePlan, OpenTime, RiskInterval
 from streamer.whatif.past import Past
@@ -43,18 +44,21 @@ class Figures:
     selective: RiskInterval
 
 
-def figures(past: Past, ships: Flags, *, unit: Unit, alpha: float, delta: float) -> Figures:
+def figures(
+    past: Past, ships: Flags, *, unit: Unit, alpha: float, delta: float, loss: str = "any"
+) -> Figures:
     """Say what shipping these responses would have meant.
 
     Parameters
     ----------
     ships : shape (m,); which responses of the past would ship.
     unit : what ships as one; it says which responses of a batch the audit asks labels for.
+    loss : what a prompt loses by the claims that ship, with the unit `claim`.
     alpha : the budget of one attempt, in (0, 1): where the interval is to be narrow, nothing else.
     delta : chance that an interval is wrong, in (0, 1).
     """
     shares = shares_shipped(past, ships, unit)
-    open_time = risk(past, ships, unit=unit, alpha=alpha, delta=delta)
+    open_time = risk(past, ships, unit=unit, alpha=alpha, delta=delta, loss=loss)
     return Figures(
         prompts=len(past),
         served=float((shares > 0).mean()) if len(past) else 0.0,
@@ -72,10 +76,10 @@ def shares_shipped(past: Past, ships: Flags, unit: Unit) -> NDArray[np.float64]:
     return counts / np.maximum(1, past.sizes) if unit == "response" else (counts > 0).astype(np.float64)
 
 
-def risk(past: Past, ships: Flags, *, unit: Unit, alpha: float, delta: float) -> OpenTime:
+def risk(past: Past, ships: Flags, *, unit: Unit, alpha: float, delta: float, loss: str = "any") -> OpenTime:
     """Read the past into an interval; parameters as for `figures`."""
     rows = watched(past)
-    decisions = audited(past, ships, unit).where(rows)
+    decisions = audited(past, ships, unit, loss).where(rows)
     # By the gate's own probability, which knows no label: a raised one is higher and follows the labels.
     base = np.where(past.scored, np.minimum(past.base_probability, past.probability), past.base_probability)[
         rows
@@ -100,11 +104,12 @@ def watched(past: Past) -> Flags:
     return found
 
 
-def audited(past: Past, ships: Flags, unit: Unit) -> AuditedDecisions:
+def audited(past: Past, ships: Flags, unit: Unit, loss: str = "any") -> AuditedDecisions:
     """The past as monitoring reads decisions, had these responses shipped: n rows.
 
-    A loss is the mean over the drawn responses of severity where they ship and 0 where not. It is unknown where one of
-    those that ship has no label, and with the unit `best` where what ships is not what was drawn.
+    A loss is the mean over the drawn responses of severity where they ship and 0 where not, or that
+    of the claims that ship. It is unknown where it rests on a label that is missing, and with the
+    unit `best` where what ships is not what was drawn.
     """
     needed = ships & past.drawn
     missing = needed & np.isnan(past.severities)
@@ -113,7 +118,10 @@ def audited(past: Past, ships: Flags, unit: Unit) -> AuditedDecisions:
     unknown = past.by_batch(missing) > 0
     harm = np.where(needed & ~np.isnan(past.severities), past.severities, 0.0)
     drawn = past.by_batch(past.drawn)
-    sums = np.bincount(past.batch_of, weights=harm, minlength=len(past))
+    losses = np.bincount(past.batch_of, weights=harm, minlength=len(past)) / np.maximum(1, drawn)
+    if unit == "claim":
+        losses, highest = (_of_claims(past, needed, loss, missing=one) for one in (0.0, 1.0))
+        unknown = losses < highest
     shares = shares_shipped(past, ships, unit)
     known = past.sampled & ~unknown & ((drawn > 0) | (shares == 0))
     # Not up for the draw and held: as monitoring has it, one that was not drawn, or where all are, one that was.
@@ -123,6 +131,16 @@ def audited(past: Past, ships: Flags, unit: Unit) -> AuditedDecisions:
         probability=np.where(probability > 0, probability, 0.5),  # of rows that `watched` leaves out
         sampled=(past.sampled & past.scored) | always | (probability == 1),
         labelled=(known & past.scored) | always,
-        loss=np.where(known & past.scored, np.minimum(1.0, sums / np.maximum(1, drawn)), 0.0),
+        loss=np.where(known & past.scored, np.minimum(1.0, losses), 0.0),
         shipped=shares,
     )
+
+
+def _of_claims(past: Past, ships: Flags, loss: str, *, missing: float) -> NDArray[np.float64]:
+    """What each batch loses where these drawn claims ship, shape (n,); `missing`: without a label."""
+    severities = np.where(np.isnan(past.severities), missing, past.severities)
+    found, sizes, drawn = np.zeros(len(past)), past.by_batch(past.drawn), past.drawn
+    if drawn.any():
+        starts = (np.cumsum(sizes) - sizes)[sizes > 0]
+        found[sizes > 0] = claim_loss(loss).of_each(severities[drawn], ships[drawn], starts)
+    return found

@@ -107,6 +107,13 @@ class Past:
         """The place of each response's batch: shape (m,); a batch may have no response."""
         return np.repeat(np.arange(len(self)), self.sizes)
 
+    @cached_property
+    def first_wrong(self) -> Floats:
+        """Of each batch the highest score of a drawn response with the severity 1, or -inf: shape (n,)."""
+        found, wrong = np.full(len(self), -np.inf), self.drawn & (self.severities == 1)
+        np.maximum.at(found, self.batch_of[wrong], self.scores[wrong])
+        return found
+
     def by_batch(self, of_responses: Flags) -> Places:
         """Count the marked responses of each batch: shape (n,)."""
         return np.bincount(self.batch_of[of_responses], minlength=len(self))

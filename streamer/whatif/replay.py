@@ -121,7 +121,8 @@ def replay(past: Past, settings: GateSettings, reading: Reading, *, salt: bytes)
     if reading.ships_nothing:
         return ships
     bursts = reading.bursts if past.burst_names else None
-    gate = PolicyGate(unit=settings.unit, cut=reading.cut, rule=reading.rule, bursts=bursts)
+    least = settings.least_kept
+    gate = PolicyGate(unit=settings.unit, cut=reading.cut, rule=reading.rule, bursts=bursts, least_kept=least)
     segments = segments_under(past, settings.segment_by)
     scores, blank = past.scores.tolist(), past.blank.tolist()
     for place in np.flatnonzero(past.scored).tolist():

@@ -3,7 +3,7 @@
 from streamer.recalibration.age_cut import span
 from streamer.risk.states import RiskInterval
 from streamer.whatif import Change, WhatIfAnswer
-from streamer.wording.numbers import SERVED, counted, percent, when
+from streamer.wording.numbers import SERVED, counted, items, percent, when
 from streamer.wording.policies import cut_text
 from streamer.wording.verdicts import interval_text
 
@@ -15,9 +15,16 @@ def sentence(answer: WhatIfAnswer, change: Change) -> str:
     share, shared = (asked.shipped, was.shipped) if unit == "response" else (asked.served, was.served)
     return (
         f"{answer.gate.gate} {_asked(answer, change)}: {percent(share)} of {SERVED[unit]} served in place of "
-        f"{percent(shared)}; error rate among shipped answers {_interval(asked.selective)} (it was "
+        f"{percent(shared)}; {_selective(answer)} {_interval(asked.selective)} (it was "
         f"{_estimate(was.selective)}), exposure {_interval(asked.exposure)} (it was {_estimate(was.exposure)})."
     )
+
+
+def _selective(answer: WhatIfAnswer) -> str:
+    """What the loss of a prompt that gets something is called."""
+    if answer.settings.unit == "claim":
+        return f"loss {answer.settings.loss} of a prompt that gets something"
+    return "error rate among shipped answers"
 
 
 def _asked(answer: WhatIfAnswer, change: Change) -> str:
@@ -95,10 +102,12 @@ def answer_rows(answer: WhatIfAnswer) -> list[tuple[str, ...]]:
     ]
     if answer.settings.unit == "response":
         rows.append(("share of responses shipped", *(percent(one.shipped) for one in both)))
-    for risk, name in (("selective", "error rate among shipped"), ("exposure", "exposure")):
+    if answer.settings.unit == "claim":
+        rows.append(("claims that ship", *(str(one.answers) for one in both)))
+    for risk, name in (("selective", _selective(answer)), ("exposure", "exposure")):
         promised = f", budget {percent(answer.budget)}" if answer.promised == risk else ""
         rows.append((f"{name}{promised}", *(_interval(getattr(one, risk)) for one in both)))
-    rows.append(("labelled shipped answers", *(str(one.labelled) for one in both)))
+    rows.append((f"labelled shipped {items(answer.settings.unit)[1]}", *(str(one.labelled) for one in both)))
     if any(one.exposure.overdue for one in both):
         rows.append(("drawn, shipped, not known how bad", *(str(one.exposure.overdue) for one in both)))
     return rows

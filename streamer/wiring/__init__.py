@@ -9,7 +9,7 @@ from streamer.lazy import lazy_names
 
 if TYPE_CHECKING:
     from streamer.settings.settings import load_settings
-    from streamer.wiring.asking import tried_gate, what_if
+    from streamer.wiring.asking import tried_gate, tried_gate_of_claims, what_if
     from streamer.wiring.audit import (
         checkpointer,
         compared_with_log,
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 else:
     _NAMES = {
         "streamer.settings.settings": "load_settings",
-        "streamer.wiring.asking": "tried_gate what_if",
+        "streamer.wiring.asking": "tried_gate tried_gate_of_claims what_if",
         "streamer.wiring.audit": "checkpointer compared_with_log known_checkpoints outside_checkpoints receipts "
         "rescorer signer signing trusted_keys witnesses",
         "streamer.wiring.candidates": "adopt_candidate set_candidate",

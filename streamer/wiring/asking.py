@@ -11,6 +11,7 @@ from streamer.wiring.parts import now as present
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
+    from streamer.clouds.evaluated_claims import ClaimResult
     from streamer.frames.results import Report
     from streamer.gates.settings import GateSettings
     from streamer.settings.settings import Settings
@@ -44,18 +45,26 @@ def tried_gate(
     return found, present, young + notes
 
 
+def tried_gate_of_claims(
+    store: Store, gate: str, asked: GateSettings, *, since: datetime, now: datetime
+) -> tuple[list[ClaimResult], list[str]]:
+    """Say the same of a gate of claims, in results of `evaluate_claims`."""
+    from streamer.frames.recorded import recorded, tried_claims
+
+    own = store.gates.get(gate).settings
+    batches, young = recorded(store.answers, store.calibration, gate, own, now=now, since=since)
+    return tried_claims(gate, batches, own, asked), young
+
+
 def what_if(store: Store, gate: str, *, since: datetime, now: datetime | None = None) -> WhatIf:
     """Return what answers questions about the decisions of a gate from `since` on; nothing is read before the first one.
 
     Raises `UsageError` when there is no such gate.
     """
-    from streamer.frames.recorded import refuse_claims
     from streamer.whatif import WhatIf
 
-    revision = store.gates.get(gate)
-    refuse_claims(gate, revision.settings)
     return WhatIf(
-        revision,
+        store.gates.get(gate),
         past=store.past,
         sample=store.calibration,
         policies=store.policies,

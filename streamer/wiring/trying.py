@@ -66,8 +66,8 @@ def tried(
     UsageError
         The file cannot be tried; the message says what to do.
     """
+    from streamer.clouds.evaluated_claims import has_claims
     from streamer.frames.gate import Gate
-    from streamer.research.evaluation.claims import has_claims
 
     named, choice = dict(given), check_unlabelled(unlabelled)
     with ExitStack() as until:

@@ -34,6 +34,19 @@ def counted(number: int, one: str, many: str) -> str:
     return f"{number} {one if number == 1 else many}"
 
 
+def items(*units: str, plain: str = "answer") -> tuple[str, str]:
+    """What gates of these units decide, one and many of it: claims with the unit `claim`."""
+    claims = {unit == "claim" for unit in units}
+    one = f"{plain} or claim" if len(claims) > 1 else "claim" if True in claims else plain
+    return one, f"{one}s"
+
+
+def waiting_items(*units: str) -> tuple[str, str]:
+    """The same for what waits for a label: ``response waits``, ``responses wait``."""
+    one, many = items(*units, plain="response")
+    return f"{one} waits", f"{many} wait"
+
+
 def when(moment: datetime) -> str:
     """Write a moment to the second, in UTC."""
     return moment.strftime("%Y-%m-%d %H:%M:%SZ")

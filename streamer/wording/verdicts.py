@@ -304,11 +304,13 @@ def desk_text(desk: DeskReport) -> str:
     text = f"people released {desk.released} of {desk.total} held batches"
     text += f" ({desk.edited} edited)" if desk.edited else ""
     text += f", rejected {desk.rejected}; {desk.expired} had no decision by their deadline; since {when(desk.since)}"
+    named = "answer that was released as it was", "answers that were released as they were"
+    if desk.unit == "claim":
+        named = "claim that was put back", "claims that were put back"
     if desk.severity is None:
-        return text + ". No answer that was released as it was has a label"
-    said = counted(desk.labelled, "answer that was", "answers that were")
+        return f"{text}. No {named[0]} has a label"
     return (
-        f"{text}. Of {said} released as {'it was' if desk.labelled == 1 else 'they were'} and labelled the mean severity is "
+        f"{text}. Of {counted(desk.labelled, *named)} and labelled the mean severity is "
         f"{percent(desk.severity)}. Nothing is promised of these, and no figure above counts them"
     )
 

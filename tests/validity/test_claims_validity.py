@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from streamer import LabelledGroup
 from streamer.calibration.claims import LOSSES, calibrate_claims, claim_loss, shipped_claims
+from streamer.gates.settings import GateSettings
 
 ALL = tuple(name.replace("C", "2") for name in LOSSES)
 Calibrated = Callable[[Sequence[LabelledGroup], float], float]
@@ -52,6 +53,24 @@ def test_no_bag_breaks_the_budget(loss: str, bag: Any, alpha: float, least: floa
         return calibrate_claims(others, alpha=alpha, loss=loss, least_kept=least).value
 
     assert risk(bag, loss, cut, least) <= alpha + 1e-9
+
+
+@given(bag=bags(), alpha=st.sampled_from((0.1, 0.25, 0.5)), least=st.sampled_from((0.0, 0.4, 1.0)))
+def test_labels_from_the_top_to_the_first_wrong_claim_are_enough(
+    bag: list[LabelledGroup], alpha: float, least: float
+) -> None:
+    """What is not asked for counts as wrong, and no threshold changes; with other losses all is asked for."""
+    for loss in ALL:
+        gate = GateSettings(unit="claim", scorer="support", encoder="none", loss=loss)
+        asked = []
+        for one in bag:
+            known = list(zip(one.scores, one.severities, strict=True))
+            needs = one.scores > gate.asked_above(known)
+            assert loss == "any" or needs.all()
+            severities = np.where(needs, one.severities, 1.0)
+            asked.append(group(one.id, one.scores.tolist(), severities.tolist()))
+        both = (calibrate_claims(some, alpha=alpha, loss=loss, least_kept=least) for some in (bag, asked))
+        assert next(both) == next(both)
 
 
 def world(seed: int, prompts: int = 41) -> list[LabelledGroup]:

@@ -140,9 +140,19 @@ export class Governance {
       return plain(values).map((one) => Object.fromEntries(columns.map((column, i) => [column, one[i]])));
     };
     const run = { row, place, index, inputs: table("inputs"), candidates: table("candidates") };
-    const groups = new Set(run.inputs.map((one) => canonical([one.batch_id, one.attempt])));
-    const floor = this.revisions.get(`${row.gate} ${row.gate_revision}`)?.row.label_floor ?? null; // below it no label was due
-    const missing = run.inputs.filter((one) => one.severity === null && !(floor !== null && one.score <= floor)).length;
+    const groups = new Map();
+    for (const one of run.inputs) {
+      const batch = canonical([one.batch_id, one.attempt]);
+      groups.set(batch, [...(groups.get(batch) ?? []), one]);
+    }
+    // Below a label floor no label was due, nor of a claim that scores no more than a wrong one, where that is the whole loss.
+    const { label_floor: floor = null, unit, loss } = this.revisions.get(`${row.gate} ${row.gate_revision}`)?.row ?? {};
+    let missing = 0;
+    for (const some of groups.values()) {
+      const wrong = unit === "claim" && loss === "any" ? some.filter((one) => one.severity === 1) : [];
+      const above = Math.max(floor ?? -Infinity, ...wrong.map((one) => one.score));
+      missing += some.filter((one) => one.severity === null && one.score > above).length;
+    }
     if (groups.size !== row.groups || run.inputs.length !== row.items || missing !== row.missing) {
       const detail = "it has read another number of groups, items or missing labels than it says";
       this.report.fault("calibration", place, detail);

@@ -306,7 +306,7 @@ class _Replay:
 
     def _loss(self, draw: _Draw, alarm: _Alarm, until: str) -> tuple[float, float]:
         """The least and the most that monitoring can have taken for the loss of a draw by a moment."""
-        kind, least, most, complete = alarm.terms.about[2], [], [], ""
+        kind, told = alarm.terms.about[2], list[tuple[float, float, str]]()
         for response in draw.needed:
             found = [
                 one
@@ -315,13 +315,17 @@ class _Replay:
                 and one.received <= until
                 and (self._labellers is None or one.labeller in self._labellers)
             ]
-            if not found:
-                return 0.0, 0.0
-            least.append(min(one.severity for one in found))
-            most.append(max(one.severity for one in found))
-            complete = max(complete, min(one.received for one in found))
-        if not draw.needed:
+            if found:
+                given = [one.severity for one in found]
+                told.append((min(given), max(given), min(one.received for one in found)))
+        if len(told) < len(draw.needed):  # of claims a wrong one decides, whatever the others are
+            decisive = [one for one in told if one[1] == 1 and alarm.terms.loss == "any"]
+            sure = [one for one in decisive if one[0] == 1]
+            told = sorted(sure, key=lambda one: one[2])[:1] or [(0.0, 1.0, "") for _ in decisive[:1]]
+        if not told:
             return 0.0, 0.0
+        least, most, received = zip(*told, strict=True)
+        complete = max(received)
         waiting = bisect_right(self._moments, complete) - bisect_left(self._numbers, draw.number)
         in_time = complete <= _later(draw.decided_at, timedelta(seconds=self._deadline))
         loss = alarm.terms.loss

@@ -9,7 +9,7 @@ import itertools
 import math
 import struct
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -272,6 +272,20 @@ def claim_loss(loss: str, severities: Sequence[float], of: int) -> float:
     if kind == "mass":
         return min(1.0, total / float(most))
     return total / max(1, of if kind == "share" else len(severities))
+
+
+def asked_above(settings: dict[str, Any] | None, given: Iterable[tuple[float, float | None]]) -> float:
+    """Return the score above which labels of a batch are asked for.
+
+    `given` : the scores and severities of its drawn responses. Below a label floor none is asked
+    for, nor of a claim that scores no more than a wrong one, where any wrong one is the whole loss.
+    """
+    settings = settings or {}
+    floor = settings.get("label_floor")
+    above = -math.inf if floor is None else floor
+    if (settings.get("unit"), settings.get("loss")) != ("claim", "any"):
+        return above
+    return max([above, *(score for score, severity in given if severity == 1)])
 
 
 def _by_claims(sample: Sample, loss: str, least_kept: float) -> float:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from streamer_verify.calibrators import asked_above
 from streamer_verify.checkpoints import Chain, Checkpoints
 from streamer_verify.logs import Log
 from streamer_verify.signatures import ed25519_verify, policy_statement
@@ -274,12 +275,15 @@ class Control(Checkpoints):
             [dict(zip(row[part]["columns"], one, strict=True)) for one in line[part]]
             for part in ("inputs", "candidates")
         )
-        groups = {(one["batch_id"], one["attempt"]) for one in inputs}
         settings = self.row("gate_revisions", row["gate"], row["gate_revision"])
-        # what scores at or below a label floor is never asked for, and not missing
-        floor = None if settings is None else settings.get("label_floor")
-        missing = sum(one["severity"] is None and (floor is None or one["score"] > floor) for one in inputs)
-        if (row["groups"], row["items"], row["missing"]) != (len(groups), len(inputs), missing):
+        given: dict[tuple[str, int], list[tuple[float, float | None]]] = {}
+        for one in inputs:
+            given.setdefault((one["batch_id"], one["attempt"]), []).append((one["score"], one["severity"]))
+        missing = 0  # of what is asked for
+        for some in given.values():
+            floor = asked_above(settings, some)
+            missing += sum(severity is None and score > floor for score, severity in some)
+        if (row["groups"], row["items"], row["missing"]) != (len(given), len(inputs), missing):
             self.fault(
                 "calibration",
                 place,

@@ -326,10 +326,11 @@ class Figures(FigureRows):
                 waits.append(seconds_between(moment, row["at"]))
             if row["action"] != "released" or row["edited"]:
                 continue
-            as_they_were += 1
-            if row["response_id"] in asked:
+            released = parsed(row["claims"]) or [row["response_id"]]
+            as_they_were += len(released)
+            for one in asked.intersection(released):
                 drawn += 1
-                response: Response = (name, row["batch_id"], row["attempt"], row["response_id"])
+                response: Response = (name, row["batch_id"], row["attempt"], one)
                 severities.append(self._severity(response, kind, settings))
         known = [one for one in severities if one is not None]
         waits.sort()
@@ -352,7 +353,7 @@ class Figures(FigureRows):
             },
             f"control.jsonl, kind desk_outcomes, row.gate = {name}, at {period}: count by action, reason and edited; seconds from"
             " facts.decided_at of the batch to at, where reason is person; drawn: released unedited, and the gate's own audit draw"
-            " took that answer; severity: mean of those of them that have a label which the gate reads, whenever",
+            " took that answer, or claim that was put back; severity: mean of those of them that have a label which the gate reads, whenever",
             gate.rows.get("desk"),
             gate.rows.get("decisions at the desk"),
             gate.rows.get("every label") if drawn else None,
@@ -372,7 +373,6 @@ class Figures(FigureRows):
         missing = known = 0
         for at, batch_id, kind, marks in gate.drawn_ones:
             least, most = list[float](), list[float]()
-            complete = True
             for response_id, ships in marks:
                 severity = self._severity((name, batch_id, 1, response_id), kind, settings)
                 wanted += 1
@@ -380,11 +380,10 @@ class Figures(FigureRows):
                 if ships:
                     least.append(0.0 if severity is None else severity)
                     most.append(1.0 if severity is None else severity)
-                    complete = complete and severity is not None
-            missing += not complete
-            known += complete
             loss = settings["loss"] if settings.get("unit") == "claim" else "share"
-            losses[at] = claim_loss(loss, least, len(marks)), claim_loss(loss, most, len(marks))
+            low, high = losses[at] = claim_loss(loss, least, len(marks)), claim_loss(loss, most, len(marks))
+            missing += low < high
+            known += low == high
         put(
             f"draws/{name}",
             {

@@ -11,7 +11,7 @@ from typing import Any
 
 from streamer_verify.actions import uniform_of
 from streamer_verify.all_signals import RIDGE, ByScore, BySignals, fitted, ship_above_of
-from streamer_verify.calibrators import METHODS, as_cut, calibrate
+from streamer_verify.calibrators import METHODS, as_cut, asked_above, calibrate
 from streamer_verify.runs import Decided, Label, Runs
 from streamer_verify.samples import Group, Sample, mean
 from streamer_verify.values import CONTROL, PLAIN, parsed, row_name, same_json, seconds_between, sha256
@@ -165,6 +165,7 @@ class RunAgain:
         """From which age on draws counted follows from their ages, from which of them had labels, and from how late earlier ones got theirs."""
         row, settings, cut = self._row, self._settings, parsed(self._row.get("age_cut"))
         floor, window = settings["label_floor"], settings.get("window")
+        basis = row.get("severities")
         age = (
             None
             if cut is None
@@ -184,18 +185,17 @@ class RunAgain:
         if settings.get("segment_by") or settings.get("group_by") or (floor is not None and of_batches):
             return
         newest = drawn if window is None else drawn[-2 * window :]
-        read: dict[tuple[Any, ...], bool] = {}
+        inputs: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
         for one in self._inputs:
-            waits = one["severity"] is None and (floor is None or one["score"] > floor)
-            batch = (row["gate"], one["batch_id"], one["attempt"])
-            read[batch] = read.get(batch, False) or waits
-        waiting = sum(read[one.batch] if one.batch in read else self._delay(one, floor)[1] for one in newest)
+            inputs.setdefault((row["gate"], one["batch_id"], one["attempt"]), []).append(one)
+        read = {batch: self._waits(some) for batch, some in inputs.items()}
+        waiting = sum(read[one.batch] if one.batch in read else self._delay(one, basis)[1] for one in newest)
         seconds, deadline = 0.0, settings["monitor_deadline_seconds"]
         if waiting:
             own = drawn[: len(drawn) - len(newest)][-_MOST_DELAYS:]
-            late = [self._delay(one, floor)[0] for one in own]
+            late = [self._delay(one, basis)[0] for one in own]
             others = [
-                self._delay(one, floor) for one in before[max(0, len(before) - _MOST_DELAYS + len(own)) :]
+                self._delay(one, "highest") for one in before[max(0, len(before) - _MOST_DELAYS + len(own)) :]
             ]
             late += [one for one, waits in others if waits or one is not None]  # below a floor none is due
             known = sorted(deadline if one is None else min(max(one, 0.0), deadline) for one in late)
@@ -210,14 +210,22 @@ class RunAgain:
                 f" by the record from {seconds:g} s on, {waiting} of {len(newest)} waiting"
             )
 
-    def _delay(self, draw: Decided, floor: float | None) -> tuple[float | None, bool]:
+    def _waits(self, some: list[dict[str, Any]]) -> bool:
+        """Whether a label that is asked for is missing among the inputs of a batch."""
+        above = asked_above(self._settings, ((one["score"], one["severity"]) for one in some))
+        return any(one["severity"] is None and one["score"] > above for one in some)
+
+    def _delay(self, draw: Decided, basis: str | None) -> tuple[float | None, bool]:
         """How late the labels of a draw came, in seconds (None: not all, or none, did), and whether it waits for one."""
+        given = [(score, list(self._read((*draw.batch, name)))) for name, score in draw.drawn]
+        above = asked_above(
+            self._settings, ((score, severities(some, basis)[0]) for score, some in given if some)
+        )
         came = []
-        for name, score in draw.drawn:
-            first = min((label.received for label in self._read((*draw.batch, name))), default=None)
-            if first is not None:
-                came.append(first)
-            elif floor is None or score > floor:
+        for score, some in given:
+            if some:
+                came.append(min(label.received for label in some))
+            elif score > above:
                 return None, True
         return (seconds_between(draw.decided_at, max(came)) if came else None), False
 
@@ -267,7 +275,7 @@ class RunAgain:
             found.append((moment, group))
             if moment < self._row["older_than"]:
                 old.add(group.id)
-            if any(one["severity"] is None for one in some):
+            if self._waits(some):
                 waiting.add(group.id)
         found.sort(key=itemgetter(0))
         return [group for _, group in found], old, waiting

@@ -524,7 +524,7 @@ def _draws(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
     labelled = value["share_labelled"]
     return (
         f"{_number(value['drawn'])} decisions were drawn ({percent(value['share_drawn'])}); of"
-        f" {counted(value['responses_drawn'], 'drawn response', 'drawn responses')} {_number(value['responses_labelled'])} have a label"
+        f" {counted(value['responses_drawn'], 'drawn response or claim', 'drawn responses or claims')} {_number(value['responses_labelled'])} have a label"
         + (f" ({percent(labelled)})" if labelled is not None else ""),
         [],
     )
@@ -595,12 +595,12 @@ def _desk(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
         said += f"; people took {_seconds(value['median_seconds'])} at the median and {_seconds(value['longest_seconds'])} at most"
     if value["severity"] is not None:
         said += (
-            f". Of {counted(value['released_as_they_were'], 'answer that was', 'answers that were')} released unedited the audit"
+            f". Of {counted(value['released_as_they_were'], 'answer or claim that was', 'answers or claims that were')} released unedited the audit"
             f" drew {_number(value['drawn'])}; the {_number(value['labelled'])} with a label have the mean severity"
             f" {percent(value['severity'])}"
         )
     elif value["released_as_they_were"]:
-        said += ". Of what was released unedited no answer that the audit drew has a label"
+        said += ". Of what was released unedited nothing that the audit drew has a label"
     return said, [_pairs(value["by"], "decided by")]
 
 

@@ -234,6 +234,7 @@ function about(again) {
   const parts = ["Gate ", gate];
   if (again) parts.push(`. You gave ${inWords(item.severity)}. It stands until you give another, also if you leave now.`);
   else if (item.skipped) parts.push(". You skipped this one before, and nothing else waits for you.");
+  if (item.until_wrong) parts.push(again || item.skipped ? " " : ". ", "Stop at the first wrong one: no more claims of this answer are asked for once you give 1.");
   $("about").replaceChildren(...parts);
 }
 

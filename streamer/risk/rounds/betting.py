@@ -200,8 +200,13 @@ class LabelAlarmReader:
         if isinstance(state, RiskAlarm):
             draw = state.draw(decision.number, decision.loss, moment=moment)
             if kind == "missing":
-                due, most = moment + self._lag.total_seconds(), decision.needed / decision.drawn
-                draw = state.draw_due(decision.number, decision.loss, due=due, share=MISSING_SHARE, most=most)
+                draw = state.draw_due(
+                    decision.number,
+                    decision.loss,
+                    due=moment + self._lag.total_seconds(),
+                    share=MISSING_SHARE,
+                    most=decision.most,
+                )
             self._draws[kind].append(draw)
         elif decision.needed and limit is not None:
             share = decision.needed / decision.drawn

@@ -36,7 +36,8 @@ class LoggedDecision:
     drawn : number of its responses that the audit sample took.
     needed : of these the ones that shipped, whose severity is needed.
     severities : of the needed ones, as far as they are there.
-    labelled_at : when the last of the needed severities was there; None while one is missing, or none is needed.
+    labelled_at : when the last of the needed severities was there, or the first that decides the loss; None while one
+        is missing, or none is needed.
     predicted : mean over all its responses of what a judge says of those that shipped, held ones counting 0; None
         while the judge has not seen them all.
     needed_budget : the smallest budget with which it would have shipped; None where its policy does not say.
@@ -82,8 +83,9 @@ class LoggedDecision:
 
     @property
     def labelled(self) -> bool:
-        """Whether its loss is known: every severity that is needed is there."""
-        return len(self.severities) == self.needed
+        """Whether its loss is known: every severity that is needed is there, or one decides it."""
+        decided = self.settings.until_wrong and 1 in self.severities
+        return decided or len(self.severities) == self.needed
 
     @property
     def overdue(self) -> bool:
@@ -97,11 +99,18 @@ class LoggedDecision:
         """
         if not self.sampled or not self.labelled or not self.drawn:
             return None
-        if self.settings.unit == "claim":
-            severities = np.array([*self.severities, *[0.0] * (self.drawn - self.needed)])
-            ships = np.arange(self.drawn) < self.needed
-            return claim_loss(self.settings.loss).at(severities, ships)
-        return fsum(self.severities) / self.drawn
+        return self._loss_by(self.severities)
+
+    @property
+    def most(self) -> float:
+        """The loss if all that shipped of what was drawn were wrong; it was drawn."""
+        return self._loss_by((1.0,) * self.needed)
+
+    def _loss_by(self, severities: tuple[float, ...]) -> float:
+        if self.settings.unit != "claim":
+            return fsum(severities) / self.drawn
+        padded = np.array(severities + (0.0,) * (self.drawn - len(severities)))
+        return claim_loss(self.settings.loss).at(padded, np.arange(self.drawn) < self.needed)
 
     def audited(self) -> AuditedDecision:
         """Say it as monitoring reads it, with what is known of its loss now.

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 from streamer.calibration.specification import Risk
 from streamer.events.alerts import ALARMS, AlarmKind
 from streamer.gates.audit_rate import AuditRate, day_of
+from streamer.gates.declared import Unit
 from streamer.gates.settings import GateSettings
 from streamer.risk.rounds.logged import Terms
 from streamer.risk.rounds.state import GateWatch, WatchedAlarm, WatchedSequence
@@ -195,7 +196,8 @@ class DeskReport:
     released : of which `edited` with another text.
     rejected : by a person.
     expired : by nobody, because the deadline passed.
-    labelled : answers that were released as they were and have a label; nobody drew them, so that they stand for themselves.
+    labelled : answers that were released as they were, or claims that were put back, with a label;
+        nobody drew them, so that they stand for themselves.
     severity : mean of those; None without any.
     """
 
@@ -206,6 +208,7 @@ class DeskReport:
     expired: int
     labelled: int
     severity: float | None
+    unit: Unit = "best"
 
     @property
     def total(self) -> int:

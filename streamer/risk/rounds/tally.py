@@ -99,8 +99,8 @@ class TallyReader:
         if not one.shipped:
             self._held += 1
         elif one.sampled:
-            weight, share = tally.bets.least / one.probability, one.needed / one.drawn
-            self._marks.append(Mark(one.number, moment.timestamp(), weight, share, self._held, one.loss))
+            weight = tally.bets.least / one.probability
+            self._marks.append(Mark(one.number, moment.timestamp(), weight, one.most, self._held, one.loss))
             self._held = 0
         self._tally = replace(tally, newest=max(tally.newest, moment))
 

@@ -46,7 +46,8 @@ class Mark(NamedTuple):
     ----------
     number, moment : its place in the order of decisions, and when it was made, in seconds.
     weight : c/p in (0, 1].
-    share : of the drawn responses that shipped, in [0, 1]: its loss is no more.
+    share : of the drawn responses that shipped, or what a gate of claims can lose by those that did,
+        in [0, 1]: its loss is no more.
     held : decisions of which nothing shipped, since the mark before.
     loss : in [0, share]; None while it is not known.
     """

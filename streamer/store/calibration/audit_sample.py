@@ -198,26 +198,29 @@ def read_label_delays(
         .subquery()
     )
     given = severities_given(labels, gate, settings.severity_kind)
-    wanted = (
-        sa.true()
-        if settings.label_floor is None
-        else (responses.c.score > settings.label_floor) | given.c.received_at.is_not(None)
-    )
     query = (
-        sa.select(newest.c.batch, newest.c.decided_at, given.c.received_at)
+        sa.select(
+            newest.c.batch,
+            newest.c.decided_at,
+            given.c.received_at,
+            responses.c.score,
+            given.c.severity,
+        )
         .join_from(newest, responses, responses.c.batch == newest.c.batch)
         .outerjoin(
             given,
             (given.c.batch_id == newest.c.batch_id) & (given.c.response_id == responses.c.response_id),
         )
-        .where(responses.c.drawn, responses.c.score.is_not(None), wanted)
+        .where(responses.c.drawn, responses.c.score.is_not(None))
         .order_by(newest.c.decided_at, newest.c.batch)
     )
     delays: list[float | None] = []
     for _, found in groupby(connection.execute(query), key=_BATCH):
         rows = list(found)
-        came = [row[2] for row in rows if row[2] is not None]
-        delays.append(None if len(came) < len(rows) else (max(came) - rows[0][1]).total_seconds())
+        floor = settings.asked_above((row[3], row[4]) for row in rows)
+        came = [row[2] for row in rows if row[2] is not None or row[3] > floor]
+        if came:
+            delays.append(None if None in came else (max(came) - rows[0][1]).total_seconds())
     return delays
 
 

@@ -273,7 +273,7 @@ class ReleaseDesk:
     def in_period(self, gate: str, settings: GateSettings, *, now: datetime) -> DeskReport | None:
         """`report` of the gate's budget period; None where nothing was decided in it and the gate has no desk."""
         since = now - timedelta(days=settings.budget_period_days)
-        found = self.report(gate, kind=settings.severity_kind, since=since)
+        found = replace(self.report(gate, kind=settings.severity_kind, since=since), unit=settings.unit)
         return found if found.total or settings.desk_deadline_seconds is not None else None
 
     def report(self, gate: str, *, kind: str, since: datetime) -> DeskReport:

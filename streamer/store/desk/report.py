@@ -1,6 +1,8 @@
 """What people made of what a gate held."""
 
+from collections import defaultdict
 from datetime import datetime
+from statistics import fmean
 
 import sqlalchemy as sa
 
@@ -12,7 +14,8 @@ from streamer.store.db.schema.joins import same
 def read_report(
     connection: sa.Connection, labels: sa.FromClause, gate: str, *, kind: str, since: datetime
 ) -> DeskReport:
-    """Count the gate's outcomes since a moment, and average the severities of `kind` of what was released as it was.
+    """Count the gate's outcomes since a moment, and average the severities of `kind` of what was
+    released as it was: of answers, and of claims that were put back.
 
     `labels` : those that are read.
     """
@@ -39,19 +42,14 @@ def read_report(
         .where(labels.c.gate == gate, labels.c.kind == kind)
         .subquery()
     )
-    each = (
-        sa.select(sa.func.avg(newest.c.severity).label("severity"))
-        .select_from(desk_outcomes)
-        .join(
-            newest, same(newest, desk_outcomes, "batch_id", "attempt", "response_id") & (newest.c.place == 1)
-        )
-        .where(of_gate, own.action == "released", ~own.edited)
-        .group_by(own.id)
-        .subquery()
-    )
-    labelled, severity = connection.execute(
-        sa.select(sa.func.count(), sa.func.avg(each.c.severity)).select_from(each)
-    ).one()
+    given = defaultdict[tuple[int, str], list[float]](list)
+    for row in connection.execute(
+        sa.select(*own["id", "response_id", "claims"], newest.c.response_id.label("of"), newest.c.severity)
+        .join_from(desk_outcomes, newest, same(newest, desk_outcomes, "batch_id", "attempt"))
+        .where(of_gate, own.action == "released", ~own.edited, newest.c.place == 1)
+    ):
+        if row.of in (row.claims or (row.response_id,)):
+            given[row.id, row.of].append(row.severity)
     released = {edited: count for (action, _, edited), count in counts.items() if action == "released"}
     return DeskReport(
         since=since,
@@ -59,6 +57,6 @@ def read_report(
         edited=released.get(True, 0),
         rejected=counts.get(("rejected", "person", False), 0),
         expired=counts.get(("rejected", "deadline_passed", False), 0),
-        labelled=labelled,
-        severity=None if severity is None else float(severity),
+        labelled=len(given),
+        severity=fmean(map(fmean, given.values())) if given else None,
     )

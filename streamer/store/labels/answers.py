@@ -76,8 +76,10 @@ class SqlAnswers:
 def _batch(rows: Sequence[Row], severities: Severities, settings: GateSettings) -> StoredBatch:
     first = rows[0]
     key = key_of(first)
-    floor = -1.0 if settings.label_floor is None else settings.label_floor
     known = {row["response_id"]: severities.get(key, row["response_id"]) for row in rows}
+    floor = settings.asked_above(
+        (row["score"] or 0.0, known[row["response_id"]]) for row in rows if row["drawn"]
+    )
     return StoredBatch(
         batch_id=first["batch_id"],
         prompt=first["prompt"],

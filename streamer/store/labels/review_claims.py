@@ -24,7 +24,7 @@ from streamer.store.db.schema import (
 )
 from streamer.store.db.schema.joins import JUDGED, same
 from streamer.store.db.schema.types import UtcDateTime
-from streamer.store.labels.revisions import unlabelled
+from streamer.store.labels.revisions import FROM_THE_TOP, unlabelled
 from streamer.store.risk.audit_rates import held_early, raised_gates
 
 SHOWN = (
@@ -76,6 +76,9 @@ def candidates(
     """Select what this page may have, in the order in which it is to get it: what it has, then gates in doubt, then others."""
     claim, offer = claim_of_others(reviewer, now), offer_to(reviewer)
     own = sa.exists().where(same(review_claims, responses, "batch", "position"), is_of(reviewer))
+    elsewhere = sa.exists().where(
+        same(review_claims, responses, "batch"), review_claims.c.expires_at > now, ~is_of(reviewer)
+    )
     return (
         beside(
             unlabelled(
@@ -88,7 +91,13 @@ def candidates(
             claim,
             offer,
         )
-        .where(decisions.c.gate.in_(gates), responses.c.text.is_not(None), claim.c.batch.is_(None))
+        .where(
+            decisions.c.gate.in_(gates),
+            responses.c.text.is_not(None),
+            claim.c.batch.is_(None),
+            # Of an answer with claims one person has all: what is given decides what is asked next.
+            (decisions.c.unit != "claim") | ~elsewhere,
+        )
         .order_by(
             sa.case((own, 0), (offer.c.skipped_at.is_(None), 1), else_=2),
             # Whole gates, so that within one the order has nothing to do with draws and answers.
@@ -96,6 +105,7 @@ def candidates(
             offer.c.skipped_at,
             decisions.c.decided_at,
             batches.c.id,
+            FROM_THE_TOP,
             responses.c.position,
         )
         .limit(_CANDIDATES)

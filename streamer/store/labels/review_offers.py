@@ -20,6 +20,7 @@ from streamer.store.db.engine import upsert
 from streamer.store.db.schema import (
     batches,
     decisions,
+    gate_revisions,
     label_revisions,
     policies,
     responses,
@@ -87,8 +88,10 @@ def item_of(
     parts = judged.parts([text or "" for text in every])
     disputed = judged.disputed(parts, row.position) if claims is None else ()
     came = row.text if claims is None else claims.answer
-    text, claim = judged.ships(came), tuple[str, ...]()
+    text, claim, loss = judged.ships(came), tuple[str, ...](), ""
     if claims is not None:
+        newest = sa.select(gate_revisions.c.loss).where(gate_revisions.c.gate == row.gate)
+        loss = connection.execute(newest.order_by(gate_revisions.c.revision.desc()).limit(1)).scalar_one()
         begin, end = judged.span(came) or (0, len(came))
         first, last = claims.spans[row.position]
         claim = came[begin:first], came[first:last], came[last:end]
@@ -100,6 +103,7 @@ def item_of(
         text=text,
         came=None if text == came else came,
         claim=claim,
+        until_wrong=loss == "any",
         judged=tuple((path, said, path in disputed) for path, said in judged.shown(came)),
         references=tuple(row.references or ()),
         others=(len(parts) if claims is None else len(claims.responses)) - 1,

@@ -70,7 +70,7 @@ class QueuedResponse:
     prompt: str
     text: str | None
     references: tuple[str, ...] | None
-    place: tuple[int, datetime, int, int]
+    place: tuple[int, datetime, int, float, int]
     judged: str
     urgent: bool = False
     answer: str | None = None
@@ -249,13 +249,14 @@ class Labels:
         """Drawn responses without a severity of their gate's present kind, the oldest decision first.
 
         Those of the gates `urgent` come before those of others. Within a gate the order stays that of decisions, drawn by a
-        raised rate or not: else whether a label comes in time would depend on what is drawn later, or on its answer.
+        raised rate or not: else whether a label comes in time would depend on what is drawn later, or on its answer. Claims
+        are asked for in the order of their answer, or where the first wrong one decides from the highest score down.
 
         What scores at or below the gate's label floor is not asked for, nor what no reader would read: see
         `unlabelled`. `after` continues after that one, whatever was labelled or decided meanwhile.
         """
         rank = sa.case((decisions.c.gate.in_(sorted(urgent)), 0), else_=1) if urgent else sa.literal(1)
-        place = (rank, decisions.c.decided_at, batches.c.id, responses.c.position)
+        place = (rank, decisions.c.decided_at, batches.c.id, FROM_THE_TOP, responses.c.position)
         conditions = []
         if after is not None:
             reached = (
@@ -278,6 +279,7 @@ class Labels:
                 responses.c.position,
                 JUDGED,
                 rank.label("rank"),
+                FROM_THE_TOP.label("down"),
                 of_claims.label("claims"),
                 held=held_early(connection),
             )
@@ -290,7 +292,7 @@ class Labels:
                 key=key_of(row),
                 kind=row["severity_kind"],
                 references=None if row["references"] is None else tuple(row["references"]),
-                place=(row["rank"], row["decided_at"], row["id"], row["position"]),
+                place=(row["rank"], row["decided_at"], row["id"], row["down"], row["position"]),
                 urgent=row["gate"] in urgent,
                 answer=claims.answer if (claims := RecordedClaims.of(row["claims"])) else None,
             )
@@ -389,7 +391,7 @@ def unlabelled(
 
     Calibration reads first attempts that the gate's own audit drew, and the risk in service what shipped: an answer that was held
     is asked for by nobody in a later attempt, or where only a raised rate drew it, for its loss is 0 whatever its severity. `decisions`, `batches`, `responses` and `gate_revisions`
-    (the newest of the gate) are joined. Of the gates `held` by an early warning all of the newest answers that shipped are asked
+    (the newest of the gate) are joined. Where the first wrong claim decides what an answer loses, no other is asked for. Of the gates `held` by an early warning all of the newest answers that shipped are asked
     for, drawn or not.
     """
     newest = (
@@ -418,7 +420,50 @@ def unlabelled(
             batches.c.erased_at.is_(None),
             gate_revisions.c.label_floor.is_(None) | (responses.c.score > gate_revisions.c.label_floor),
             ~labelled,
+            ~(_UNTIL_WRONG & wrong_above(labels, batches, gate_revisions.c.severity_kind)),
         )
+    )
+
+
+_UNTIL_WRONG = (decisions.c.unit == "claim") & (gate_revisions.c.loss == "any")
+"""As `GateSettings.until_wrong`, of the newest settings."""
+FROM_THE_TOP = sa.case((_UNTIL_WRONG, -responses.c.score), else_=0.0)
+"""The order in which the claims of an answer are asked for, before that of its text."""
+
+
+def wrong_above(
+    labels: sa.FromClause, batch: sa.FromClause, kind: str | sa.ColumnElement[str]
+) -> sa.ColumnElement[bool]:
+    """Whether a drawn response of the batch that scores as much has a severity of 1.
+
+    The last one by each labeller is 1.
+
+    `batch` has the columns that name it, and is joined with `responses`.
+    """
+    wrong, said, later = responses.alias(), labels.alias(), labels.alias()
+
+    def of_it(label: sa.FromClause) -> sa.ColumnElement[bool]:
+        return (
+            same(label, batch, *BATCH) & (label.c.response_id == wrong.c.response_id) & (label.c.kind == kind)
+        )
+
+    replaced = sa.exists().where(
+        of_it(later),
+        later.c.labeller == said.c.labeller,
+        sa.tuple_(later.c.effective_at, later.c.id) > sa.tuple_(said.c.effective_at, said.c.id),
+    )
+    better = sa.exists().where(of_it(said), said.c.severity < 1, ~replaced.correlate_except(later))
+    worst = sa.exists().where(of_it(said), said.c.severity == 1)
+    return (
+        sa.exists()
+        .where(
+            wrong.c.batch == responses.c.batch,
+            wrong.c.drawn,
+            wrong.c.score >= responses.c.score,
+            worst.correlate_except(said),
+            ~better.correlate_except(said),
+        )
+        .correlate_except(wrong)
     )
 
 

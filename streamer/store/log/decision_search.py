@@ -51,7 +51,7 @@ class FoundDecision:
     Attributes
     ----------
     prompt : how it begins; None once erased, or where texts are not kept.
-    best_score : of its responses; None when they were not scored.
+    best_score : of its responses, or claims; None when they were not scored.
     number : its place in the record.
     """
 
@@ -60,6 +60,7 @@ class FoundDecision:
     batch_id: str
     attempt: int
     decided_at: datetime
+    unit: str
     mode: str
     outcome: str
     reason: str
@@ -163,7 +164,7 @@ def _matching(wanted: Wanted, candidates: sa.Subquery) -> sa.Select[tuple[object
     query = (
         sa.select(
             candidates.c.number,
-            *decisions.c["gate", "decided_at", "mode", "outcome", "reason", "policy_version"],
+            *decisions.c["gate", "decided_at", "unit", "mode", "outcome", "reason", "policy_version"],
             *decisions.c["segment", "sampled"],
             *batches.c["batch_id", "attempt"],
             sa.func.substr(batches.c.prompt, 1, _EXCERPT).label("prompt"),

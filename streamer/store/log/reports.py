@@ -23,6 +23,7 @@ from streamer.store.db.schema import (
     progress,
     responses,
 )
+from streamer.store.db.schema.joins import BATCH, same
 from streamer.store.db.schema.log import QUEUED
 from streamer.store.db.schema.types import REAL, UtcDateTime
 from streamer.store.db.transport import Pooling, pooling
@@ -110,14 +111,22 @@ _DECISIONS = sa.table(
     *(sa.column(name, sa.Integer) for name in ("partition", "offset")),
 )
 _LABELS = [one for one in label_revisions.c if one.name != "id"]
-_TABLES: dict[str, tuple[Sequence[sa.ColumnClause[Any]], Sequence[sa.ColumnClause[Any]]]] = {
+_LABELLED = label_revisions.outerjoin(batches, same(batches, label_revisions, *BATCH)).outerjoin(
+    decisions, decisions.c.batch == batches.c.id
+)
+_TABLES: dict[str, tuple[sa.FromClause, Sequence[sa.ColumnClause[Any]], Sequence[sa.ColumnClause[Any]]]] = {
     "decisions": (
+        _DECISIONS,
         list(_DECISIONS.c),
         [_DECISIONS.c[name] for name in ("decided_at", "topic", "partition", "offset")],
     ),
-    "labels": (_LABELS, [label_revisions.c.received_at, label_revisions.c.id]),
+    "labels": (
+        _LABELLED,
+        [*_LABELS, decisions.c.unit],
+        [label_revisions.c.received_at, label_revisions.c.id],
+    ),
 }
-"""What is exported: columns, the gate first; and what orders the rows, their moment first."""
+"""What is exported: where from, columns, the gate first; and what orders the rows, their moment first."""
 
 
 class Reports:
@@ -136,8 +145,8 @@ class Reports:
         ----------
         since : the first moment of a decision, or at which a label came.
         """
-        columns, (moment, *then) = _TABLES[what]
-        query = sa.select(*columns).order_by(moment, *then)
+        table, columns, (moment, *then) = _TABLES[what]
+        query = sa.select(*columns).select_from(table).order_by(moment, *then)
         if gate is not None:
             query = query.where(columns[0] == gate)
         if since is not None:

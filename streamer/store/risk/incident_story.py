@@ -12,7 +12,7 @@ from streamer.gates.setting_changes import calibrated_for_another
 from streamer.recalibration.run import SampleQuery
 from streamer.store.risk.alerts import Incident, ShippedDraw, change_began
 from streamer.store.store import Store
-from streamer.wording.numbers import counted, percent, when
+from streamer.wording.numbers import counted, items, percent, when
 from streamer.wording.policies import cut_text, own_cuts, threshold_text, who, why_text
 
 MOST_TOLD = 10
@@ -147,11 +147,11 @@ def _recalibration(store: Store, gate: str, now: datetime) -> list[Step]:
         again = Step(told, f"streamer threshold show {gate}", "proposal")
     if since is None:
         waiting = store.labels.pending().get(gate, 0)
-        told = f"Label {counted(waiting, 'answer', 'answers')} that wait: a new threshold rests on them."
+        told = f"Label {counted(waiting, *items(settings.unit))} that wait: a new threshold rests on them."
         return [Step(told, queue, "label"), again] if waiting else [again]
     before = now - timedelta(seconds=settings.label_deadline_seconds)
     drawn = store.calibration.audit_sample(SampleQuery(gate, settings, before, since.version))
-    waits = sum(one.waits(settings.label_floor) for one in drawn)
+    waits = sum(one.missing(settings) > 0 for one in drawn)
     least = least_groups(settings.alpha, settings.max_attempts, settings.calibrator)
     told = (
         f"Publish on, and label what is drawn: a closed gate too decides, holds, and draws {percent(settings.audit_probability)}. "

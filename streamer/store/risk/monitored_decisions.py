@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from streamer.gates.gate import mean_score
 from streamer.gates.rule import ships_nothing
+from streamer.gates.settings import GateSettings
 from streamer.risk.rounds.columns import LoggedColumns, LoggedDecisions, PolicyFacts
 from streamer.risk.rounds.horizon import Probe
 from streamer.risk.rounds.logged import LoggedDecision, Terms
@@ -32,6 +33,7 @@ from streamer.store.db.schema import (
 )
 from streamer.store.db.schema.joins import BATCH, POLICY_OF_DECISION, REVISION_OF_POLICY, same
 from streamer.store.db.schema.types import UtcDateTime
+from streamer.store.labels.revisions import wrong_above
 from streamer.store.policies.policy_rows import SETTINGS, settings_of
 from streamer.store.risk.audit_rates import newest_shipped
 
@@ -207,24 +209,30 @@ def relabelled(
 
 
 def backlog(
-    connection: sa.Connection, labels: sa.FromClause, gate: str, severity_kind: str, *, after: int, bet: int
+    connection: sa.Connection,
+    labels: sa.FromClause,
+    gate: str,
+    settings: GateSettings,
+    *,
+    after: int,
+    bet: int,
 ) -> Backlog:
     """Count the first attempts with numbers above `bet`, and the labels that those above `after` wait for."""
     unread = (
-        sa.select(decisions.c.batch, decisions.c.sampled, decisions.c.decided_at, batches.c.batch_id)
+        sa.select(decisions.c.batch, decisions.c.sampled, decisions.c.decided_at, *batches.c[BATCH])
         .join_from(decisions, batches, batches.c.id == decisions.c.batch)
         .where(decisions.c.gate == gate, decisions.c.batch > after, batches.c.attempt == 1)
     )
     newer = unread.where(decisions.c.batch > bet).limit(MOST_COUNTED).subquery()
     count = connection.execute(sa.select(sa.func.count()).select_from(newer)).scalar_one()
     found = unread.where(decisions.c.sampled).order_by(decisions.c.batch).limit(MOST_COUNTED).subquery()
-    given = sa.exists().where(
-        labels.c.gate == gate,
-        labels.c.batch_id == found.c.batch_id,
-        labels.c.attempt == 1,
+    given: sa.ColumnElement[bool] = sa.exists().where(
+        same(labels, found, *BATCH),
         labels.c.response_id == responses.c.response_id,
-        labels.c.kind == severity_kind,
+        labels.c.kind == settings.severity_kind,
     )
+    if settings.until_wrong:
+        given |= wrong_above(labels, found, settings.severity_kind)
     waiting, oldest = connection.execute(
         sa.select(sa.func.count(), sa.func.min(found.c.decided_at))
         .select_from(found)
@@ -377,11 +385,14 @@ def _with(
         if len(given) == len(shipped):
             predicted = sum(given) / of
     moments = [came.get((one.batch_id, mark.response_id, one.settings.severity_kind)) for mark in needed]
+    if one.settings.until_wrong and 1 in there:
+        decisive = [at for at, bad in zip(moments, there, strict=True) if bad == 1 and at is not None]
+        moments = [min(decisive)]
     known = [moment for moment in moments if moment is not None]
     return replace(
         one,
         severities=tuple(severity for severity in there if severity is not None),
-        labelled_at=max(known) if known and len(known) == len(needed) else None,
+        labelled_at=max(known) if known and len(known) == len(moments) else None,
         predicted=predicted,
     )
 

@@ -127,7 +127,7 @@ class Monitoring:
             labels = self._read.table(connection, gate)
             kind, period = policy.settings.severity_kind, timedelta(days=policy.settings.budget_period_days)
             backlog = monitored_decisions.backlog(
-                connection, labels, gate, kind, after=watch.read, bet=watch.bet
+                connection, labels, gate, policy.settings, after=watch.read, bet=watch.bet
             )
             alerts = _open_alerts(connection, gate)
             counts = decided(connection, labels, gate, kind=kind, now=now, period=period)

@@ -171,7 +171,8 @@ class _PastColumns:
             found = answers.get(row.batch, [])  # a batch may have none, and is held
             self._sizes.append(len(found))
             key = BatchKey(self._gate, row.batch_id, 1)
-            for one, blank in zip(found, _blank(found), strict=True):
+            blanks = [False] * len(found) if row.unit == "claim" else _blank(found)
+            for one, blank in zip(found, blanks, strict=True):
                 self._of_responses.append(
                     (
                         one.response_id,

@@ -1,8 +1,11 @@
 """Gates of claims: what ships, what the action says, and what all verifiers make of the record."""
 
+import csv
+import io
 import json
+import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -12,25 +15,37 @@ import msgspec
 import numpy as np
 import pytest
 import sqlalchemy as sa
+from msgspec import to_builtins
 
 from streamer import wiring
-from streamer.calibration.claims import LOSSES
+from streamer.calibration.claims import LOSSES, claim_loss, shipped_claims
+from streamer.cli import main
+from streamer.clouds.claims import claims_in
+from streamer.clouds.evaluated_claims import ClaimOptions, evaluate_prompts
+from streamer.console.what_if import Questions
 from streamer.errors import UsageError
 from streamer.events.actions import ActionsV1, decode_action, text_to_show
 from streamer.events.desk import DeskV1, decode_desk
 from streamer.events.responses import decode_responses
+from streamer.frames.recorded import claimed
+from streamer.gates.rule import Cut
 from streamer.gates.settings import GateSettings
 from streamer.risk.rounds.alarms import goes_on, label_alarm
 from streamer.risk.rounds.logged import LoggedDecision, Terms
+from streamer.risk.rounds.watch import RiskWatch
 from streamer.store import Store
 from streamer.store.audit.forgetting import prune
 from streamer.store.db.schema import batches, decisions, responses
 from streamer.store.desk.release_desk import AlreadyDecided, Reject, Release
 from streamer.store.desk.rows import DeskClaims
+from streamer.whatif import Change
+from streamer.whatif.words import sentence
+from streamer.wording.verdicts import desk_text
 from streamer_verify.bundle import Bundle
 from streamer_verify.command import verify_bundle as verify_alone
 from tests.integration.audit.alone import verify_bundle
 from tests.integration.audit.history import KEYS, Scribe, export, label_event, settings_for, verify
+from tests.integration.watching.conftest import Shown
 from tests.made import a_batch
 from tests.migrated import migrated
 
@@ -307,6 +322,9 @@ def test_erasure_leaves_no_text_of_a_claim_and_the_rest_still_follows(record: Pa
         ("mass:4", (1.0, 1.0), 0.5),
         ("wrong-among", (0.0, 1.0), 0.5),
         ("any", (0.0,), None),
+        ("any", (0.5,), None),
+        ("any", (1.0,), 1.0),  # the first wrong one decides
+        ("share", (1.0,), None),
     ],
 )
 def test_monitoring_reads_the_loss_of_the_claims_that_shipped(
@@ -320,6 +338,70 @@ def test_monitoring_reads_the_loss_of_the_claims_that_shipped(
     )  # fmt: skip
     assert one.loss == found
     assert replace(one, needed=0, severities=()).loss == 0
+    assert one.most == {"any": 1, "share": 0.5, "mass:4": 0.5, "wrong-among": 1}[loss]
+
+
+def test_labels_up_to_the_first_wrong_claim_come_to_the_same_as_all(tmp_path: Path) -> None:
+    """One gate has all its labels, the other those that its queue asks for, one after the other."""
+    settings = settings_for(f"sqlite:///{tmp_path / 'record.db'}", tmp_path)
+    migrated(settings)
+    names = "all", "asked"
+
+    def severity(number: int, claim: str) -> float:
+        return float(number % 3 > 0 and int(claim[1:]) == number % 4)
+
+    with wiring.open_store(settings) as store:
+        scribe, given = Scribe(store, settings), 0
+
+        def labelled(numbers: range) -> int:
+            scribe.deliver(
+                (
+                    label_event("all", n, response=claim, severity=severity(n, claim))
+                    for n in numbers
+                    for claim in ("c00", "c01", "c02", "c03")
+                ),
+                topic="labels",
+            )
+            given = 0
+            while waiting := store.labels.queue("asked"):
+                first = next(iter({one.key: one for one in reversed(waiting)}.values()))
+                number = int(first.key.batch_id.split("-")[1])
+                claim = first.response_id
+                label = label_event("asked", number, response=claim, severity=severity(number, claim))
+                scribe.deliver([label], topic="labels")
+                given += 1
+            return given
+
+        for name in names:
+            scribe.gate(name, **(CHOSEN | {"audit_probability": 1.0, "pending": "age", "alpha": 0.2}))
+        for numbers in (range(PROMPTS), range(PROMPTS, 2 * PROMPTS)):
+            for name in names:
+                scribe.deliver(answers(name, n) for n in numbers)
+            given += labelled(numbers)
+            for name in names:
+                scribe.recalibrate(name)
+        assert 2 * PROMPTS < given < 7 * PROMPTS
+        assert store.labels.pending() == {"all": 0, "asked": 0}
+        one, other = (store.policies.newest(name) for name in names)
+        assert (one.state, one.threshold, one.guarantee) == (other.state, other.threshold, other.guarantee)
+        assert one.threshold is not None
+        watcher = RiskWatch(store.monitoring, alerts=store.alerts, observer=Shown())
+        for name in names:
+            watcher.watch(name, now=wiring.now())
+        reports = [store.monitoring.judged(name, now=wiring.now()) for name in names]
+        known = []
+        for report in reports:
+            assert report is not None
+            assert report.service is not None
+            assert report.service.backlog is not None
+            period = report.service.period
+            assert period is not None
+            known.append((report.service.backlog.labels, period.decisions, period.overdue, period.exposure))
+        assert known[0] == known[1]
+        assert known[0][:2] == (0, PROMPTS)
+        scribe.checkpoint()
+    export(settings, tmp_path / "bundle")
+    assert not verify_bundle(tmp_path / "bundle", KEYS, []).faults
 
 
 def test_another_loss_begins_another_sequence_and_another_alarm() -> None:
@@ -330,3 +412,123 @@ def test_another_loss_begins_another_sequence_and_another_alarm() -> None:
     alarm = label_alarm("risk", one, number=1, after=0, after_policy=0)
     assert goes_on(alarm, one)
     assert not goes_on(alarm, other)
+
+
+def a_file(gate: str, numbers: list[int], path: Path) -> str:
+    """What the gate has decided and labelled, as a file with claims."""
+    rows = []
+    for n in numbers:
+        event = json.loads(answers(gate, n))
+        first, *others = event["responses"]
+        cut = claims_in(first["text"])
+        claims = [
+            {"id": one.id, "text": one.text, "label": float(is_wrong(n, at))} for at, one in enumerate(cut)
+        ]
+        said = [{"text": first["text"], "claims": claims}, *({"text": one["text"]} for one in others)]
+        rows.append({"question_id": f"batch-{n}", "question": event["prompt"], "responses": said})
+    path.write_text("\n".join(map(json.dumps, rows)), "utf-8")
+    return str(path)
+
+
+@pytest.fixture
+def told(
+    record: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Any]:
+    """What a command says of the record, as JSON."""
+    monkeypatch.setenv("STREAMER_DATABASE_URL", f"sqlite:///{record / 'record.db'}")
+    monkeypatch.chdir(tmp_path)
+
+    def say(*command: str) -> Any:
+        assert main([*command, "--json"]) == 0, capsys.readouterr().err
+        return json.loads(capsys.readouterr().out)
+
+    return say
+
+
+def test_the_record_answers_as_a_file_of_the_same_claims(
+    store: Store, told: Callable[..., Any], tmp_path: Path
+) -> None:
+    drawn = [n for n, one in decided(store, "share") if one.audit.sampled and n < PROMPTS]
+    asked = ["evaluate", "--unit", "claim", "--loss", "share", "--alpha", "10%", "--alpha", "20%"]
+    (file,) = told(*asked, a_file("share", drawn, tmp_path / "clouds.jsonl"))
+    now = wiring.now()
+    batches = [
+        one
+        for one in store.answers.audited("share", settings=store.gates.get("share").settings, older_than=now)
+        if int(one.batch_id.split("-")[1]) < PROMPTS
+    ]
+    missing = {one.batch_id for one in batches if any(said.severity is None for said in one.responses)}
+    assert missing <= {"batch-1"}  # (1, 3), which is wrong of neither
+    options = ClaimOptions(losses=("share",), alphas=(0.1, 0.2))
+    found = evaluate_prompts("gate share", claimed(batches, store.gates.get("share").settings), options)
+    own = to_builtins(found)
+    if not missing:
+        assert {**file, "name": ""} == {**json.loads(msgspec.json.encode(own)), "name": ""}
+    (whole,) = told(*asked, "--from-store", "share")
+    assert (whole["name"], len(whole["rows"])) == ("gate share", 2)
+    (tried,) = told("what-if", "share", "--alpha", "20%")
+    assert tried["rows"] == whole["rows"][::-1]
+    first, own_loss = told("what-if", "half", "--loss", "wrong-among", "--least-kept", "0")
+    assert [one["rows"][0]["loss"] for one in (first, own_loss)] == ["wrong-among", "any"]
+    assert main(["evaluate", "--from-store", "share", "--unit", "best"]) == 2
+
+
+@pytest.mark.parametrize("gate", GATES)
+def test_another_threshold_is_replayed_claim_by_claim(store: Store, gate: str) -> None:
+    now = wiring.now()
+    asking = wiring.what_if(store, gate, since=now - timedelta(hours=1), now=now)
+    settings, cut = store.gates.get(gate).settings, 0.5
+    answer = asking.ask(Change(cut=Cut.at(cut)))
+    assert answer.differences == ()
+    served = claims = 0
+    lost = []
+    for number, action in decided(store, gate)[: answer.judged]:  # the others are too young
+        scores = np.array([one.score for one in action.responses], dtype=np.float64)
+        ships = shipped_claims(scores, cut, least_kept=settings.least_kept)
+        served += ships.any()
+        claims += ships.sum()
+        if action.audit.sampled:
+            asked_for = np.array([one.id in action.audit.label for one in action.responses])
+            wrong = np.array([float(is_wrong(number, at)) for at in range(4)])
+            lost.append(claim_loss(settings.loss).at(wrong[asked_for], ships[asked_for]))
+    assert (answer.asked.served, answer.asked.answers) == (served / answer.judged, claims)
+    exposure = answer.asked.exposure
+    assert exposure.lower <= np.mean(lost) <= exposure.upper
+    assert f"loss {settings.loss} of a prompt that gets something" in sentence(
+        answer, Change(cut=Cut.at(cut))
+    )
+
+
+def test_the_slider_asks_about_claims(store: Store) -> None:
+    questions = Questions(store, clock=wiring.now)
+    budget = questions.answer("share", {"budget": "20"})
+    assert budget["wrong"] is None
+    assert [row[0] for row in budget["rows"]][:2] == [
+        "share of prompts that get something",
+        "kept of an answer",
+    ]
+    threshold = questions.answer("share", {"about": "threshold", "threshold": "0.4"})
+    assert (threshold["wrong"], threshold["named"]) == (None, ("claim", "claims"))
+    assert threshold["changes"][0][1]["count"] + threshold["changes"][1][1]["count"] > 0
+
+
+def test_exports_and_the_desk_speak_of_claims(
+    store: Store, record: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("STREAMER_DATABASE_URL", f"sqlite:///{record / 'record.db'}")
+    assert main(["export", "labels", "--gate", "any"]) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert {(row["unit"], row["response_id"]) for row in rows} == {("claim", f"c0{i}") for i in range(4)}
+    assert main(["label", "queue", "--gate", "any"]) == 0
+    assert re.search(r"\d+ claims? waits? for a severity", capsys.readouterr().err)
+    if not store.desk.lately():
+        put_back(store)
+    one = next(one for one in store.desk.lately() if one.claims and not one.edited)
+    number, back = int(one.batch_id.split("-")[1]), sorted(one.claims or ())
+    given = {name: float(name == back[0]) for name in back} | {"k1": 1.0}  # which the gate had shipped
+    labels = (label_event("desk", number, response=name, severity=bad) for name, bad in given.items())
+    Scribe(store, settings_for(f"sqlite:///{record / 'record.db'}", record)).deliver(labels, topic="labels")
+    found = store.desk.in_period("desk", store.gates.get("desk").settings, now=wiring.now())
+    assert found is not None
+    assert (found.labelled, found.severity) == (len(back), 1 / len(back))
+    assert f"Of {len(back)} claim" in desk_text(found)

@@ -1,7 +1,7 @@
 """The review page of a gate of claims: the whole answer is read, and one claim of it is judged."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ from selenium.webdriver.common.by import By
 from streamer.cli import main
 from streamer.events.claims import CLAIMS, RecordedClaims
 from streamer.store.labels.revisions import QueuedResponse
-from tests.integration.review.conftest import Site, answers, fill, severities, unsealed
+from tests.integration.review.conftest import SCORE, Site, answers, fill, severities, unsealed
 from tests.integration.review.person import Person
 from tests.integration.store.conftest import World
 from tests.services.browser import Browser
@@ -23,15 +23,24 @@ ANSWER = "<think>😀?</think>" + "".join(CLAIMS_OF_IT)
 OTHER = "Bern has a bear <b>in</b> its arms."
 
 
-def claims_wait(world: World, **settings: Any) -> None:
-    world.gate("notes", unit="claim", scorer="support", encoder="none", **settings)
+def claims_wait(
+    world: World,
+    gate: str = "notes",
+    *,
+    number: int = 0,
+    scores: Sequence[float] = (SCORE,) * 4,
+    **settings: Any,
+) -> None:
+    world.gate(gate, unit="claim", scorer="support", encoder="none", **settings)
     spans, place = [], len(ANSWER) - len("".join(CLAIMS_OF_IT))
     for text in CLAIMS_OF_IT:
         spans.append([place, place + len(text)])
         place += len(text)
     kept = {CLAIMS: {"responses": [["r0", ANSWER], ["r1", OTHER]], "spans": spans}}
-    made = answers(world, 0, CLAIMS_OF_IT, metadata=kept, embedding_source="none")
-    drawn = tuple(replace(one, drawn=True) for one in made.responses)
+    made = answers(world, number, CLAIMS_OF_IT, metadata=kept, embedding_source="none")
+    drawn = tuple(
+        replace(one, drawn=True, score=score) for one, score in zip(made.responses, scores, strict=True)
+    )
     fill(world, [replace(made, responses=drawn)])
 
 
@@ -57,6 +66,30 @@ def test_one_claim_after_the_other_is_marked_in_its_answer(
     ana.press("u")
     ana.until(lambda: ana.sees("item"))
     assert ana.driver.find_element(By.CLASS_NAME, "claim").text == CLAIMS_OF_IT[-1]
+
+
+def test_an_answer_is_done_at_its_first_wrong_claim(
+    world: World, serve: Callable[..., Site], browser: Browser
+) -> None:
+    claims_wait(world, scores=(0.3, 0.9, 0.3, 0.8))
+    ana = Person(browser, serve(world, gates=("notes",)).address(), "Ana")
+    marked = "return document.querySelector('.claim')?.textContent"
+    for key, place in zip("hw", (1, 3), strict=True):
+        ana.until(lambda place=place: ana.run(marked) == CLAIMS_OF_IT[place])
+        ana.reads("Question 0?")
+        assert "Stop at the first wrong one" in ana.text("about")
+        ana.press(key)
+    ana.until(lambda: ana.sees("empty"))
+    ana.press("u")  # and on with it, once it is not wrong
+    ana.until(lambda: ana.sees("item"))
+    ana.reads("Question 0?")
+    ana.press("f")
+    ana.until(lambda: ana.run(marked) == CLAIMS_OF_IT[0])
+    claims_wait(world, "shares", number=1, loss="share")
+    other = Person(browser, serve(world, gates=("shares",)).address(), "Ben")
+    other.reads("Question 1?")
+    assert "Stop" not in other.text("about")
+    assert other.run(marked) == CLAIMS_OF_IT[0]
 
 
 def test_the_queue_in_a_file_has_the_answer_with_each_claim(

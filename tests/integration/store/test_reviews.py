@@ -1,7 +1,7 @@
 """The review page's side of the record, on both databases: who has what, what is stored, and in which order it counts."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -69,6 +69,30 @@ def present(world: World, batch_id: str) -> float | None:
     return world.store.labels.severities("support-bot", "human").get(
         BatchKey("support-bot", batch_id, 1), "b"
     )
+
+
+def test_one_person_has_the_claims_of_an_answer_until_one_is_wrong(new_world: Callable[..., World]) -> None:
+    world = new_world()
+    world.gate(unit="claim", scorer="support", encoder="none")
+    fill(world, 2, scores=(0.4, 0.9), drawn=(0, 1))
+
+    def asked() -> list[tuple[str, str]]:
+        return [(one.key.batch_id, one.response_id) for one in world.store.labels.queue()]
+
+    first, other = have(world), have(world, BEN)
+    assert [batch_of(world, one) for one in (first, other)] == ["b0", "b1"]
+    assert asked() == [("b0", "b"), ("b0", "a"), ("b1", "b"), ("b1", "a")]
+    give(world, first, 1.0)
+    assert asked() == [("b1", "b"), ("b1", "a")]
+    assert world.store.labels.pending() == {"support-bot": 2}
+    give(world, other, 0.5, BEN)
+    assert asked() == [("b1", "a")]
+    world.store.labels.add(
+        [world.label(0.0, "b0", labeller="eve")], now=NOW
+    )  # they disagree: it may be half wrong
+    assert asked() == [("b0", "a"), ("b1", "a")]
+    world.store.labels.add([world.label(1.0, "b0", labeller="eve", at=NOW)], now=NOW)
+    assert asked() == [("b1", "a")]
 
 
 def test_the_oldest_decision_comes_first_and_a_page_keeps_what_it_has(world: World) -> None:

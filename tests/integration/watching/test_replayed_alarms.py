@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from tests.integration.watching.conftest import DAY, GATE, MINUTE, START, Traffic, replayed
 
@@ -47,6 +48,26 @@ def test_what_monitoring_raised_is_replayed(new_traffic: Callable[..., Traffic],
         if action == "report":
             (alert,) = store.alerts.list(GATE, unacknowledged=True)
             store.alerts.acknowledge(alert.alert.alert_id, by="ana", reason="seen", now=start + 64 * MINUTE)
+    later(traffic, START + WEEK)
+    assert replayed(store) == []
+
+
+def test_the_first_wrong_claim_of_an_answer_decides_what_it_loses(
+    new_traffic: Callable[..., Traffic],
+) -> None:
+    """No label of the claims below it is waited for; a half-wrong one leaves the loss open."""
+    traffic = new_traffic(unit="claim", scorer="support", encoder="none", alarm_false_every=None)
+    store, rng = traffic.store, np.random.default_rng(3)
+    waiting = 0
+    for severity, raised in ((0.5, 0), (1.0, 1)):
+        made = traffic.decide(60, rng=rng, actions=("ship", "ship"), drawn=(0, 1), scores=(0.9, 0.4))
+        first = [replace(one, responses=one.responses[:1]) for one in made]
+        traffic.label(first, lambda _, given=severity: given, at=START + DAY / 2)
+        watched(traffic, START + DAY - MINUTE)
+        assert store.alerts.counts().get((GATE, "risk"), 0) == raised
+        drawn = sum(one.sampled for one in made)
+        waiting += drawn if severity < 1 else 0
+        assert len(store.labels.queue(limit=1000)) == waiting
     later(traffic, START + WEEK)
     assert replayed(store) == []
 

@@ -14,8 +14,8 @@ from streamer import ClaimGate
 from streamer.cli import main
 from streamer.clouds.cloud import cloud_row, parse_cloud
 from streamer.clouds.cloud_files import read_clouds
+from streamer.clouds.evaluated_claims import ClaimOptions, evaluate_claims
 from streamer.errors import UsageError
-from streamer.research.evaluation.claims import ClaimOptions, evaluate_claims
 
 WORDS = (
     "Amber", "Basalt", "Cobalt", "Dolomite", "Ebony", "Flint", "Garnet", "Halite", "Iolite", "Jasper"

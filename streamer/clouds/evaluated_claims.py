@@ -12,16 +12,17 @@ from streamer.calibration.claims import (
     ClaimLoss,
     check_least_kept,
     claim_loss,
+    first_wrong,
     labels_needed,
-    shipped_claims,
     summed,
 )
 from streamer.calibration.groups import LabelledGroup
 from streamer.calibration.guarantee import groups_needed
 from streamer.calibration.loss_curve import LossCurve, budget_limit
-from streamer.clouds.claims import WHY_HELD, RestsOn, claimed_prompt
+from streamer.clouds.claims import WHY_HELD, ClaimedPrompt, RestsOn, claimed_prompt
 from streamer.clouds.cloud import Cloud
 from streamer.clouds.halves import HalvesSplit, seeded_splits
+from streamer.clouds.sentence import percent
 from streamer.clouds.spreads import Spread, spread
 from streamer.clouds.unlabelled import check_unlabelled
 from streamer.errors import UsageError
@@ -104,6 +105,7 @@ class ClaimResult:
         prompts that calibrate.
     held : prompts that are held whatever the threshold, by a key of `WHY_HELD`.
     unlabelled : claims without a severity.
+    needless : others without one that the loss needs none of: they score no more than a wrong one.
     """
 
     name: str
@@ -114,6 +116,7 @@ class ClaimResult:
     calibrating: int
     held: dict[str, int]
     unlabelled: int
+    needless: int
     rows: tuple[ClaimRow, ...]
 
     @property
@@ -125,6 +128,11 @@ class ClaimResult:
         ]
         if self.unlabelled:
             said.append(f"{self.unlabelled} claims have no severity (--unlabelled).")
+        if self.needless:
+            said.append(
+                f"{self.needless} claims have no severity and need none: one that scores as much is "
+                "wrong. Among what ships they count as wrong, so that it is no worse than is said."
+            )
         return said
 
 
@@ -155,21 +163,29 @@ def evaluate_claims(name: str, clouds: Sequence[Cloud], options: ClaimOptions) -
     Raises `UsageError` when an option is not as described, no prompt has the answer that was asked
     for, or fewer than two have claims with severities.
     """
+    return evaluate_prompts(name, _prompts(clouds, options), options)
+
+
+def evaluate_prompts(name: str, every: Sequence[ClaimedPrompt], options: ClaimOptions) -> ClaimResult:
+    """Do the same with prompts whose claims have their scores."""
     check_claim_options(options)
-    in_order = sorted(clouds, key=lambda one: one.batch_id)
-    every = [claimed_prompt(cloud, options.answer, rests_on=options.rests_on) for cloud in in_order]
     if all(one.answer is None for one in every):
         raise UsageError(f"{name}: no answer is by the model {options.answer!r}; name one that has")
+    every = sorted(every, key=lambda one: one.cloud.batch_id)
     every = [one for one in every if one.answer is not None]
-    missing = sum(one.severity is None for prompt in every for one in prompt.claims)
+    waiting = [_missing(one, options.losses) for one in every]
+    missing = sum(waiting)
     if missing and options.unlabelled == "fail":
         raise UsageError(f"{name}: {missing} claims have no severity, and none may be missing")
-    ready = [one for one in every if one.group is not None]
-    if options.unlabelled == "drop":
-        ready = [one for one in ready if all(claim.severity is not None for claim in one.claims)]
+    ready = [
+        one
+        for one, waits in zip(every, waiting, strict=True)
+        if one.group is not None and not (waits and options.unlabelled == "drop")
+    ]
     groups = [one.group for one in ready if one.group is not None]
     claims = sum(len(group.item_ids) for group in groups)
-    if len(groups) < 2 or missing == claims:
+    labelled = sum(one.severity is not None for prompt in ready for one in prompt.claims)
+    if len(groups) < 2 or not labelled:
         raise UsageError(
             f"{name}: {len(groups)} prompts have claims with severities in the answer that was "
             f"asked for ({options.answer}), and two are needed; give claims a label in [0, 1]"
@@ -191,6 +207,7 @@ def evaluate_claims(name: str, clouds: Sequence[Cloud], options: ClaimOptions) -
         calibrating=len(splits[0].first),
         held=dict(Counter(one.held for one in every if one.held)),
         unlabelled=missing,
+        needless=sum(one.severity is None for prompt in every for one in prompt.claims) - missing,
         rows=tuple(row for loss in losses for row in _rows(groups, splits, loss, options)),
     )
 
@@ -204,7 +221,8 @@ def planned_claims(
     Raises `UsageError` as `evaluate_claims` does, and when there are too few prompts for the first
     budget.
     """
-    half = evaluate_claims(name, clouds, replace(options, calibrate=0.5))
+    every = _prompts(clouds, options)
+    half = evaluate_prompts(name, every, replace(options, calibrate=0.5))
     least, most = half.rows[0].prompts, half.calibrating
     if least > most:
         raise UsageError(
@@ -217,9 +235,40 @@ def planned_claims(
         sizes |= {min(max(1, afforded), most)}
     shares = [(size + 0.5) / half.prompts for size in sorted(sizes - {most})]
     return [
-        *(evaluate_claims(name, clouds, replace(options, calibrate=share)) for share in shares),
+        *(evaluate_prompts(name, every, replace(options, calibrate=share)) for share in shares),
         half,
     ]
+
+
+def claims_sentence(rows: Sequence[ClaimRow]) -> str:
+    """Say what ships at the largest budget up to 10 %, or else the smallest."""
+    first = [row for row in rows if row.loss == rows[0].loss]
+    small = [row for row in first if row.alpha <= 0.1]
+    row = max(small, key=lambda one: one.alpha) if small else first[0]
+    budget = f"at a budget of {percent(row.alpha)} ({row.loss})"
+    if not row.something.mean:
+        return f"{budget} nothing ships; at least {row.prompts} labelled prompts are needed"
+    kept, wrong, whole = row.kept.mean, row.wrong.mean, row.whole.mean
+    error = f", {percent(row.whole_wrong.mean)} of them with an error" if whole else ""
+    return (
+        f"{budget} {percent(row.something.mean)} of prompts get something, {percent(kept)} of an "
+        f"answer on average, with {percent(wrong)} of it wrong; whole answers would reach "
+        f"{percent(whole)} of prompts{error}"
+    )
+
+
+def _prompts(clouds: Sequence[Cloud], options: ClaimOptions) -> list[ClaimedPrompt]:
+    return [claimed_prompt(cloud, options.answer, rests_on=options.rests_on) for cloud in clouds]
+
+
+def _missing(prompt: ClaimedPrompt, losses: Sequence[str]) -> int:
+    """Count the claims without a severity that one of the losses needs."""
+    given = [one.severity for one in prompt.claims]
+    if prompt.group is None or tuple(losses) != ("any",):
+        return given.count(None)
+    known = list(zip(prompt.group.scores.tolist(), given, strict=True))
+    enough = first_wrong(known)
+    return sum(severity is None and score > enough for score, severity in known)
 
 
 def _rows(
@@ -264,9 +313,15 @@ class _Measured:
     """What each prompt gets at each threshold that was met."""
 
     def __init__(self, groups: Sequence[LabelledGroup], loss: ClaimLoss, least_kept: float) -> None:
-        self._groups, self._loss, self._least = groups, loss, least_kept
+        self._loss, self._least = loss, least_kept
         self._curves = [loss.curve(group, least_kept=least_kept) for group in groups]
         self._known: dict[float, Floats] = {}
+        self._scores, self._severities = (
+            np.concatenate(some)
+            for some in ([one.scores for one in groups], [one.severities for one in groups])
+        )
+        self._sizes = np.array([len(one.scores) for one in groups])
+        self._starts = np.cumsum(self._sizes) - self._sizes
 
     def curve(self, places: Sequence[int]) -> LossCurve:
         """Return the summed loss of some prompts."""
@@ -275,17 +330,18 @@ class _Measured:
     def at(self, threshold: float) -> Floats:
         """Shape (6, prompts): loss, ships, share kept, claims shipped, their severity, wrong."""
         if threshold not in self._known:
-            rows = [self._of(group, threshold) for group in self._groups]
-            self._known[threshold] = np.array(rows).T
+            self._known[threshold] = self._at(threshold)
         return self._known[threshold]
 
-    def _of(self, group: LabelledGroup, threshold: float) -> tuple[float, ...]:
-        ships = shipped_claims(group.scores, threshold, least_kept=self._least)
-        own = group.severities[ships]
-        return (
-            self._loss.at(group.severities, ships), float(ships.any()), float(ships.mean()),
-            float(ships.sum()), float(own.sum()), float(own.max(initial=0.0) >= 0.5),
-        )  # fmt: skip
+    def _at(self, threshold: float) -> Floats:
+        starts, ships = self._starts, self._scores > threshold
+        enough = np.add.reduceat(ships, starts, dtype=np.intp) >= self._least * self._sizes
+        ships &= np.repeat(enough, self._sizes)
+        counts, own = np.add.reduceat(ships, starts, dtype=np.intp), np.where(ships, self._severities, 0.0)
+        return np.array([
+            self._loss.of_each(self._severities, ships, starts), counts > 0, counts / self._sizes,
+            counts, np.add.reduceat(own, starts), np.maximum.reduceat(own, starts) >= 0.5,
+        ])  # fmt: skip
 
 
 def _as_one(group: LabelledGroup) -> LabelledGroup:
