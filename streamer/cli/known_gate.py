@@ -37,8 +37,10 @@ class WhatIsKnown:
         self.unknown_gates: list[str] = []
         self.repeats = self.conflicts = 0
 
-    def look(self, events: Sequence[bytes], labels: Sequence[bytes] = ()) -> None:
+    def look(self, events: Sequence[bytes], labels: Sequence[bytes] = ()) -> list[bool]:
         """Look at what is to be published next; warns of gates that nobody has created, and of labels that control none.
+
+        Returns which batches will be refused, since others of their names have other content.
 
         Parameters
         ----------
@@ -48,8 +50,9 @@ class WhatIsKnown:
         from streamer.events.labels import decode_label
         from streamer.events.responses import content_hash, decode_responses
 
+        refused = [False] * len(events)
         if self._store is None:
-            return
+            return refused
         batches = [decode_responses(value, self._limits) for value in events]
         try:
             decided = self._store.known([batch.key for batch in batches])
@@ -63,20 +66,22 @@ class WhatIsKnown:
                     warn(_no_such_gate(gate, ""))
         except StreamerError:
             self._store, self.readable = None, False
-            return
-        for batch in batches:
+            return refused
+        for place, batch in enumerate(batches):
             content = content_hash(batch)
             before = decided.get(batch.key, self._seen.get(batch.key))
             self._seen.setdefault(batch.key, content)
             if before is not None:
                 self.repeats += 1
-                self.conflicts += before not in (content, b"")  # erased content compares with nothing
+                refused[place] = before not in (content, b"")  # erased content compares with nothing
+        self.conflicts += sum(refused)
         for gate, kind in dict.fromkeys((one.gate, one.kind) for one in (decode_label(v) for v in labels)):
             wanted = self._gates.get(gate)
             if wanted not in (None, kind) and (gate, kind) not in self._warned:
                 self._warned.add((gate, kind))
                 stated = "" if kind != UNSTATED_KIND else ", and a column kind of a table says what its are"
                 warn(_of_other_kind(gate, str(wanted), kind) + stated)
+        return refused
 
 
 @contextmanager

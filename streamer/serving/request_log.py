@@ -127,7 +127,7 @@ class RequestLog:
         if kind == "conflict":
             raise refused(
                 "conflicting_content",
-                "this batch was decided already, with other content; that decision stands",
+                f"this batch was decided already, with other content: {codes.STANDS}",
             )
         if kind == "decision" and isinstance(outcome, BatchDecision) and outcome.action.value is not None:
             return AnsweredAction(outcome.action.value, again=False, receipt=receipt)
