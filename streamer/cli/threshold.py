@@ -25,7 +25,7 @@ from streamer.cli.policies import (
 from streamer.errors import Unavailable, UsageError
 from streamer.gates.policy import Policy
 from streamer.settings.settings import Settings
-from streamer.wording.numbers import when
+from streamer.wording.numbers import percent, when
 from streamer.wording.policies import (
     cut_text,
     segment_lines,
@@ -130,7 +130,7 @@ def show(
             "threshold": styled_threshold(policy),
             **({"segments": lines} if (lines := segment_lines(policy.rule)) is not None else {}),
             **({"carried by": weights} if (weights := weights_text(policy)) is not None else {}),
-            "budget alpha": policy.settings.alpha,
+            "budget": percent(policy.settings.alpha),
             "unit": policy.settings.unit,
             "method": policy.settings.method,
             "scorer": f"{policy.settings.scorer}, {policy.settings.encoder}",

@@ -266,7 +266,7 @@ def facts(report: RiskReport, desk: DeskReport | None) -> list[tuple[str, str]]:
         hours = [f"{one.at:%m-%d %H:%M} {one.shipped} of {one.decided}" for one in counts.hours[-6:]]
         found.append(("shipped by hour", f"{', '.join(hours)} (UTC)"))
     if report.read_through is not None:
-        lag = "" if report.service is None else f"; labels take {lasting(report.service.label_lag_seconds)}"
+        lag = "" if report.service is None else f"; label lag {lasting(report.service.label_lag_seconds)}"
         found.append(("read through", when(report.read_through) + lag))
     if report.terms is not None:
         share = percent(1 - report.terms.delta)
@@ -291,11 +291,11 @@ def burn_text(burn: BudgetBurn) -> str:
     used = f"{percent(burn.used)} of the whole period's (between {percent(burn.used_lower)} and {percent(burn.used_upper)})"
     if burn.days_left is None or burn.days_left_soonest is None:
         return used
-    rest = "the budget will not run out"
+    rest, worst = "the budget will not run out", "at the worst the rest lasts"
     if burn.days_left != float("inf"):
-        rest = f"the rest lasts {_days(burn.days_left)}"
+        rest, worst = f"the rest lasts {_days(burn.days_left)}", "at the worst"
     if burn.days_left_soonest != float("inf"):
-        rest += f", {_days(burn.days_left_soonest)} at the worst"
+        rest += f", {worst} {_days(burn.days_left_soonest)}"
     return f"{used}; at this rate {rest}"
 
 
