@@ -17,7 +17,7 @@ from streamer.errors import Unreadable, UsageError
 from streamer.gates.policy import SIGNED_IN
 from streamer.gates.setting_changes import differences, unread
 from streamer.gates.settings import HELD_WORDS, PARAMETERS, SETTINGS, GateSettings, parameter_setting
-from streamer.recalibration.comparison import Reading, direction
+from streamer.recalibration.comparison import NEWEST, Reading, direction, ship_rate
 from streamer.recalibration.skill import separation
 from streamer.risk.rounds.report import OpenFigures, RiskReport, report_of
 from streamer.risk.rounds.serving import Course
@@ -344,7 +344,8 @@ class Pages:
         now, then = Reading.of_policy(present), Reading(proposal.cut, proposal.rule)
         unit = present.settings.unit
         report = self._report(proposal.gate)
-        turn = direction(now, then)
+        turn = direction(now, then, unit, sample)
+        ships, would = (ship_rate(one, unit, sample[-NEWEST:]) for one in (now, then))
         skill = separation(then, unit, sample)
         return {
             "gate": proposal.gate,
@@ -357,7 +358,9 @@ class Pages:
             "turn": {
                 "same": "It would ship the same.",
                 "tighter": "It would ship less: it is stricter.",
-                "looser": "It would ship more: it is looser.",
+                "looser": "It would ship more: it is looser."
+                if would > ships
+                else "It would ship no more in all, though some of what is held now.",
             }[turn],
             "looser": turn == "looser",
             "sentence": sentence(report).removeprefix(f"{proposal.gate}: "),
@@ -365,6 +368,11 @@ class Pages:
                 ("threshold", threshold_text(present), cut_text(proposal.cut, proposal.rule)),
                 ("budget", percent(present.settings.alpha), percent(proposal.settings.alpha)),
                 ("method", present.settings.method, proposal.settings.method),
+                (
+                    f"{SERVED[unit]} served, of the newest {len(sample[-NEWEST:])}",
+                    percent(ships),
+                    percent(would),
+                ),
                 (
                     "found by",
                     "no run" if present.calibration_run is None else f"run {present.calibration_run}",

@@ -64,7 +64,11 @@ def test_control_a_limit_that_knows_nothing_of_chance_is_caught() -> None:
 @pytest.mark.parametrize(
     ("stable", "sens", "spec", "most"),
     [
-        *((stable, *judge) for stable in (70, 700) for judge in ((0.9, 0.95, 25), (0.8, 0.9, 35), (0.6, 0.8, None))),
+        *(
+            (stable, *judge)
+            for stable in (70, 700)
+            for judge in ((0.9, 0.95, 25), (0.8, 0.9, 35), (0.6, 0.8, None))
+        ),
         (45, 0.9, 0.95, 30),
         (45, 0.8, 0.9, 50),
     ],
