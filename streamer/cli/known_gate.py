@@ -60,7 +60,13 @@ class WhatIsKnown:
                 if gate in self._gates:
                     continue
                 known = self._store.policies.versions([gate])
-                self._gates[gate] = self._store.gates.get(gate).settings.severity_kind if known else None
+                settings = self._store.gates.get(gate).settings if known else None
+                self._gates[gate] = None if settings is None else settings.severity_kind
+                if settings is not None and settings.unit == "claim" and labels:
+                    warn(
+                        f"gate {gate!r} counts labels of claims, and these are of whole answers: `streamer label queue --gate {gate}` "
+                        "lists the claims"
+                    )
                 if not known:
                     self.unknown_gates.append(gate)
                     warn(_no_such_gate(gate, ""))

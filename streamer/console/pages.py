@@ -19,7 +19,7 @@ from streamer.gates.setting_changes import differences, unread
 from streamer.gates.settings import HELD_WORDS, PARAMETERS, SETTINGS, GateSettings, parameter_setting
 from streamer.recalibration.comparison import NEWEST, Reading, direction, ship_rate
 from streamer.recalibration.skill import separation
-from streamer.risk.rounds.report import OpenFigures, RiskReport, report_of
+from streamer.risk.rounds.report import RiskReport, report_of
 from streamer.risk.rounds.serving import Course
 from streamer.scoring.reading import SAYS
 from streamer.signing.policies import REFUSAL_TEXTS, PolicyKeys
@@ -46,6 +46,7 @@ from streamer.wording.verdicts import (
     figures,
     lasting,
     sentence,
+    stated,
 )
 
 SHORTEST_SECONDS: Final = 2.0
@@ -159,10 +160,8 @@ class Pages:
         report = self._report(name)
         policy = self._store.policies.newest(name)
         service = report.service
-        shown: OpenFigures | None = None if service is None else service.present or service.period
-        if (
-            shown is not None and not shown.share_served
-        ):  # of what has been read, which says nothing of what ships
+        shown = None if service is None else stated(report, service)
+        if shown is not None and not shown.share_served:  # which says nothing of what ships
             shown = None
         budget = None if report.terms is None else report.terms.budget
         return {

@@ -158,6 +158,13 @@ def interval_text(interval: RiskInterval) -> str:
     return f"{estimate}, between {percent(interval.lower)} and {percent(interval.upper)}"
 
 
+def stated(report: RiskReport, service: ServiceReport) -> OpenFigures | None:
+    """The figures that the sentence gives: of the period, or of the policy in force where that alone is broken."""
+    sides = [one for one in (service.period, service.present) if one is not None]
+    broken = [one for one in sides if one.verdict == report.verdict == "broken"]
+    return next(iter((*broken, *sides)), None)
+
+
 def _because(report: RiskReport, service: ServiceReport) -> str:
     """Say what a verdict rests on, or what it waits for; ends the sentence."""
     if report.verdict == "not known yet":
@@ -211,7 +218,8 @@ def _waiting(report: RiskReport, service: ServiceReport) -> str:
     if service.reason == "draws are in doubt":
         return f"the audit sample may not be drawn at the rate that is logged; as recorded, {figures}"
     if service.reason == "what comes has drifted":
-        return f"what comes now is not what was calibrated on, and its labels are still to come; so far, {figures}"
+        to_come = ", and its labels are still to come" if backlog is not None and backlog.labels else ""
+        return f"what comes now is not what was calibrated on{to_come}; so far, {figures}"
     if service.reason == "no labels":
         return "no shipped answer that was drawn has a label"
     return (
@@ -344,7 +352,7 @@ def alarm_text(one: AlarmReport) -> str:
     name = "" if one.statistic in ("", "score") else f"{one.statistic}: "
     chance = f"false with a chance of at most {percent(one.chance)}"
     if one.false_every is not None:
-        chance += f" within {one.read} labelled draws, and one more in every {one.false_every}"
+        chance += f" within {one.read} draws, and one more in every {one.false_every}"
     if one.raised_at is None:
         waits = (
             ""
