@@ -208,8 +208,8 @@ def _guarantee(value: float, alpha: float, loss: ClaimLoss, groups: int) -> str:
         ships = what_ships(state_at(value))
     return (
         f"{ships} On average, over calibrations and future prompts, {loss.promise} is at most "
-        f"{budget(alpha)}; a prompt that gets nothing counts 0. Basis: {basis}. Assumptions: future "
-        "prompts are exchangeable with these; how an answer is cut into claims, the score, the "
+        f"{budget(alpha)}; a prompt that gets nothing counts 0. Basis: {basis}. Assumptions: "
+        "future prompts are exchangeable with these; how an answer is cut into claims, the score, the "
         "choice of the answer, the loss and the budget were fixed before any label was read; each "
         "claim was labelled as it reads in the whole answer, and ships as it stands. Not promised: "
         "a bound with high probability for this calibration, or for one prompt or kind of prompt."

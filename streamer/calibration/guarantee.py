@@ -27,7 +27,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def budget(alpha: float) -> str:
-    """Write a budget as a percentage, exactly: to 12 digits, behind which floats differ from what was asked."""
+    """Write a budget as a percentage, to 12 digits: behind these are rounding errors."""
     return f"{100 * alpha:.12g} %"
 
 

@@ -170,8 +170,8 @@ def _guarantee(level: float, alpha: float, words: str, scheme: WeightingScheme, 
     )
     if level == math.inf:
         return (
-            f"Nothing ships, so exposure risk is 0. {basis}; the budget asked for is {budget(alpha)}, which needs "
-            f"at least {groups_needed(alpha)} groups, and more where it is met exactly."
+            f"Nothing ships, so exposure risk is 0. {basis}; the budget asked for is {budget(alpha)}, which "
+            f"needs at least {groups_needed(alpha)} groups, and more where it is met exactly."
         )
     shipped = (
         "Everything ships."
@@ -181,8 +181,8 @@ def _guarantee(level: float, alpha: float, words: str, scheme: WeightingScheme, 
     fixed = "the score, the gate, the method and the budget" + (", and the seed," if scheme.random else "")
     return (
         f"{shipped} On average, over calibrations, future groups and the gate's own randomness alike, "
-        f"exposure risk is at most {budget(alpha)}: severity where an item ships and 0 where it is held, each "
-        f"group counting once and its items equally. {basis}. Assumptions: future groups are exchangeable "
+        f"exposure risk is at most {budget(alpha)}: severity where an item ships and 0 where it is "
+        f"held, each group counting once and its items equally. {basis}. Assumptions: future groups are exchangeable "
         "with the calibration groups; each decision uses a uniform number of its own, independent of scores "
         "and severities; the labelled items of a group are all of its items, or were drawn at random before "
         f"any label was seen; {fixed} were fixed before any label was read; severities lie in [0, 1] and "

@@ -50,36 +50,35 @@ class WhatIsKnown:
         from streamer.events.labels import decode_label
         from streamer.events.responses import content_hash, decode_responses
 
-        refused = [False] * len(events)
         if self._store is None:
-            return refused
+            return [False] * len(events)
         batches = [decode_responses(value, self._limits) for value in events]
         try:
             decided = self._store.known([batch.key for batch in batches])
             for gate in dict.fromkeys(batch.gate for batch in batches):
                 if gate in self._gates:
                     continue
-                known = self._store.policies.versions([gate])
-                settings = self._store.gates.get(gate).settings if known else None
-                self._gates[gate] = None if settings is None else settings.severity_kind
-                if settings is not None and settings.unit == "claim" and labels:
-                    warn(
-                        f"gate {gate!r} counts labels of claims, and these are of whole answers: `streamer label queue --gate {gate}` "
-                        "lists the claims"
-                    )
-                if not known:
+                if not self._store.policies.versions([gate]):
+                    self._gates[gate] = None
                     self.unknown_gates.append(gate)
                     warn(_no_such_gate(gate, ""))
+                    continue
+                settings = self._store.gates.get(gate).settings
+                self._gates[gate] = settings.severity_kind
+                if settings.unit == "claim" and labels:
+                    warn(f"{gate!r} counts labels of claims, and these are of whole answers: label its queue")
         except StreamerError:
             self._store, self.readable = None, False
-            return refused
-        for place, batch in enumerate(batches):
+            return [False] * len(events)
+        refused = []
+        for batch in batches:
             content = content_hash(batch)
             before = decided.get(batch.key, self._seen.get(batch.key))
             self._seen.setdefault(batch.key, content)
             if before is not None:
                 self.repeats += 1
-                refused[place] = before not in (content, b"")  # erased content compares with nothing
+            # erased content compares with nothing
+            refused.append(before not in (None, content, b""))
         self.conflicts += sum(refused)
         for gate, kind in dict.fromkeys((one.gate, one.kind) for one in (decode_label(v) for v in labels)):
             wanted = self._gates.get(gate)

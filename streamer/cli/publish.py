@@ -317,9 +317,9 @@ def publish(
 def _looked_at(batches: "Iterator[Publication]", known: "WhatIsKnown", ahead: int) -> "Iterator[Publication]":
     """Pass batches on when the record was asked about them, `ahead` at a time."""
     while group := list(islice(batches, ahead)):
-        refused = known.look([one.value for one in group], [label for one in group for label in one.labels])
-        for one, other in zip(group, refused, strict=True):
-            yield replace(one, labels=()) if other else one  # they would be taken for the first's
+        labels = [label for one in group for label in one.labels]
+        for one, refused in zip(group, known.look([one.value for one in group], labels), strict=True):
+            yield replace(one, labels=()) if refused else one  # they would be taken for the first's
 
 
 @contextmanager

@@ -160,7 +160,7 @@ class Pages:
         report = self._report(name)
         policy = self._store.policies.newest(name)
         service = report.service
-        shown = None if service is None else stated(report, service)
+        shown = None if service is None else stated(service)
         if shown is not None and not shown.share_served:  # which says nothing of what ships
             shown = None
         budget = None if report.terms is None else report.terms.budget
@@ -343,8 +343,9 @@ class Pages:
         now, then = Reading.of_policy(present), Reading(proposal.cut, proposal.rule)
         unit = present.settings.unit
         report = self._report(proposal.gate)
-        turn = direction(now, then, unit, sample)
-        ships, would = (ship_rate(one, unit, sample[-NEWEST:]) for one in (now, then))
+        newest = sample[-NEWEST:]
+        turn = direction(now, then, unit, newest)
+        ships, would = (ship_rate(one, unit, newest) for one in (now, then))
         skill = separation(then, unit, sample)
         return {
             "gate": proposal.gate,
@@ -359,16 +360,15 @@ class Pages:
                 "tighter": "It would ship less: it is stricter.",
                 "looser": "It would ship more: it is looser."
                 if would > ships
-                else "It would ship no more in all, though some of what is held now.",
+                else "It would ship no more, but some of what is held now.",
             }[turn],
-            "looser": turn == "looser",
             "sentence": sentence(report).removeprefix(f"{proposal.gate}: "),
             "rows": [
                 ("threshold", threshold_text(present), cut_text(proposal.cut, proposal.rule)),
                 ("budget", percent(present.settings.alpha), percent(proposal.settings.alpha)),
                 ("method", present.settings.method, proposal.settings.method),
                 (
-                    f"{SERVED[unit]} served, of the newest {len(sample[-NEWEST:])}",
+                    f"{SERVED[unit]} served, of the newest {len(newest)}",
                     percent(ships),
                     percent(would),
                 ),

@@ -28,7 +28,6 @@ UNKNOWN_GATE: Final = "unknown_gate"
 CONFLICTING_CONTENT: Final = "conflicting_content"
 INTERNAL_ERROR: Final = "internal_error"
 
-STANDS: Final = "the first decision stands, and labels under this batch_id are of its answers; use another, for labels too"
 
 MEANINGS: Mapping[str, str] = MappingProxyType(
     {
@@ -61,7 +60,8 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         MIXED_EMBEDDING_DIMENSIONS: "Embeddings of one batch differ in dimension, or some responses have one "
         "and others have none.",
         UNKNOWN_GATE: "No gate of this name exists; create it, then replay the dead letter.",
-        CONFLICTING_CONTENT: f"The same gate, batch_id and attempt was decided before with other content; {STANDS}.",
+        CONFLICTING_CONTENT: "The same gate, batch_id and attempt was decided before with other content; "
+        "the first decision stands, and labels under this batch_id are of its answers.",
         INTERNAL_ERROR: "The record is well formed, and deciding or storing it failed all the same: a fault of this "
         "product or of its database. The detail names the error. Replay the dead letter once the fault is repaired.",
     }

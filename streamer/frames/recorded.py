@@ -44,7 +44,7 @@ def recorded(
     now: datetime,
     since: datetime | None = None,
 ) -> tuple[list[StoredBatch], list[str]]:
-    """Read what a gate decided and drew; say what is too young for its labels and left out, and what no calibration reads.
+    """Read what a gate decided and drew; say what is left out, and what no calibration reads.
 
     By age alone, as a calibration chooses. Raises `UsageError` for a gate of claims.
     """
@@ -62,9 +62,8 @@ def recorded(
     notes = []
     closure = sample.alarm_closure(gate)
     if closure is not None and (older := sum(one.decided_at < closure.moment for one in kept)):
-        were = counted(older, "of these prompts was", "of these prompts were")
         notes.append(
-            f"{were} decided before an alarm brought policy {closure.version}; a calibration reads later ones alone."
+            f"{older} were decided before an alarm brought policy {closure.version}: no calibration reads them."
         )
     if not cut.unused:
         return kept, notes

@@ -158,11 +158,10 @@ def interval_text(interval: RiskInterval) -> str:
     return f"{estimate}, between {percent(interval.lower)} and {percent(interval.upper)}"
 
 
-def stated(report: RiskReport, service: ServiceReport) -> OpenFigures | None:
-    """The figures that the sentence gives: of the period, or of the policy in force where that alone is broken."""
+def stated(service: ServiceReport) -> OpenFigures | None:
+    """The figures of the sentence: of the period, or of the policy in force if that alone is broken."""
     sides = [one for one in (service.period, service.present) if one is not None]
-    broken = [one for one in sides if one.verdict == report.verdict == "broken"]
-    return next(iter((*broken, *sides)), None)
+    return max(sides, key=lambda one: one.verdict == "broken", default=None)
 
 
 def _because(report: RiskReport, service: ServiceReport) -> str:
@@ -218,8 +217,7 @@ def _waiting(report: RiskReport, service: ServiceReport) -> str:
     if service.reason == "draws are in doubt":
         return f"the audit sample may not be drawn at the rate that is logged; as recorded, {figures}"
     if service.reason == "what comes has drifted":
-        to_come = ", and its labels are still to come" if backlog is not None and backlog.labels else ""
-        return f"what comes now is not what was calibrated on{to_come}; so far, {figures}"
+        return f"what comes now is not what was calibrated on; so far, {figures}"
     if service.reason == "no labels":
         return "no shipped answer that was drawn has a label"
     return (

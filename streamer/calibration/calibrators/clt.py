@@ -116,8 +116,8 @@ def _guarantee(value: float, alpha: float, delta: float, groups: int) -> str:
         f"{what_ships(state_at(value))} Asymptotic, no finite-sample promise: as the number of independent "
         "groups grows, the chance that exposure risk at a fixed threshold lies above the band tends to "
         f"{delta!r}. {basis}. A diagnostic beside a method that does promise something. Not promised: that "
-        f"exposure risk is at most {budget(alpha)}, on average or with any probability, at this or any other "
-        "number of groups."
+        f"exposure risk is at most {budget(alpha)}, on average or with any probability, at this or "
+        "any other number of groups."
     )
 
 

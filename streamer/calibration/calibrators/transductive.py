@@ -112,8 +112,8 @@ def _guarantee(alpha: float, scheme: WeightingScheme, groups: int, labelled: int
     fixed = "the method, the budget and the seed" if scheme.random else "the method and the budget"
     return (
         "Each batch has a threshold of its own, and what scores above it ships. On average, over "
-        f"calibrations and future groups alike, exposure risk is at most {budget(alpha)}: severity where an item "
-        "ships and 0 where it is held, each group counting once and its items equally. Basis: transductive "
+        f"calibrations and future groups alike, exposure risk is at most {budget(alpha)}: severity where an "
+        "item ships and 0 where it is held, each group counting once and its items equally. Basis: transductive "
         f"calibration with the weights of method {scheme.name} on {counted(groups, 'calibration group')}, "
         f"{sample}. Assumptions: future groups are exchangeable with the calibration groups; a threshold "
         f"serves the batch that it was found for and no other; the score, {fixed} were fixed before any "

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from streamer.events.codes import CONFLICTING_CONTENT, STANDS, UNKNOWN_GATE
+from streamer.events.codes import CONFLICTING_CONTENT, MEANINGS, UNKNOWN_GATE
 from streamer.gates.batch_key import BatchKey
 from streamer.journal import (
     BatchDecision,
@@ -163,7 +163,7 @@ def _settle_batches(
             entry.kind, entry.message = "duplicate", action
         else:
             entry.kind = "conflict"
-            conflicts.append((entry, CONFLICTING_CONTENT, f"decided already, with other content: {STANDS}"))
+            conflicts.append((entry, CONFLICTING_CONTENT, MEANINGS[CONFLICTING_CONTENT]))
     return conflicts
 
 
