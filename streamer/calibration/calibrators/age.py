@@ -121,8 +121,8 @@ def _guarantee(value: float, alpha: float, rho: float, groups: int, total: float
         "of its items, or were drawn at random before any label was seen; the weights follow from ages "
         "alone; the score, the method, rho and the budget were fixed before any label was read; severities "
         "lie in [0, 1] and mean what the budget is about. Not promised: that the drift term is small; that "
-        f"risk is at most {budget(alpha)} unless groups are exchangeable, when the term is 0; a bound with "
-        "high probability, for a single prompt or kind of prompt, or on severity among the shipped alone."
+        f"risk is at most {budget(alpha)} unless groups are exchangeable, when the term is 0; a bound "
+        "with high probability, for a single prompt or kind of prompt, or on severity among the shipped alone."
     )
 
 

@@ -53,9 +53,9 @@ def stored_data_set(
     missing = unlabelled_note(*counts(clouds), unlabelled)
     notes = [one for one in made.notes if one != missing]
     if missing:
-        left = "count as wrong" if unlabelled == "worst" else "are left out"
         notes.append(
-            f"Only drawn answers are labelled ({sum(one.waits for one in batches)} wait): others that a score or a unit ships {left}."
+            f"Only drawn answers are labelled ({sum(one.waits for one in batches)} wait): others that a score or "
+            f"unit ships {'count as wrong' if unlabelled == 'worst' else 'are left out'}."
         )
     if len({batch.probability for batch in batches}) > 1:
         notes.append(
