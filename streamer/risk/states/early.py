@@ -1,9 +1,9 @@
 """An early warning: is a cheap mark of what ships, a judge's for one, bad more often than it was in the gate's stable phase?
 
-Answers i = 1, 2, ... that shipped have marks x_i, 0 or 1. Of the first 40, 60 and 200 that are known, k of
-n are 1, and s is the least Clopper-Pearson upper bound so far, each at `error`, a sixth of delta: a change that comes
-between two spoils the later one. From then on bets on every marked answer (`drawn_bets`, each its own draw, at
-delta/2) win where marks come to more than s.
+Answers i = 1, 2, ... that shipped have marks x_i, 0 or 1. Of the first 40, 60 and 200 that are
+known, k of n are 1, and s is the least Clopper-Pearson upper bound so far, each at `error`, a sixth
+of delta: a change that comes between two spoils the later one. From then on bets on every marked
+answer (`drawn_bets`, each its own draw, at delta/2) win where marks come to more than s.
 
 **Promise.** If marks come independently at one rate q for as long as bets are made, a bound is below q with a chance of at most
 `error` each; where none is, E[x_i | past] <= s. So within N marked answers the warning is false with a chance of at most
