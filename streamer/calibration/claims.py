@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from streamer.calibration.arguments import check_alpha
 from streamer.calibration.groups import LabelledGroup, check_unique
-from streamer.calibration.guarantee import counted, groups_needed, what_ships
+from streamer.calibration.guarantee import budget, counted, groups_needed, what_ships
 from streamer.calibration.loss_curve import LossCurve, budget_limit
 from streamer.calibration.threshold import Threshold, state_at
 
@@ -224,7 +224,7 @@ def _guarantee(value: float, alpha: float, loss: ClaimLoss, groups: int) -> str:
     basis = f"loss {loss.name} on {counted(groups, 'prompt')}, each counting once"
     if value == math.inf and alpha * (groups + 1) < 1:
         return (
-            f"Nothing ships. Basis: {basis}. A budget of {alpha!r} needs at least "
+            f"Nothing ships. Basis: {basis}. A budget of {budget(alpha)} needs at least "
             f"{groups_needed(alpha)} prompts with labelled claims."
         )
     ships = "Nothing ships: no score is safe enough."
@@ -232,8 +232,8 @@ def _guarantee(value: float, alpha: float, loss: ClaimLoss, groups: int) -> str:
         ships = what_ships(state_at(value))
     return (
         f"{ships} On average, over calibrations and future prompts, {loss.promise} is at most "
-        f"{alpha!r}; a prompt that gets nothing counts 0. Basis: {basis}. Assumptions: future "
-        "prompts are exchangeable with these; how an answer is cut into claims, the score, the "
+        f"{budget(alpha)}; a prompt that gets nothing counts 0. Basis: {basis}. Assumptions: "
+        "future prompts are exchangeable with these; how an answer is cut into claims, the score, the "
         "choice of the answer, the loss and the budget were fixed before any label was read; each "
         "claim was labelled as it reads in the whole answer, and ships as it stands. Not promised: "
         "a bound with high probability for this calibration, or for one prompt or kind of prompt."

@@ -27,8 +27,8 @@ def counted(number: int, noun: str) -> str:
 
 
 def budget(alpha: float) -> str:
-    """Write a budget as a percentage, exactly."""
-    return f"{round(100 * alpha, 10):g} %"
+    """Write a budget as a percentage, to 12 digits: behind these are rounding errors."""
+    return f"{100 * alpha:.12g} %"
 
 
 def besides(guarantee: str, *notes: str) -> str:

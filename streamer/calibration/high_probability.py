@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 from streamer.calibration.arguments import check_alpha, check_delta, whole_number
 from streamer.calibration.groups import LabelledGroup
-from streamer.calibration.guarantee import counted, what_ships
+from streamer.calibration.guarantee import budget, counted, what_ships
 from streamer.calibration.item_table import ItemTable
 from streamer.calibration.keyed_weights import KeyedWeights
 from streamer.calibration.registry import calibrator, every
@@ -79,8 +79,8 @@ class BoundedRisk(Calibrator):
         basis = f"Basis: method {self.name} ({self.bound}) on {counted(groups, 'calibration group')}"
         if value == math.inf:
             return (
-                f"Nothing ships, so exposure risk is 0. {basis}, which do not show a risk of at most {alpha!r} "
-                f"with probability {1 - self.delta:.6g} at any threshold."
+                f"Nothing ships, so exposure risk is 0. {basis}, which do not show a risk of at most "
+                f"{budget(alpha)} with probability {1 - self.delta:.6g} at any threshold."
             )
         fixed = (
             "the score, the method, alpha and delta"
@@ -89,8 +89,8 @@ class BoundedRisk(Calibrator):
         )
         return (
             f"{what_ships(state_at(value))} With probability at least {1 - self.delta:.6g} over the draw of the "
-            f"calibration groups, exposure risk is at most {alpha!r}: severity where an item ships and 0 where "
-            f"it is held, averaged over future groups, each counting once and its items equally. {basis}. "
+            f"calibration groups, exposure risk is at most {budget(alpha)}: severity where an item ships and 0 "
+            f"where it is held, averaged over future groups, each counting once and its items equally. {basis}. "
             "Assumptions: calibration groups and future groups are independent draws from one population, which "
             "is more than exchangeable; the labelled items of a group are all of its items, or were drawn at "
             f"random before any label was seen; {fixed} were fixed before any label was read; severities lie in "
@@ -103,7 +103,7 @@ class BoundedRisk(Calibrator):
 def not_shown(sample: Sample, delta: float) -> str:
     """Say that the groups do not show the budget."""
     return (
-        f"{len(sample.groups)} groups do not show the budget {sample.alpha:g} with probability {1 - delta:g}; more may, "
+        f"{len(sample.groups)} groups do not show the budget {budget(sample.alpha)} with probability {1 - delta:g}; more may, "
         "if answers with high scores are good"
     )
 

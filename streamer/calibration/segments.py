@@ -17,7 +17,7 @@ from typing import Literal, get_args
 
 from streamer.calibration.arguments import check_alpha
 from streamer.calibration.groups import LabelledGroup
-from streamer.calibration.guarantee import counted, groups_needed, what_ships
+from streamer.calibration.guarantee import budget, counted, groups_needed, what_ships
 from streamer.calibration.registry import weighting_scheme
 from streamer.calibration.threshold import Threshold
 from streamer.calibration.weighting import WeightingScheme, calibrate_by_scheme
@@ -67,7 +67,7 @@ class SegmentedThreshold:
                 if self.fallback == "closed"
                 else f"The pooled threshold serves all segments; nothing is promised for one alone. {self.rest.guarantee}"
             )
-            return f"No segment by {kind} has the {needed} that the budget {self.rest.alpha!r} needs. {rest}"
+            return f"No segment by {kind} has the {needed} that the budget {budget(self.rest.alpha)} needs. {rest}"
         own = counted(len(self.own), "segment")
         have = "has a threshold of its own" if len(self.own) == 1 else "have thresholds of their own"
         rest = (
@@ -82,7 +82,7 @@ class SegmentedThreshold:
         )
         shipping = [name for name, threshold in self.own.items() if threshold.state != "closed"]
         if not shipping:
-            return f"{opening} No threshold of those keeps the budget {self.rest.alpha!r} but one that ships nothing."
+            return f"{opening} No threshold of those keeps the budget {budget(self.rest.alpha)} but one that ships nothing."
         fewest = min(shipping, key=lambda name: (self.counts[name], name))
         return (
             f"{opening} Within each segment that has a threshold of its own the following holds, here in the figures "

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamer.calibration.arguments import check_alpha
 from streamer.calibration.groups import LabelledGroup
-from streamer.calibration.guarantee import counted, groups_needed
+from streamer.calibration.guarantee import budget, counted, groups_needed
 from streamer.calibration.loss_curve import FixedPoint, budget_limit
 from streamer.calibration.registry import weighting_scheme
 from streamer.calibration.shapes import SoftGate
@@ -169,8 +169,8 @@ def _guarantee(level: float, alpha: float, words: str, scheme: WeightingScheme, 
     )
     if level == math.inf:
         return (
-            f"Nothing ships, so exposure risk is 0. {basis}; the budget asked for is {alpha!r}, which needs "
-            f"at least {groups_needed(alpha)} groups, and more where it is met exactly."
+            f"Nothing ships, so exposure risk is 0. {basis}; the budget asked for is {budget(alpha)}, which "
+            f"needs at least {groups_needed(alpha)} groups, and more where it is met exactly."
         )
     shipped = (
         "Everything ships."
@@ -180,8 +180,8 @@ def _guarantee(level: float, alpha: float, words: str, scheme: WeightingScheme, 
     fixed = "the score, the gate, the method and the budget" + (", and the seed," if scheme.random else "")
     return (
         f"{shipped} On average, over calibrations, future groups and the gate's own randomness alike, "
-        f"exposure risk is at most {alpha!r}: severity where an item ships and 0 where it is held, each "
-        f"group counting once and its items equally. {basis}. Assumptions: future groups are exchangeable "
+        f"exposure risk is at most {budget(alpha)}: severity where an item ships and 0 where it is "
+        f"held, each group counting once and its items equally. {basis}. Assumptions: future groups are exchangeable "
         "with the calibration groups; each decision uses a uniform number of its own, independent of scores "
         "and severities; the labelled items of a group are all of its items, or were drawn at random before "
         f"any label was seen; {fixed} were fixed before any label was read; severities lie in [0, 1] and "

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from streamer.calibration.arguments import whole_number
 from streamer.calibration.groups import LabelledGroup, check_unique
-from streamer.calibration.guarantee import counted, groups_needed, what_ships
+from streamer.calibration.guarantee import budget, counted, groups_needed, what_ships
 from streamer.calibration.keyed_weights import KeyedWeights
 from streamer.calibration.loss_curve import budget_limit, smallest_admissible
 from streamer.calibration.specification import Calibrated, Calibrator, Sample
@@ -35,11 +35,11 @@ def guarantee_text(*, state: ThresholdState, alpha: float, scheme: WeightingSche
     groups : number of calibration groups.
     """
     basis = f"method {scheme.name} ({scheme.words}) on {counted(groups, 'calibration group')}"
-    floor = f"1/{groups + 1} = {1 / (groups + 1):.3g}"
+    floor = f"1/{groups + 1} = {100 / (groups + 1):.3g} %"
     if state == "closed":
         return (
             f"Nothing ships, so exposure risk is 0. Basis: {basis}. So few groups cannot support a budget below "
-            f"{floor}; the budget asked for is {alpha!r}, which needs at least {groups_needed(alpha)} groups."
+            f"{floor}; the budget asked for is {budget(alpha)}, which needs at least {groups_needed(alpha)} groups."
         )
     fixed = (
         "the score, the method and the budget"
@@ -48,7 +48,7 @@ def guarantee_text(*, state: ThresholdState, alpha: float, scheme: WeightingSche
     )
     return (
         f"{what_ships(state)} On average, over calibrations and future groups alike, exposure risk is at most "
-        f"{alpha!r}: severity where an item ships and 0 where it is held, each group counting once and its items equally. Basis: {basis}; "
+        f"{budget(alpha)}: severity where an item ships and 0 where it is held, each group counting once and its items equally. Basis: {basis}; "
         f"no budget below {floor} can be met with that many. Assumptions: future groups are exchangeable with the "
         f"calibration groups; the labelled items of a group are all of its items, or were drawn at random before any "
         f"label was seen; {fixed} were fixed before any label was read; severities lie in [0, 1] and mean what the "

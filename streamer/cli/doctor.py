@@ -24,7 +24,7 @@ from streamer.security.visible import redact_text
 from streamer.settings.settings import Settings
 from streamer.settings.sources import misspelt_variables
 from streamer.wording.numbers import percent, waiting_items
-from streamer.wording.policies import cut_text, status_text
+from streamer.wording.policies import cut_text, status_text, way_into_force
 
 if TYPE_CHECKING:
     from streamer.store import Store
@@ -296,7 +296,7 @@ def _gates(settings: "Settings") -> Iterator[Diagnosis]:
                 f"gate {name}",
                 f"run {found.run} proposes {cut_text(found.cut, found.rule)}"
                 + (f", which waits for a person: {found.why}" if found.why else ""),
-                f"streamer threshold show {name}, then: streamer threshold activate {name}",
+                f"streamer threshold show {name}, then: {way_into_force(name, found.settings)}",
             )
 
 

@@ -37,8 +37,10 @@ class WhatIsKnown:
         self.unknown_gates: list[str] = []
         self.repeats = self.conflicts = 0
 
-    def look(self, events: Sequence[bytes], labels: Sequence[bytes] = ()) -> None:
+    def look(self, events: Sequence[bytes], labels: Sequence[bytes] = ()) -> list[bool]:
         """Look at what is to be published next; warns of gates that nobody has created, and of labels that control none.
+
+        Returns which batches will be refused, since others of their names have other content.
 
         Parameters
         ----------
@@ -49,34 +51,42 @@ class WhatIsKnown:
         from streamer.events.responses import content_hash, decode_responses
 
         if self._store is None:
-            return
+            return [False] * len(events)
         batches = [decode_responses(value, self._limits) for value in events]
         try:
             decided = self._store.known([batch.key for batch in batches])
             for gate in dict.fromkeys(batch.gate for batch in batches):
                 if gate in self._gates:
                     continue
-                known = self._store.policies.versions([gate])
-                self._gates[gate] = self._store.gates.get(gate).settings.severity_kind if known else None
-                if not known:
+                if not self._store.policies.versions([gate]):
+                    self._gates[gate] = None
                     self.unknown_gates.append(gate)
                     warn(_no_such_gate(gate, ""))
+                    continue
+                settings = self._store.gates.get(gate).settings
+                self._gates[gate] = settings.severity_kind
+                if settings.unit == "claim" and labels:
+                    warn(f"{gate!r} counts labels of claims, and these are of whole answers: label its queue")
         except StreamerError:
             self._store, self.readable = None, False
-            return
+            return [False] * len(events)
+        refused = []
         for batch in batches:
             content = content_hash(batch)
             before = decided.get(batch.key, self._seen.get(batch.key))
             self._seen.setdefault(batch.key, content)
             if before is not None:
                 self.repeats += 1
-                self.conflicts += before not in (content, b"")  # erased content compares with nothing
+            # erased content compares with nothing
+            refused.append(before not in (None, content, b""))
+        self.conflicts += sum(refused)
         for gate, kind in dict.fromkeys((one.gate, one.kind) for one in (decode_label(v) for v in labels)):
             wanted = self._gates.get(gate)
             if wanted not in (None, kind) and (gate, kind) not in self._warned:
                 self._warned.add((gate, kind))
                 stated = "" if kind != UNSTATED_KIND else ", and a column kind of a table says what its are"
                 warn(_of_other_kind(gate, str(wanted), kind) + stated)
+        return refused
 
 
 @contextmanager

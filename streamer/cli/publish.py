@@ -301,7 +301,7 @@ def publish(
         if known.conflicts:
             say(
                 f"{counted(known.conflicts, 'batch has', 'batches have')} other content than the one of that name before: "
-                "refused (conflicting_content)"
+                "refused (conflicting_content), and no labels sent with it"
             )
     if known.unknown_gates:
         raise typer.Exit(FAILED)
@@ -310,8 +310,9 @@ def publish(
 def _looked_at(batches: "Iterator[Publication]", known: "WhatIsKnown", ahead: int) -> "Iterator[Publication]":
     """Pass batches on when the record was asked about them, `ahead` at a time."""
     while group := list(islice(batches, ahead)):
-        known.look([one.value for one in group], [label for one in group for label in one.labels])
-        yield from group
+        labels = [label for one in group for label in one.labels]
+        for one, refused in zip(group, known.look([one.value for one in group], labels), strict=True):
+            yield replace(one, labels=()) if refused else one  # they would be taken for the first's
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from streamer.gates.policy import Policy
 from streamer.gates.rule import Cut, Indicator, rule_to_json
 from streamer.recalibration.run import CalibrationRun, Recalibration
 from streamer.wording.numbers import percent
-from streamer.wording.policies import cut_text, own_cuts, threshold_text
+from streamer.wording.policies import cut_text, own_cuts, threshold_text, way_into_force
 from streamer.wording.verdicts import headline
 
 
@@ -111,7 +111,7 @@ def print_report(done: "Recalibration", headline: str | None, *, explain: bool) 
     was = threshold_text(done.before)
     if done.proposed is not None:
         say(f"Is {was} (version {done.before.version}); run {done.proposed} proposes {found}.")
-        note(f"Put it in force: streamer threshold activate {name}")
+        note(f"Put it in force: {way_into_force(name, done.before.settings)}")
     elif done.after is None:
         say(f"Would change from {was} to {found}; nothing was recorded.")
     else:

@@ -25,7 +25,7 @@ from streamer.cli.policies import (
 from streamer.errors import Unavailable, UsageError
 from streamer.gates.policy import Policy
 from streamer.settings.settings import Settings
-from streamer.wording.numbers import when
+from streamer.wording.numbers import percent, when
 from streamer.wording.policies import (
     cut_text,
     segment_lines,
@@ -33,6 +33,7 @@ from streamer.wording.policies import (
     status_text,
     threshold_text,
     variability_text,
+    way_into_force,
     weights_text,
     who,
 )
@@ -88,7 +89,7 @@ def list_(
     for found in proposals:
         note(
             f"Run {found.run} proposes {cut_text(found.cut, found.rule)} for {found.gate}, {when(found.at)} by {found.by}: "
-            f"streamer threshold activate {found.gate}{_why_it_waits(found)}"
+            f"{way_into_force(found.gate, found.settings)}{_why_it_waits(found)}"
         )
 
 
@@ -130,7 +131,7 @@ def show(
             "threshold": styled_threshold(policy),
             **({"segments": lines} if (lines := segment_lines(policy.rule)) is not None else {}),
             **({"carried by": weights} if (weights := weights_text(policy)) is not None else {}),
-            "budget alpha": policy.settings.alpha,
+            "budget": percent(policy.settings.alpha),
             "unit": policy.settings.unit,
             "method": policy.settings.method,
             "scorer": f"{policy.settings.scorer}, {policy.settings.encoder}",
@@ -160,8 +161,8 @@ def show(
         warn(f"Workers with the same public keys refuse this policy: {REFUSAL_TEXTS[refusal]}.")
     if proposal is not None and present:
         note(
-            f"Run {proposal.run} proposes {cut_text(proposal.cut, proposal.rule)}: streamer threshold activate {gate}"
-            f"{_why_it_waits(proposal)}"
+            f"Run {proposal.run} proposes {cut_text(proposal.cut, proposal.rule)}: "
+            f"{way_into_force(gate, policy.settings)}{_why_it_waits(proposal)}"
         )
 
 

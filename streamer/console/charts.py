@@ -74,7 +74,7 @@ def interval_bar(interval: RiskInterval, budget: float) -> str:
         return 4 + min(value / most, 1.0) * (width - 8)
 
     def text(at: float, y: int, words: str) -> str:
-        half = 4.5 * len(words)  # within the picture, whatever it marks
+        half = 5 * len(words) + 1  # within the picture, whatever it marks
         return f'<text x="{min(max(at, half), width - half):.1f}" y="{y}" text-anchor="middle">{words}</text>'
 
     low, high = x(interval.lower), x(interval.upper)

@@ -17,9 +17,9 @@ from streamer.errors import Unreadable, UsageError
 from streamer.gates.policy import SIGNED_IN
 from streamer.gates.setting_changes import differences, unread
 from streamer.gates.settings import HELD_WORDS, PARAMETERS, SETTINGS, GateSettings, parameter_setting
-from streamer.recalibration.comparison import Reading, direction
+from streamer.recalibration.comparison import NEWEST, Reading, direction, ship_rate
 from streamer.recalibration.skill import separation
-from streamer.risk.rounds.report import OpenFigures, RiskReport, report_of
+from streamer.risk.rounds.report import RiskReport, report_of
 from streamer.risk.rounds.serving import Course
 from streamer.scoring.reading import SAYS
 from streamer.signing.policies import REFUSAL_TEXTS, PolicyKeys
@@ -46,6 +46,7 @@ from streamer.wording.verdicts import (
     figures,
     lasting,
     sentence,
+    stated,
 )
 
 SHORTEST_SECONDS: Final = 2.0
@@ -159,10 +160,8 @@ class Pages:
         report = self._report(name)
         policy = self._store.policies.newest(name)
         service = report.service
-        shown: OpenFigures | None = None if service is None else service.present or service.period
-        if (
-            shown is not None and not shown.share_served
-        ):  # of what has been read, which says nothing of what ships
+        shown = None if service is None else stated(service)
+        if shown is not None and not shown.share_served:  # which says nothing of what ships
             shown = None
         budget = None if report.terms is None else report.terms.budget
         return {
@@ -344,7 +343,9 @@ class Pages:
         now, then = Reading.of_policy(present), Reading(proposal.cut, proposal.rule)
         unit = present.settings.unit
         report = self._report(proposal.gate)
-        turn = direction(now, then)
+        newest = sample[-NEWEST:]
+        turn = direction(now, then, unit, newest)
+        ships, would = (ship_rate(one, unit, newest) for one in (now, then))
         skill = separation(then, unit, sample)
         return {
             "gate": proposal.gate,
@@ -357,14 +358,20 @@ class Pages:
             "turn": {
                 "same": "It would ship the same.",
                 "tighter": "It would ship less: it is stricter.",
-                "looser": "It would ship more: it is looser.",
+                "looser": "It would ship more: it is looser."
+                if would > ships
+                else "It would ship no more, but some of what is held now.",
             }[turn],
-            "looser": turn == "looser",
             "sentence": sentence(report).removeprefix(f"{proposal.gate}: "),
             "rows": [
                 ("threshold", threshold_text(present), cut_text(proposal.cut, proposal.rule)),
                 ("budget", percent(present.settings.alpha), percent(proposal.settings.alpha)),
                 ("method", present.settings.method, proposal.settings.method),
+                (
+                    f"{SERVED[unit]} served, of the newest {len(newest)}",
+                    percent(ships),
+                    percent(would),
+                ),
                 (
                     "found by",
                     "no run" if present.calibration_run is None else f"run {present.calibration_run}",

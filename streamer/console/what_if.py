@@ -77,7 +77,7 @@ class Questions:
             "in_force": {
                 "budget": policy.settings.alpha,
                 "threshold": policy.threshold,
-                "by_signals": policy.state == "full",
+                "by_signals": policy.settings.calibrator.of_signals and policy.threshold is None,
                 "version": policy.version,
             },
         }

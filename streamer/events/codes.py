@@ -28,6 +28,7 @@ UNKNOWN_GATE: Final = "unknown_gate"
 CONFLICTING_CONTENT: Final = "conflicting_content"
 INTERNAL_ERROR: Final = "internal_error"
 
+
 MEANINGS: Mapping[str, str] = MappingProxyType(
     {
         EMPTY_VALUE: "The record's value has no bytes.",
@@ -60,7 +61,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "and others have none.",
         UNKNOWN_GATE: "No gate of this name exists; create it, then replay the dead letter.",
         CONFLICTING_CONTENT: "The same gate, batch_id and attempt was decided before with other content; "
-        "the first decision stands.",
+        "the first decision stands, and labels under this batch_id are of its answers.",
         INTERNAL_ERROR: "The record is well formed, and deciding or storing it failed all the same: a fault of this "
         "product or of its database. The detail names the error. Replay the dead letter once the fault is repaired.",
     }

@@ -21,7 +21,7 @@ from streamer.calibration.calibrators.full import Full
 from streamer.calibration.calibrators.mean import Mean
 from streamer.calibration.full_fit import Prompts
 from streamer.calibration.groups import LabelledGroup
-from streamer.calibration.guarantee import besides
+from streamer.calibration.guarantee import besides, budget
 from streamer.calibration.history import NO_HISTORY, History
 from streamer.calibration.specification import Number
 from streamer.calibration.threshold import Threshold
@@ -655,7 +655,7 @@ def _why_closed(settings: GateSettings, sample: RunSample) -> str:
     least = settings.calibrator.groups_needed(sample.alpha)
     if len(sample.groups) < least:
         return (
-            f"Nothing ships: a budget of {sample.alpha:g} by method {settings.method} needs at least {least} labelled prompts, "
+            f"Nothing ships: a budget of {budget(sample.alpha)} by method {settings.method} needs at least {least} labelled prompts, "
             f"and there are {len(sample.groups)}."
         )
     reason = settings.calibrator.why_closed(sample.for_gate(settings))

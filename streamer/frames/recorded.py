@@ -20,7 +20,7 @@ from streamer.frames.gate import Gate
 from streamer.frames.results import Report
 from streamer.gates.settings import GateSettings
 from streamer.recalibration import age_cut
-from streamer.recalibration.run import AuditSample
+from streamer.recalibration.one_gate import RunStore
 from streamer.scoring.registry import EVERY
 from streamer.wording.numbers import counted, younger_labels
 
@@ -31,14 +31,14 @@ class NothingToTry(TryLater):
 
 def recorded(
     answers: AnswerStore,
-    sample: AuditSample,
+    sample: RunStore,
     gate: str,
     settings: GateSettings,
     *,
     now: datetime,
     since: datetime | None = None,
 ) -> tuple[list[StoredBatch], list[str]]:
-    """Read what a gate decided and drew, and say what is too young for its labels and left out.
+    """Read what a gate decided and drew; say what is left out, and what no calibration reads.
 
     By age alone, as a calibration chooses.
     """
@@ -52,13 +52,19 @@ def recorded(
         lambda first: sample.label_delays(gate, settings=settings, before=first, most=age_cut.MOST_DELAYS),
     )
     kept = [one for one in found if (now - one.decided_at).total_seconds() >= cut.seconds]
+    notes = []
+    closure = sample.alarm_closure(gate)
+    if closure is not None and (older := sum(one.decided_at < closure.moment for one in kept)):
+        notes.append(
+            f"{older} were decided before an alarm brought policy {closure.version}: no calibration reads them."
+        )
     if not cut.unused:
-        return kept, []
+        return kept, notes
     said = counted(cut.unused, "drawn prompt is left out, being", "drawn prompts are left out, being")
     young, old = (
         [one.severity for batch in some for one in batch.responses] for some in (found[len(kept) :], kept)
     )
-    return kept, [f"{said} younger than {age_cut.span(cut.seconds)}.{younger_labels(young, old)}"]
+    return kept, [*notes, f"{said} younger than {age_cut.span(cut.seconds)}.{younger_labels(young, old)}"]
 
 
 def tried_record(

@@ -450,7 +450,7 @@ class Declared:
     )
     alarm_false_every: int | None = setting(
         100_000,
-        "Accept one more false alarm per this many labelled draws, so that a late change is seen as soon as an early one.",
+        "Accept one more false alarm per this many draws, so that a late change is seen as soon as an early one.",
         WATCH,
         "N",
         typed="never: accept none.",

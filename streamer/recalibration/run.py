@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from streamer.calibration import History, LabelledGroup, Threshold
 from streamer.calibration.claims import claim_loss, shipped_claims
 from streamer.calibration.groups import labelled_groups
-from streamer.calibration.guarantee import besides
+from streamer.calibration.guarantee import besides, budget
 from streamer.calibration.history import MOST, NO_HISTORY
 from streamer.errors import TryLater
 from streamer.gates.audit_rate import label_lag
@@ -184,8 +184,8 @@ class CalibrationRun:
         attempts = self.gate.settings.max_attempts
         if attempts > 1:
             notes.append(
-                f"Up to {attempts} attempts share the budget {self.gate.settings.alpha!r}: each is calibrated at "
-                f"{self.effective_alpha!r} on first attempts (union bound)."
+                f"Up to {attempts} attempts share the budget {budget(self.gate.settings.alpha)}: each is calibrated at "
+                f"{budget(self.effective_alpha)} on first attempts (union bound)."
             )
         if len({group.draws for group in self.groups}) > 1:
             notes.append(

@@ -118,10 +118,7 @@ class RequestLog:
         if isinstance(outcome, DeadLetter):
             raise refused(outcome.code, outcome.detail)
         if kind == "conflict":
-            raise refused(
-                "conflicting_content",
-                "this batch was decided already, with other content; that decision stands",
-            )
+            raise refused(codes.CONFLICTING_CONTENT, codes.MEANINGS[codes.CONFLICTING_CONTENT])
         if kind == "decision" and isinstance(outcome, BatchDecision) and outcome.action.value is not None:
             return AnsweredAction(outcome.action.value, again=False, receipt=receipt)
         found = await self.find(key)

@@ -11,6 +11,7 @@ from streamer.calibration.full_fit import allowed, chance_above
 from streamer.gates.policy import MONITOR, RECALIBRATOR, SIGNED_IN, WARNING, GateRevision, Policy
 from streamer.gates.rule import INDICATOR, BatchCut, Chance, Cut, Full, Needed, Quantile, Rank, Rule, Segments
 from streamer.gates.setting_changes import calibrated_for_another
+from streamer.gates.settings import GateSettings
 from streamer.recalibration.sampled import SampledGroup, cuts_at_budget
 from streamer.wording.numbers import counted, percent, when
 
@@ -187,6 +188,13 @@ def _what_ships(policy: Policy) -> str:
     if policy.threshold is not None and policy.threshold >= 1:
         return "ships nothing, because no score is above 1: the labels allow no more"
     return f"ships what scores above {level}"
+
+
+def way_into_force(gate: str, settings: GateSettings) -> str:
+    """Say how what is proposed comes into force: the command, where one may."""
+    if settings.two_people:
+        return "at `streamer console`, by somebody who has signed in and did not ask for it"
+    return f"streamer threshold activate {gate}"
 
 
 def guarantee_text(guarantee: str) -> str:

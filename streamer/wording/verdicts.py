@@ -158,6 +158,12 @@ def interval_text(interval: RiskInterval) -> str:
     return f"{estimate}, between {percent(interval.lower)} and {percent(interval.upper)}"
 
 
+def stated(service: ServiceReport) -> OpenFigures | None:
+    """The figures of the sentence: of the period, or of the policy in force if that alone is broken."""
+    sides = [one for one in (service.period, service.present) if one is not None]
+    return max(sides, key=lambda one: one.verdict == "broken", default=None)
+
+
 def _because(report: RiskReport, service: ServiceReport) -> str:
     """Say what a verdict rests on, or what it waits for; ends the sentence."""
     if report.verdict == "not known yet":
@@ -211,7 +217,7 @@ def _waiting(report: RiskReport, service: ServiceReport) -> str:
     if service.reason == "draws are in doubt":
         return f"the audit sample may not be drawn at the rate that is logged; as recorded, {figures}"
     if service.reason == "what comes has drifted":
-        return f"what comes now is not what was calibrated on, and its labels are still to come; so far, {figures}"
+        return f"what comes now is not what was calibrated on; so far, {figures}"
     if service.reason == "no labels":
         return "no shipped answer that was drawn has a label"
     return (
@@ -266,7 +272,7 @@ def facts(report: RiskReport, desk: DeskReport | None) -> list[tuple[str, str]]:
         hours = [f"{one.at:%m-%d %H:%M} {one.shipped} of {one.decided}" for one in counts.hours[-6:]]
         found.append(("shipped by hour", f"{', '.join(hours)} (UTC)"))
     if report.read_through is not None:
-        lag = "" if report.service is None else f"; labels take {lasting(report.service.label_lag_seconds)}"
+        lag = "" if report.service is None else f"; label lag {lasting(report.service.label_lag_seconds)}"
         found.append(("read through", when(report.read_through) + lag))
     if report.terms is not None:
         share = percent(1 - report.terms.delta)
@@ -291,11 +297,11 @@ def burn_text(burn: BudgetBurn) -> str:
     used = f"{percent(burn.used)} of the whole period's (between {percent(burn.used_lower)} and {percent(burn.used_upper)})"
     if burn.days_left is None or burn.days_left_soonest is None:
         return used
-    rest = "the budget will not run out"
+    rest, worst = "the budget will not run out", "at the worst the rest lasts"
     if burn.days_left != float("inf"):
-        rest = f"the rest lasts {_days(burn.days_left)}"
+        rest, worst = f"the rest lasts {_days(burn.days_left)}", "at the worst"
     if burn.days_left_soonest != float("inf"):
-        rest += f", {_days(burn.days_left_soonest)} at the worst"
+        rest += f", {worst} {_days(burn.days_left_soonest)}"
     return f"{used}; at this rate {rest}"
 
 
@@ -346,7 +352,7 @@ def alarm_text(one: AlarmReport) -> str:
     name = "" if one.statistic in ("", "score") else f"{one.statistic}: "
     chance = f"false with a chance of at most {percent(one.chance)}"
     if one.false_every is not None:
-        chance += f" within {one.read} labelled draws, and one more in every {one.false_every}"
+        chance += f" within {one.read} draws, and one more in every {one.false_every}"
     if one.raised_at is None:
         waits = (
             ""

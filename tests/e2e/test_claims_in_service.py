@@ -67,7 +67,7 @@ def test_from_its_creation_to_mixed_answers_that_can_be_verified(
         said = site.command("recalibrate", NAME, "--by", "ana", "--reason", "labels came")
         policy = site.store.policies.newest(NAME)
         assert policy.state == "cut", said.stdout + said.stderr
-        assert "prompts that get a wrong claim is at most 0.1" in policy.guarantee
+        assert "prompts that get a wrong claim is at most 10 %" in policy.guarantee
         taken_up(site, worker, NAME)
         worker.kill()
         dying = site.start_worker(STREAMER_FAILPOINTS="in_transaction=kill@3")

@@ -89,7 +89,7 @@ def test_scores_in_a_file(clone: Path) -> None:
     (block,) = blocks("python", "I have answers in a file")
     (clone / "block.py").write_text(block)
     out = run(clone, f'PYTHONPATH=. "{sys.executable}" -W error block.py')
-    assert "exposure risk is at most 0.1" in out
+    assert "exposure risk is at most 10 %" in out
     assert out.splitlines()[-1] == "[ True False]"
 
 

@@ -314,7 +314,8 @@ def test_from_the_first_label_to_an_alarm_and_back(
 
         world.wait(lambda: store.reports.outbox_pending() == 0, "all is published")
         world.wait(
-            lambda: gauge("open_prompts", over="before") is not None, "the policy before stands beside this one"
+            lambda: gauge("open_prompts", over="before") is not None,
+            "the policy before stands beside this one",
         )
         named = wiring.topics(world.settings)
         assert not disagreements(world, workers=[worker])

@@ -62,11 +62,19 @@ def test_control_a_limit_that_knows_nothing_of_chance_is_caught() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sens", "spec", "most"), [(0.9, 0.95, 25), (0.8, 0.9, 35), (0.6, 0.8, None)], ids=str
+    ("stable", "sens", "spec", "most"),
+    [
+        *(
+            (stable, *judge)
+            for stable in (70, 700)
+            for judge in ((0.9, 0.95, 25), (0.8, 0.9, 35), (0.6, 0.8, None))
+        ),
+        (45, 0.9, 0.95, 30),
+        (45, 0.8, 0.9, 50),
+    ],
 )
-@pytest.mark.parametrize("stable", [70, 700])
 def test_a_good_judge_warns_before_many_bad_answers_are_out(
-    sens: float, spec: float, most: int | None, stable: int
+    stable: int, sens: float, spec: float, most: int | None
 ) -> None:
     """.097 of what ships is bad, then .667; -rP prints medians. A poor judge comes late, or never."""
     rng, out, delays = np.random.default_rng(97), [], []

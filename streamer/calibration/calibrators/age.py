@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from streamer.calibration.arguments import check_alpha
 from streamer.calibration.groups import LabelledGroup
-from streamer.calibration.guarantee import counted, what_ships
+from streamer.calibration.guarantee import budget, counted, what_ships
 from streamer.calibration.item_table import ItemTable
 from streamer.calibration.loss_curve import budget_limit, smallest_admissible
 from streamer.calibration.specification import Calibrated, Calibrator, Sample, parameter
@@ -108,21 +108,21 @@ def _guarantee(value: float, alpha: float, rho: float, groups: int, total: float
     )
     if value == math.inf:
         return (
-            f"Nothing ships, so exposure risk is 0. {basis}. They cannot support a budget below {floor:.3g}; "
-            f"the budget asked for is {alpha!r}."
+            f"Nothing ships, so exposure risk is 0. {basis}. They cannot support a budget below {100 * floor:.3g} %; "
+            f"the budget asked for is {budget(alpha)}."
         )
     return (
         f"{what_ships(state_at(value))} On average, over calibrations and future groups alike, exposure risk "
-        f"is at most {alpha!r} plus an unmeasured drift term: the weighted mean, over calibration groups, of "
+        f"is at most {budget(alpha)} plus an unmeasured drift term: the weighted mean, over calibration groups, of "
         "how far the data moves in total variation when the group and the future one are exchanged (for "
         "independent groups at most twice the distance of their distributions). Exposure risk is severity where an "
         f"item ships and 0 where it is held, each group counting once and its items equally. {basis}; no "
-        f"budget below {floor:.3g} can be met with them. Assumptions: the labelled items of a group are all "
+        f"budget below {100 * floor:.3g} % can be met with them. Assumptions: the labelled items of a group are all "
         "of its items, or were drawn at random before any label was seen; the weights follow from ages "
         "alone; the score, the method, rho and the budget were fixed before any label was read; severities "
         "lie in [0, 1] and mean what the budget is about. Not promised: that the drift term is small; that "
-        f"risk is at most {alpha!r} unless groups are exchangeable, when the term is 0; a bound with high "
-        "probability, for a single prompt or kind of prompt, or on severity among the shipped alone."
+        f"risk is at most {budget(alpha)} unless groups are exchangeable, when the term is 0; a bound "
+        "with high probability, for a single prompt or kind of prompt, or on severity among the shipped alone."
     )
 
 
@@ -161,5 +161,5 @@ class Age(Calibrator):
             return None
         return (
             f"with rho {self.rho:g} the weights of the groups add up to {weight:.4g}, which supports no budget below "
-            f"{1 / (1 + weight):.3g}; more groups or a larger rho do, and the budget is {sample.alpha:g}"
+            f"{100 / (1 + weight):.3g} %; more groups or a larger rho do, and the budget is {budget(sample.alpha)}"
         )

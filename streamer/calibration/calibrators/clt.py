@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from streamer.calibration.arguments import check_alpha, check_delta
 from streamer.calibration.groups import LabelledGroup
-from streamer.calibration.guarantee import counted, groups_needed, what_ships
+from streamer.calibration.guarantee import budget, counted, groups_needed, what_ships
 from streamer.calibration.item_table import Floats, ItemTable
 from streamer.calibration.loss_curve import TOLERANCE
 from streamer.calibration.specification import Calibrated, Calibrator, Family, Sample, parameter
@@ -110,14 +110,14 @@ def _guarantee(value: float, alpha: float, delta: float, groups: int) -> str:
     if value == math.inf:
         return (
             f"Nothing ships, so exposure risk is 0. {basis}; the asymptotic band needs two groups and at "
-            f"least {groups_needed(alpha)} for the budget {alpha!r}."
+            f"least {groups_needed(alpha)} for the budget {budget(alpha)}."
         )
     return (
         f"{what_ships(state_at(value))} Asymptotic, no finite-sample promise: as the number of independent "
         "groups grows, the chance that exposure risk at a fixed threshold lies above the band tends to "
         f"{delta!r}. {basis}. A diagnostic beside a method that does promise something. Not promised: that "
-        f"exposure risk is at most {alpha!r}, on average or with any probability, at this or any other "
-        "number of groups."
+        f"exposure risk is at most {budget(alpha)}, on average or with any probability, at this or "
+        "any other number of groups."
     )
 
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 from streamer.calibration.crc import calibrate_groups
 from streamer.calibration.full_fit import LEAST_ALIKE, LEAST_GROUPS, MOST_GROUPS, NEVER_ALIKE, allowed
 from streamer.calibration.groups import check_unique
-from streamer.calibration.guarantee import besides, counted
+from streamer.calibration.guarantee import besides, budget, counted
 from streamer.calibration.specification import Calibrated, Calibrator, Sample, parameter
 from streamer.calibration.threshold import Threshold
 
@@ -86,7 +86,7 @@ class Full(Calibrator):
 def _guarantee(alpha: float, groups: int, bad: int, k: int) -> str:
     return (
         f"An answer ships if at most {k - 1} of the calibration prompts both were bad and look at least as good. On average, over "
-        f"calibrations and future groups alike, exposure risk is at most {alpha!r}: severity where an item ships and 0 where it is held, each group "
+        f"calibrations and future groups alike, exposure risk is at most {budget(alpha)}: severity where an item ships and 0 where it is held, each group "
         f"counting once. Basis: method full (a ridge regression on all signals, fitted with the new answer supposed bad) on "
         f"{counted(groups, 'calibration group')}, {bad} of them bad. Assumptions: future groups are exchangeable with the "
         "calibration groups; the signals, their scales, the method and the budget were fixed before any label was read; "

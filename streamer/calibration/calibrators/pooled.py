@@ -19,7 +19,7 @@ from typing import ClassVar, SupportsIndex
 
 from streamer.calibration.arguments import check_alpha, whole_number
 from streamer.calibration.groups import LabelledGroup
-from streamer.calibration.guarantee import counted, what_ships
+from streamer.calibration.guarantee import budget, counted, what_ships
 from streamer.calibration.item_table import ItemTable
 from streamer.calibration.loss_curve import TOLERANCE, smallest_admissible
 from streamer.calibration.specification import Calibrated, Calibrator, Sample
@@ -77,13 +77,13 @@ def _guarantee(value: float, alpha: float, groups: int, items: int, most: int) -
     if value == math.inf:
         needed = math.ceil((1 - TOLERANCE) * most * (1 - alpha) / alpha)
         return (
-            f"Nothing ships, so exposure risk is 0. {basis}; the budget {alpha!r} needs at least "
-            f"{counted(needed, 'labelled response')}."
+            f"Nothing ships, so exposure risk is 0. {basis}; the budget {budget(alpha)} needs at "
+            f"least {counted(needed, 'labelled response')}."
         )
     return (
         f"{what_ships(state_at(value))} On average, over calibrations and future groups alike, exposure risk "
-        f"for each response is at most {alpha!r}: the expected severity that a group ships over its expected "
-        f"number of responses, so that large groups count for more. {basis}. Assumptions: future groups are "
+        f"for each response is at most {budget(alpha)}: the expected severity that a group ships over "
+        f"its expected number of responses, so that large groups count for more. {basis}. Assumptions: future groups are "
         f"exchangeable with the calibration groups and no larger than {most}; every response of a "
         "calibration group is labelled; the score, the method, the budget and the size of the largest group "
         "were fixed before any label was read; severities lie in [0, 1] and mean what the budget is about. "

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from streamer.calibration.arguments import check_alpha, check_delta, whole_number
 from streamer.calibration.groups import LabelledGroup
-from streamer.calibration.guarantee import counted, what_ships
+from streamer.calibration.guarantee import budget, counted, what_ships
 from streamer.calibration.high_probability import delta_parameter
 from streamer.calibration.history import NO_HISTORY, TENTHS, History
 from streamer.calibration.one_item import Counted, OneItem
@@ -143,13 +143,13 @@ def _guarantee(
     basis = f"Basis: method selective (binomial test; {levels}) on {counted(groups, 'calibration group')}"
     if value == math.inf:
         return (
-            f"Nothing ships, so nothing that ships is wrong. {basis}, which do not show that at most {alpha!r} of what "
+            f"Nothing ships, so nothing that ships is wrong. {basis}, which do not show that at most {budget(alpha)} of what "
             f"ships is wrong with probability {1 - delta:.6g} at the strictest cut; "
             f"{shipped_needed(alpha, delta)} labelled answers above a cut show it if none of them is wrong."
         )
     return (
         f"{what_ships('cut')} With probability at least {1 - delta:.6g} over the draw of the calibration groups, at most "
-        f"{alpha!r} of what ships at this cut is wrong (selective risk): the mean severity of a random item of a random "
+        f"{budget(alpha)} of what ships at this cut is wrong (selective risk): the mean severity of a random item of a random "
         f"future group, given that it ships. {basis}, with {counted(found.errors, 'error')} in the "
         f"{counted(found.shipped, 'labelled answer')} that score above the cut. Assumptions: calibration groups, future "
         "groups and the unlabelled prompts are independent draws from one population, which is more than exchangeable; the "
@@ -207,6 +207,6 @@ class Selective(Calibrator):
         strictest = items.above(_cuts(items, sample.history, sample.floor or 0.0)[0])
         return (
             f"at the strictest cut {strictest.errors} of {counted(strictest.shipped, 'labelled answer')} are wrong, which does "
-            f"not show that at most {sample.alpha:g} of what ships is, with probability {1 - self.delta:g}; "
+            f"not show that at most {budget(sample.alpha)} of what ships is, with probability {1 - self.delta:g}; "
             f"{shipped_needed(sample.alpha, self.delta)} without an error do, and more labels may"
         )

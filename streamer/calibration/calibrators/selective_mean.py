@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from streamer.calibration.arguments import check_alpha, whole_number
 from streamer.calibration.groups import LabelledGroup
-from streamer.calibration.guarantee import counted, groups_needed, what_ships
+from streamer.calibration.guarantee import budget, counted, groups_needed, what_ships
 from streamer.calibration.loss_curve import TOLERANCE
 from streamer.calibration.one_item import Counted, OneItem
 from streamer.calibration.p_values import upper_share
@@ -104,19 +104,19 @@ def _guarantee(value: float, alpha: float, groups: int, found: Counted) -> str:
     if value == math.inf:
         return (
             f"Nothing ships, so nothing that ships is wrong. {basis}, of which no cut has so few errors among what ships "
-            f"that errors + 1 is at most {alpha!r} times their number + 1; {groups_needed(alpha)} without an error would do."
+            f"that errors + 1 is at most {budget(alpha)} of their number + 1; {groups_needed(alpha)} without an error would do."
         )
     bound = upper_bound(found.shipped, found.errors, groups)
     return (
         f"{what_ships('cut')} On average over calibrations and future groups alike, the severity of what ships, divided by the "
-        f"share of groups that ships, is at most {alpha!r}, where the share is counted among the calibration groups and the "
+        f"share of groups that ships, is at most {budget(alpha)}, where the share is counted among the calibration groups and the "
         f"future one and held groups count 0. {basis}: at this cut {counted(found.errors, 'error')} in the "
         f"{counted(found.shipped, 'labelled answer')} above it; with probability at least {1 - BOUND_DELTA:g} at most "
-        f"{math.ceil(1000 * bound) / 1000:g} of what ships at it is wrong, for independent groups. Assumptions: future "
+        f"{budget(math.ceil(1000 * bound) / 1000)} of what ships at it is wrong, for independent groups. Assumptions: future "
         "groups are exchangeable with the calibration groups; the labelled items of a group are all of its items, or were "
         "drawn at random before any label was seen; the score, alpha, the floor and the seed were fixed before any label was "
         "read; severities lie in [0, 1] and mean what the budget is about. Not promised: that at most "
-        f"{alpha!r} of what ships at this cut is wrong, which about half of all calibrations exceed where most of them open; "
+        f"{budget(alpha)} of what ships at this cut is wrong, which about half of all calibrations exceed where most of them open; "
         "that the average severity shipped is at most that times the average share that ships, which no rule can promise; "
         "anything given that the gate opened; a bound for a single prompt or kind of prompt."
     )
@@ -148,6 +148,6 @@ class SelectiveMean(Calibrator):
     def why_closed(self, sample: Sample) -> str | None:
         """No cut was admitted."""
         return (
-            f"no cut has so few errors that errors + 1 is at most {sample.alpha:g} times the labelled answers above it + 1; "
+            f"no cut has so few errors that errors + 1 is at most {budget(sample.alpha)} of the labelled answers above it + 1; "
             "more labels may, if answers with high scores are good"
         )

@@ -31,7 +31,7 @@ from streamer.calibration.arguments import check_alpha, whole_number
 from streamer.calibration.batch_rule import TransductiveRule
 from streamer.calibration.crc import calibrate_groups
 from streamer.calibration.groups import LabelledGroup
-from streamer.calibration.guarantee import besides, counted
+from streamer.calibration.guarantee import besides, budget, counted
 from streamer.calibration.loss_curve import LossCurve, budget_limit
 from streamer.calibration.registry import weighting_scheme
 from streamer.calibration.specification import Calibrated, Calibrator, Sample
@@ -112,8 +112,8 @@ def _guarantee(alpha: float, scheme: WeightingScheme, groups: int, labelled: int
     fixed = "the method, the budget and the seed" if scheme.random else "the method and the budget"
     return (
         "Each batch has a threshold of its own, and what scores above it ships. On average, over "
-        f"calibrations and future groups alike, exposure risk is at most {alpha!r}: severity where an item "
-        "ships and 0 where it is held, each group counting once and its items equally. Basis: transductive "
+        f"calibrations and future groups alike, exposure risk is at most {budget(alpha)}: severity where an "
+        "item ships and 0 where it is held, each group counting once and its items equally. Basis: transductive "
         f"calibration with the weights of method {scheme.name} on {counted(groups, 'calibration group')}, "
         f"{sample}. Assumptions: future groups are exchangeable with the calibration groups; a threshold "
         f"serves the batch that it was found for and no other; the score, {fixed} were fixed before any "

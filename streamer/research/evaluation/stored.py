@@ -8,7 +8,7 @@ import numpy as np
 from streamer.clouds.cloud import judged_cloud
 from streamer.clouds.offline import ScoredCloud
 from streamer.clouds.stored_answers import StoredBatch
-from streamer.clouds.unlabelled import Unlabelled
+from streamer.clouds.unlabelled import Unlabelled, counts, unlabelled_note
 from streamer.errors import UsageError
 from streamer.gates.settings import GateSettings
 from streamer.research.evaluation.data_sets import DataSet, data_set
@@ -46,7 +46,13 @@ def stored_data_set(
             for cloud, found, row in zip(made.clouds, scores, rows, strict=True)
         )
         made = replace(made, chosen={settings.unit: chosen})
-    notes = list(made.notes)
+    missing = unlabelled_note(*counts(clouds), unlabelled)
+    notes = [one for one in made.notes if one != missing]
+    if missing:
+        notes.append(
+            f"Only drawn answers are labelled ({sum(one.waits for one in batches)} wait): others that a score or "
+            f"unit ships {'count as wrong' if unlabelled == 'worst' else 'are left out'}."
+        )
     if len({batch.probability for batch in batches}) > 1:
         notes.append(
             "The audit probability changed between these batches; here each counts the same, so that times with a higher "

@@ -105,7 +105,7 @@ def _why_not(watch: GateWatch, policy: Policy, evidence: float, today: int) -> s
     if alarm is not None and alarm.raised_by is not None:
         return "the risk alarm is raised: it needs no more evidence"
     if alarm is None or alarm.state.bets.seen < YOUNG_DRAWS:
-        return f"the risk alarm has read fewer than {YOUNG_DRAWS} labelled draws"
+        return f"the risk alarm has read fewer than {YOUNG_DRAWS} draws"
     if evidence < LEAST_EVIDENCE:
         return f"the risk alarm's evidence is {evidence:.3g}, below {LEAST_EVIDENCE:g}"
     if today >= settings.audit_boost_most:

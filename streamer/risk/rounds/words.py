@@ -10,7 +10,7 @@ from streamer.risk.rounds.state import GateWatch, WatchedAlarm
 from streamer.risk.states import EarlyWarning, LabelAlarm, RiskAlarm, RiskInterval
 
 _STATISTICS = {
-    "score": "the score that the gate cuts",
+    "score": "the score of what comes",
     "cosine": "how closely the answers of a batch agree (mean cosine)",
 }
 
@@ -166,9 +166,9 @@ def _finding(alarm: WatchedAlarm) -> str:
         )
     what = (
         f"expected exposure risk passed {_percent(state.theta)} (budget {_percent(state.alpha)}, tolerance"
-        f" {_percent(state.tolerance)}){or_missing} within {seen} labelled draws"
+        f" {_percent(state.tolerance)}){or_missing} within {seen} draws"
         if isinstance(state, RiskAlarm)
-        else f"what ships is no better than if everything shipped, by {seen} labelled draws of it"
+        else f"what ships is no better than if everything shipped, by {seen} draws of it"
     )
     return f"{what}; that is false with a chance of at most {_percent(state.bets.chance(seen))}."
 

@@ -1,8 +1,9 @@
 """An early warning: is a cheap mark of what ships, a judge's for one, bad more often than it was in the gate's stable phase?
 
-Answers i = 1, 2, ... that shipped have marks x_i, 0 or 1. Of the first 60 that are known, and again of the first 200, k of n are
-1, and s is the Clopper-Pearson upper bound for k of n at `error`, a quarter of delta. From then on bets on every marked answer
-(`drawn_bets`, each its own draw, at delta/2) win where marks come to more than s.
+Answers i = 1, 2, ... that shipped have marks x_i, 0 or 1. Of the first 40, 60 and 200 that are
+known, k of n are 1, and s is the least Clopper-Pearson upper bound so far, each at `error`, a sixth
+of delta: a change that comes between two spoils the later one. From then on bets on every marked
+answer (`drawn_bets`, each its own draw, at delta/2) win where marks come to more than s.
 
 **Promise.** If marks come independently at one rate q for as long as bets are made, a bound is below q with a chance of at most
 `error` each; where none is, E[x_i | past] <= s. So within N marked answers the warning is false with a chance of at most
@@ -20,7 +21,7 @@ from streamer.calibration.p_values import upper_share
 from streamer.risk.states import json_form
 from streamer.risk.states.drawn_bets import MOST_WAITING, Draw, DrawnBets
 
-SIZES = (60, 200)
+SIZES = (40, 60, 200)
 """Known marks of the stable phase at which their rate is bounded."""
 
 URGENT = 40
@@ -35,7 +36,7 @@ class EarlyWarning(json_form.State):
     ----------
     bets : the evidence.
     known, bad : marks of the stable phase, and those of them that are 1; at most 200.
-    limit : s; None until 60 marks are known.
+    limit : s; None until 40 marks are known.
     waiting : answers of the stable phase whose mark has not come.
     """
 
@@ -96,8 +97,8 @@ class EarlyWarning(json_form.State):
         count, bad = self.known + len(told), self.bad + int(sum(told))
         limit = self.limit
         if any(self.known < size <= count for size in SIZES):
-            bound = upper_share(np.array([bad]), np.array([count]), self.bets.delta / 2)
-            limit = min(float(bound[0]), 0.99)
+            bound = upper_share(np.array([bad]), np.array([count]), self.bets.delta / len(SIZES))
+            limit = min(float(bound[0]), 0.99 if limit is None else limit)
         waiting = [one for one, mark in there if mark is None and one.moment > overdue]
         if count >= SIZES[-1]:
             waiting = []

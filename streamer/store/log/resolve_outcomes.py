@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from streamer.events.codes import CONFLICTING_CONTENT, UNKNOWN_GATE
+from streamer.events.codes import CONFLICTING_CONTENT, MEANINGS, UNKNOWN_GATE
 from streamer.gates.batch_key import BatchKey
 from streamer.journal import (
     BatchDecision,
@@ -163,8 +163,7 @@ def _settle_batches(
             entry.kind, entry.message = "duplicate", action
         else:
             entry.kind = "conflict"
-            detail = "this gate, batch_id and attempt were decided already, with other content"
-            conflicts.append((entry, CONFLICTING_CONTENT, detail))
+            conflicts.append((entry, CONFLICTING_CONTENT, MEANINGS[CONFLICTING_CONTENT]))
     return conflicts
 
 

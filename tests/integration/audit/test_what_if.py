@@ -16,10 +16,12 @@ import sqlalchemy as sa
 from streamer import wiring
 from streamer.calibration.full_fit import chance_above
 from streamer.cli import WRONG_USAGE, main
+from streamer.console.pages import Pages
 from streamer.errors import UsageError
 from streamer.gates.rule import Cut
 from streamer.gates.settings import GateSettings
 from streamer.recalibration.comparison import Reading
+from streamer.recalibration.one_gate import recalibrate_by_hand
 from streamer.scoring.signals.signal_list import SignalList
 from streamer.settings.settings import Settings
 from streamer.store import Store
@@ -218,6 +220,19 @@ def test_method_full_comes_out_again(
         said = " ".join(capsys.readouterr().out.split())
         assert "when 120 of the 120 prompts that calibrate were decided already" in said
         assert "is a selection" in said
+
+        scribe.deliver(event("all", n) for n in range(120, 150))
+        worst = [
+            label_event("all", n, response=f"r{i}", severity=1.0) for n in range(120, 150) for i in range(4)
+        ]
+        scribe.deliver(worst, topic="labels")
+        by_hand = (store.calibration, store.policies, store.gates.get("all"))
+        recalibrate_by_hand(*by_hand, clock=wiring.now, by="ana", reason="worse", propose=True)
+        pages = Pages(store, keys=wiring.policy_keys(settings), clock=wiring.now)
+        ((proposed,),) = [pages.proposals({})["proposals"]]
+        assert "It would ship more" not in proposed["turn"]
+        row = next(one for one in proposed["rows"] if "served" in one[0])
+        assert float(row[2].split()[0]) <= float(row[1].split()[0]), row
 
         with breaking_in(settings.database.url) as connection:
             row = sa.text(

@@ -69,7 +69,7 @@ def test_the_floor_under_drift_does_not_fall_with_more_groups():
     assert calibrate_by_age(clean, alpha=0.0910, ages=ages, rho=0.9).state == "open"
     closed = calibrate_by_age(clean, alpha=0.0908, ages=ages, rho=0.9)
     assert closed.state == "closed"
-    assert "cannot support a budget below 0.0909" in closed.guarantee
+    assert "cannot support a budget below 9.09 %" in closed.guarantee
 
 
 def test_the_newest_group_weighs_one():
@@ -137,12 +137,12 @@ def test_the_guarantees_claim_what_holds():
     promised, _, disclaimed = calibrate_by_age(labelled, alpha=0.1, ages=ages, rho=0.99).guarantee.partition(
         "Not promised:"
     )
-    assert "at most 0.1 plus an unmeasured drift term" in promised
+    assert "at most 10 % plus an unmeasured drift term" in promised
     assert "the drift term is small" in disclaimed
     promised, _, disclaimed = calibrate_pooled(labelled, alpha=0.1, largest_group=4).guarantee.partition(
         "Not promised:"
     )
-    assert "exposure risk for each response is at most 0.1" in promised
+    assert "exposure risk for each response is at most 10 %" in promised
     assert "at most 4 responses a group" in promised
     assert "each counting once" in disclaimed
 

@@ -117,7 +117,7 @@ def test_the_guarantees_claim_what_holds():
         assert found.state == "cut"
         promised, _, disclaimed = found.guarantee.partition("Not promised:")
         assert "With probability at least 0.95" in promised
-        assert "exposure risk is at most 0.15" in promised
+        assert "exposure risk is at most 15 %" in promised
         assert bound in promised
         assert "independent draws" in promised
         assert ("seed" in promised) == (method == "betting")
@@ -125,7 +125,7 @@ def test_the_guarantees_claim_what_holds():
     band = calibrate_clt(labelled, alpha=0.15).guarantee
     promised, _, disclaimed = band.partition("Not promised:")
     assert "Asymptotic, no finite-sample promise" in promised
-    assert "at most 0.15" in disclaimed
+    assert "at most 15 %" in disclaimed
     for word in ("safe", "compliant", "certif", "always"):
         assert word not in promised
 

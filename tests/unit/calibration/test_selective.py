@@ -113,14 +113,14 @@ def test_guarantees_say_what_is_promised_and_what_was_seen():
     said, _, denied = walk.guarantee.partition("Not promised:")
     assert walk.state == "cut"
     assert "With probability at least 0.9" in said
-    assert "at most 0.1 of what ships at this cut is wrong" in said
+    assert "at most 10 % of what ships at this cut is wrong" in said
     assert "8 cuts that would ship 30 to 100 % of 200 unlabelled prompts" in said
     assert "1 error in the 1" in said
     assert "how much ships" in denied
     mean = calibrate_selective_mean(labelled, alpha=0.1, seed=1)
     said, _, denied = mean.guarantee.partition("Not promised:")
     assert mean.value < walk.value
-    assert "divided by the share of groups that ships, is at most 0.1" in said
+    assert "divided by the share of groups that ships, is at most 10 %" in said
     assert "errors in the" in said
     assert "which about half of all calibrations exceed" in denied
     for closed in (

@@ -121,9 +121,9 @@ def test_the_guarantee_tells_what_was_used_and_no_more(method, words):
         f"method {method}",
         words,
         "3 calibration groups",
-        "1/4 = 0.25",
+        "1/4 = 25 %",
         "On average",
-        "at most 0.3",
+        "at most 30 %",
     ):
         assert piece in text
     assert "exchangeable" in text

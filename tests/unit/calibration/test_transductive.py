@@ -190,7 +190,7 @@ def test_the_guarantee_claims_what_holds():
     groups = some_groups(np.random.default_rng(0), 40, most=2)
     text = prepare_transductive(groups, alpha=0.1, labelled=2, seed=0).guarantee
     promised, _, disclaimed = text.partition("Not promised:")
-    for piece in ("On average", "at most 0.1", "up to 2 of each", "40 calibration groups", "no other"):
+    for piece in ("On average", "at most 10 %", "up to 2 of each", "40 calibration groups", "no other"):
         assert piece in promised
     assert "high probability" in disclaimed
     assert "seed" not in promised

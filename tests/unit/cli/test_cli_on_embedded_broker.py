@@ -147,6 +147,18 @@ def test_published_labels_that_control_no_gate_are_named_once(capsys: pytest.Cap
     assert "controlled by" not in capsys.readouterr().err
 
 
+def test_labels_go_with_no_batch_that_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """They would be taken for labels of the batch that stands."""
+    other = {**CLOUDS[0], "responses": [{"text": "nowhere", "label": 1}, {"text": "now", "label": 1}]}
+    Path("clouds.jsonl").write_text("".join(json.dumps(cloud) + "\n" for cloud in CLOUDS))
+    Path("other.jsonl").write_text(json.dumps(other))
+    assert main(["gate", "create", "bot", "--severity-kind", "unstated", "--new-kind"]) == 0
+    capsys.readouterr()
+    assert main(["publish", "clouds.jsonl", "other.jsonl", "--gate", "bot", "--labels", "--json"]) == 0
+    published = json.loads(capsys.readouterr().out)
+    assert (published["batches"], published["conflicts"], published["labels"]) == (21, 1, 40)
+
+
 def test_a_gate_with_traffic_or_labels_of_its_own_is_not_simulated_into(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -76,7 +76,7 @@ def test_what_makes_a_gate_ship_little_is_said(
         (
             {"alpha": 0.05, "method": "age", "rho": 0.9},
             150,
-            "add up to 10, which supports no budget below 0.0909",
+            "add up to 10, which supports no budget below 9.09 %",
         ),
         ({"alpha": 0.3, "max_attempts": 3}, 8, "a budget of 10 % by method mean"),
     ],
