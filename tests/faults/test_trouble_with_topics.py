@@ -9,7 +9,7 @@ from streamer import wiring
 from streamer.stream.ending import WorkerExit
 from streamer.stream.topics import log_bounds
 from tests.faults.matrix import Matrix
-from tests.faults.site import Site, events, publish, wait_until
+from tests.faults.site import Site, publish, wait_until
 from tests.recorded import ledgers_of
 from tests.services.kafka import KafkaBroker
 
@@ -121,23 +121,3 @@ def test_refusals_without_end_stop_the_worker_and_nothing_is_lost(site: Site, ma
     found = site.check()
     assert (found.decisions, found.dead_letters) == (100, 1500)
     matrix.add(f"8 a flood of rubbish: the cap halted {len(ends)} workers", found)
-
-
-def test_whatever_compression_a_publisher_chose_is_read(site: Site, kafka_broker: KafkaBroker) -> None:
-    from confluent_kafka import Producer
-
-    for number, compression in enumerate(("gzip", "snappy", "lz4", "zstd")):
-        producer = Producer(
-            {
-                "bootstrap.servers": kafka_broker.bootstrap,
-                "compression.type": compression,
-                "linger.ms": 50,
-                "log_level": 0,
-            }
-        )
-        for key, value in events(100 * number, 100):
-            producer.produce(wiring.topics(site.settings).responses, value, key=key)
-        assert producer.flush(30) == 0
-    site.start_worker()
-    wait_until(lambda: site.decided() == 400, "all batches are decided")
-    assert site.check().decisions == 400

@@ -108,7 +108,7 @@ def test_many_clients_share_groups_and_a_lone_request_has_one_of_its_own(sqlite_
     alone = endpoint.ask(batch("alone"))
     assert action(alone)["action"] == "ship"
     commits = 'streamer_stage_duration_seconds_count{stage="commit"}'
-    assert endpoint.metrics()[commits] == 1  # a group of one
+    wait_until(lambda: endpoint.metrics()[commits] == 1, "a group of one")
     with ThreadPoolExecutor(24) as pool:
         list(pool.map(lambda number: endpoint.ask(batch(f"b-{number}")), range(24)))
     # While the first of them was being decided the others gathered.

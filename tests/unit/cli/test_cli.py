@@ -93,7 +93,7 @@ def goes_on_too_late(lines: list[str], indent: int, width: int) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("columns", [80, 100, 300])
+@pytest.mark.parametrize("columns", [80, 300])
 def test_every_command_has_a_help_that_is_wrapped_once_and_breaks_no_word(
     columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -467,13 +467,19 @@ def test_gates_are_listed_by_as_many_queries_however_many_there_are(
 
 
 @pytest.mark.usefixtures("database")
-def test_an_external_scorer_needs_no_encoder(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_external_scorer_and_a_judge_need_no_encoder(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     _, out, _ = run(capsys, "gate", "create", "x", "--scorer", "external", "--json")
     assert objects(out)[0]["encoder"] == "none"
     _, out, _ = run(capsys, "gate", "set", "x", "--scorer", "gram", "--json")
     assert objects(out)[0]["encoder"].startswith("all-MiniLM")
     _, out, _ = run(capsys, "gate", "set", "x", "--scorer", "external", "--json")
     assert objects(out)[0]["encoder"] == "none"
+    monkeypatch.setenv("STREAMER_JUDGE_BASE_URL", "http://127.0.0.1:9/v1")
+    monkeypatch.setenv("STREAMER_JUDGE_MODEL", "grader")
+    _, out, _ = run(capsys, "gate", "create", "j", "--scorer", "judge", "--json")
+    assert objects(out)[0]["encoder"].startswith("judge:grader/rubric-")
 
 
 @pytest.mark.usefixtures("database")
