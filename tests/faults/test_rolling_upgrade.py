@@ -82,9 +82,6 @@ def test_forth_under_old_and_new_workers_and_back(site: Site, newer: dict[str, s
         decides("the old version")
         upgrade(site, newer)
         decides("the old version over the newer schema")
-        assert old.terminate(240) == 0
-        old = site.start_worker()
-        decides("the old version, started again")
         assert "are up to date: revision 9999" in site.command("db", "upgrade").stdout
         site.command("db", "check")
         new = site.start_worker(program=("-m", "streamer"), **newer)
