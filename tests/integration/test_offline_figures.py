@@ -34,7 +34,7 @@ def test_unit_best(trivia: list[ScoredCloud], alpha: float, ship_rate: float) ->
 
 
 def test_simulated_clouds_score_usefully(real_encoder: Encoder) -> None:
-    scored = score_clouds(simulate_clouds(seed=0), CachedEncoder(real_encoder))
+    scored = score_clouds(simulate_clouds(seed=0, clouds=100, responses=5), CachedEncoder(real_encoder))
     figures = split_figures(scored, unit="best", alpha=0.10, seeds=SEEDS)
     assert figures.ship_rate is not None
     assert 0.2 < figures.ship_rate < 0.95
