@@ -10,8 +10,7 @@ PROCESSES ?= 6
 # Tests on PostgreSQL once more, through PgBouncer in transaction mode: some of them always, all with `make faults`.
 POOLED = STREAMER_TEST_POOLER=pgbouncer $(BIN)/pytest -m postgres
 POOLED_TESTS = $(addprefix tests/,integration/store/test_commit.py integration/store/test_leases.py \
-	integration/store/test_labels_and_calibration.py faults/test_recalibrators.py \
-	faults/test_two_recalibrators.py)
+	integration/store/test_labels_and_calibration.py faults/test_two_recalibrators.py)
 
 # What `make test` takes a part of: short forms, and pairs in place of whole matrices.
 IN_FULL = tests/faults tests/validity tests/integration/audit tests/integration/console/test_paths.py \

@@ -119,7 +119,7 @@ class World:
         (status,) = self.store.recalibration_status.statuses(now=wiring.now())
         return status
 
-    def wait(self, reached: Callable[[], Any], what: str, seconds: float = 240) -> Any:
+    def wait(self, reached: Callable[[], Any], what: object, seconds: float = 240) -> Any:
         """Ask until it is so, and return the answer."""
         deadline = time.monotonic() + seconds
         while not (found := reached()):
@@ -318,28 +318,28 @@ def test_from_the_first_label_to_an_alarm_and_back(
             "the policy before stands beside this one",
         )
         named = wiring.topics(world.settings)
-        assert not disagreements(world, workers=[worker])
+        world.wait(lambda: not disagreements(world, workers=[worker]), "record, topic and worker agree")
         told = [
             json.loads(record.value or b"{}")
             for record in oracle.read_all(wiring.connection(world.settings), named.alerts)
         ]
         assert [one["alert_id"] for one in told if one["kind"] == "risk"] == [raised[0]["alert_id"]]
 
-        everything = expressions(GATE, interval="20s")
-        answered = {
-            one.place: bool(
-                prometheus.query_range(one.text, start=world.timeline.began, end=time.time(), step=1.0)
-            )
-            for one in everything
+        # What is watched is shown some rounds and scrapes after it happened.
+        troubles = {f"rules / {name}" for name in TROUBLES}
+        silent = {
+            f"{one.place}: {one.text}": one.text
+            for one in expressions(GATE, interval="20s")
+            if one.place in troubles or (one.kind != "alert" and not one.place.startswith(EMPTY_BY_DESIGN))
         }
-        silent = [
-            f"{one.place}: {one.text}"
-            for one in everything
-            if not answered[one.place] and one.kind != "alert" and not one.place.startswith(EMPTY_BY_DESIGN)
-        ]
-        assert not silent, "\n".join(silent)
-        quiet = [place for place in TROUBLES if not answered[f"rules / {place}"]]
-        assert not quiet, f"these alerts had a reason and saw none: {quiet}"
+
+        def all_have_had_data() -> bool:
+            for place, text in list(silent.items()):
+                if prometheus.query_range(text, start=world.timeline.began, end=time.time(), step=1.0):
+                    del silent[place]
+            return not silent
+
+        world.wait(all_have_had_data, silent)
         fired = prometheus.query_range(
             'ALERTS{alertname="StreamerRiskAlarm"}', start=world.timeline.began, end=time.time(), step=1.0
         )

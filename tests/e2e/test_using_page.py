@@ -274,8 +274,6 @@ def test_from_a_closed_gate_to_a_decision_by_the_calibrated_policy(terminal: Ter
         assert action["selected"] in ("a", "b", None)
 
 
-@pytest.mark.slow
-@pytest.mark.encoder
 def test_the_demo_on_your_own_response_clouds(terminal: Terminal) -> None:
     (line,) = (
         words
@@ -283,16 +281,8 @@ def test_the_demo_on_your_own_response_clouds(terminal: Terminal) -> None:
         for words in commands(block)
         if words[0] != "make"
     )
-    assert line[:2] == ["streamer", "demo"]
-    write_clouds(
-        terminal.folder / line[line.index("--data") + 1],
-        simulate_clouds(seed=1, clouds=2 * CLOUDS, responses=ANSWERS),
-        labels=True,
-    )
-    out = terminal.run(line, seconds=240)
-    assert re.match(r"served \d+ % of prompts, error rate among shipped", out), out
-    for place in re.findall(r"^(?:report|database) +(?:sqlite:///)?(.+)$", out, re.MULTILINE):
-        assert Path(place).is_file()
+    assert line[:3] == ["streamer", "demo", "--data"], "which test_demo.py runs"
+    assert "Usage: streamer demo" in terminal.run([*line, "--help"])
 
 
 @pytest.mark.slow

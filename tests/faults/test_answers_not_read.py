@@ -14,7 +14,7 @@ from streamer.scoring.reading import RULES, SAYS
 from streamer.store.db.schema import batches, decisions
 from streamer.wording.numbers import percent
 from tests.e2e.test_gates_in_service import answered, publish, publish_labels, taken_up
-from tests.faults.site import Site, empty_site
+from tests.faults.site import Site, empty_site, wait_until
 from tests.services.kafka import KafkaBroker
 from tests.unit.scoring.test_reading import HELD, READ
 
@@ -80,11 +80,11 @@ def of_gates(site: Site) -> None:
             assert (action.action, action.reason) == ("ship", "scored"), (gate, name)
             assert not any(isinstance(one.not_read, str) for one in action.responses)
         counted = {rule: sum(rule in rules for rules in held.values()) for rule in RULES}
-        shown = worker.metrics()
-        of = {
-            rule: shown[f'streamer_batches_not_read_total{{gate="{gate}",rule="{rule}"}}'] for rule in RULES
-        }
-        assert of == counted
+        name = f'streamer_batches_not_read_total{{gate="{gate}",rule="%s"}}'
+        wait_until(
+            lambda: {rule: worker.metrics()[name % rule] for rule in RULES} == counted,  # noqa: B023
+            "each batch is counted, after its commit",
+        )
         said = site.command("audit", "show", f"batch-{names['both']}", "--gate", gate).stdout
         assert f"{SAYS['cut']} (cut)" in said
         assert f"{SAYS['unread']} (unread)" in said

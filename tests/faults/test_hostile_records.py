@@ -1,67 +1,16 @@
 """Records that no honest publisher writes, and those at the very edge of what one may."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
 from confluent_kafka import Producer
-from kafka import KafkaProducer
 
 from streamer import wiring
 from streamer.errors import UsageError
 from streamer.events.dead_letters import ERROR_CODE
 from streamer.events.limits import RECORD_OVERHEAD_BYTES
-from tests.faults import oracle
 from tests.faults.matrix import Matrix
-from tests.faults.site import Site, event, events, wait_until
-
-
-class AnyBytes(str):
-    """A header name that is these bytes on the wire, which the client library would not write."""
-
-    __slots__ = ("raw",)
-    raw: bytes
-
-    def __new__(cls, raw: bytes) -> AnyBytes:
-        made = super().__new__(cls, "x" * len(raw))
-        made.raw = raw
-        return made
-
-    def encode(self, encoding: str = "utf-8", errors: str = "strict") -> bytes:
-        del encoding, errors
-        return self.raw
-
-
-BAD_NAMES = (b"\xff\xfe", b"\xed\xa0\x80", b"ok\xc3", b"\x80" * 300)
-
-
-@pytest.mark.long
-def test_header_names_that_are_not_utf8_stop_nothing(site: Site) -> None:
-    named = wiring.topics(site.settings)
-    worker = site.start_worker()
-    worker.wait_until_ready()
-    producer = KafkaProducer(bootstrap_servers=site.settings.bootstrap_servers, linger_ms=50)
-    try:
-        for number, (key, value) in enumerate(events(0, 200)):
-            headers = [("good", b"1"), (AnyBytes(BAD_NAMES[number % 4]), b"\xff")] if number % 50 == 7 else []
-            producer.send(named.responses, value, key=key, headers=headers)
-        producer.send(named.responses, b"rubbish", key=b"k", headers=[(AnyBytes(BAD_NAMES[0]), b"v")])
-        for topic in (named.labels, named.thresholds):
-            producer.send(topic, b"rubbish", key=b"k", headers=[(AnyBytes(BAD_NAMES[1]), b"v")])
-        producer.flush(30)
-    finally:
-        producer.close()
-    wait_until(lambda: site.recorded() == 202, "every record has an outcome", 40, progress=site.recorded)
-    found = site.check()
-    assert (found.decisions, found.dead_letters) == (200, 2)
-    letters = oracle.read_all(wiring.connection(site.settings), named.dead_letters)
-    assert sorted(next(iter(letter.headers)) for letter in letters) == [
-        (r"\xed\xa0\x80", b"v"),
-        (r"\xff\xfe", b"v"),
-    ]
-    assert "header_name_escaped" in worker.log_tail(100_000)
-    assert worker.terminate() == 0
+from tests.faults.site import Site, event, wait_until
 
 
 def test_strange_headers_and_keys_become_outcomes(site: Site, matrix: Matrix) -> None:

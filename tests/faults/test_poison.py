@@ -74,7 +74,8 @@ def test_records_that_cannot_be_stored_are_refused_alone(site: Site, matrix: Mat
     details = [letter.detail or "" for letter in site.store.dead_letters.list(code="internal_error")]
     # An error of integrity is named by its first line, which has the constraint's name.
     assert {state for detail in details for state in SQLSTATES if state in detail} == {*SQLSTATES} - {"23514"}
-    assert worker.metrics()['streamer_dead_letters_total{code="internal_error"}'] == 14
+    counted = 'streamer_dead_letters_total{code="internal_error"}'
+    wait_until(lambda: worker.metrics()[counted] == 14, "they are counted, after their commit")
     assert "poison" not in worker.log_text(), "people's texts are in the log"
 
     execute(site, "DROP FUNCTION refuse CASCADE")

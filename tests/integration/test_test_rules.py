@@ -7,6 +7,11 @@ import textwrap
 from pathlib import Path
 from xml.etree import ElementTree
 
+import pytest
+
+from tests.services.kafka import what_kafka_needs
+from tests.services.requirements import missing
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -99,15 +104,15 @@ def test_an_error_that_nobody_announced_fails_the_test(tmp_path: Path) -> None:
     assert all("logged at ERROR, unannounced" in outcomes[name] for name in failing)
 
 
-def test_a_missing_service_skips_with_the_remedy_and_fails_in_ci(tmp_path: Path) -> None:
-    code = """
-        def test_streaming(kafka_broker):
-            assert kafka_broker.running
-    """
-    without_java = {"PATH": str(tmp_path)}
-    skipped = _run(tmp_path, code, **without_java)["test_streaming"]
-    assert skipped.startswith("skipped: ")
-    assert "no java: apt-get install" in skipped
-    failed = _run(tmp_path, code, CI="true", **without_java)["test_streaming"]
-    assert failed.startswith("error: ")
-    assert "nothing is skipped" in failed
+def test_a_missing_service_skips_with_the_remedy_and_fails_in_ci(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    need = what_kafka_needs()
+    assert need is not None
+    monkeypatch.setenv("CI", "")
+    with pytest.raises(pytest.skip.Exception, match="no java: apt-get install"):
+        missing(*need)
+    monkeypatch.setenv("CI", "true")
+    with pytest.raises(pytest.fail.Exception, match="nothing is skipped"):
+        missing(*need)

@@ -78,14 +78,13 @@ def test_a_forbidden_import_breaks_a_contract_in_every_package(scratch: Path) ->
     assert expected <= {f"{importer} -> {imported}" for importer, imported in found}
 
 
-@pytest.mark.parametrize("new", ["streamer/room/__init__.py", "streamer/loose.py"])
-def test_a_new_room_and_a_loose_module_need_a_place(scratch: Path, new: str) -> None:
-    file = scratch / new
-    file.parent.mkdir(exist_ok=True)
-    file.write_text("")
+def test_a_new_room_and_a_loose_module_need_a_place(scratch: Path) -> None:
+    (scratch / "streamer" / "room").mkdir()
+    for new in ("room/__init__.py", "loose.py"):
+        (scratch / "streamer" / new).write_text("")
     result = checked(scratch)
     assert result.returncode == 1, result.stdout + result.stderr
-    assert Path(new).with_suffix("").parts[1] in result.stdout
+    assert {"room", "loose"} <= set(re.findall(r"\w+", result.stdout))
 
 
 def test_whatever_comes_from_outside_is_in_a_contract_or_common() -> None:

@@ -102,18 +102,12 @@ def test_files_that_need_what_few_processes_have_go_to_those_while_the_others_ha
     assert _next(files, 5) is kafka, "nothing else is left"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_tears_down_what_was_set_up(tmp_path: Path, number: signal.Signals) -> None:
+def test_an_interrupt_tears_down_what_was_set_up(tmp_path: Path) -> None:
     waiting = "import time\nfrom pathlib import Path\n\ndef test_waits():\n    Path('{}').touch()\n    time.sleep(200)\n"
     (tmp_path / "pytest.ini").write_text("[pytest]")
-    # As conftest.py of these tests does it: a process that is told to end is interrupted.
-    conftest = SESSION + (
-        "\ndef pytest_configure(config):\n    import signal\n"
-        "    def end(*_):\n        signal.signal(signal.SIGTERM, signal.SIG_IGN)\n        raise KeyboardInterrupt\n"
-        "    signal.signal(signal.SIGTERM, end)\n"
-        # What a shell starts in the background ignores Ctrl-C, and so would what that starts.
-        "    signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-    )
+    # What a shell starts in the background ignores Ctrl-C, and so would what that starts.
+    handled = "    import signal\n    signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    conftest = f"{SESSION}\ndef pytest_configure(config):\n{handled}"
     (tmp_path / "conftest.py").write_text(conftest)
     for name in "ab":
         (tmp_path / f"test_{name}.py").write_text(waiting.format(f"{name}-began"))
@@ -124,6 +118,6 @@ def test_an_interrupt_tears_down_what_was_set_up(tmp_path: Path, number: signal.
         while len(list(tmp_path.glob("*-began"))) < 2:
             assert process.poll() is None
             time.sleep(0.05)
-        process.send_signal(number)
+        process.send_signal(signal.SIGINT)
         assert process.wait(200) == pytest.ExitCode.INTERRUPTED
     assert len(list(tmp_path.glob("down-*"))) == 2

@@ -1,13 +1,15 @@
-"""Soft gates, quantiles and ranks: seeded calibrations with known risks, against the CLT bound at 1e-6."""
+"""Soft gates and quantiles: seeded calibrations with known risks, and controls against the CLT bound at 1e-6.
+
+That each of them keeps the budget is in test_cells_validity, ranks with them.
+"""
 
 import functools
 
 import numpy as np
-import pytest
 
 from streamer import LabelledGroup, calibrate_groups
 from streamer.calibration import SoftThreshold, calibrate_soft
-from streamer.calibration.shapes import FrozenQuantiles, Ramp, Smooth, rank_scores
+from streamer.calibration.shapes import FrozenQuantiles, Ramp, Smooth
 from tests.validity.known_risk import (
     assert_over,
     assert_within,
@@ -43,14 +45,6 @@ def soft(shape: str, gate: Smooth | Ramp, alpha: float = ALPHA, groups: int = GR
     return [calibrate_soft(some, alpha=alpha, gate=gate, seed=0) for some in drawn(shape, groups)]
 
 
-@pytest.mark.parametrize("gate", [Smooth(0.02), Smooth(0.2), Ramp(0.3)], ids=str)
-@pytest.mark.parametrize("shape", ["zero-one", "fractions", "together", "ties"])
-def test_a_soft_gate_keeps_to_the_budget(shape, gate):
-    risks = np.array([soft_figures(shape, gate, found.level)[0] for found in soft(shape, gate)])
-    assert_within(risks, ALPHA)
-    assert risks.mean() > 0.5 * ALPHA, "a bound that nothing presses on would prove nothing"
-
-
 def test_smoothing_ships_more_under_heavy_ties():
     gate = Smooth(0.1)
     smooth = np.array([soft_figures("ties", gate, found.level)[1] for found in soft("ties", gate)])
@@ -79,22 +73,6 @@ def test_control_a_level_clipped_to_the_scores_breaks_the_budget():
     assert_over(np.array([soft_figures("zero-one", gate, min(level, 1.0))[0] for level in levels]), alpha)
 
 
-@pytest.mark.parametrize("shape", ["zero-one", "together", "ties"])
-def test_quantiles_of_the_calibration_scores_keep_to_the_budget(shape):
-    risks = np.empty(REPEATS)
-    for repeat, some in enumerate(drawn(shape, GROUPS)):
-        frozen = FrozenQuantiles(np.concatenate([group.scores for group in some]))
-        level = calibrate_groups(
-            [LabelledGroup(g.id, g.item_ids, frozen.of(g.scores), g.severities) for g in some],
-            alpha=ALPHA,
-            seed=0,
-        ).value
-        scores = LEVELS if shape == "ties" else GRID
-        risks[repeat] = ((frozen.of(scores) > level) * 0.7 * (1 - scores)).mean()
-    assert_within(risks, ALPHA)
-    assert risks.mean() > 0.5 * ALPHA
-
-
 def test_control_rolling_quantiles_break_the_budget_when_scores_fall_and_frozen_ones_do_not():
     """The traffic's scores fall to the lower 6 tenths; what a score means stays. A rolling gate still ships its share."""
     alpha, rng = 0.05, np.random.default_rng(20261203)
@@ -112,18 +90,3 @@ def test_control_rolling_quantiles_break_the_budget_when_scores_fall_and_frozen_
         rolling_risks[repeat] = ((rolling.of(fallen) > level) * 0.7 * (1 - fallen)).mean()
     assert_over(rolling_risks, alpha)
     assert_within(frozen_risks, alpha)
-
-
-def test_ranks_within_the_batch_keep_to_the_budget():
-    rng = np.random.default_rng(20261204)
-    risks = np.empty(REPEATS)
-
-    def ranked(group: LabelledGroup) -> LabelledGroup:
-        return LabelledGroup(group.id, group.item_ids, rank_scores(group.scores), group.severities)
-
-    for repeat, some in enumerate(drawn("together", GROUPS)):
-        level = calibrate_groups([ranked(group) for group in some], alpha=ALPHA, seed=0).value
-        fresh = [ranked(group) for group in draw_groups("together", 20, rng)]
-        risks[repeat] = np.mean([group.severities @ (group.scores > level) / 5 for group in fresh])
-    assert_within(risks, ALPHA)
-    assert risks.mean() > 0.3 * ALPHA

@@ -90,9 +90,7 @@ def mended_lives(seeds: int) -> list[Life]:
 
 
 SHORT_LIVES = (
-    Life(seed=1, swapped=1.0, old=False, never=0.0),
     Life(seed=2, swapped=1.0, old=False, never=NEVER),
-    Life(seed=1, swapped=0.0, old=False, never=0.0),
     Life(seed=1, swapped=0.0, old=False, never=NEVER),
 )
 

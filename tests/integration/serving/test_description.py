@@ -159,5 +159,6 @@ def test_health_and_metrics_are_on_another_port(sqlite_site: Site) -> None:
     assert endpoint.url != endpoint.base
     assert not endpoint.unready()
     endpoint.ask(batch("b-1"))
-    assert endpoint.metrics()[f'streamer_batches_total{{action="ship",gate="{GATE}",reason="scored"}}'] == 1
+    shipped = f'streamer_batches_total{{action="ship",gate="{GATE}",reason="scored"}}'
+    wait_until(lambda: endpoint.metrics()[shipped] == 1, "it is counted, beside its answer")
     held(endpoint.client.get("/metrics"), 404, "not_found")

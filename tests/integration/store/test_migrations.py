@@ -274,7 +274,9 @@ def test_a_newer_database_is_refused(database_url: str) -> None:
         connection.execute(sa.text("UPDATE schema_version SET version_num = '9999', serves = '9999'"))
     database.close()
     for act in (open_it, migrate, check):
-        with pytest.raises(UsageError, match="newer version"):
+        with pytest.raises(
+            UsageError, match="9999, which a newer version made, for programs of revision 9999 and"
+        ):
             act(database_url)
 
 

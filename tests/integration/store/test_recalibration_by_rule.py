@@ -3,12 +3,14 @@
 import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
+from streamer.cli import main
 from streamer.errors import Unavailable, UsageError
 from streamer.gates.policy import MONITOR, RECALIBRATOR
 from streamer.recalibration.one_gate import recalibrate_by_hand
@@ -25,7 +27,12 @@ def site(new_world: Callable[..., World]) -> Callable[..., LabelledGate]:
     return lambda **settings: LabelledGate(new_world(), **settings)
 
 
-def test_a_proposal_waits_and_the_next_run_finds_it_in_force(site: Callable[..., LabelledGate]) -> None:
+def test_a_proposal_waits_and_the_next_run_finds_it_in_force(
+    site: Callable[..., LabelledGate],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     one = site(recalibrate="propose")
     one.label(one.decide(200), bad_below(0.3))
     done = one.run()
@@ -34,6 +41,12 @@ def test_a_proposal_waits_and_the_next_run_finds_it_in_force(site: Callable[...,
     proposal = one.store.calibration.proposal(GATE)
     assert proposal is not None
     assert (proposal.by, proposal.why) == (RECALIBRATOR, done.why)
+    monkeypatch.setenv("STREAMER_DATABASE_URL", one.world.url)
+    monkeypatch.chdir(tmp_path)
+    for words in (("threshold", "show", GATE), ("doctor",)):
+        main(words)
+        told = " ".join("".join(capsys.readouterr()).split())
+        assert "waits for a person: the gate's rule is propose" in told
     one.store.calibration.activate(GATE, by="ana", reason="fine", now=one.clock())
     assert one.run().outcome == "unchanged"
     assert one.policy.version == 2

@@ -80,7 +80,7 @@ def test_agrees_with_the_definition_at_and_around_every_exact_budget(items, binn
 
 def test_agrees_with_the_definition_on_thousands_of_seeded_cases():
     rng = np.random.default_rng(7)
-    for _ in range(4000):
+    for _ in range(1500):
         items = [
             [
                 (Fraction(int(rng.integers(0, 4)), 3), SEVERITIES[rng.integers(6)])
@@ -164,18 +164,6 @@ def test_a_tie_group_is_held_as_a_whole():
 def test_identical_top_scores_are_held_when_the_budget_is_met_only_above_them():
     threshold = calibrate([1.0] * 19, [1] * 19, range(19), alpha=0.05)
     assert (threshold.state, threshold.value) == ("cut", 1.0)
-
-
-@settings(max_examples=200, deadline=None)
-@given(items=labelled_items(), alphas=st.lists(st.floats(1e-6, 1 - 1e-6), min_size=2, max_size=6))
-@pytest.mark.parametrize("method", ["mean", "crc", "bb", "rbwa"])
-def test_the_threshold_falls_as_the_budget_grows(method, items, alphas):
-    scores, severities, groups = flat(items)
-    values = [
-        calibrate(scores, severities, groups, alpha=a, method=method, draws=3, seed=5).value
-        for a in sorted(alphas)
-    ]
-    assert values == sorted(values, reverse=True)
 
 
 @settings(max_examples=200, deadline=None)

@@ -72,7 +72,6 @@ def completed(folder: Path, line: str) -> list[str]:
             "streamer tail ",
             ["responses", "labels", "actions", "desk", "thresholds", "alerts", "checkpoints", "dead-letters"],
         ),
-        ("streamer tail th", ["thresholds"]),
         ("streamer tail --from", ["--from-beginning"]),
         ("streamer --ins", ["--insecure", "--install-completion"]),
     ],
@@ -90,7 +89,6 @@ def test_gates_are_completed_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyP
     for name in ("support", "other"):
         assert main(["gate", "create", name, "--scorer", "external", "--encoder", "none"]) == 0
     assert completed(tmp_path, line) == ["support"]
-    assert sorted(completed(tmp_path, "streamer simulate --gate ")) == ["other", "support"]
     assert completed(tmp_path, "streamer gate show s") == ["support"]
 
 

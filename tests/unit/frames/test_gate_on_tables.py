@@ -156,22 +156,6 @@ def in_service(gate: streamer.Gate, table: Any, **settings: Any) -> list[list[bo
     return [[one.action == "ship" for one in decision.responses] for decision in world.decide(*events)]
 
 
-@pytest.mark.parametrize("unit", ["best", "response", "batch"])
-@pytest.mark.parametrize(("method", "parameters"), METHODS, ids=[name for name, _ in METHODS])
-def test_a_gate_in_service_decides_the_same(unit: Unit, method: str, parameters: dict[str, Any]) -> None:
-    gate = streamer.Gate(alpha=0.25, unit=unit, method=method, parameters=parameters, seed=7).fit(
-        answers(300)
-    )
-    new = answers(200, seed=2, first=1000)
-    decided = gate.decide(new)
-    assert [list(batch.shipped) for batch in decided.batches] == in_service(
-        gate, new, scorer="external", encoder="none"
-    )
-    if method != "selective":  # which may stay closed
-        assert decided.ship.any()
-        assert not decided.ship.all()
-
-
 @pytest.mark.parametrize("scorer", ["gram", "choice"])
 def test_embeddings_are_scored_as_a_worker_scores_them(scorer: str) -> None:
     gate = streamer.Gate(alpha=0.2, unit="response", scorer=scorer).fit(answers(embeddings=True))
@@ -209,13 +193,21 @@ def test_a_prompt_of_two_segments_is_refused() -> None:
 
 @pytest.mark.parametrize("unit", ["best", "response", "batch"])
 @pytest.mark.parametrize(("method", "parameters"), METHODS, ids=[name for name, _ in METHODS])
-def test_the_threshold_is_that_of_a_calibration_run(
+def test_a_gate_is_that_of_a_calibration_run_and_decides_as_one_in_service(
     unit: Unit, method: str, parameters: dict[str, Any]
 ) -> None:
     """On the same groups, the recalibrator's own computation comes to the same cut, rule and promise."""
     gate = streamer.Gate(alpha=0.25, unit=unit, method=method, parameters=parameters, seed=7).fit(
         answers(300)
     )
+    new = answers(200, seed=2, first=1000)
+    decided = gate.decide(new)
+    assert [list(batch.shipped) for batch in decided.batches] == in_service(
+        gate, new, scorer="external", encoder="none"
+    )
+    if method != "selective":  # which may stay closed
+        assert decided.ship.any()
+        assert not decided.ship.all()
     most = max(len(group.item_ids) for group in gate.groups_)
     sampled = [
         SampledGroup(
