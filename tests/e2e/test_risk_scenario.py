@@ -313,10 +313,6 @@ def test_from_the_first_label_to_an_alarm_and_back(
         people.check()
 
         world.wait(lambda: store.reports.outbox_pending() == 0, "all is published")
-        world.wait(
-            lambda: gauge("open_prompts", over="before") is not None,
-            "the policy before stands beside this one",
-        )
         named = wiring.topics(world.settings)
         world.wait(lambda: not disagreements(world, workers=[worker]), "record, topic and worker agree")
         told = [
