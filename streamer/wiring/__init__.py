@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from streamer.settings.settings import load_settings
     from streamer.wiring.asking import tried_gate, what_if
     from streamer.wiring.audit import (
+        beside,
         checkpointer,
         compared_with_log,
         known_checkpoints,
@@ -51,7 +52,7 @@ else:
     _NAMES = {
         "streamer.settings.settings": "load_settings",
         "streamer.wiring.asking": "tried_gate what_if",
-        "streamer.wiring.audit": "checkpointer compared_with_log known_checkpoints outside_checkpoints receipts "
+        "streamer.wiring.audit": "beside checkpointer compared_with_log known_checkpoints outside_checkpoints receipts "
         "rescorer signer signing trusted_keys witnesses",
         "streamer.wiring.candidates": "adopt_candidate set_candidate",
         "streamer.wiring.configured_judge": "judge judge_scoring_id",
@@ -71,7 +72,7 @@ else:
     )
 
 __all__ = [
-    "adopt_candidate", "check_database", "check_topics",
+    "adopt_candidate", "beside", "check_database", "check_topics",
     "checkpointer", "compared_with_log", "connection", "create_topics", "encoder", "encoder_identity",
     "endpoint_encoder", "judge", "judge_scoring_id", "key_block", "known_checkpoints", "label_keys", "limits",
     "load_settings", "migrate", "now", "open_store", "outside_checkpoints", "policy_keys", "publish_pending",
