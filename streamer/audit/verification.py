@@ -3,6 +3,7 @@
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cache, partial
@@ -29,6 +30,8 @@ from streamer_verify.forms import formed
 from streamer_verify.logs import Log
 from streamer_verify.run_again import check_runs
 from streamer_verify.runs import Runs
+from streamer_verify.side_by_side import AT_ONCE
+from streamer_verify.side_by_side import Processes as Processes
 from streamer_verify.values import place_of, row_name, strict_json
 from streamer_verify.verifier import Verifier
 
@@ -46,8 +49,16 @@ class Snapshot(Protocol):
         """Every leaf of the control log; those of one kind where one is named."""
         ...
 
-    def outcomes(self, after: Mapping[tuple[Any, ...], int]) -> Iterator[dict[str, Any]]:
-        """Every outcome, partition by partition, in the order of its log; those from a leaf on where one is named."""
+    def outcomes(self) -> Iterator[dict[str, Any]]:
+        """Every outcome, partition by partition, in the order of its log."""
+        ...
+
+    def ranges(self, after: Mapping[tuple[Any, ...], int], lines: int) -> Iterator[tuple[Any, ...]]:
+        """What `outcomes` yields, from a leaf on where one is named, in ranges of so many lines."""
+        ...
+
+    def within(self, piece: tuple[Any, ...]) -> Iterator[dict[str, Any]]:
+        """The outcomes of one of `ranges`, in the order of its log."""
         ...
 
     def heads(self, first: int = 0) -> Iterator[bytes]:
@@ -165,6 +176,7 @@ def verify_record(
     since: Reached | None = None,
     receipts: tuple[Iterable[bytes], str] | None = None,
     progress: Callable[[int], None] = lambda _done: None,
+    beside: Processes | None = None,
 ) -> VerificationReport:
     """Verify a record.
 
@@ -180,6 +192,7 @@ def verify_record(
         are older are not read again.
     receipts : of decisions, which somebody has kept, as `Verifier.receipts` reads them, and where they come from.
     progress : called with how many outcomes are done.
+    beside : processes that take part, each with a `RecordReader` of this moment; no `rescorer`.
     """
     rules = ActionRules(cache(lookups.revisions), lookups.inputs)
     verifier = Verifier(
@@ -218,10 +231,14 @@ def verify_record(
         )
         verifier.control(head, alarms.control(runs.control(control)))
         verifier.policy_signatures(trusted.policies)
-        watched = _watched(
-            formed("outcomes", snapshot.outcomes(after), verifier.fault), verifier, rules, rescorer, progress
-        )
-        verifier.outcomes(alarms.outcomes(runs.outcomes(watched)))
+        ranges = snapshot.ranges(after, AT_ONCE)
+        if beside is not None:
+            beside.outcomes(ranges, verifier, runs, alarms, rules, progress)
+        else:
+            every = chain.from_iterable(map(snapshot.within, ranges))
+            lines = formed("outcomes", every, verifier.fault)
+            watched = _watched(lines, verifier, rules, rescorer, progress)
+            verifier.outcomes(alarms.outcomes(runs.outcomes(watched)))
         if rescorer is not None:
             for line in snapshot.scored_later():
                 rescorer.take_later(line, verifier)
@@ -250,6 +267,43 @@ def verify_record(
         counts=dict(sorted(verifier.counts.items())),
         reached=reached,
     )
+
+
+class RecordReader:
+    """Reads ranges of a record in a process that takes part in its verification.
+
+    Parameters
+    ----------
+    joined : opens the record at a moment that another process named.
+    """
+
+    at = "the record"
+
+    def __init__(
+        self, joined: Callable[[str | None], AbstractContextManager[Snapshot]], lookups: Lookups
+    ) -> None:
+        self._joined, self._lookups, self._known = joined, lookups, None
+        self._stack = ExitStack()
+
+    def begin(self, moment: str | None) -> None:
+        """Open the record; see `Snapshot`."""
+        self._snapshot = self._stack.enter_context(self._joined(moment))
+
+    def outcomes(
+        self, piece: tuple[Any, ...], verifier: Verifier, known: Any, *, again: bool = False
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the lines of a range, and verify what decisions needed; `known` is `ActionRules`."""
+        if known is not self._known:
+            known.look_up(cache(self._lookups.revisions), self._lookups.inputs)
+            self._known = known
+        lines = self._snapshot.within(piece)
+        return _watched(
+            lines if again else formed("outcomes", lines, verifier.fault),
+            verifier,
+            known,
+            None,
+            lambda _: None,
+        )
 
 
 def _parsed(value: bytes) -> Any:

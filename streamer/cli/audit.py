@@ -1,6 +1,7 @@
 """`streamer audit`: the record of a decision, and whether the record can be trusted."""
 
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -160,6 +161,9 @@ def verify(
     full: Annotated[
         bool, typer.Option("--full", help="Verify the whole record; the default without --incremental.")
     ] = False,
+    jobs: Annotated[
+        int, typer.Option(metavar="N", min=1, help="How many processes verify; 1 with --rescore.")
+    ] = 1,
     json: opt.JsonOption = False,
 ) -> None:
     """Re-derive the whole record, and name the first row that is inconsistent. Exit status 3 if there is one.
@@ -171,15 +175,22 @@ def verify(
 
     if full and incremental is not None:
         raise UsageError("--full and --incremental are opposites; give one of them")
+    if rescore and jobs > 1:
+        raise UsageError("an encoder takes every core by itself; leave out --rescore or --jobs")
     settings = wiring.load_settings()
     since = None if incremental is None else read_reached(incremental)
     keys = wiring.trusted_keys(settings, public_key)
     outside = wiring.outside_checkpoints(settings, checkpoints)
     kept = None if receipts is None else wiring.receipts(settings, receipts)
-    with wiring.open_store(settings) as store:
+    with wiring.beside(settings, jobs) as beside, wiring.open_store(settings) as store:
         rescorer = wiring.rescorer(settings, tolerance) if rescore else None
         total = _outcomes(store) if since is None else None
-        with store.evidence.snapshot() as snapshot, progress("verify", total) as done, looking_rarely():
+        others = None if beside is None else partial(beside.call, "begin")
+        with (
+            store.evidence.snapshot(others) as snapshot,
+            progress("verify", total) as done,
+            looking_rarely(),
+        ):
             report = verify_record(
                 snapshot,
                 trusted=Trusted(
@@ -194,6 +205,7 @@ def verify(
                 since=since,
                 receipts=kept,
                 progress=done,
+                beside=beside,
             )
         compared = wiring.compared_with_log(settings, store) if log else None
     if incremental is not None and report.reached is not None:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from streamer.settings.settings import load_settings
     from streamer.wiring.asking import tried_gate, tried_gate_of_claims, what_if
     from streamer.wiring.audit import (
+        beside,
         checkpointer,
         compared_with_log,
         known_checkpoints,
@@ -51,7 +52,7 @@ else:
     _NAMES = {
         "streamer.settings.settings": "load_settings",
         "streamer.wiring.asking": "tried_gate tried_gate_of_claims what_if",
-        "streamer.wiring.audit": "checkpointer compared_with_log known_checkpoints outside_checkpoints receipts "
+        "streamer.wiring.audit": "beside checkpointer compared_with_log known_checkpoints outside_checkpoints receipts "
         "rescorer signer signing trusted_keys witnesses",
         "streamer.wiring.candidates": "adopt_candidate set_candidate",
         "streamer.wiring.configured_judge": "judge judge_scoring_id",

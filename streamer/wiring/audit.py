@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from concurrent.futures import BrokenExecutor
+from contextlib import ExitStack, contextmanager
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streamer.errors import UsageError, small_text
+from streamer.errors import Unavailable, UsageError, small_text
 from streamer.wiring.parts import connection, now, topics
 
 if TYPE_CHECKING:
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from streamer.audit.logged import LogReport
     from streamer.audit.rescoring import Rescorer
     from streamer.audit.signing import Signer
+    from streamer.audit.verification import Processes, RecordReader
     from streamer.audit.witnesses import Witness
     from streamer.settings.settings import Settings
     from streamer.store import Store
@@ -136,6 +139,31 @@ def known_checkpoints(settings: Settings, where: str | None) -> list[bytes]:
     found = outside_checkpoints(settings, where)
     both = where is None and settings.kafka.bootstrap_servers is not None
     return [*(found[0] if found is not None else []), *(_from_topic(settings) if both else [])]
+
+
+@contextmanager
+def beside(settings: Settings, jobs: int) -> Iterator[Processes | None]:
+    """Start the processes that verify a record with so many jobs; none for one."""
+    from streamer.audit.verification import Processes
+
+    if jobs == 1:
+        yield None
+        return
+    try:
+        with Processes(jobs, partial(_record_reader, settings)) as processes:
+            processes.ready()  # before anybody who writes waits for them
+            yield processes
+    except BrokenExecutor:
+        raise Unavailable("a process of --jobs was ended: memory may not suffice") from None
+
+
+def _record_reader(settings: Settings) -> RecordReader:
+    from streamer.audit.verification import Lookups, RecordReader
+    from streamer.wiring.parts import open_store
+
+    store = open_store(settings)
+    lookups = Lookups(store.gates.history, store.calibration.inputs)
+    return RecordReader(store.evidence.joined, lookups)
 
 
 def rescorer(settings: Settings, tolerance: float | None) -> Rescorer:

@@ -156,6 +156,23 @@ class Alarms:
                     )
                 )
 
+    def part(self) -> Alarms:
+        """Give out what was collected of outcomes since the last time."""
+        collected = Alarms()
+        collected.draws, collected.begins, collected.newest = self.draws, self.begins, self.newest
+        self.draws, self.begins = {}, {}
+        return collected
+
+    def add(self, part: Alarms) -> None:
+        """Add what was collected elsewhere behind what is known."""
+        self.newest = max(self.newest, part.newest)
+        for gate, draws in part.draws.items():
+            self.draws.setdefault(gate, []).extend(draws)
+        for gate, policies in part.begins.items():
+            begins = self.begins.setdefault(gate, {})
+            for policy, first in policies.items():
+                begins[policy] = min(begins.get(policy, first), first)
+
     def check(self, runs: Runs) -> None:
         """Replay every gate's alarms; what does not fit is a fault of the verifier."""
         for gate in sorted(self.begins.keys() | self.alerts.keys() | self.rates.keys()):

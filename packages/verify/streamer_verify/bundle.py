@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -46,16 +46,19 @@ class Bundle:
     manifest : as it was read.
     digest : SHA-256 of its bytes, which names everything in the bundle.
     at : what is being read.
+    lengths : how many lines each file has that `damaged` has read.
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
         self._zip = None
         self.at = "the directory of the .zip"
+        self.lengths: dict[str, int] = {}
         if path.is_file():
             self._zip = zipfile.ZipFile(path)
             _refuse_bomb(self._zip, path.stat().st_size)
-        self._malformed: dict[str, dict[int, dict[str, Any] | None]] = {}
+        self._malformed: dict[str, dict[int, dict[str, Any] | None]] = {name: {} for name in FILES}
+        self._compared: set[str] = set()
         self.at = "manifest.json"
         with self._open("manifest.json") as file:
             manifest = _at_most(file.read(MOST_LINE + 1), "manifest.json")
@@ -66,7 +69,7 @@ class Bundle:
 
     def _open(self, name: str) -> io.BufferedReader:
         if self._zip is None:
-            return (self._path / name).open("rb")
+            return (self.path / name).open("rb")
         packed: Any = self._zip.open(name)
         return io.BufferedReader(packed)
 
@@ -83,6 +86,7 @@ class Bundle:
             for chunk in self._chunks(name):
                 digest.update(chunk)
                 lines += 1
+            self.lengths[name] = lines
             if self.manifest["files"][name] != {"sha256": digest.hexdigest(), "lines": lines}:
                 found.append(name)
         return found
@@ -97,17 +101,29 @@ class Bundle:
         self, name: str, fault: Callable[[str, str, str], None] = lambda *_: None
     ) -> Iterator[dict[str, Any]]:
         """Iterate over the values of a file, as `formed` does; their forms are compared the first time."""
-        known, found = self._malformed.get(name), {}
-        for number, line in enumerate(self.lines(name), 1):
+        numbered = enumerate(self.lines(name), 1)
+        yield from self.some_values(name, numbered, fault, again=name in self._compared)
+        self._compared.add(name)
+
+    def some_values(
+        self,
+        name: str,
+        numbered: Iterable[tuple[int, bytes]],
+        fault: Callable[[str, str, str], None],
+        *,
+        again: bool,
+    ) -> Iterator[dict[str, Any]]:
+        """Iterate over the values of some lines; with `again` their forms were compared before."""
+        malformed = self._malformed[name]
+        for number, line in numbered:
             value = canonical_value(line)
-            if known is None:
+            if not again:
                 kept, wrong = form_of(name.removesuffix(".jsonl"), value)
                 if wrong:
-                    found[number] = kept
+                    malformed[number] = kept
                 if kept is None:
                     fault("form", f"{name}, line {number}", wrong)
             else:
-                kept = known.get(number, value)
+                kept = malformed.get(number, value)
             if kept is not None:
                 yield kept
-        self._malformed.setdefault(name, found)

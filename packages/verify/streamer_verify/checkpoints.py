@@ -331,7 +331,7 @@ class Checkpoints:
 
     def _receipt_of(self, chain: Chain, index: int, line: dict[str, Any], place: str) -> None:
         """Compare the events that came with receipts of a leaf with the one on record."""
-        for digest, witness in self._events.pop((chain, index), []):
+        for digest, witness in self._events.get((chain, index), []):
             action = line.get("action")
             value = None if action is None else from_base64(action["value"])
             if value is not None and sha256(value) == digest:

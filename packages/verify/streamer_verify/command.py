@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,7 @@ from streamer_verify.reports import check_report, check_signature, figures_for, 
 from streamer_verify.run_again import check_runs
 from streamer_verify.runs import Runs
 from streamer_verify.scores import check_scores
+from streamer_verify.side_by_side import AT_ONCE, Processes
 from streamer_verify.signatures import ed25519_verify, read_label_keys, read_public_keys
 from streamer_verify.values import strict_json
 from streamer_verify.verifier import Verifier
@@ -33,9 +37,11 @@ def verify_bundle(
     policy_keys: Sequence[bytes] = (),
     label_keys: Mapping[str, tuple[str, bytes]] | None = None,
     witnesses: Mapping[str, bytes] | None = None,
+    beside: Processes | None = None,
 ) -> Verifier:
     """Verify everything that a bundle holds, against checkpoints and receipts from elsewhere where they are given.
 
+    `beside`, without figures: processes whose readers are `Ranges` of the bundle, and take part.
     `figures` reads along. With `policy_keys` the signatures of policies are verified, with `label_keys` those of the labels that
     runs of gates with signed labels have read, with `witnesses` their cosignatures of checkpoints.
     """
@@ -61,13 +67,45 @@ def verify_bundle(
         control, outcomes = figures.control(control), figures.outcomes(outcomes)
     verifier.control(head, control)
     verifier.policy_signatures(policy_keys)
-    verifier.outcomes(outcomes)
+    pieces = [(first, AT_ONCE) for first in range(1, bundle.lengths["outcomes.jsonl"] + 1, AT_ONCE)]
+    if beside is None:
+        verifier.outcomes(outcomes)
+    else:
+        beside.outcomes(pieces, verifier, runs, alarms)
     verifier.unchained(bundle.values("unchained.jsonl", verifier.fault))
     verifier.heads(head)
     check_runs(runs, bundle.values("control.jsonl"))
     alarms.check(runs)
-    runs.check_budgets(bundle.values("outcomes.jsonl"))
+    if beside is None:
+        runs.check_budgets(bundle.values("outcomes.jsonl"))
+    else:
+        beside.check_budgets(pieces, verifier, runs)
     return verifier
+
+
+class Ranges:
+    """Reads ranges of a bundle's outcomes: the first line, and how many."""
+
+    def __init__(self, path: Path) -> None:
+        self._bundle = Bundle(path)
+        self._lines: Iterator[tuple[int, bytes]] = iter(())
+        self._next = sys.maxsize
+
+    @property
+    def at(self) -> str:
+        """What is being read."""
+        return self._bundle.at
+
+    def outcomes(
+        self, piece: tuple[int, int], verifier: Verifier, known: None, *, again: bool = False
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the lines of a range."""
+        (first, count), name = piece, "outcomes.jsonl"
+        if first < self._next:
+            self._lines, self._next = enumerate(self._bundle.lines(name), 1), 1
+        some = itertools.islice(self._lines, first - self._next, first - self._next + count)
+        self._next = first + count
+        yield from self._bundle.some_values(name, some, verifier.fault, again=again)
 
 
 def complete_lines(data: bytes) -> list[bytes]:
@@ -116,9 +154,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("bundle", type=Path, help="folder or .zip made by `streamer audit export`")
     for option, said in FILES_BESIDE.items():
         parser.add_argument(option, type=Path, help=said)
+    parser.add_argument(
+        "--jobs", type=int, default=1, metavar="N", help="how many processes verify; 1 with --report"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     asked = parser.parse_args(arguments)
-    reading, bundle = asked.public_key, None
+    if asked.jobs < 1 or (asked.jobs > 1 and asked.report is not None):
+        parser.error("--jobs must be at least 1, and 1 with --report, which is read by one process")
+    reading, bundle, beside = asked.public_key, None, None
 
     def read(path: Path | None, how: Callable[[Path], Any], otherwise: Any = None) -> Any:
         nonlocal reading
@@ -137,10 +180,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         figures = None if report is None else figures_for(report)
         reading = asked.bundle
         bundle = Bundle(asked.bundle)
-        verifier = verify_bundle(
-            bundle, keys, outside, receipts, figures,
-            policy_keys=policy_keys, label_keys=label_keys, witnesses=witnesses,
-        )  # fmt: skip
+        make = partial(Ranges, asked.bundle)
+        with nullcontext() if asked.jobs == 1 else Processes(asked.jobs, make) as beside:
+            verifier = verify_bundle(
+                bundle, keys, outside, receipts, figures,
+                policy_keys=policy_keys, label_keys=label_keys, witnesses=witnesses, beside=beside,
+            )  # fmt: skip
         if report is not None and figures is not None:
             check_report(report, figures, bundle, verifier, verified_with(keys, outside))
             if report_keys:
@@ -152,7 +197,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             with asked.embeddings.open("rb") as lines:
                 check_scores(bundle, verifier, lines)
     except Exception as error:  # any error that a hostile bundle raises is reported in one line
-        place = reading if bundle is None else f"{reading}, {bundle.at}"
+        at = None if bundle is None else (beside and beside.at) or bundle.at
+        place = reading if at is None else f"{reading}, {at}"
         what = isinstance(error, OSError) and error.strerror
         sys.stderr.write(
             printable(f"cannot read {place}: {what or f'{type(error).__name__}: {error}'}") + "\n"

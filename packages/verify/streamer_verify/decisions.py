@@ -111,6 +111,8 @@ class Decisions(Control):
         self._rule_of_policy: dict[tuple[str, int], Any] = {}
         self._burst_names: dict[tuple[int, str], str] = {}
         self._waits: list[datetime] = []
+        self._came: set[tuple[Any, ...]] = set()  # of what had an outcome at the desk
+        self._later: dict[str, Any] = {}  # of a decision, for `_once`
         self._decided: set[bytes] = set()  # short digests of batches: a long record has many
 
     def _seal_of_batch(self, line: dict[str, Any], facts: dict[str, Any], place: str) -> None:
@@ -165,7 +167,7 @@ class Decisions(Control):
     def _at_desk(self, decision: Decision, said: Any) -> None:
         """Compare a decision with what became of it at the desk, and until when its event says that it waits."""
         facts = decision.facts
-        row, of_row, where = self._desk.pop(tuple(facts["batch"]), (None, {}, ""))
+        row, of_row, where = self._desk.get(tuple(facts["batch"]), (None, {}, ""))
         seconds = decision.settings.get("desk_deadline_seconds")
         until = None
         waits = facts["outcome"] == "escalate" or (facts["outcome"], facts["unit"]) == ("mixed", "claim")
@@ -178,8 +180,8 @@ class Decisions(Control):
                 "desk", decision.place, "its action says another deadline at the desk than its gate has"
             )
         if row is None:
-            if until is not None and not self._begins:
-                self._waits.append(until)
+            if until is not None:
+                self._later["waits"] = until
             return
         if until is None:
             self.fault("desk", where, "the batch never waited for a person")
@@ -229,8 +231,11 @@ class Decisions(Control):
 
     def _end_of_desk(self) -> None:
         """Say what became of nothing that was decided, and what should have had an outcome by now."""
-        for _, _, where in () if self._begins else self._desk.values():
-            self.fault("desk", where, "no decision about its batch is on record")
+        if self._begins:
+            return
+        for batch, (_, _, where) in self._desk.items():
+            if batch not in self._came:
+                self.fault("desk", where, "no decision about its batch is on record")
         late = [one for one in self._waits if one.isoformat() < max(self._latest.values(), default="")]
         if late:
             self.notes["desk"] = (
@@ -239,10 +244,7 @@ class Decisions(Control):
             )
 
     def _decision(self, line: dict[str, Any], facts: dict[str, Any], place: str) -> None:
-        batch = hashlib.sha256(self._canonical(facts["batch"])).digest()[:16]
-        if batch in self._decided:
-            self.fault("action", place, "this batch was decided before")
-        self._decided.add(batch)
+        self._later["batch"] = hashlib.sha256(self._canonical(facts["batch"])).digest()[:16]
         gate, policy_version = facts["batch"][0], facts["policy"]
         policy = self.row("policies", gate, policy_version)
         if policy is None:
@@ -289,10 +291,27 @@ class Decisions(Control):
         if best is not False:
             self._draw(decision, best)
         waits = None if line.get("action") is None else self._event(decision, best or 0)
+        if (batch := tuple(facts["batch"])) in self._desk:
+            self._later["desk"] = batch
         if not untrusted:
             self._at_desk(decision, waits)
-        else:
-            self._desk.pop(tuple(facts["batch"]), None)
+
+    def _once(self, later: dict[str, Any], place: str) -> None:
+        """Compare a decision with those before it."""
+        if later["batch"] in self._decided:
+            self.fault("action", place, "this batch was decided before")
+        self._decided.add(later["batch"])
+        if "desk" in later:
+            self._came.add(later["desk"])
+        if "waits" in later:
+            self._waits.append(later["waits"])
+        for of, name, burst, what in later.get("bursts", ()):
+            alike = not name and burst is None
+            if name and burst:
+                named = self._burst_names.setdefault((of, "=" + name), burst)
+                alike = named == burst and self._burst_names.setdefault((of, burst), name) == name
+            if not alike:
+                self.fault("action", place, f"its burst in run {of} is not that of its {what}")
 
     def _of_upstream(self, decision: Decision) -> None:
         """Check that a gate which is calibrated for one upstream scored its answers alone, as far as metadata are there."""
@@ -448,7 +467,7 @@ class Decisions(Control):
         """Whether a prompt of a decision's burst has a bad label; bursts are compared with their names where texts are there."""
         _, facts, policy, settings, place = decision
         key, run = settings.get("group_by"), policy["calibration_run"]
-        for of, (by, burst) in self._bursts_read.pop(tuple(facts["batch"]), {}).items():
+        for of, (by, burst) in self._bursts_read.get(tuple(facts["batch"]), {}).items():
             self._same_burst(decision, of, by, burst)
         if key is None or run is None or settings["method"] != "full":
             if "burst" in facts:
@@ -459,19 +478,9 @@ class Decisions(Control):
         return facts.get("burst") in self._bad_bursts.get(run, ())
 
     def _same_burst(self, decision: Decision, run: int, key: str, burst: str | None) -> None:
-        name = decision.burst(key)
-        if name is None:
-            return
-        alike = not name and burst is None
-        if name and burst:
-            named = self._burst_names.setdefault((run, "=" + name), burst)
-            alike = named == burst and self._burst_names.setdefault((run, burst), name) == name
-        if not alike:
-            self.fault(
-                "action",
-                decision.place,
-                f"its burst in run {run} is not that of its {'question' if key == 'prompt' else 'metadata'}",
-            )
+        if (name := decision.burst(key)) is not None:
+            what = "question" if key == "prompt" else "metadata"
+            self._later.setdefault("bursts", []).append((run, name, burst, what))
 
     def _rule_of(self, policy: dict[str, Any]) -> Any:
         key = (policy["gate"], policy["version"])

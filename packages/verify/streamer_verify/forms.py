@@ -467,9 +467,10 @@ def formed(
     name: str, lines: Iterable[dict[str, Any]], fault: Callable[[str, str, str], None]
 ) -> Iterator[dict[str, Any]]:
     """Pass on the lines of a log as far as they are of their form. What cannot even be placed is a fault here."""
-    for number, line in enumerate(lines, 1):
+    for line in lines:
         kept, wrong = form_of(name, line)
         if kept is None:
-            fault("form", f"{name}.jsonl, line {number}", wrong)
+            place = [*map(str, line.get("source") or ()), "leaf", str(line.get("index"))]
+            fault("form", f"{name}, {' '.join(place)[:200]}", wrong)
         else:
             yield kept

@@ -95,6 +95,8 @@ class Runs:
             yield line
             if line["row"] is not None:
                 self._of_control(line, line["kind"], line["row"])
+        labels = self._labels.items()
+        self._labels = {name: some for name, some in labels if name[0] in self._calibrated}
 
     def _of_control(self, line: dict[str, Any], kind: str, row: dict[str, Any]) -> None:
         if kind == "policies":
@@ -125,7 +127,6 @@ class Runs:
 
     def outcomes(self, lines: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         """Pass the partitions' logs on, and keep what runs have read."""
-        self._labels = {name: some for name, some in self._labels.items() if name[0] in self._calibrated}
         for line in lines:
             yield line
             if line["kind"] in ("decision", "label") and line["facts"] is not None:
@@ -163,6 +164,18 @@ class Runs:
             tuple(line["source"][:3]), line["index"], 0, facts,
         )  # fmt: skip
         self._labels.setdefault((*batch, *response), []).append(label)
+
+    def part(self) -> tuple[Any, Any]:
+        """Give out what was collected since the last time."""
+        collected = self._decided, self._labels
+        self._decided, self._labels = {}, {}
+        return collected
+
+    def add(self, part: tuple[Any, Any]) -> None:
+        """Add what was collected elsewhere behind what is known."""
+        self._decided.update(part[0])
+        for response, some in part[1].items():
+            self._labels.setdefault(response, []).extend(some)
 
     # and then
 

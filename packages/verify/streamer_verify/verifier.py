@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import hmac
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
-from streamer_verify.checkpoints import Chain
+from streamer_verify.checkpoints import MOST_FAULTS, Chain
 from streamer_verify.decisions import Decisions
 from streamer_verify.logs import Log
 from streamer_verify.values import HTTP_LOG, base64_as_hex, canonical_json, log_of, sha256
+
+
+class Read(NamedTuple):
+    """A line verified by itself: what it saw of the control log, its name, and more for `in_order`."""
+
+    line: dict[str, Any]
+    control: list[Any] | None
+    place: str
+    later: dict[str, Any]
 
 
 class Verifier(Decisions):
@@ -38,29 +48,14 @@ class Verifier(Decisions):
 
     def outcomes(self, lines: Iterable[dict[str, Any]]) -> None:
         """Verify the logs of outcomes, which come partition by partition."""
-        at: Chain | None = None
-        log, last = Log(), -1
-        self.counts["outcomes"] += 0  # none is a finding, too
+        self.in_order(self.by_itself(lines))
+
+    def by_itself(self, lines: Iterable[dict[str, Any]]) -> Iterator[Read]:
+        """Verify what each line says, whatever came before it."""
         for line in lines:
-            source = tuple(line["source"][:3])
-            name, offset = f"{source[1]}[{source[2]}]", line["source"][3]
-            if source != at:
-                if at is not None:
-                    self._ends[at] = (log, last)
-                if source in self._ends:
-                    self.fault("log", name, "its outcomes are not in one piece")
-                at, (log, last) = source, self._begin(source)
-                self._lost.get(source, []).sort()
-                self._mark(source, log, name)
-            facts, index = line.get("facts"), line["index"]
-            if index != log.size:
-                self.fault("log", f"{name}, leaf {log.size}", f"it is missing (the next is {index})")
-                log = Log(index + 0, whole=False)
-            place = f"{name}, leaf {index}, offset {offset}"
-            if offset <= last:
-                self.fault("log", place, f"its offset does not come after {last}")
-            self._hole(source, last + 1, offset, place)
-            self._clock(source, name, line["recorded_at"], place)
+            facts, index, source = line.get("facts"), line["index"], tuple(line["source"][:3])
+            place = f"{source[1]}[{source[2]}], leaf {index}, offset {line['source'][3]}"
+            self._later = {}
             if facts is None:
                 self._not_read(line, place, line.get("missing", "what it is about is missing"))
             else:
@@ -72,15 +67,67 @@ class Verifier(Decisions):
                 }  # fmt: skip
                 if sha256(b"\x00" + self._canonical(sealed)) != line["leaf"]:
                     self.fault("log", place, f"the {line['kind']} is not what was recorded")
-                self._how_far(source, index, facts["control"], place)
                 self._about(line, facts, place)
+            if self._events:
+                self._receipt_of(source, index, line, place)
+            yield Read(line, None if facts is None else facts["control"], place, self._later)
+
+    def in_order(self, lines: Iterable[Read]) -> None:
+        """Verify lines against those before them: the logs they form, and what may occur once."""
+        at: Chain | None = None
+        log, last = Log(), -1
+        self.counts["outcomes"] += 0  # none is a finding, too
+        for line, control, place, later in lines:
+            source = tuple(line["source"][:3])
+            name, offset, index = f"{source[1]}[{source[2]}]", line["source"][3], line["index"]
+            if source != at:
+                if at is not None:
+                    self._ends[at] = (log, last)
+                if source in self._ends:
+                    self.fault("log", name, "its outcomes are not in one piece")
+                at, (log, last) = source, self._begin(source)
+                self._lost.get(source, []).sort()
+                self._mark(source, log, name)
+            if index != log.size:
+                self.fault("log", f"{name}, leaf {log.size}", f"it is missing (the next is {index})")
+                log = Log(index + 0, whole=False)
+            here = f"{name}, leaf {index}, offset {offset}"
+            if offset <= last:
+                self.fault("log", here, f"its offset does not come after {last}")
+            self._hole(source, last + 1, offset, here)
+            self._clock(source, name, line["recorded_at"], here)
+            if control is not None:
+                self._how_far(source, index, control, place)
+            if later:
+                self._once(later, place)
             self._append(source, log, line, place)
             last = offset
             self.counts["outcomes"] += 1
-            if self._events:
-                self._receipt_of(source, index, line, place)
         if at is not None:
             self._ends[at] = (log, last)
+
+    def forget_order(self) -> None:
+        """Forget what was found, and what only `in_order` needs, which is most of a long record."""
+        self._marks, self._committed, self._kept, self._receipts, self._read_at = {}, {}, {}, [], {}
+        self._ends, self._edges, self._control_roots = {}, {}, {}
+        self._decided, self._waits, self._came = set(), [], set()
+        self.part()
+
+    def part(self) -> tuple[list[dict[str, str]], dict[str, str], Counter[str], Counter[str]]:
+        """Give out what `by_itself` has found since the last time."""
+        found = self.faults, self.notes, self.counts, self._early
+        self.faults, self.notes, self.counts, self._early = [], {}, Counter(), Counter()
+        return found
+
+    def repeat(self, faults: Iterable[dict[str, str]]) -> None:
+        """Remember faults that were counted elsewhere."""
+        self.faults = [*self.faults, *faults][:MOST_FAULTS]
+
+    def add(self, notes: dict[str, str], counts: Counter[str], early: Counter[str]) -> None:
+        """Add what was found elsewhere beside faults."""
+        self.notes.update(notes)
+        self.counts.update(counts)
+        self._early.update(early)
 
     def _how_far(self, chain: Chain, index: int, control: list[Any], place: str) -> None:
         """Check what a leaf says of the control log as its transaction saw it: its size and its root.

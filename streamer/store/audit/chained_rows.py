@@ -7,8 +7,9 @@ seals. The form is described in docs/audit.md.
 import base64
 import json
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import pairwise
 from operator import itemgetter
 from typing import Any
 
@@ -54,6 +55,7 @@ from streamer.store.log.progress import partition_heads
 from streamer.store.policies.policy_rows import read_versions
 from streamer_verify.verifier import Verifier
 
+_Others = Callable[[str | None], None] | None
 _PAGE = 1_000
 _place_of = itemgetter("log_id", "topic", "partition")
 _PLACE = ("log_id", "topic", "partition", "offset")
@@ -67,9 +69,21 @@ class ChainedRows:
         self._database = database
 
     @contextmanager
-    def snapshot(self) -> "Iterator[ChainedRowsSnapshot]":
-        """Everything read until the end is of one moment."""
-        with self._of_one_moment() as connection:
+    def snapshot(self, others: _Others = None) -> "Iterator[ChainedRowsSnapshot]":
+        """Everything read until the end is of one moment.
+
+        `others` has other processes call `joined` with its argument. On SQLite writers wait for it.
+        """
+        with self._of_one_moment(others) as connection:
+            yield ChainedRowsSnapshot(connection)
+
+    @contextmanager
+    def joined(self, moment: str | None) -> "Iterator[ChainedRowsSnapshot]":
+        """The record at the moment of another process's `snapshot`."""
+        with self._database.reading(snapshot=True) as connection:
+            if moment is not None:
+                connection.exec_driver_sql(f"SET TRANSACTION SNAPSHOT '{moment}'")
+            self._begun(connection)
             yield ChainedRowsSnapshot(connection)
 
     @contextmanager
@@ -83,23 +97,35 @@ class ChainedRows:
         verifier = _LogsAlone([], canonical=canonical_json)
         with self._database.reading(snapshot=True) as connection:
             rows = ChainedRowsSnapshot(connection)
-            verifier.outcomes(rows.outcomes({}))
+            verifier.outcomes(rows.outcomes())
             verifier.heads(rows.head())
             verifier.unchained(row for row in rows.not_in_outcomes() if row["kind"] == decisions.name)
         return [f"{fault['place']}: {fault['detail']}" for fault in verifier.faults]
 
     @contextmanager
-    def _of_one_moment(self) -> Iterator[sa.Connection]:
+    def _of_one_moment(self, others: _Others = None) -> Iterator[sa.Connection]:
         control.chain_closings(self._database, wait=True)
-        with self._database.reading(snapshot=True) as connection:
-            if control.is_waiting(connection):
-                raise Unavailable(
-                    "a gate was closed at this moment, which is not in the control log yet; run this again"
-                )
-            if not self._database.sqlite:
-                # Between two pages texts may be scored again, for minutes; a reader holds no lock that others want.
-                connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
-            yield connection
+        with ExitStack() as stack:
+            if others is not None and self._database.sqlite:
+                stack.enter_context(self._database.errors())
+                stack.enter_context(self._database.engine.begin())  # keeps out whoever writes
+            with self._database.reading(snapshot=True) as connection:
+                if self._begun(connection):
+                    raise Unavailable(
+                        "a gate was closed at this moment, which is not in the control log yet; run this again"
+                    )
+                if others is not None:
+                    query = sa.select(sa.func.pg_export_snapshot())
+                    others(None if self._database.sqlite else connection.execute(query).scalar_one())
+                stack.close()
+                yield connection
+
+    def _begun(self, connection: sa.Connection) -> bool:
+        """Read for the first time: that is its moment. Returns whether a closing waits for its seal."""
+        if not self._database.sqlite:
+            # Between two pages texts may be scored again, for minutes; a reader holds no lock that others want.
+            connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
+        return control.is_waiting(connection)
 
 
 class _LogsAlone(Verifier):
@@ -152,19 +178,35 @@ class ChainedRowsSnapshot:
                 yield self._control_line(entry, rows.get((entry["kind"], entry["subject"])))
             index = page[-1]["leaf_index"]
 
-    def outcomes(self, after: Mapping[tuple[Any, ...], int]) -> Iterator[dict[str, Any]]:
+    def outcomes(self) -> Iterator[dict[str, Any]]:
+        for place in self._places():
+            yield from self.within((place, 0, None))
+
+    def ranges(self, after: Mapping[tuple[Any, ...], int], lines: int) -> Iterator[tuple[Any, ...]]:
+        """Cut the logs into ranges of leaves: log, first, and one past the last or None."""
+        sizes = {_place_of(one): one["size"] for one in partition_heads(self._connection)}
+        for place in self._places():
+            first = after.get(place, 0)
+            ends = range(first + lines, sizes.get(place, 0), lines)
+            for begin, end in pairwise((first, *ends, None)):
+                yield place, begin, end
+
+    def within(self, piece: tuple[Any, ...]) -> Iterator[dict[str, Any]]:
+        """The outcomes of one of `ranges`."""
+        place, first, end = piece
+        for page in pages(self._connection, Partition(*place), after=first, end=end):
+            about = OutcomeRows(self._connection, page)
+            for row in page:
+                yield _outcome_line(row, about)
+
+    def _places(self) -> list[tuple[Any, ...]]:
+        """Every log, in the order of `outcomes`."""
         named = sa.union(
             sa.select(progress.c.log_id, progress.c.topic, progress.c.partition),
             sa.select(outcomes.c.log_id, outcomes.c.topic, outcomes.c.partition),
         ).subquery()
-        places = self._connection.execute(
-            sa.select(named).order_by(named.c.log_id, named.c.topic, named.c.partition)
-        ).all()
-        for place in places:
-            for page in pages(self._connection, Partition(*place), after=after.get(tuple(place), 0)):
-                about = OutcomeRows(self._connection, page)
-                for row in page:
-                    yield _outcome_line(row, about)
+        query = sa.select(named).order_by(named.c.log_id, named.c.topic, named.c.partition)
+        return [tuple(place) for place in self._connection.execute(query)]
 
     def leaves(self, place: Sequence[Any], size: int) -> Sequence[bytes]:
         """The hashes of a log's first leaves; `place` is log id, topic and partition."""

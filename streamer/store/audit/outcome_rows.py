@@ -31,10 +31,14 @@ from streamer.store.log.progress import in_partition
 _PAGE = 1_000
 
 
-def pages(connection: sa.Connection, partition: Partition, *, after: int = 0) -> Iterator[Sequence[Row]]:
-    """Read a partition's outcomes in the order of its log, from a leaf on."""
+def pages(
+    connection: sa.Connection, partition: Partition, *, after: int = 0, end: int | None = None
+) -> Iterator[Sequence[Row]]:
+    """Read a partition's outcomes in the order of its log, from a leaf on, up to another."""
     place = (outcomes.c.leaf_index, outcomes.c.offset)
     query = sa.select(outcomes).where(in_partition(partition, outcomes)).order_by(*place).limit(_PAGE)
+    if end is not None:
+        query = query.where(place[0] < end)
     page = connection.execute(query.where(place[0] >= after) if after else query).mappings().all()
     while page:
         yield page

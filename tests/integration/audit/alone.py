@@ -16,7 +16,9 @@ from typing import Any, Final
 from streamer_verify.bundle import Bundle
 from streamer_verify.command import verify_bundle as by_one_file
 from streamer_verify.verifier import Verifier
+from tests.integration.audit.beside import same_bundle
 from tests.integration.audit.history import PUBLIC
+from tests.machine import LONG
 from tests.services.requirements import in_ci, missing
 
 _SERVER: Final = Path(__file__).with_name("second_verifier.mjs")
@@ -84,6 +86,8 @@ def verify_bundle(
 ) -> Verifier:
     """What the one file finds in a bundle; the second verifier has to find that too, and in a bundle in order nothing."""
     alone = by_one_file(Bundle(bundle), keys, outside, receipts)
+    if LONG:
+        same_bundle(bundle, keys, outside, receipts)
     if what_is_missing() is None or in_ci():
         need_node()
         agree(alone, in_javascript(bundle, outside, receipts))

@@ -15,6 +15,7 @@ from streamer.store import Store
 from streamer_verify.command import checkpoint_lines
 from streamer_verify.verifier import Verifier
 from tests.integration.audit.alone import verify_bundle
+from tests.integration.audit.beside import verify_beside
 from tests.integration.audit.history import KEYS, export, settings_for, verify, write_history, written_history
 from tests.machine import LONG
 from tests.services.postgres import PostgresServer
@@ -46,7 +47,10 @@ class Record:
 
     def verify(self, **options: object) -> VerificationReport:
         """What `audit verify` finds."""
-        return verify(self.settings, **options)  # type: ignore[arg-type]
+        report = verify(self.settings, **options)  # type: ignore[arg-type]
+        if LONG and "rescorer" not in options:
+            assert verify_beside(self.settings, **options | {"store": None}) == report
+        return report
 
     def verify_alone(self, *, from_bundle: bool = False, store: Store | None = None) -> Verifier:
         """What the one-file verifier finds in a bundle that is exported now."""

@@ -246,6 +246,7 @@ def verify(
     store: Store | None = None,
     label_keys: Mapping[str, LabellerKey] | None = None,
     witnesses: Mapping[str, bytes] | None = None,
+    others: Callable[[str | None], None] | None = None,
     **options: Any,
 ) -> VerificationReport:
     """`audit verify`, with the checkpoints of the file unless told otherwise; of a store that is open, or of the settings'."""
@@ -253,7 +254,7 @@ def verify(
     kept = outside if outside is not None else found[0] if found is not None else None
     with (
         wiring.open_store(settings) if store is None else nullcontext(store) as opened,
-        opened.evidence.snapshot() as snapshot,
+        opened.evidence.snapshot(others) as snapshot,
     ):
         return verify_record(
             snapshot,

@@ -164,7 +164,7 @@ def replayed(
     with store.evidence.snapshot() as snapshot:
         lines = control(snapshot.control())
         verifier.control(snapshot.head(), alarms.control(runs.control(lines)))
-        deque(alarms.outcomes(runs.outcomes(snapshot.outcomes({}))), maxlen=0)
+        deque(alarms.outcomes(runs.outcomes(snapshot.outcomes())), maxlen=0)
     alarms.check(runs)
     return [fault["detail"] for fault in verifier.faults if fault["check"] == "alarm"]
 
