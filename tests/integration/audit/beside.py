@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from functools import cache, partial
+from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,9 @@ class Anywhere:
 
 @cache
 def processes() -> Processes:
-    return Processes(2, Anywhere)
+    made = Processes(2, Anywhere)
+    Finalize(None, made.__exit__, exitpriority=1)  # or whoever is joined at the end waits for them
+    return made
 
 
 @contextmanager

@@ -27,7 +27,7 @@ __all__ = ["place"]
 PARTITION = Partition("log", Topics().responses, 0)
 DEADLINE = timedelta(seconds=1000)
 
-pytestmark = pytest.mark.expected_errors(r"^streamer\.deciding\.trusted_policies: deciding\.policy_refused")
+pytestmark = pytest.mark.expected_errors(r"^streamer\.deciding\.policy_book: deciding\.policy_refused")
 
 
 class Worker:

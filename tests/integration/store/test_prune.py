@@ -142,7 +142,7 @@ def test_the_command_asks_first_and_says_what_it_did(
     recorded: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("STREAMER_DATABASE_URL", recorded.url)
-    monkeypatch.setattr("streamer.wiring.parts.now", lambda: LATER)
+    monkeypatch.setattr("streamer.wiring.now", lambda: LATER)
     words = ("db", "prune", "--older-than", "190d", "--json")
     assert main(words) == 2
     assert "nothing was erased: give --yes" in capsys.readouterr().err

@@ -23,7 +23,7 @@ from tests.integration.store.conftest import SETTINGS, START, SteppingClock, dea
 
 GATE = "support-bot"
 
-pytestmark = pytest.mark.expected_errors(r"^streamer\.deciding\.trusted_policies: deciding\.policy_refused")
+pytestmark = pytest.mark.expected_errors(r"^streamer\.deciding\.policy_book: deciding\.policy_refused")
 
 
 def signer() -> signing.Signer:
