@@ -49,7 +49,7 @@ class Anywhere:
 @cache
 def processes() -> Processes:
     made = Processes(2, Anywhere)
-    Finalize(None, made.__exit__, exitpriority=1)  # or whoever is joined at the end waits for them
+    Finalize(None, made.__exit__, exitpriority=100)  # while their queues (10) are open
     return made
 
 
