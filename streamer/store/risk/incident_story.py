@@ -121,6 +121,8 @@ def _steps(store: Store, incident: Incident, policies: Sequence[Policy], now: da
             )
         )
     if kinds & _ON_ANSWERS:
+        if "missing" in kinds and store.calibration.alarm_closure(gate) is not None:
+            steps += _waiting(store, gate, "only they tell whether what went out was wrong")
         steps += _recalibration(store, gate, now)
         older = next((one for one in reversed(policies) if goes_back(one, present)), None)
         if older is not None:
@@ -138,7 +140,6 @@ def _steps(store: Store, incident: Incident, policies: Sequence[Policy], now: da
 def _recalibration(store: Store, gate: str, now: datetime) -> list[Step]:
     """What a new threshold needs; after an alarm only what was decided since counts, and labels of older draws calibrate nothing."""
     settings, since = store.gates.get(gate).settings, store.calibration.alarm_closure(gate)
-    queue = f"streamer label queue --gate {gate}"
     told = "Recalibrate, and look at what it proposes; if nothing would ship, only a larger budget or better answers help."
     again = Step(told, f"streamer recalibrate {gate} --propose", "recalibrate")
     if (found := store.calibration.proposal(gate)) is not None:
@@ -146,9 +147,7 @@ def _recalibration(store: Store, gate: str, now: datetime) -> list[Step]:
         told = f"Look at what run {found.run} proposes, {cut_text(found.cut, found.rule)}; put it in force, or reject it.{why}"
         again = Step(told, f"streamer threshold show {gate}", "proposal")
     if since is None:
-        waiting = store.labels.pending().get(gate, 0)
-        told = f"Label {counted(waiting, *items(settings.unit))} that wait: a new threshold rests on them."
-        return [Step(told, queue, "label"), again] if waiting else [again]
+        return [*_waiting(store, gate, "a new threshold rests on them"), again]
     before = now - timedelta(seconds=settings.label_deadline_seconds)
     drawn = store.calibration.audit_sample(SampleQuery(gate, settings, before, since.version))
     waits = sum(one.missing(settings) > 0 for one in drawn)
@@ -159,7 +158,17 @@ def _recalibration(store: Store, gate: str, now: datetime) -> list[Step]:
         f"{len(drawn)} drawn, {len(drawn) - waits} of them labelled, at least {least} wanted."
     )
     ready = found is not None or len(drawn) - waits >= least
-    return [Step(told, queue, "label" if waits else None), *([again] if ready else [])]
+    return [
+        Step(told, f"streamer label queue --gate {gate}", "label" if waits else None),
+        *([again] if ready else []),
+    ]
+
+
+def _waiting(store: Store, gate: str, why: str) -> list[Step]:
+    if not (waiting := store.labels.pending().get(gate, 0)):
+        return []
+    told = f"Label {counted(waiting, *items(store.gates.get(gate).settings.unit))} that wait: {why}."
+    return [Step(told, f"streamer label queue --gate {gate}", "label")]
 
 
 def goes_back(older: Policy, present: Policy) -> bool:

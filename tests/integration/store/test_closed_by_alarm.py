@@ -42,6 +42,11 @@ def test_the_advice_is_what_the_gate_needs(new_world: Callable[..., World]) -> N
     assert steps("12 drawn, 12 of them labelled") == [None, "recalibrate", "rollback"]
     propose(gate)
     assert steps("12 drawn, 12 of them labelled") == [None, "proposal", "rollback"]
+
+    gate.store.alerts.raise_(alert(GATE, "missing", "alarm 2", message="Look.", raised_at=gate.now))
+    first = story_of(gate.store, gate.store.alerts.incident(GATE), now=gate.now).steps[0]
+    assert first.act == "label"
+    assert first.what == "Label 14 answers that wait: only they tell whether what went out was wrong."
     gate.open()
 
 
