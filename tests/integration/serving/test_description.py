@@ -101,7 +101,9 @@ def obey(site: Site, endpoint: Endpoint) -> None:
 def test_a_page_shows_every_operation_and_loads_nothing(sqlite_site: Site) -> None:
     client = sqlite_site.serve().client
     answer, document = client.get("/docs"), client.get("/openapi.json").json()
-    assert answer.headers["content-security-policy"].startswith("default-src 'none'")
+    policy = answer.headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'")
+    assert "; form-action 'none'; " in policy
     for path, methods in document["paths"].items():
         for method in methods:
             assert f"<code>{method.upper()} {path}</code>" in answer.text
