@@ -14,12 +14,20 @@ from streamer.events.generate import components
 from streamer.events.labels import LabelsV1
 from streamer.events.responses import ResponsesV1
 from streamer.serving.bodies import MOST_LABELS
+from streamer.serving.chat.protocols import PROTOCOLS
+from streamer.serving.chat.request import MEMBERS
 from streamer.serving.gate_view import GateView
 
 _MAY_BE_LEFT_OUT: Final = {
     "ResponsesV1": {"schema", "gate", "batch_id"},
     "LabelsV1": {"schema", "gate", "labelled_at"},
 }
+_NAMES: Final = {
+    "/v1/chat/completions": ("complete", "ChatRequest", "Completion"),
+    "/v1/responses": ("respond", "ResponseRequest", "Response"),
+    "/v1/messages": ("message", "MessageRequest", "Message"),
+}
+"""By addresses in place of a model: the operation, its request and its answer."""
 _ERROR: Final = ("application/json", "Error")
 """In place of a model: OpenAI's, also of a hold where the gate's upstream gives holds a status."""
 
@@ -36,6 +44,11 @@ def document() -> bytes:
     answers["responses"] = {"anyOf": [answers["responses"], texts]}
     written = resources.files("streamer.serving").joinpath("schemas.json").read_bytes()
     schemas |= msgspec.json.decode(written)
+    for path, protocol in PROTOCOLS.items():
+        body = schemas[_NAMES[path][1]]
+        own: dict[str, Any] = {one: {} for one in sorted(protocol.members)}
+        body["properties"] = {**own, **MEMBERS, **body["properties"]}
+        body["additionalProperties"] = False  # which is refused
     gate = _parameter("gate", "path", "The gate's name.")
     batch = _parameter("batch_id", "path", "The batch.")
     attempt = _parameter("attempt", "query", "Of the batch.", type="integer", minimum=1, default=1)
@@ -81,11 +94,7 @@ def document() -> bytes:
                 body=_ref("Labels"),
             )
         },
-        "/v1/chat/completions": {
-            "post": _in_place_of_a_model("complete", "ChatRequest", "Completion", asked)
-        },
-        "/v1/responses": {"post": _in_place_of_a_model("respond", "ResponseRequest", "Response", asked)},
-        "/v1/messages": {"post": _in_place_of_a_model("message", "MessageRequest", "Message", asked)},
+        **{path: {"post": _in_place_of_a_model(*_NAMES[path], asked)} for path in PROTOCOLS},
         "/v1/models/{model}": {
             "get": _operation(
                 "showModel",

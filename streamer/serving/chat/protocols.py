@@ -22,21 +22,30 @@ class Protocol(NamedTuple):
     as_chat : makes the body of a request one of OpenAI's chat completions; raises `ChatProblem`.
     whole : of an answer, the body.
     events : of an answer to be streamed, each event's data, whose member `type` names it, if it has one.
+    members : of a body, beside those of a chat completion's.
     end : what follows the events.
     """
 
     as_chat: Callable[[Mapping[str, Any]], Mapping[str, Any]]
     whole: Callable[[Answer, ChatRequest], dict[str, Any]]
     events: Callable[[Answer, ChatRequest], Iterable[dict[str, Any]]]
+    members: frozenset[str] = frozenset()
     end: bytes = b""
 
 
 PROTOCOLS: Final = {
     "/v1/chat/completions": Protocol(
-        openai_chat.as_chat, openai_chat.whole, openai_chat.events, b"data: [DONE]\n\n"
+        openai_chat.as_chat, openai_chat.whole, openai_chat.events, end=b"data: [DONE]\n\n"
     ),
-    "/v1/responses": Protocol(openai_responses.as_chat, openai_responses.whole, openai_responses.events),
-    "/v1/messages": Protocol(anthropic_messages.as_chat, anthropic_messages.whole, anthropic_messages.events),
+    "/v1/responses": Protocol(
+        openai_responses.as_chat, openai_responses.whole, openai_responses.events, openai_responses.MEMBERS
+    ),
+    "/v1/messages": Protocol(
+        anthropic_messages.as_chat,
+        anthropic_messages.whole,
+        anthropic_messages.events,
+        anthropic_messages.MEMBERS,
+    ),
 }
 """By their addresses."""
 

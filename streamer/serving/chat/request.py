@@ -80,6 +80,11 @@ _NEUTRAL: Final[Mapping[str, tuple[Any, ...]]] = {
     "service_tier": ("auto", "default"),
 }
 """Values that ask for nothing."""
+MEMBERS: Final[Mapping[str, dict[str, Any]]] = {
+    one: {"type": ["number", "null"]} if one in _OF_THE_UPSTREAM else {}
+    for one in sorted(_TAKEN | _NOT_SENT | _OF_NOBODY | _NEUTRAL.keys() | _OF_THE_UPSTREAM.keys())
+}
+"""What a body may have, and its JSON Schema; the members of other protocols become these."""
 _TOOLS: Final = "functions were replaced by tools: use these"
 _ADVICE: Final[Mapping[str, str]] = {
     "n": "one answer is returned; how many are sampled is `answers` of the gate's upstream",
