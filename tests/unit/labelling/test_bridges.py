@@ -53,7 +53,7 @@ def labels(tool: str, document: object, **given: Any) -> tuple[list[tuple[Any, .
     reader = LabelReader(
         exported(bridge, lines, "export.json"),
         now=NOW,
-        default_labeller=lambda: "me",
+        defaults={"labeller": lambda: "me"},
         answers=(lambda: answers(tool, TASKS)) if bridge.by_task_id else None,
         **given,
     )
