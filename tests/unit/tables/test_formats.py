@@ -15,6 +15,7 @@ from streamer.clouds.tables.answers import Reading
 from streamer.clouds.tables.formats import FORMATS
 from streamer.errors import UsageError
 from streamer.events.limits import Limits
+from streamer.events.responses import decode_responses
 from streamer.labels.label_files import open_labels
 from tests.unit.labelling.test_label_files import NOW
 
@@ -236,6 +237,9 @@ def test_of_the_samples_of_lm_eval_the_graded_one_is_the_answer(
     assert (cloud.texts, cloud.responses[0].id) == ((samples[shown],), f"r0{shown}"), "as all would be named"
     assert [one.text for one in cloud.witnesses] == [*samples[:shown], *samples[shown + 1 :]]
     assert list(read_clouds(path, Reading(columns={"witnesses": ("resps.0",)}))) == [cloud]
+    (whole,) = read_clouds(path, Reading(columns={"answer": ("resps.0",)}))
+    assert (whole.texts, whole.witnesses) == (tuple(samples), ())
+    assert [one.severity for one in whole.responses] == [0.0 if i == shown else None for i in range(3)]
 
 
 def test_choices_that_lm_eval_compares_are_no_answers(tmp_path: Path) -> None:
@@ -270,8 +274,23 @@ def test_witnesses_count_for_the_signals_and_never_ship(tmp_path: Path) -> None:
     *those, short = read_clouds(written(tmp_path / "lost.jsonl", "lines", rows))
     assert (those, [one.text for one in short.witnesses]) == (clouds, ["0"])
     assert parse_cloud(json.dumps(cloud_row(clouds[0])).encode(), "x").witnesses == clouds[0].witnesses
-    with pytest.raises(UsageError, match="of all samples in an event any may ship"):
-        list(publications(str(path), gate="g", labels=False, labeller=None, limits=Limits()))
+    asked: dict[str, Any] = {"gate": "g", "labels": True, "labeller": None, "limits": Limits()}
+    with pytest.raises(UsageError, match="any may ship: .* --column answer=COLUMN"):
+        list(publications(str(path), **asked))
+    all_ship = Reading(columns={"answer": ("sampled_responses",)})
+    published = [decode_responses(one.value) for one in publications(str(path), **asked, reading=all_ship)]
+    texts = [[rows[3]["response"], *rows[3]["sampled_responses"]], ["r00", "r01", "r02", "r03"]]
+    assert [[getattr(one, name) for one in published[3].responses] for name in ("text", "id")] == texts
+    plain = [
+        {"asked": one["prompt"], "shown": one["response"], "others": one["sampled_responses"]}
+        for one in rows[:60]
+    ]
+    named = {"prompt": ("asked",), "answer": ("shown", "others"), "witnesses": ("others",)}
+    (first, *_) = read_clouds(written(tmp_path / "plain.jsonl", "lines", plain), Reading(columns=named))
+    assert first.texts == (rows[0]["response"], *rows[0]["sampled_responses"])
+    given: Any = {"now": NOW, "gate": "g", "kind": "k", "labeller": "ann", "reading": Reading()}
+    with open_labels(path, columns={}, **given) as labels:
+        assert [one.response_id for one in labels] == ["r00"] * 60, "the graded one of those"
     for method in ("mean", "full"):
         gate = streamer.Gate(alpha=0.02, method=method, encoder=encoded).fit(str(path))
         ships = gate.decide(str(path)).ship.tolist()
