@@ -61,6 +61,7 @@ def import_(
             "deepeval",
             "uqlm",
             "openai-evals",
+            "openai-eval-runs",
             "ragas",
             "squad",
         ]

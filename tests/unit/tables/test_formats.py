@@ -43,8 +43,15 @@ PROMPTFOO: list[dict[str, Any]] = [
 DEEPEVAL = [
     {"input": ASK, "actualOutput": text, "expectedOutput": "4", "success": right} for text, right in BOTH
 ]
+RESULTS = [{"input": ASK, "actual_output": text, "success": right} for text, right in BOTH]
 LANGFUSE = [
     {"id": text, "sessionId": "s", "input": [TURN], "output": {"content": text}, "correctness": [int(right)]}
+    for text, right in BOTH
+]
+RUNS = [
+    {"datasource_item_id": 7, "datasource_item": {"asked": ASK}, "status": "pass" if right else "fail"}
+    | {"sample": {"input": [TURN], "output": [{"role": "assistant", "content": text}], "error": None}}
+    | {"results": [{"name": "equals", "passed": right}, {"name": "short", "passed": True}]}
     for text, right in BOTH
 ]
 # Events of runs come mixed, and a grader's sampling comes after the model's.
@@ -67,6 +74,29 @@ FILES: dict[str, tuple[str, Any]] = {
     "deepeval, latest": ("line", {"testRunData": {"testCases": DEEPEVAL}, "testRunLink": None}),
     "langfuse": ("json", LANGFUSE),
     "langfuse, by its API": ("json", {"data": LANGFUSE, "meta": {"page": 1}}),
+    **{
+        f"langfuse, {kind}": ("json", [one | {"input": asked, "sessionId": None} for one in LANGFUSE])
+        for kind, asked in {
+            "a text": ASK,
+            "args": {"args": [ASK], "kwargs": {}},
+            "turns": [
+                {"role": "system", "content": "Be brief."},
+                TURN,
+                {"role": "assistant", "content": "Hm."},
+            ],
+            "turns as text": json.dumps([TURN]),
+        }.items()
+    },
+    "lm-eval, the verdict by its metrics": (
+        "lines",
+        [
+            {name: one for name, one in lm_eval(text, right, "none").items() if name != "exact_match"}
+            | {"metrics": ["listed", "strict"], "listed": [right], "strict": right}
+            for text, right in BOTH
+        ],
+    ),
+    "deepeval, a result": ("line", {"test_results": RESULTS}),
+    "openai-eval-runs": ("json", {"object": "list", "data": RUNS, "has_more": False}),
     "openai-evals": ("lines", OAIEVAL),
     "ragas": ("lines", RAGAS),
 }
@@ -109,6 +139,15 @@ def test_a_shape_that_is_not_recognised_says_its_fields_and_the_option(tmp_path:
     ):
         with pytest.raises(UsageError, match=says):
             list(read_clouds(path, Reading(written_by=tool)))
+
+
+def test_of_turns_the_last_of_the_user_is_the_prompt_as_the_advice_says(tmp_path: Path) -> None:
+    turns = [TURN, {"role": "assistant", "content": "Hm."}]
+    path = written(tmp_path / "rows.jsonl", "lines", [{"query": turns, "output": text} for text in TEXTS])
+    with pytest.raises(UsageError, match=r"--column prompt=(query\.role=user\.-1\.content)$") as error:
+        list(read_clouds(path))
+    (cloud,) = read_clouds(path, Reading(columns={"prompt": (str(error.value).rpartition("t=")[2],)}))
+    assert (cloud.question, cloud.texts) == (ASK, TEXTS)
 
 
 def test_squad_holds_no_answers_of_a_model(tmp_path: Path) -> None:
