@@ -118,6 +118,7 @@ class ChatRequest:
     form : what the upstream gets besides: the response format, the tools, and how they may be called.
     stream : whether the answer is to come as server-sent events.
     usage_chunk : whether the last of these tells the usage.
+    needed : sampling parameters that its protocol demands, which are never refused.
     asked : the whole body, in the words of its protocol.
     size : bytes of the request's body.
     """
@@ -129,6 +130,7 @@ class ChatRequest:
     form: Mapping[str, Any]
     stream: bool
     usage_chunk: bool
+    needed: frozenset[str]
     asked: Mapping[str, Any]
     size: int
 
@@ -170,7 +172,7 @@ class ChatRequest:
     def check(self, upstream: Upstream) -> None:
         """Refuse what would make the answers those of other settings than the upstream's. Raises `ChatProblem`."""
         if upstream.parameters == "refuse":
-            for name in self.ignored(upstream):
+            for name in (one for one in self.ignored(upstream) if one not in self.needed):
                 own = _own(upstream, name)
                 stands = "sends none" if own is None else f"samples with {own}"
                 raise unsupported(
@@ -198,8 +200,12 @@ class ChatRequest:
             )
 
 
-def read(raw: bytes, as_chat: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> ChatRequest:
-    """Read a request's body, which `as_chat` makes one of `POST /v1/chat/completions`.
+def read(
+    raw: bytes,
+    as_chat: Callable[[Mapping[str, Any]], Mapping[str, Any]],
+    needed: frozenset[str] = frozenset(),
+) -> ChatRequest:
+    """Read a request's body, which `as_chat` makes one of `POST /v1/chat/completions`; `needed` : see `ChatRequest`.
 
     Raises `ChatProblem` for what is none, or asks for what a gate cannot answer for.
     """
@@ -233,6 +239,7 @@ def read(raw: bytes, as_chat: Callable[[Mapping[str, Any]], Mapping[str, Any]]) 
         sampling={name: given[name] for name in (*_OF_THE_UPSTREAM, *sorted(_OF_NOBODY)) if name in given},
         stream=_flag(given.get("stream", False), "stream"),
         usage_chunk=_usage_chunk(given.get("stream_options", {})),
+        needed=needed,
         asked=body,
         size=len(raw),
     )

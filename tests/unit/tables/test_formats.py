@@ -314,7 +314,7 @@ def test_witnesses_count_for_the_signals_and_never_ship(tmp_path: Path) -> None:
     assert (those, [one.text for one in short.witnesses]) == (clouds, ["0"])
     assert parse_cloud(json.dumps(cloud_row(clouds[0])).encode(), "x").witnesses == clouds[0].witnesses
     asked: dict[str, Any] = {"gate": "g", "labels": True, "labeller": None, "limits": Limits()}
-    with pytest.raises(UsageError, match="any may ship: .* --column answer=COLUMN"):
+    with pytest.raises(UsageError, match=r"any may ship: .* --column answer=COLUMN"):
         list(publications(str(path), **asked))
     all_ship = Reading(columns={"answer": ("sampled_responses",)})
     published = [decode_responses(one.value) for one in publications(str(path), **asked, reading=all_ship)]
