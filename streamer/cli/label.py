@@ -52,22 +52,10 @@ def import_(
         ),
     ] = None,
     format_: Annotated[
-        Literal[
-            "label-studio",
-            "argilla",
-            "langfuse",
-            "lm-eval",
-            "promptfoo",
-            "deepeval",
-            "uqlm",
-            "openai-evals",
-            "openai-eval-runs",
-            "ragas",
-            "squad",
-        ]
-        | None,
+        str | None,
         typer.Option(
             "--format",
+            metavar="TOOL",
             help="What wrote FILE: a labelling tool, or the evaluation tool of a file that was published, which its columns tell.",
         ),
     ] = None,

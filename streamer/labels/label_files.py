@@ -355,7 +355,7 @@ def open_labels(
 
 def _evaluation(path: Path, named: str | None, columns: Mapping[str, str]) -> str | None:
     """The evaluation tool whose verdicts a file has, and no fields of labels: as named, or as its rows tell."""
-    if named in FORMATS and named not in bridges():
+    if named is not None and named not in bridges():
         return named
     if named in FORMATS or (named is None and "batch_id" not in columns):
         with suppress(UsageError), open_table(path, example=",".join(LABEL_FIELDS)) as table:
