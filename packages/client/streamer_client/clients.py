@@ -174,7 +174,8 @@ class AsyncClient:
         """Ask what became of a held batch at the desk, and wait for it until the deadline; hold unless it is `released`."""
         found: DeskOutcome | None = None
         try:
-            path = gate_path(gate, "desk", batch_id) + ("" if attempt == 1 else f"?attempt={attempt}")
+            query = "" if attempt == 1 else f"?attempt={attempt}"
+            path = gate_path(gate, "desk", batch_id) + query
             now = asyncio.get_running_loop().time
             end = now() + (self._deadline if deadline is None else deadline)
             for round_ in count():

@@ -69,20 +69,18 @@ def obey(site: Site, endpoint: Endpoint) -> None:
             assert named == set(re.findall(r"{(\w+)}", path))
     answered = set()
 
+    def valid(content: Any, value: Any) -> None:
+        whole = {"$ref": f"urn:document{content['schema']['$ref']}"}
+        jsonschema.Draft202012Validator(whole, registry=registry).validate(value)
+
     def obeys(path: str, answer: httpx.Response) -> None:
         operation = document["paths"][path][answer.request.method.lower()]
         responses = operation["responses"]
         described = responses.get(str(answer.status_code)) or responses[f"{answer.status_code // 100}XX"]
         content = described["content"][answer.headers["content-type"]]
-        whole = {"$ref": f"urn:document{content['schema']['$ref']}"}
-        jsonschema.Draft202012Validator(whole, registry=registry).validate(answer.json())
+        valid(content, answer.json())
         if answer.is_success and answer.request.content:
-            asked = {
-                "$ref": f"urn:document{operation['requestBody']['content']['application/json']['schema']['$ref']}"
-            }
-            jsonschema.Draft202012Validator(asked, registry=registry).validate(
-                json.loads(answer.request.content)
-            )
+            valid(operation["requestBody"]["content"]["application/json"], json.loads(answer.request.content))
         answered.add((operation["operationId"], answer.status_code))
 
     of, mine = "/v1/gates/{gate}", f"/v1/gates/{GATE}"
@@ -104,28 +102,12 @@ def obey(site: Site, endpoint: Endpoint) -> None:
     obeys(of, endpoint.client.get(mine))
     obeys(of, endpoint.client.get("/v1/gates/nobody"))
     chat: dict[str, Any] = {"model": "gate/chatty", "messages": [{"role": "user", "content": "Where?"}]}
-    called = [
-        {"role": "assistant", "tool_calls": [CALL]},
-        {"role": "tool", "tool_call_id": "1", "content": "Here."},
-    ]
-    usual: dict[str, Any] = {
-        "temperature": 0.1,
-        "stop": None,
-        "tools": [],
-        "tool_choice": "none",
-        "seed": 7,
-        "user": "ana",
-    }
+    turns = [*chat["messages"], {"role": "assistant", "tool_calls": [CALL]}]
+    turns.append({"role": "tool", "tool_call_id": "1", "content": "Here."})
+    usual: dict[str, Any] = {"temperature": 0.1, "stop": None, "tools": [], "seed": 7, "user": "ana", "n": 1}
     form = {"format": {"type": "text"}, "verbosity": "low"}
-    obeys(
-        "/v1/chat/completions",
-        endpoint.client.post(
-            "/v1/chat/completions",
-            json=chat
-            | usual
-            | {"messages": chat["messages"] + called, "response_format": {"type": "text"}, "n": 1},
-        ),
-    )
+    completes = chat | usual | {"messages": turns, "response_format": {"type": "text"}}
+    obeys("/v1/chat/completions", endpoint.client.post("/v1/chat/completions", json=completes))
     obeys("/v1/chat/completions", endpoint.client.post("/v1/chat/completions", json=chat | {"n": 2}))
     asked = {"model": "chatty", "input": "Where?"} | usual | {"text": form, "truncation": "auto"}
     obeys("/v1/responses", endpoint.client.post("/v1/responses", json=asked))

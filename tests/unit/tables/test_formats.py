@@ -22,6 +22,7 @@ from tests.unit.labelling.test_label_files import NOW
 ASK = "What is 2 + 2?"
 FAILURE = "API error: 429 Too Many Requests"
 TURN = {"role": "user", "content": ASK}
+TURNS = [{"role": "system", "content": "Be brief."}, TURN, {"role": "assistant", "content": "Hm."}]
 TEXTS, RIGHT = ("It is 4.", "It is 5."), (True, False)
 BOTH = tuple(zip(TEXTS, RIGHT, strict=True))
 
@@ -42,6 +43,11 @@ PROMPTFOO: list[dict[str, Any]] = [
 ]
 DEEPEVAL = [
     {"input": ASK, "actualOutput": text, "expectedOutput": "4", "success": right} for text, right in BOTH
+]
+METRICS = [
+    {name: one for name, one in lm_eval(text, right, "none").items() if name != "exact_match"}
+    | {"metrics": ["listed", "strict"], "listed": [right], "strict": right}
+    for text, right in BOTH
 ]
 RESULTS = [{"input": ASK, "actual_output": text, "success": right} for text, right in BOTH]
 LANGFUSE = [
@@ -79,22 +85,11 @@ FILES: dict[str, tuple[str, Any]] = {
         for kind, asked in {
             "a text": ASK,
             "args": {"args": [ASK], "kwargs": {}},
-            "turns": [
-                {"role": "system", "content": "Be brief."},
-                TURN,
-                {"role": "assistant", "content": "Hm."},
-            ],
-            "turns as text": json.dumps([TURN]),
+            "turns": TURNS,
+            "turns as text": json.dumps(TURNS),
         }.items()
     },
-    "lm-eval, the verdict by its metrics": (
-        "lines",
-        [
-            {name: one for name, one in lm_eval(text, right, "none").items() if name != "exact_match"}
-            | {"metrics": ["listed", "strict"], "listed": [right], "strict": right}
-            for text, right in BOTH
-        ],
-    ),
+    "lm-eval, the verdict by its metrics": ("lines", METRICS),
     "deepeval, a result": ("line", {"test_results": RESULTS}),
     "openai-eval-runs": ("json", {"object": "list", "data": RUNS, "has_more": False}),
     "openai-evals": ("lines", OAIEVAL),
@@ -142,8 +137,7 @@ def test_a_shape_that_is_not_recognised_says_its_fields_and_the_option(tmp_path:
 
 
 def test_of_turns_the_last_of_the_user_is_the_prompt_as_the_advice_says(tmp_path: Path) -> None:
-    turns = [TURN, {"role": "assistant", "content": "Hm."}]
-    path = written(tmp_path / "rows.jsonl", "lines", [{"query": turns, "output": text} for text in TEXTS])
+    path = written(tmp_path / "rows.jsonl", "lines", [{"query": TURNS, "output": text} for text in TEXTS])
     with pytest.raises(UsageError, match=r"--column prompt=(query\.role=user\.-1\.content)$") as error:
         list(read_clouds(path))
     (cloud,) = read_clouds(path, Reading(columns={"prompt": (str(error.value).rpartition("t=")[2],)}))
@@ -320,13 +314,10 @@ def test_witnesses_count_for_the_signals_and_never_ship(tmp_path: Path) -> None:
     published = [decode_responses(one.value) for one in publications(str(path), **asked, reading=all_ship)]
     texts = [[rows[3]["response"], *rows[3]["sampled_responses"]], ["r00", "r01", "r02", "r03"]]
     assert [[getattr(one, name) for one in published[3].responses] for name in ("text", "id")] == texts
-    plain = [
-        {"asked": one["prompt"], "shown": one["response"], "others": one["sampled_responses"]}
-        for one in rows[:60]
-    ]
+    plain = [{"asked": "?", "shown": "4", "others": ["4", "5"]}]
     named = {"prompt": ("asked",), "answer": ("shown", "others"), "witnesses": ("others",)}
-    (first, *_) = read_clouds(written(tmp_path / "plain.jsonl", "lines", plain), Reading(columns=named))
-    assert first.texts == (rows[0]["response"], *rows[0]["sampled_responses"])
+    (first,) = read_clouds(written(tmp_path / "plain.jsonl", "lines", plain), Reading(columns=named))
+    assert first.texts == ("4", "4", "5")
     given: Any = {"now": NOW, "gate": "g", "kind": "k", "labeller": "ann", "reading": Reading()}
     with open_labels(path, columns={}, **given) as labels:
         assert [one.response_id for one in labels] == ["r00"] * 60, "the graded one of those"
