@@ -19,6 +19,7 @@ from streamer.cli.options import gate_names, write_key_files
 from streamer.cli.policies import unread_json, unread_text
 from streamer.clouds.tables.answers import Reading
 from streamer.clouds.tables.columns import shown_columns
+from streamer.clouds.tables.formats import FORMATS
 from streamer.clouds.tables.marks import Annotators
 from streamer.errors import UsageError
 from streamer.gates import labeller_names
@@ -55,7 +56,7 @@ def import_(
         str | None,
         typer.Option(
             "--format",
-            metavar="TOOL",
+            metavar="|".join(("label-studio", "argilla", *FORMATS)),
             help="What wrote FILE: a labelling tool, or the evaluation tool of a file that was published, which its columns tell.",
         ),
     ] = None,

@@ -130,7 +130,7 @@ class ChatRequest:
     form: Mapping[str, Any]
     stream: bool
     usage_chunk: bool
-    needed: frozenset[str]
+    needed: frozenset[str] = frozenset()
     asked: Mapping[str, Any]
     size: int
 
