@@ -158,7 +158,8 @@ def import_(
         table = reader.table
         warn(
             f"No row of {file.name} is a label; its columns are {shown_columns([*table.columns, *table.inner])}. Name that of the "
-            "severities: --column severity=NAME, or --column correct=NAME where 1 means right; or the tool that wrote it: --format TOOL"
+            "severities: --column severity=NAME, or --column correct=NAME where 1 means right; or the "
+            "tool that wrote it: --format TOOL"
             if table.unit != "record"
             else f"No record of {file.name} is a label of an answer that is known here"
         )
