@@ -57,7 +57,8 @@ def import_(
         typer.Option(
             "--format",
             metavar="|".join(("label-studio", "argilla", *FORMATS)),
-            help="What wrote FILE: a labelling tool, or the evaluation tool of a file that was published, which its columns tell.",
+            help="What wrote FILE: a labelling tool, or the evaluation tool of a file that was published, "
+            "which its columns tell.",
         ),
     ] = None,
     gate: Annotated[
