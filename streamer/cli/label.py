@@ -57,8 +57,8 @@ def import_(
         typer.Option(
             "--format",
             metavar="|".join(("label-studio", "argilla", *FORMATS)),
-            help="What wrote FILE: a labelling tool, or the evaluation tool of a file that was published, "
-            "which its columns tell.",
+            help="What wrote FILE: a labelling tool, or the evaluation tool of a file that was "
+            "published, which its columns tell.",
         ),
     ] = None,
     gate: Annotated[
@@ -159,8 +159,8 @@ def import_(
         table = reader.table
         warn(
             f"No row of {file.name} is a label; its columns are {shown_columns([*table.columns, *table.inner])}. Name that of the "
-            "severities: --column severity=NAME, or --column correct=NAME where 1 means right; or the "
-            "tool that wrote it: --format TOOL"
+            "severities: --column severity=NAME, or --column correct=NAME where 1 means right; "
+            "or the tool that wrote it: --format TOOL"
             if table.unit != "record"
             else f"No record of {file.name} is a label of an answer that is known here"
         )
