@@ -212,52 +212,49 @@ export class Client {
 
   /** Ask for the decision about at least two answers to a prompt. Whatever goes wrong within the deadline is a hold. */
   async decide(gate: string, prompt: string, answers: Answers, options: DecideOptions = {}): Promise<Decision> {
-    const { attempt = 1, batchId = crypto.randomUUID(), desk = 0 } = options;
-    const end = now() + desk;
-    return await orHold({ gate, batchId, attempt }, options, async () => {
+    const batchId = options?.batchId ?? crypto.randomUUID();
+    return await orHold(gate, batchId, options, async (asked) => {
+      const end = now() + (options.desk ?? 0);
       const sent: Pairs =
         answers instanceof Map ? [...answers] : [...(answers as readonly string[])].map((text, i) => [String(i), text]);
-      const event = responsesEvent({ gate, batchId, attempt }, prompt, sent, options);
+      const event = responsesEvent(asked, prompt, sent, options);
       const answer = await this.#ask("POST", [gate, "decisions"], options, event, batchId);
-      const decision = readDecision(answer, { gate, batchId, attempt }, sent);
+      const decision = readDecision(answer, asked, sent);
       const waits = decision.deskUntil !== null && (decision.desk === null || decision.desk.waits);
       // A request waits five minutes at most, and less where many wait: the rest is asked for again.
       const left = end - now();
       if (options.desk === undefined || !waits || (left <= DESK_PAUSE && decision.desk !== null)) return decision;
-      return withDesk(decision, await this.desk(gate, batchId, { attempt, deadline: Math.max(left, DESK_PAUSE) }));
+      return withDesk(decision, await this.desk(gate, batchId, { attempt: asked.attempt, deadline: Math.max(left, DESK_PAUSE) }));
     });
   }
 
   /** Ask what is on record about a batch; a hold where that cannot be known. The service has no texts to return. */
   async decision(gate: string, batchId: string, options: AskOptions = {}): Promise<Decision> {
-    const { attempt = 1 } = options;
-    return await orHold({ gate, batchId, attempt }, options, async () => {
-      const query = attempt === 1 ? "" : `?attempt=${attempt}`;
-      const answer = await this.#ask("GET", [gate, "decisions", batchId], options, undefined, undefined, query);
-      return readDecision(answer, { gate, batchId, attempt });
+    return await orHold(gate, batchId, options, async (asked) => {
+      const answer = await this.#ask("GET", [gate, "decisions", batchId], options, undefined, undefined, asked);
+      return readDecision(answer, asked);
     });
   }
 
   /** Ask what became of a held batch at the desk, and wait for it until the deadline; hold unless it is `released`. */
   async desk(gate: string, batchId: string, options: AskOptions = {}): Promise<DeskOutcome> {
-    const { attempt = 1, deadline = this.#deadline } = options;
-    const asked = { gate, batchId, attempt };
-    const query = attempt === 1 ? "" : `?attempt=${attempt}`;
-    const end = now() + deadline;
     let found: DeskOutcome | undefined;
     try {
+      const { attempt = 1, deadline = this.#deadline } = options;
+      const asked = { gate, batchId, attempt };
+      const end = now() + deadline;
       for (let round = 0; ; round += 1) {
         // At first as it stands; then the service waits, less long than it is asked to, or not at all.
         const how = { deadline: end - now(), ...(round === 0 ? { mostWait: 0.001 } : {}) };
-        const answer = await this.#ask("GET", [gate, "desk", batchId], how, undefined, undefined, query);
+        const answer = await this.#ask("GET", [gate, "desk", batchId], how, undefined, undefined, asked);
         found = readOutcome(answer, asked);
         if (!found.waits || end - now() <= DESK_PAUSE) break;
         if (round > 0) await new Promise((resolve) => setTimeout(resolve, DESK_PAUSE * 1000));
       }
     } catch (error) {
       if (found === undefined || !(error instanceof Trouble)) {
-        const { reason, detail } = await orHold(asked, options, () => Promise.reject(error));
-        return { ...NOTHING_AT_DESK, ...asked, action: "hold", reason, detail };
+        const { attempt, reason, detail } = await orHold(gate, batchId, options, () => Promise.reject(error));
+        return { ...NOTHING_AT_DESK, gate, batchId, attempt, action: "hold", reason, detail };
       }
     }
     return found;
@@ -300,7 +297,7 @@ export class Client {
     { deadline = this.#deadline, mostWait = Infinity, desk }: CallOptions & { readonly mostWait?: number; readonly desk?: number },
     event?: Json,
     key?: string,
-    query = "",
+    { attempt } = { attempt: 1 },
   ): Promise<Answer> {
     if (!(deadline > 0 && deadline < MAX_SECONDS)) {
       throw new Trouble("invalid_request", "the deadline must be a positive number of seconds");
@@ -308,7 +305,7 @@ export class Client {
     if (desk !== undefined && !(desk > 0 && deadline + desk < MAX_SECONDS)) {
       throw new Trouble("invalid_request", "the desk must be a positive number of seconds");
     }
-    const url = [this.#base, ...path.map(encodeURIComponent)].join("/") + query;
+    const url = [this.#base, ...path.map(encodeURIComponent)].join("/") + (attempt === 1 ? "" : `?attempt=${attempt}`);
     const decided = now() + deadline;
     const end = decided + (desk ?? 0);
     const expiry = new AbortController();
@@ -362,12 +359,19 @@ interface Identity {
 }
 
 /** Turn whatever goes wrong into a hold, or into a `Trouble` where that is wanted. */
-async function orHold(asked: Identity, options: AskOptions, ask: () => Promise<Decision>): Promise<Decision> {
+async function orHold(
+  gate: string,
+  batchId: string,
+  options: AskOptions,
+  ask: (asked: Identity) => Promise<Decision>,
+): Promise<Decision> {
+  const asked = { gate, batchId, attempt: options?.attempt ?? 1 }; // JavaScript may pass null
   try {
-    return await ask();
+    return await ask(asked);
   } catch (error) {
-    const trouble = error instanceof Trouble ? error : new Trouble("failed", String(error).slice(0, 200), { cause: error });
-    if (options.throwOnTrouble) throw trouble;
+    const reason = error instanceof TypeError ? "invalid_request" : "failed";
+    const trouble = error instanceof Trouble ? error : new Trouble(reason, String(error).slice(0, 200), { cause: error });
+    if (options?.throwOnTrouble) throw trouble;
     return {
       ...asked,
       action: "hold",

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamer.calibration.arguments import check_alpha, unit_interval, whole_number
-from streamer.calibration.groups import LabelledGroup, canonical_order, index_groups
+from streamer.calibration.groups import Indices, LabelledGroup, canonical_order, index_groups
 from streamer.calibration.registry import calibrator, for_arrays, weighting_scheme, weighting_schemes
 from streamer.calibration.specification import Sample
 from streamer.calibration.threshold import Threshold
@@ -105,12 +105,7 @@ def calibrate_items(
         rng = seed
     elif scheme.random:
         rng = np.random.default_rng(whole_number("seed", seed, least=0))
-    score_array, severity_array = unit_interval("scores", scores), unit_interval("severities", severities)
-    if len(score_array) != len(severity_array):
-        raise ValueError(
-            f"scores has {len(score_array)} items and severities {len(severity_array)}: one each is needed"
-        )
-    index, sizes = index_groups(groups, len(score_array))
+    score_array, severity_array, index, sizes = _items(scores, severities, groups)
     if rng is None or not scheme.random:
         losses = sizes.astype(np.float64)[index]
         np.divide(severity_array, losses, out=losses)
@@ -174,6 +169,18 @@ def calibrate_arrays(
     return calibrator(method, {"delta": delta}).calibrate(sample).threshold
 
 
+def _items(
+    scores: ArrayLike, severities: ArrayLike, groups: Sequence[Any] | NDArray[Any]
+) -> tuple[NDArray[np.float64], NDArray[np.float64], Indices, NDArray[np.int64]]:
+    score_array, severity_array = unit_interval("scores", scores), unit_interval("severities", severities)
+    if len(score_array) != len(severity_array):
+        raise ValueError(
+            f"scores has {len(score_array)} items and severities {len(severity_array)}: one each is needed"
+        )
+    index, sizes = index_groups(groups, len(score_array))
+    return score_array, severity_array, index, sizes
+
+
 def named_groups(
     scores: ArrayLike, severities: ArrayLike, groups: Sequence[Any] | NDArray[Any]
 ) -> list[LabelledGroup]:
@@ -184,12 +191,7 @@ def named_groups(
     ValueError
         If an argument is not as `streamer.calibrate` requires, or two ids are written alike.
     """
-    score_array, severity_array = unit_interval("scores", scores), unit_interval("severities", severities)
-    if len(score_array) != len(severity_array):
-        raise ValueError(
-            f"scores has {len(score_array)} items and severities {len(severity_array)}: one each is needed"
-        )
-    index, sizes = index_groups(groups, len(score_array))
+    score_array, severity_array, index, sizes = _items(scores, severities, groups)
     order = np.argsort(index, kind="stable")
     ends = np.cumsum(sizes)
     made = []

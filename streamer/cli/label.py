@@ -19,6 +19,7 @@ from streamer.cli.options import gate_names, write_key_files
 from streamer.cli.policies import unread_json, unread_text
 from streamer.clouds.tables.answers import Reading
 from streamer.clouds.tables.columns import shown_columns
+from streamer.clouds.tables.formats import FORMATS
 from streamer.clouds.tables.marks import Annotators
 from streamer.errors import UsageError
 from streamer.gates import labeller_names
@@ -52,30 +53,22 @@ def import_(
         ),
     ] = None,
     format_: Annotated[
-        Literal[
-            "label-studio",
-            "argilla",
-            "langfuse",
-            "lm-eval",
-            "promptfoo",
-            "deepeval",
-            "uqlm",
-            "openai-evals",
-            "ragas",
-            "squad",
-        ]
-        | None,
+        str | None,
         typer.Option(
             "--format",
-            help="What wrote FILE: a labelling tool, or the evaluation tool of a file that was published. "
-            "Default: its columns tell.",
+            metavar="|".join(("label-studio", "argilla", *FORMATS)),
+            help="What wrote FILE: a labelling tool, or the evaluation tool of a file that was "
+            "published, which its columns tell.",
         ),
     ] = None,
     gate: Annotated[
         str | None,
         typer.Option(metavar="GATE", autocompletion=gate_names, help="Gate of rows that name none."),
     ] = None,
-    kind: Annotated[str | None, typer.Option(metavar="KIND", help="Kind of rows that name none.")] = None,
+    kind: Annotated[
+        str | None,
+        typer.Option(metavar="KIND", help="Kind of rows that name none. Default: that of --gate."),
+    ] = None,
     labeller: Annotated[
         str | None,
         typer.Option(metavar="WHO", help="Labeller of rows that name none. Default: your login name."),
@@ -166,7 +159,8 @@ def import_(
         table = reader.table
         warn(
             f"No row of {file.name} is a label; its columns are {shown_columns([*table.columns, *table.inner])}. Name that of the "
-            "severities: --column severity=NAME, or --column correct=NAME where 1 means right"
+            "severities: --column severity=NAME, or --column correct=NAME where 1 means right; "
+            "or the tool that wrote it: --format TOOL"
             if table.unit != "record"
             else f"No record of {file.name} is a label of an answer that is known here"
         )
@@ -204,13 +198,16 @@ def _read(
     """
     from streamer.labels.label_files import one_each, open_labels
 
+    defaults = {"labeller": cache(lambda: opt.who(None, "--labeller"))}
+    if gate is not None:
+        defaults["kind"] = cache(lambda: _kind_of(gate))
     with open_labels(
         file,
         now=_last_changed(file),
         gate=gate,
         kind=kind,
         labeller=labeller,
-        default_labeller=cache(lambda: opt.who(None, "--labeller")),
+        defaults=defaults,
         columns=columns,
         reading=reading,
         bridge=bridge,
@@ -218,6 +215,12 @@ def _read(
         report=note,
     ) as reader:
         return *one_each(list(reader), reading.annotators), reader
+
+
+def _kind_of(gate: str) -> str:
+    """Return the kind of severities that controls a gate."""
+    with wiring.open_store(wiring.load_settings()) as store:
+        return store.gates.get(gate).settings.severity_kind
 
 
 def _drawn(gate: str | None, bridge: str | None) -> dict[str, dict[str, object]]:

@@ -421,8 +421,8 @@ def cloud_to_event(cloud: Cloud, gate: str, *, embeddings_of: str | None = None)
     """
     if cloud.witnesses:
         raise UsageError(
-            f"question {cloud.question_id!r} has witnesses, and of all samples in an event any may ship: leave them out with "
-            "--column witnesses=, or name all samples as answers; try, evaluate, plan and streamer.Gate take witnesses"
+            f"question {cloud.question_id!r} has witnesses, and of all samples in an event any may ship: if they may, name "
+            "their column as that of answers, --column answer=COLUMN; try, evaluate, plan and streamer.Gate take witnesses"
         )
     return ResponsesV1(
         schema=RESPONSES_SCHEMA,

@@ -129,7 +129,7 @@ def make_noise(rng: Generator, *, right: str, wrong: str, statement: str) -> Noi
     right, wrong : a right and a wrong answer; contradictions hold both, fabricated citations the wrong one.
     statement : a sentence with ``{}`` for the answer.
     """
-    return noise_of(_one(rng, NOISE_FAMILIES), rng, right=right, wrong=wrong, statement=statement)
+    return noise_of(one_of(rng, NOISE_FAMILIES), rng, right=right, wrong=wrong, statement=statement)
 
 
 def noise_of(family: NoiseFamily, rng: Generator, *, right: str, wrong: str, statement: str) -> Noise:
@@ -137,32 +137,33 @@ def noise_of(family: NoiseFamily, rng: Generator, *, right: str, wrong: str, sta
     if family == "gibberish":
         return Noise(family, _gibberish(rng), 1.0)
     if family == "off-topic":
-        return Noise(family, _one(rng, _OFF_TOPIC), 1.0)
+        return Noise(family, one_of(rng, _OFF_TOPIC), 1.0)
     if family == "fabricated citation":
         return Noise(family, _citation(rng, statement.format(wrong)), 1.0)
     if family == "prompt injection":
-        return Noise(family, _one(rng, _INJECTIONS).format(word=_one(rng, _INJECTED_WORDS)), 1.0)
+        return Noise(family, one_of(rng, _INJECTIONS).format(word=one_of(rng, _INJECTED_WORDS)), 1.0)
     if family == "contradiction":
         first, second = (right, wrong) if rng.random() < 0.5 else (wrong, right)
-        return Noise(family, _one(rng, _CONTRADICTIONS).format(first=first, second=second), 0.5)
+        return Noise(family, one_of(rng, _CONTRADICTIONS).format(first=first, second=second), 0.5)
     if family == "emoji flood":
-        return Noise(family, "".join(_one(rng, _EMOJI) for _ in range(int(rng.integers(6, 30)))), 1.0)
-    return Noise(family, _one(rng, _SNIPPETS), 1.0)
+        return Noise(family, "".join(one_of(rng, _EMOJI) for _ in range(int(rng.integers(6, 30)))), 1.0)
+    return Noise(family, one_of(rng, _SNIPPETS), 1.0)
 
 
 def _gibberish(rng: Generator) -> str:
     words = (
-        "".join(_one(rng, _SYLLABLES) for _ in range(int(rng.integers(1, 4))))
+        "".join(one_of(rng, _SYLLABLES) for _ in range(int(rng.integers(1, 4))))
         for _ in range(int(rng.integers(4, 12)))
     )
-    return " ".join(words) + _one(rng, ("", ".", "...", " ;;", " 0x3f"))
+    return " ".join(words) + one_of(rng, ("", ".", "...", " ;;", " 0x3f"))
 
 
 def _citation(rng: Generator, claim: str) -> str:
-    author, year = _one(rng, _SURNAMES), int(rng.integers(1962, 2024))
+    author, year = one_of(rng, _SURNAMES), int(rng.integers(1962, 2024))
     volume, page = int(rng.integers(2, 90)), int(rng.integers(10, 900))
-    return f"{claim} See {author} et al. ({year}), {_one(rng, _JOURNALS)} {volume}, pp. {page}-{page + 14}."
+    return f"{claim} See {author} et al. ({year}), {one_of(rng, _JOURNALS)} {volume}, pp. {page}-{page + 14}."
 
 
-def _one(rng: Generator, choices: Sequence[T]) -> T:
+def one_of(rng: Generator, choices: Sequence[T]) -> T:
+    """Draw one of the choices."""
     return choices[int(rng.integers(len(choices)))]

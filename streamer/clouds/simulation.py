@@ -6,15 +6,13 @@ its difficulty and varies by luck; wrong answers sometimes agree (a shared misco
 is 0 for a right answer, 1 for a wrong one and for noise, .5 for a half right one.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
 from streamer.clouds.cloud import Cloud, CloudResponse, response_id
 from streamer.clouds.facts import Fact, number_fact, tabled_facts
-from streamer.clouds.noise import make_noise
+from streamer.clouds.noise import make_noise, one_of
 from streamer.errors import UsageError
 
 SIMULATED_KIND = "simulated"
@@ -104,7 +102,7 @@ def _cloud(fact: Fact, rng: Generator, place: int, *, seed: int, responses: int,
             text, severity, origin = made.text, made.severity, made.family
         elif rng.random() < 0.12 * (1 - chance):
             first, second = (fact.answer, wrong) if rng.random() < 0.5 else (wrong, fact.answer)
-            text, severity, origin = _one(rng, _HALF_RIGHT).format(a=first, b=second), 0.5, "half right"
+            text, severity, origin = one_of(rng, _HALF_RIGHT).format(a=first, b=second), 0.5, "half right"
         else:
             right = rng.random() < chance
             text = _phrase(fact, fact.answer if right else wrong, rng, manner)
@@ -120,7 +118,7 @@ def _cloud(fact: Fact, rng: Generator, place: int, *, seed: int, responses: int,
         )
     return Cloud(
         question_id=f"{QUESTION_ID_PREFIX}{seed}-{place:04d}",
-        question=_one(rng, fact.questions),
+        question=one_of(rng, fact.questions),
         references=(fact.answer,),
         responses=tuple(answers),
     )
@@ -154,8 +152,4 @@ def _wrong_answers(fact: Fact, rng: Generator) -> tuple[list[str], NDArray[np.fl
 
 def _phrase(fact: Fact, answer: str, rng: Generator, manner: NDArray[np.float64]) -> str:
     style = _STYLES[int(rng.choice(len(_STYLES), p=manner))]
-    return _one(rng, style).format(a=answer, s=fact.statement.format(answer), why=_one(rng, fact.support))
-
-
-def _one(rng: Generator, choices: Sequence[str]) -> str:
-    return choices[int(rng.integers(len(choices)))]
+    return one_of(rng, style).format(a=answer, s=fact.statement.format(answer), why=one_of(rng, fact.support))

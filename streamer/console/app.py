@@ -265,10 +265,7 @@ class _Site:
         wrote = request.state.wrote = written(form | batch)
         session, cookie = await self.session(request), None
         if session is None:
-            name, password = form.get("name", ""), form.get("password", "")
-            cookie = await run_in_threadpool(
-                self._doors.sign_in, name, password, caller(request, proxies=self._proxies)
-            )
+            cookie = await self._signed_in(request, form)
             session = await run_in_threadpool(self._doors.session, cookie or "")
         if session is None:
             raise Refused(403, "name and password do not fit, or the account is closed")
@@ -341,6 +338,12 @@ class _Site:
 
     # -- the doors ------------------------------------------------------------------------------------------
 
+    async def _signed_in(self, request: Request, form: Mapping[str, str]) -> str | None:
+        name, password = form.get("name", ""), form.get("password", "")
+        return await run_in_threadpool(
+            self._doors.sign_in, name, password, caller(request, proxies=self._proxies)
+        )
+
     async def login(self, request: Request) -> Response:
         """Show the form, or let somebody in."""
         if request.method == "GET":
@@ -348,14 +351,16 @@ class _Site:
                 self._login_page, request, "", _inside(request.query_params.get("next", ""))
             )
         form = await _form(request)
-        name, password = form.get("name", ""), form.get("password", "")
-        cookie = await run_in_threadpool(
-            self._doors.sign_in, name, password, caller(request, proxies=self._proxies)
-        )
+        cookie = await self._signed_in(request, form)
         if cookie is None:
             wrong = "Name and password do not fit, or the account is closed."
             return await run_in_threadpool(
-                self._login_page, request, wrong, _inside(form.get("next", "")), 403, name[:200]
+                self._login_page,
+                request,
+                wrong,
+                _inside(form.get("next", "")),
+                403,
+                form.get("name", "")[:200],
             )
         return self._let_in(cookie, _inside(form.get("next", "")))
 

@@ -10,12 +10,12 @@ from streamer.errors import StreamerError, UsageError
 from streamer.events.desk import DeskV1
 from streamer.events.responses import read_attempt
 from streamer.gates.batch_key import BatchKey
+from streamer.recalibration.age_cut import span
 from streamer.scoring.reading import SAYS
 from streamer.store import Store
 from streamer.store.desk.release_desk import AlreadyDecided, NotAtDesk, Reject, Release
 from streamer.wording.numbers import when
 from streamer.wording.policies import needed_text, smallest_budget
-from streamer.wording.verdicts import lasting
 
 MOST_TEXT_BYTES: Final = 65_536
 """Of an edited answer, as of any other."""
@@ -186,7 +186,7 @@ def left(seconds: float) -> str:
     minutes = int(seconds / _MINUTE)
     if minutes < _HOURS_FROM:
         return f"{minutes} minute{'s' if minutes > 1 else ''} left"
-    return f"{lasting(seconds)} left"
+    return f"{span(seconds)} left"
 
 
 def said(outcome: DeskV1) -> str:

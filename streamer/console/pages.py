@@ -17,6 +17,7 @@ from streamer.errors import Unreadable, UsageError
 from streamer.gates.policy import SIGNED_IN
 from streamer.gates.setting_changes import differences, unread
 from streamer.gates.settings import HELD_WORDS, PARAMETERS, SETTINGS, GateSettings, parameter_setting
+from streamer.recalibration.age_cut import span
 from streamer.recalibration.comparison import NEWEST, Reading, direction, ship_rate
 from streamer.recalibration.skill import separation
 from streamer.risk.rounds.report import RiskReport, report_of
@@ -44,7 +45,6 @@ from streamer.wording.verdicts import (
     decided_text,
     facts,
     figures,
-    lasting,
     sentence,
     stated,
 )
@@ -516,7 +516,7 @@ def _settings(settings: GateSettings) -> list[tuple[str, str, object]]:
         (
             name,
             said[name].help,
-            "none" if value is None else lasting(value) if name.endswith("_seconds") else value,
+            "none" if value is None else span(value) if name.endswith("_seconds") else value,
         )
         for name, value in settings.named().items()
         if name not in skipped

@@ -10,11 +10,12 @@ from markupsafe import Markup, escape
 
 from streamer.console.desk import left
 from streamer.gates.policy import PROGRAM, SIGNED_IN
+from streamer.recalibration.age_cut import span
 from streamer.security.visible import visible
 from streamer.web.plot import CHARTS, COMMON
 from streamer.wording.numbers import percent, unbroken, when
 from streamer.wording.policies import who as said_by
-from streamer.wording.verdicts import interval_text, lasting
+from streamer.wording.verdicts import interval_text
 
 MOST_CHARACTERS: Final = 4_000
 """Of a prompt or an answer; what is beyond is in the record."""
@@ -46,7 +47,7 @@ def environment() -> Environment:
         "when": _when,
         "iso": lambda moment: moment.astimezone(UTC).isoformat(timespec="seconds"),
         "interval": lambda interval: words(interval_text(interval)),
-        "lasting": lasting,
+        "lasting": span,
         "left": left,
         "text": text,
         "raw": lambda value: escape(value),  # for a field: what is in it comes back as it is

@@ -10,7 +10,7 @@ from typing import Final
 from streamer.errors import BadMessage
 from streamer.events.excerpts import one_line
 from streamer.events.limits import DEFAULT_LIMITS
-from streamer.events.outgoing import TRUNCATED, truncation
+from streamer.events.outgoing import TRUNCATED, size_of, truncation
 from streamer.events.topic import Topic
 from streamer.journal import Headers, OutboxMessage, Record
 
@@ -26,7 +26,6 @@ ADDED = frozenset({ERROR_CODE, TRUNCATED, TOPIC, PARTITION, OFFSET, EXCEPTION_CL
 """The names of the headers that a dead letter adds."""
 
 _RECORD_OVERHEAD = 1024  # a record batch's own header, lengths and attributes, generously
-_HEADER_OVERHEAD = 10  # two lengths as varints
 
 
 def original_headers(headers: Headers) -> Headers:
@@ -72,9 +71,9 @@ def dead_letter_message(
     missing = truncation(record)
     if missing is not None:
         added += ((TRUNCATED, missing.encode()),)
-    room = max_bytes - _RECORD_OVERHEAD - _size(added)
+    room = max_bytes - _RECORD_OVERHEAD - size_of(added)
     kept = original_headers(record.headers)
-    if len(record.key or b"") + len(record.value or b"") + _size(kept) <= room:
+    if len(record.key or b"") + len(record.value or b"") + size_of(kept) <= room:
         return OutboxMessage(topic=topic, key=record.key, value=record.value, headers=kept + added)
     return _cut_to_fit(record, kept, added, topic=topic, room=room - 512)
 
@@ -92,7 +91,7 @@ def _cut_to_fit(record: Record, kept: Headers, added: Headers, *, topic: str, ro
     room -= len(value or b"")
     fitting: list[tuple[str, bytes | None]] = []
     for header in kept:
-        room -= _size((header,))
+        room -= size_of((header,))
         if room < 0:
             break
         fitting.append(header)
@@ -104,10 +103,6 @@ def _cut_to_fit(record: Record, kept: Headers, added: Headers, *, topic: str, ro
 
 def _original(part: str, content: bytes) -> str:
     return f"{part}: {len(content)} bytes, sha256 {hashlib.sha256(content).hexdigest()}"
-
-
-def _size(headers: Headers) -> int:
-    return sum(len(name.encode()) + len(content or b"") + _HEADER_OVERHEAD for name, content in headers)
 
 
 SPECIFICATION = Topic(

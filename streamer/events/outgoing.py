@@ -73,7 +73,7 @@ EXCERPT_BYTES: Final = 16 * 1024
 
 _KEY_BYTES = 1024
 _HEADERS_BYTES = 8 * 1024
-_HEADER_OVERHEAD = 10
+_HEADER_OVERHEAD = 10  # two lengths as varints
 
 
 class Truncation(NamedTuple):

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -27,6 +27,7 @@ from streamer.clouds.cloud_files import AS_IT_IS, read_clouds
 from streamer.clouds.line_files import opened
 from streamer.clouds.tables.answers import Reading
 from streamer.clouds.tables.columns import CORRECT, SCORE, shown_columns
+from streamer.clouds.tables.formats import FORMATS
 from streamer.clouds.tables.leaks import ScoreCheck
 from streamer.clouds.tables.marks import Annotators, number_in, several_note, severity_of
 from streamer.clouds.tables.rows import Lines, Table, TableError, TextLines, format_by_name, open_table
@@ -77,8 +78,8 @@ class LabelReader:
         The `labelled_at` of rows that have none, with zone.
     gate, kind, labeller : str or None
         For rows that do not say; a row that says otherwise is an error, but the labeller of an export.
-    default_labeller : callable or None
-        Asked for the labeller of rows that do not say, where `labeller` is None; rows may say otherwise.
+    defaults : mapping
+        What is asked for the labeller, or the kind, of rows that do not say, where the argument is None; rows may say otherwise.
     columns : mapping
         The column of a field, where it does not have the field's name; also of `correct`, in place of `severity`.
     reading : Reading
@@ -111,7 +112,7 @@ class LabelReader:
         gate: str | None = None,
         kind: str | None = None,
         labeller: str | None = None,
-        default_labeller: Callable[[], str] | None = None,
+        defaults: Mapping[str, Callable[[], str]] = MappingProxyType({}),
         columns: Mapping[str, str] = MappingProxyType({}),
         reading: Reading = AS_IT_IS,
         answers: Callable[[], Mapping[str, Mapping[str, object]]] | None = None,
@@ -130,7 +131,7 @@ class LabelReader:
                 check_name(f"--{field}", self._given[field])
         except BadMessage as bad:
             raise UsageError(bad.detail) from None
-        self._default_labeller = default_labeller
+        self._defaults = defaults
         self._columns = self._found(columns)
         self.labels = 0
         self.unlabelled = 0
@@ -162,14 +163,14 @@ class LabelReader:
         if "severity" in found and "correct" in found:
             found.pop("severity" if "correct" in named and "severity" not in named else "correct")
         if not table.format.startswith("json"):
-            given = {*self._given} | ({"labeller"} if self._default_labeller is not None else set())
+            given = {*self._given, *self._defaults}
             for field in _REQUIRED:
                 if (
                     field not in found
                     and field not in given
                     and not (field == "severity" and ("correct" in found or "severities" in found))
                 ):
-                    raise LabelFileError(table.name, 1, field, _missing(field))
+                    raise self._missing(1, field)
         # A key may come first in a later object.
         late = {
             one: one
@@ -226,6 +227,12 @@ class LabelReader:
             problem = f'{one_line(str(error))}; it is a JSON object like {{"/total": 1}}'
             raise self._error(place, "severities", problem) from None
 
+    def _missing(self, place: int, field: str) -> LabelFileError:
+        otherwise = "" if field in self.table.columns else ", or name the tool that wrote it with --format"
+        if field in _FROM_ARGUMENTS:
+            otherwise = f", or give --{field}"
+        return self._error(place, field, f"missing; add it to the file{otherwise}")
+
     def _error(self, place: int, field: str | None, problem: str) -> LabelFileError:
         return self.table.error(place, field, problem)
 
@@ -247,11 +254,10 @@ class LabelReader:
                     f"leave out --{field}, or correct the row",
                 )
             fields[field] = stated
-        if "labeller" not in fields and self._default_labeller is not None:
-            fields["labeller"] = self._default_labeller()
+        fields |= {name: ask() for name, ask in self._defaults.items() if name not in fields}
         for field in _REQUIRED:
             if field not in fields:
-                raise self._error(line, field, _missing(field))
+                raise self._missing(line, field)
         fields |= {name: row[name] for name in ("severities", *_SIGNATURE) if row.get(name) not in (None, "")}
         if row.get("schema") not in (None, "", SCHEMA):
             raise self._error(line, "schema", f"must be {SCHEMA} or absent")
@@ -325,26 +331,38 @@ def open_labels(
     """Open a label file: CSV, JSON Lines or Parquet, the first two also gzip, as its content says. See `LabelReader`.
 
     `bridge` : the labelling tool that it is exported from, or the evaluation tool that wrote it, where the
-    same file was published; None: none. `report` : of `read_clouds`, for an evaluation tool's.
+    same file was published; None: as the columns tell. `report` : of `read_clouds`, for an evaluation tool's.
 
     Raises
     ------
     UsageError
         When it is no such file, or cannot be opened; `LabelFileError` while iterating.
     """
+    if (evaluation := _evaluation(path, bridge, given.get("columns", {}))) is not None:
+        rows = _labels_of_answers(path, evaluation, given, report)
+        table = Table.of(path.name, "jsonl", rows, columns=LABEL_FIELDS, unit="record")
+        yield LabelReader(table, **given | {"columns": {}, "reading": Reading()})
+        return
     if bridge is None:
         with open_table(path, example=",".join(LABEL_FIELDS)) as table:
             yield LabelReader(table, **given)
-        return
-    if bridge not in bridges():
-        rows = _labels_of_answers(path, bridge, given, report)
-        table = Table.of(path.name, "jsonl", rows, columns=LABEL_FIELDS, unit="record")
-        yield LabelReader(table, **given | {"columns": {}, "reading": Reading()})
         return
     tool = bridges()[bridge]
     with opened(path, str(path)) as raw:
         table = exported(tool, TextLines(raw, path.name), path.name)
         yield LabelReader(table, answers=answers if tool.by_task_id else None, **given)
+
+
+def _evaluation(path: Path, named: str | None, columns: Mapping[str, str]) -> str | None:
+    """The evaluation tool whose verdicts a file has, and no fields of labels: as named, or as its rows tell."""
+    if named is not None and named not in bridges():
+        return named
+    if named in FORMATS or (named is None and "batch_id" not in columns):
+        with suppress(UsageError), open_table(path, example=",".join(LABEL_FIELDS)) as table:
+            if "batch_id" not in table.columns:
+                known = ((name, one) for name, one in FORMATS.items() if named in (None, name))
+                return next((name for name, one in known if one.tells(table.head)), None)
+    return None
 
 
 def _labels_of_answers(
@@ -457,10 +475,6 @@ def _write_tasks(tasks: Iterable[LabelTask], lines: SupportsWrite[str], bridge: 
         written += 1
     lines.write("\n]\n")
     return written
-
-
-def _missing(field: str) -> str:
-    return "missing; add it to the file" + (f", or give --{field}" if field in _FROM_ARGUMENTS else "")
 
 
 def _explain(problem: str, fields: Mapping[str, object]) -> tuple[str | None, str]:

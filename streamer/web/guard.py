@@ -61,7 +61,7 @@ HEADERS: Final = {
     # Nothing but our own files, no inline script or style, no frame, and text never as HTML.
     "content-security-policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
-        "base-uri 'none'; form-action {forms}; frame-ancestors 'none'; require-trusted-types-for 'script'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; "
         "trusted-types 'none'"
     ),
     "x-content-type-options": "nosniff",
@@ -91,9 +91,10 @@ class Guard:
         self._app = app
         self._listening = listening
         self._public = None if public is None else origin_of(public)
-        policy = HEADERS["content-security-policy"].format(forms="'self'" if forms else "'none'")
-        self._headers = HEADERS | {"content-security-policy": policy}
+        self._headers = {**HEADERS}
         if forms:
+            policy = HEADERS["content-security-policy"].replace("form-action 'none'", "form-action 'self'")
+            self._headers["content-security-policy"] = policy
             # Without a referrer browsers send forms with the origin `null`.
             self._headers["referrer-policy"] = "same-origin"
 

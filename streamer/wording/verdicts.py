@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from streamer.calibration.specification import Risk
+from streamer.recalibration.age_cut import span
 from streamer.risk.rounds.report import (
     AlarmReport,
     Backlog,
@@ -272,7 +273,7 @@ def facts(report: RiskReport, desk: DeskReport | None) -> list[tuple[str, str]]:
         hours = [f"{one.at:%m-%d %H:%M} {one.shipped} of {one.decided}" for one in counts.hours[-6:]]
         found.append(("shipped by hour", f"{', '.join(hours)} (UTC)"))
     if report.read_through is not None:
-        lag = "" if report.service is None else f"; label lag {lasting(report.service.label_lag_seconds)}"
+        lag = "" if report.service is None else f"; label lag {span(report.service.label_lag_seconds)}"
         found.append(("read through", when(report.read_through) + lag))
     if report.terms is not None:
         share = percent(1 - report.terms.delta)
@@ -337,14 +338,6 @@ def drawing_text(drawing: Drawing) -> str:
 
 def _days(days: float) -> str:
     return f"{days:,.0f} days" if days >= 100 else f"{days:.3g} days"
-
-
-def lasting(seconds: float) -> str:
-    """Write a duration in the largest unit of which there are two: ``3 days``, ``90 seconds``."""
-    for name, size in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.3g} {name}"
-    return f"{seconds:.3g} seconds"
 
 
 def alarm_text(one: AlarmReport) -> str:

@@ -122,9 +122,9 @@ class AsyncClient:
         batch : further fields of the event. Without a `batch_id` one is drawn: only tries of this call repeat it.
         """
         name, attempt = _identity(batch)
-        now = asyncio.get_running_loop().time
-        end = None if desk is None else now() + desk
         try:
+            now = asyncio.get_running_loop().time
+            end = None if desk is None else now() + desk
             sent = pairs(answers)
             answer = await self._ask(
                 "POST",
@@ -172,13 +172,12 @@ class AsyncClient:
         raise_on_trouble: bool = False,
     ) -> DeskOutcome:
         """Ask what became of a held batch at the desk, and wait for it until the deadline; hold unless it is `released`."""
-        seconds = self._deadline if deadline is None else deadline
-        query = "" if attempt == 1 else f"?attempt={attempt}"
-        path = gate_path(gate, "desk", batch_id) + query
-        now = asyncio.get_running_loop().time
-        end = now() + seconds
         found: DeskOutcome | None = None
         try:
+            query = "" if attempt == 1 else f"?attempt={attempt}"
+            path = gate_path(gate, "desk", batch_id) + query
+            now = asyncio.get_running_loop().time
+            end = now() + (self._deadline if deadline is None else deadline)
             for round_ in count():
                 # At first as it stands; then the service waits, less long than it is asked to, or not at all.
                 answer = await self._ask("GET", path, end - now(), most_wait=0.001 if round_ == 0 else None)
@@ -512,7 +511,12 @@ def _hold_at_desk(
 def _hold(error: Exception, gate: str, batch_id: str, attempt: int, *, raise_on_trouble: bool) -> Decision:
     """Turn whatever went wrong into a hold, or into a `Trouble` on request."""
     trouble = (
-        error if isinstance(error, Trouble) else Trouble("failed", f"{type(error).__name__}: {error}"[:200])
+        error
+        if isinstance(error, Trouble)
+        else Trouble(
+            "invalid_request" if isinstance(error, TypeError) else "failed",
+            f"{type(error).__name__}: {error}"[:200],
+        )
     )
     if raise_on_trouble:
         raise trouble from error.__cause__

@@ -292,16 +292,17 @@ class AnswerReader:
         for cells in self._cells(place, row):
             text = self._text(place, "answer", cells.get("answer"))
             name = self._name(place, "answer_id", cells.get("answer_id")) or None
+            shown, samples = 0, (text, *witnesses)
             if witnesses and columns.one("witnesses") == tool.samples:
-                one = graded(text, witnesses)
-                text, name = witnesses[one], response_id(one)
-                witnesses = witnesses[:one] + witnesses[one + 1 :]
+                shown, samples = graded(text, witnesses), witnesses
+                text, name = witnesses[shown], response_id(shown)
+                witnesses = witnesses[:shown] + witnesses[shown + 1 :]
             severity = None if ungraded else self._severity(place, cells)
             score = self._share(place, cells.get("score"))
             figures = self._logprobs(place, cells.get("logprob"))
             if columns.wide and not columns.lists and not text and severity is None and score is None:
                 continue  # fewer answers than columns
-            yield Answer(
+            answer = Answer(
                 place=place,
                 key=key,
                 prompt=prompt,
@@ -316,9 +317,15 @@ class AnswerReader:
                 embedding=self._embedding(place, cells.get("embedding")),
                 signals=figures | self._signals(place, cells),
                 meta=meta,
-                witnesses=witnesses,
+                witnesses=() if columns.all_ship else witnesses,
                 claim=claim if claim.strip() else "",
             )
+            if not columns.all_ship:
+                yield answer
+                continue
+            alone = replace(answer, severity=None, score=None, logprob=None, embedding=None, signals={})
+            for one, sample in enumerate(samples):
+                yield replace(answer if one == shown else alone, text=sample, id=response_id(one))
 
     def key(self, place: int, row: Mapping[str, Any]) -> str:
         """Return what answers to one prompt share."""

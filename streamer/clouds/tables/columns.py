@@ -93,6 +93,7 @@ class Columns:
     unused : the others; where a row is an answer, their numbers are known by name (`--score-field`, `--judge-field`).
     assumed : whether it was taken from a column's name alone what its severities mean.
     tool : what the tool writes that wrote the table.
+    all_ship : what would be witnesses are answers: their column is named as that of answers.
     """
 
     wide: bool
@@ -101,6 +102,7 @@ class Columns:
     unused: tuple[str, ...] = field(default=())
     assumed: bool = False
     tool: Format = NO_TOOL
+    all_ship: bool = False
 
     def one(self, role: Role) -> str | None:
         """The column of a role that has only one; None if it has none."""
@@ -145,6 +147,8 @@ class Columns:
             else f"{role} from {shown_columns(names)}"
             for role, names in self.named.items()
         )
+        if self.all_ship:
+            listed = listed.replace("witnesses from", "more answers from")
         meaning = f" ({self.doubt})" if self.doubt else ""
         unused = f"; without a role: {shown_columns(self.unused)}" if self.unused else ""
         return f"{form}; {listed}{meaning}{unused}"
@@ -219,6 +223,10 @@ def recognise(
     tool, its = _of_format(table, header, given, written_by)
     given = {**its, **given}
     witnessed = bool(given.get("witnesses"))
+    samples = frozenset(given.get("witnesses", ())).intersection(given.get("answer", ()))
+    if samples:
+        own = tuple(one for one in given.pop("answer") if one not in samples) or its.get("answer")
+        given |= {"answer": own} if own else {}
     given = {**_in_objects(_by_plain_name(header), header, given), **given}
     holding_lists = _lists_of(table.head[0], header, given) if table.head else frozenset[str]()
     opened = {one.partition(".")[0] for names in given.values() for one in names if "." in one}
@@ -260,6 +268,7 @@ def recognise(
         tuple(column for column in header if column and column not in taken),
         assumed="severity" not in given,
         tool=tool,
+        all_ship=bool(samples),
     )
     for one in set(signals) - named.keys() - given.keys():
         raise UsageError(
@@ -291,6 +300,9 @@ def _of_format(
             f"{table.name} has nothing that {name} writes ({wanted}); it has {shown_columns(header)}: leave --format out, or name "
             "what is what with --column ROLE=NAME"
         )
+    for verdict in value_at(table.head[0], one.verdicts) or () if one.verdicts and table.head else ():
+        if not there["correct"] and isinstance(value_at(table.head[0], verdict), bool):
+            there["correct"] = (verdict,)
     found = {cast("Role", role): names for role, names in there.items() if names or not one.columns[role]}
     if one.samples and table.has(f"{one.samples}.1"):
         found["witnesses"] = (one.samples,)

@@ -30,6 +30,7 @@ class Format:
     within : where an object may hold the rows, as a list or as a list for each column.
     events : whether a row is an event of an answer, which `_joined` puts together.
     only : a column of which the rows with its first value are read, since the others say the same once more.
+    verdicts : a column that lists others, of which the first that is true or false says whether an answer is correct.
     samples : a column that may have the graded answer among other samples; see `graded`.
     failed : where a row without an answer is not all: what it has, a column that is not empty or ``COLUMN=VALUE``.
     failure : the column that says why.
@@ -43,6 +44,7 @@ class Format:
     within: str = ""
     events: bool = False
     only: str = ""
+    verdicts: str = ""
     samples: str = ""
     failed: str = ""
     failure: str = ""
@@ -51,9 +53,9 @@ class Format:
     objects: bool = False
 
     def tells(self, rows: Iterable[Row]) -> bool:
-        """Whether these are its rows."""
+        """Whether these are its rows. A column counts where it is empty, too, as every one is in CSV."""
         return any(
-            all(value_at(row, one) is not None for one in names.split())
+            all(one in row or value_at(row, one) is not None for one in names.split())
             for row in rows
             for names in self.telling
         )
@@ -95,6 +97,7 @@ FORMATS: Mapping[str, Format] = {
             "references": "target",
             "correct": "exact_match acc em pass@1 f1",
         },
+        verdicts="metrics",
         only="filter",
         samples="resps.0",
     ),
@@ -115,8 +118,8 @@ FORMATS: Mapping[str, Format] = {
             "references": "expected_output expectedOutput",
             "correct": "success",
         },
-        within="testCases testRunData.testCases",
-        ungraded="metricsData.error",
+        within="testCases testRunData.testCases test_results",
+        ungraded="metricsData.error metrics_data.error",
     ),
     "uqlm": Format(
         telling=("response sampled_responses", "responses sampled_responses"),
@@ -133,7 +136,7 @@ FORMATS: Mapping[str, Format] = {
     "langfuse": Format(
         telling=tuple(f"input output {one}" for one in ("sessionId", "session_id", "traceId", "trace_id")),
         columns={
-            "prompt": "input.messages.-1.content input.-1.content input.question input.query input",
+            "prompt": "input.messages.role=user.-1.content input.role=user.-1.content input.args.0 input.question input.query input",
             "answer": "output.choices.0.message.content output.-1.content output.content output.answer output",
             "answer_id": "id",
             "references": "expectedOutput expected_output",
@@ -155,6 +158,20 @@ FORMATS: Mapping[str, Format] = {
         },
         events=True,
         failure="error.message",
+    ),
+    "openai-eval-runs": Format(
+        telling=("datasource_item sample.output results",),
+        columns={
+            "prompt_id": "datasource_item_id",
+            "prompt": "sample.input.role=user.-1.content",
+            "answer": "sample.output.-1.content",
+            "references": "",
+            "correct": "status results.0.passed",
+        },
+        within="data",
+        failed="sample.error",
+        failure="sample.error.message",
+        ungraded="status=error",
     ),
     "ragas": Format(
         telling=("user_input response",),

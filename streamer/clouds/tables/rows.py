@@ -390,7 +390,11 @@ class Table:
             inside = inner_names(row, [column], opened=True)
             an = "a list of objects" if isinstance(plain(value), list) else "an object"
             problem = f"{an} where one value should be"
-            if inside:
+            if {f"{column}.role", f"{column}.content"} <= {*inside}:
+                problem += (
+                    f"; name a message, as the user's last: --column {role}={column}.role=user.-1.content"
+                )
+            elif inside:
                 entry = (
                     f", or of one entry {inside[0].replace(column, f'{column}.0', 1)}"
                     if an.startswith("a l")

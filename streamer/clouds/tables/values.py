@@ -26,8 +26,8 @@ class NotText(ValueError):
 def value_at(row: Mapping[str, Any], column: str) -> Any:
     """Return what a row has in a column, or within one: ``response.output``, ``answers.text``, ``messages.0.content``.
 
-    Of a list of objects a name gives the list of their values, and a number (from 0; -1 is the last) one entry. Objects and
-    lists that are written as text, as in CSV, are read. None where there is nothing of that name.
+    Of a list of objects a name gives the list of their values, a number (from 0; -1 is the last) one entry, and ``role=user`` those
+    entries that have this value. Objects and lists that are written as text, as in CSV, are read. None where there is nothing of that name.
     """
     if column in row or "." not in column:
         return row.get(column)
@@ -49,6 +49,10 @@ def _within(value: Any, path: str) -> Any:
         if not -len(value) <= place < len(value):
             return None
         return _within(value[place], rest) if rest else value[place]
+    name, sign, wanted = first.partition("=")
+    if sign:
+        chosen = [one for one in value if isinstance(one, Mapping) and one.get(name) == wanted]
+        return _within(chosen, rest) if rest else chosen
     found = [_within(one, path) for one in value]
     return None if all(one is None for one in found) else found
 

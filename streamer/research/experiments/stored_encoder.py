@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from streamer.errors import Unavailable
 from streamer.scoring.encoders.ctranslate2_encoder import normalized
-from streamer.scoring.encoders.encoder import Encoder, PartlyEncoded
+from streamer.scoring.encoders.encoder import Encoder, PartlyEncoded, digest_of
 from streamer.scoring.encoders.registry import EncoderFiles, find_encoder, load_encoder
 
 EMBEDDINGS_FOLDER = Path(".streamer/embeddings")
@@ -47,7 +47,7 @@ def embedded_texts(
     progress : called with how many texts have their rows.
     """
     place = folder / hashlib.sha256(name.encode()).hexdigest()[:16]
-    by_digest = {_digest(text): text for text in texts}
+    by_digest = {digest_of(text): text for text in texts}
     kept = _read(place, dimension, by_digest.keys())
     wanted = [digest for digest in by_digest if digest not in kept]
     if progress is not None:
@@ -69,12 +69,8 @@ def embedded_texts(
                 progress(len(kept))
     found = np.empty((len(texts), dimension), dtype=np.float32)
     for i, text in enumerate(texts):
-        found[i] = kept[_digest(text)]
+        found[i] = kept[digest_of(text)]
     return found
-
-
-def _digest(text: str) -> bytes:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
 def _read(place: Path, dimension: int, wanted: Iterable[bytes]) -> dict[bytes, NDArray[np.float32]]:

@@ -23,12 +23,11 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 from streamer.calibration.arguments import check_alpha
-from streamer.risk.states import json_form
-from streamer.risk.states.drawn_bets import Draw, DrawnBets
+from streamer.risk.states.drawn_bets import Draw, DrawnBets, StateOfBets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LabelAlarm(json_form.State):
+class LabelAlarm(StateOfBets):
     """An alarm on labels: a few numbers and the draws that wait for a label. Immutable.
 
     A raised alarm stays raised and reads no more. Whoever opens the next one spends its `delta` again. A new policy needs no
@@ -65,12 +64,6 @@ class LabelAlarm(json_form.State):
     ) -> Self:
         """Return the state with more draws and more losses known; see `DrawnBets.after`."""
         return replace(self, bets=self.bets.after(draws, known=known, overdue=overdue))
-
-    @classmethod
-    def from_json(cls, text: str | bytes) -> Self:
-        """Read what `to_json` wrote. Raises `ValueError` for anything else."""
-        fields = json_form.read(text, cls.json_kind)
-        return json_form.made(cls, fields | {"bets": DrawnBets.from_fields(fields.get("bets"))})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,7 +40,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from streamer.calibration.arguments import check_delta, whole_number
 from streamer.risk.states import json_form
@@ -246,3 +246,15 @@ def _check(draws: Iterable[Draw], *, after: int) -> None:
             raise ValueError(f"a draw needs a limit in (0, 1), a share in (0, 1] and a moment, not {draw!r}")
         if draw.loss is not None and not 0 <= draw.loss <= max(1.0, draw.missing):
             raise ValueError(f"a loss must be in [0, 1], not {draw.loss!r}")
+
+
+class StateOfBets(json_form.State):
+    """A state with `bets` that are `DrawnBets`."""
+
+    __slots__ = ()
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """Read what `to_json` wrote. Raises `ValueError` for anything else."""
+        fields = json_form.read(text, cls.json_kind)
+        return json_form.made(cls, fields | {"bets": DrawnBets.from_fields(fields.get("bets"))})

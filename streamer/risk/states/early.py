@@ -18,8 +18,7 @@ from typing import ClassVar
 import numpy as np
 
 from streamer.calibration.p_values import upper_share
-from streamer.risk.states import json_form
-from streamer.risk.states.drawn_bets import MOST_WAITING, Draw, DrawnBets
+from streamer.risk.states.drawn_bets import MOST_WAITING, Draw, DrawnBets, StateOfBets
 
 SIZES = (40, 60, 200)
 """Known marks of the stable phase at which their rate is bounded."""
@@ -29,7 +28,7 @@ URGENT = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EarlyWarning(json_form.State):
+class EarlyWarning(StateOfBets):
     """The state of an early warning. Immutable; `observe` returns the next state.
 
     Attributes
@@ -105,12 +104,6 @@ class EarlyWarning(json_form.State):
         return replace(
             self, bets=bets, known=count, bad=bad, limit=limit, waiting=tuple(waiting[-MOST_WAITING:])
         )
-
-    @classmethod
-    def from_json(cls, text: str | bytes) -> "EarlyWarning":
-        """Read what `to_json` wrote. Raises `ValueError` for anything else."""
-        fields = json_form.read(text, cls.json_kind)
-        return json_form.made(cls, fields | {"bets": DrawnBets.from_fields(fields.get("bets"))})
 
 
 def cleared(severities: Iterable[float | None], limit: float) -> bool:

@@ -109,7 +109,7 @@ class CachedEncoder:
 
     def remember(self, texts: Sequence[str]) -> None:
         """Embed texts that `embed` will be asked for; only then do they count as asked for. Raises what `embed` does."""
-        wanted = {_digest(text): text for text in texts}
+        wanted = {digest_of(text): text for text in texts}
         with self._lock:
             missing = {digest: text for digest, text in wanted.items() if digest not in self._rows}
         if missing:
@@ -136,7 +136,7 @@ class CachedEncoder:
         progress : callable, optional
             Called with how many more texts are done, from the calling thread; its total is the number of texts.
         """
-        asked = [[_digest(text) for text in batch] for batch in batches]
+        asked = [[digest_of(text) for text in batch] for batch in batches]
         texts = {
             digest: text
             for digests, batch in zip(asked, batches, strict=True)
@@ -196,5 +196,6 @@ class CachedEncoder:
         return np.stack(rows)
 
 
-def _digest(text: str) -> _Digest:
+def digest_of(text: str) -> _Digest:
+    """SHA-256 of a text, which may have half a character."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()

@@ -9,6 +9,8 @@ from streamer.serving.chat.request import ChatRequest, invalid, unsupported
 
 _NOT_SENT: Final = frozenset({"cache_control", "context_management", "diagnostics", "metadata"})
 """What says nothing about the answers; `metadata` has who asks."""
+MEMBERS: Final = _NOT_SENT | {"output_config", "output_format", "system"}
+"""What a body may have beside the members of a chat completion's."""
 _CHOICES: Final = {"auto": "auto", "any": "required", "none": "none"}
 _STOP_REASONS: Final = {"length": "max_tokens", "tool_calls": "tool_use", "content_filter": "refusal"}
 

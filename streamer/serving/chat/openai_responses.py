@@ -15,6 +15,8 @@ _ADVICE: Final = {
 }
 _LOGPROBS: Final = "message.output_text.logprobs"
 _ASKS_FOR_NOTHING: Final = frozenset({"client_metadata", "max_tool_calls", "truncation"})
+MEMBERS: Final = _ASKS_FOR_NOTHING | {"background", "include", "text"}
+"""What a body may have beside the members of a chat completion's."""
 _TEXTS: Final = frozenset({"input_text", "output_text", "text", "refusal"})
 
 

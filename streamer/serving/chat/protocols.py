@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -22,21 +23,40 @@ class Protocol(NamedTuple):
     as_chat : makes the body of a request one of OpenAI's chat completions; raises `ChatProblem`.
     whole : of an answer, the body.
     events : of an answer to be streamed, each event's data, whose member `type` names it, if it has one.
+    members : of a body, beside those of a chat completion's.
+    names : what it calls members of a chat completion's.
+    needed : see `streamer.serving.chat.request.ChatRequest`.
     end : what follows the events.
     """
 
     as_chat: Callable[[Mapping[str, Any]], Mapping[str, Any]]
     whole: Callable[[Answer, ChatRequest], dict[str, Any]]
     events: Callable[[Answer, ChatRequest], Iterable[dict[str, Any]]]
+    members: frozenset[str] = frozenset()
+    names: Mapping[str, str] = MappingProxyType({})
+    needed: frozenset[str] = frozenset()
     end: bytes = b""
 
 
 PROTOCOLS: Final = {
     "/v1/chat/completions": Protocol(
-        openai_chat.as_chat, openai_chat.whole, openai_chat.events, b"data: [DONE]\n\n"
+        openai_chat.as_chat, openai_chat.whole, openai_chat.events, end=b"data: [DONE]\n\n"
     ),
-    "/v1/responses": Protocol(openai_responses.as_chat, openai_responses.whole, openai_responses.events),
-    "/v1/messages": Protocol(anthropic_messages.as_chat, anthropic_messages.whole, anthropic_messages.events),
+    "/v1/responses": Protocol(
+        openai_responses.as_chat,
+        openai_responses.whole,
+        openai_responses.events,
+        openai_responses.MEMBERS,
+        {"response_format": "text.format", "verbosity": "text.verbosity"},
+    ),
+    "/v1/messages": Protocol(
+        anthropic_messages.as_chat,
+        anthropic_messages.whole,
+        anthropic_messages.events,
+        anthropic_messages.MEMBERS,
+        {"response_format": "output_config.format"},
+        needed=frozenset({"max_tokens"}),
+    ),
 }
 """By their addresses."""
 
@@ -45,9 +65,11 @@ _ANTHROPIC_TYPES: Final = _TYPES | {404: "not_found_error", 413: "request_too_la
 _NOT_HERE: Final = {
     "/v1/completions": "completions without messages are not answered; use POST /v1/chat/completions",
     "/v1/messages/": "tokens are not counted beforehand; `usage` of an answer has them",
-    "/v1/embeddings": "a gate makes no embeddings; ask the model's own endpoint",
     "/v1/responses/": "responses are not kept; GET /v1/gates/{gate}/decisions/{batch_id} has the decision",
 }
+
+
+_ELSEWHERE: Final = f"a gate answers {', '.join(PROTOCOLS)}; for all else ask the model's own endpoint"
 
 
 def respond(asked: Request, answer: Answer, request: ChatRequest) -> Response:
@@ -57,8 +79,9 @@ def respond(asked: Request, answer: Answer, request: ChatRequest) -> Response:
         # A client that asks again on its own would pay for other answers.
         headers = headers | {"x-should-retry": "false"}
         told, status = answer.told, answer.hold_status
+        kind = None if anthropics(asked) else "held"
         return _error(
-            anthropics(asked), status, told["reason"], answer.text, told, kind="held", headers=headers
+            anthropics(asked), status, told["reason"], answer.text, told, kind=kind, headers=headers
         )
     if not request.stream:
         body = msgspec.json.encode(protocol.whole(answer, request))
@@ -87,14 +110,18 @@ def refuse(request: Request, problem: Problem) -> Response:
         headers["www-authenticate"] = "Bearer"
     if problem.status == 409:
         headers["x-should-retry"] = "false"  # clients take it for a lock, and the first decision stands
-    advice = next((text for start, text in _NOT_HERE.items() if path.startswith(start)), None)
+    detail, param = problem.detail, problem.param if isinstance(problem, ChatProblem) else None
+    if problem.code == "not_found":
+        detail = next((text for start, text in _NOT_HERE.items() if path.startswith(start)), _ELSEWHERE)
+    if path in PROTOCOLS and param and (own := PROTOCOLS[path].names.get(param)):
+        detail, param = detail.replace(param, own), own
     return _error(
         anthropics(request),
         problem.status,
         problem.code,
-        advice if advice is not None and problem.code == "not_found" else problem.detail,
+        detail,
         {"action": "abstain"},
-        param=problem.param if isinstance(problem, ChatProblem) else None,
+        param=param,
         headers=headers,
     )
 

@@ -80,6 +80,11 @@ _NEUTRAL: Final[Mapping[str, tuple[Any, ...]]] = {
     "service_tier": ("auto", "default"),
 }
 """Values that ask for nothing."""
+MEMBERS: Final[Mapping[str, dict[str, Any]]] = {
+    one: {"type": ["number", "null"]} if one in _OF_THE_UPSTREAM else {}
+    for one in sorted(_TAKEN | _NOT_SENT | _OF_NOBODY | _NEUTRAL.keys() | _OF_THE_UPSTREAM.keys())
+}
+"""What a body may have, and its JSON Schema; the members of other protocols become these."""
 _TOOLS: Final = "functions were replaced by tools: use these"
 _ADVICE: Final[Mapping[str, str]] = {
     "n": "one answer is returned; how many are sampled is `answers` of the gate's upstream",
@@ -113,6 +118,7 @@ class ChatRequest:
     form : what the upstream gets besides: the response format, the tools, and how they may be called.
     stream : whether the answer is to come as server-sent events.
     usage_chunk : whether the last of these tells the usage.
+    needed : sampling parameters that its protocol demands, which are never refused.
     asked : the whole body, in the words of its protocol.
     size : bytes of the request's body.
     """
@@ -124,6 +130,7 @@ class ChatRequest:
     form: Mapping[str, Any]
     stream: bool
     usage_chunk: bool
+    needed: frozenset[str] = frozenset()
     asked: Mapping[str, Any]
     size: int
 
@@ -165,7 +172,7 @@ class ChatRequest:
     def check(self, upstream: Upstream) -> None:
         """Refuse what would make the answers those of other settings than the upstream's. Raises `ChatProblem`."""
         if upstream.parameters == "refuse":
-            for name in self.ignored(upstream):
+            for name in (one for one in self.ignored(upstream) if one not in self.needed):
                 own = _own(upstream, name)
                 stands = "sends none" if own is None else f"samples with {own}"
                 raise unsupported(
@@ -193,8 +200,12 @@ class ChatRequest:
             )
 
 
-def read(raw: bytes, as_chat: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> ChatRequest:
-    """Read a request's body, which `as_chat` makes one of `POST /v1/chat/completions`.
+def read(
+    raw: bytes,
+    as_chat: Callable[[Mapping[str, Any]], Mapping[str, Any]],
+    needed: frozenset[str] = frozenset(),
+) -> ChatRequest:
+    """Read a request's body, which `as_chat` makes one of `POST /v1/chat/completions`; `needed` : see `ChatRequest`.
 
     Raises `ChatProblem` for what is none, or asks for what a gate cannot answer for.
     """
@@ -228,6 +239,7 @@ def read(raw: bytes, as_chat: Callable[[Mapping[str, Any]], Mapping[str, Any]]) 
         sampling={name: given[name] for name in (*_OF_THE_UPSTREAM, *sorted(_OF_NOBODY)) if name in given},
         stream=_flag(given.get("stream", False), "stream"),
         usage_chunk=_usage_chunk(given.get("stream_options", {})),
+        needed=needed,
         asked=body,
         size=len(raw),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
+from urllib.parse import unquote
 
 import msgspec
 from starlette.requests import Request
@@ -52,8 +53,8 @@ def chat_routes(
         desk_seconds(
             request.headers.getlist("prefer")
         )  # what cannot be read is refused before anything is spent
-        as_chat = PROTOCOLS[request.url.path].as_chat
-        asked = read(await requests.body(request, most_bytes, until), as_chat)
+        protocol = PROTOCOLS[request.url.path]
+        asked = read(await requests.body(request, most_bytes, until), protocol.as_chat, protocol.needed)
         _admitted(await authorize(request, asked.gate, "decide"))
         done = await counter.complete(
             asked,
@@ -87,7 +88,7 @@ def chat_routes(
 
     async def model(request: Request) -> Response:
         _admitted(authorize.enter(request))
-        gate = gate_of(request.path_params["model"])
+        gate = gate_of(unquote(request.path_params["model"]))  # some clients escape twice
         found = await _model(request, gate)
         if found is None:
             raise no_model(gate)

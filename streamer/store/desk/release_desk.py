@@ -334,19 +334,8 @@ class ReleaseDesk:
         """Reject everything that waits at a gate, `MOST_AT_ONCE` in a transaction; returns how many."""
 
         def work(connection: sa.Connection) -> int:
-            now = self._clock()
-            query = (
-                sa.select(*ROW, desk_items.c.until)
-                .select_from(ITEMS)
-                .where(desk_items.c.gate == gate)
-                .order_by(desk_items.c.batch)
-                .limit(MOST_AT_ONCE)
-            )
-            rows = connection.execute(query).mappings().all()
-            gone = [row for row in rows if _take(connection, row["id"]) is not None]
             said = remark[:MOST_REMARK_CHARACTERS]
-            taken = [(row, row["until"], Reject(), by, said) for row in gone]
-            return len(self._record(connection, taken, now)) if taken else 0
+            return self._end(connection, desk_items.c.gate == gate, Reject(), by, said)
 
         held = 0
         while done := self._database.writing(work):
@@ -363,21 +352,31 @@ class ReleaseDesk:
         """Reject some of what has waited past its deadline, the oldest first; returns how many, at most `MOST_AT_ONCE`."""
 
         def work(connection: sa.Connection) -> int:
-            now = self._clock()
-            query = (
-                sa.select(*ROW, desk_items.c.until)
-                .select_from(ITEMS)
-                .where(desk_items.c.until < now)
-                .order_by(desk_items.c.until, desk_items.c.batch)
-                .limit(MOST_AT_ONCE)
-            )
-            rows = connection.execute(query).mappings().all()
-            # Without those that somebody decides about at this moment: whoever deletes a row alone decides.
-            gone = [row for row in rows if _take(connection, row["id"]) is not None]
-            taken = [(row, row["until"], None, None, "") for row in gone]
-            return len(self._record(connection, taken, now)) if taken else 0
+            return self._end(connection, desk_items.c.until < self._clock(), None, None, "")
 
         return self._database.writing(work)
+
+    def _end(
+        self,
+        connection: sa.Connection,
+        which: sa.ColumnElement[bool],
+        act: Reject | None,
+        by: str | None,
+        remark: str,
+    ) -> int:
+        """Reject the oldest of those; returns how many, at most `MOST_AT_ONCE`."""
+        query = (
+            sa.select(*ROW, desk_items.c.until)
+            .select_from(ITEMS)
+            .where(which)
+            .order_by(desk_items.c.until, desk_items.c.batch)
+            .limit(MOST_AT_ONCE)
+        )
+        rows = connection.execute(query).mappings().all()
+        # Without those that somebody decides about at this moment: whoever deletes a row alone decides.
+        gone = [row for row in rows if _take(connection, row["id"]) is not None]
+        taken = [(row, row["until"], act, by, remark) for row in gone]
+        return len(self._record(connection, taken, self._clock())) if taken else 0
 
     def _record(
         self,

@@ -13,7 +13,7 @@ async function call({ url, key, method, args, options }) {
   if (!clients.has(name)) clients.set(name, new Client(url, { key: key ?? undefined }));
   if (method === "decide") args[2] = answersOf(args[2]);
   for (const date of ["createdAt", "labelledAt"]) if (date in options) options[date] = new Date(options[date]);
-  return (await clients.get(name)[method](...args, options)) ?? null;
+  return (await clients.get(name)[method](...args, options.noOptions ? null : options)) ?? null;
 }
 
 for await (const line of createInterface({ input: process.stdin })) {

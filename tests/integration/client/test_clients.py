@@ -26,7 +26,7 @@ from streamer.serving.openapi import document
 from streamer_client import AsyncClient, Client, Trouble
 from streamer_client.decisions import TroubleReason
 from tests.faults.site import wait_until
-from tests.integration.client.conftest import Caller
+from tests.integration.client.conftest import Caller, _Node
 from tests.integration.client.misbehaviours import MISBEHAVIOURS, STALLED_SECONDS
 from tests.services.gate_server import GateServer, Request, action_event, problem, response
 from tests.services.node import CLIENT, node
@@ -291,6 +291,7 @@ def test_the_batch_id_is_a_header_where_every_reader_reads_the_same(caller: Call
 @pytest.mark.parametrize(
     "wrong",
     [
+        {"desk": "x"},
         {"deadline": 0.0},
         {"deadline": -1.0},
         {"embeddings": [[1.0, 2.0]]},
@@ -304,6 +305,14 @@ def test_arguments_that_make_no_event_are_held(caller: Caller, wrong: dict[str, 
         held = caller.decide(server.url, ANSWERS, **({"deadline": LONG} | wrong))
     assert (held["action"], held["reason"]) == ("hold", "invalid_request")
     assert server.requests == []
+
+
+@pytest.mark.parametrize("args", [["decide", "?", ANSWERS], ["decision", "b"], ["desk", "b"]], ids=str)
+def test_options_of_another_type_are_held(caller: Caller, args: list[Any]) -> None:
+    """JavaScript passes null in place of all of them."""
+    wrong = {"no_options": True} if isinstance(caller, _Node) else {"deadline": "soon"}
+    held = caller.call("http://127.0.0.1:9", args[0], "support-bot", *args[1:], **wrong)
+    assert (held["action"], held["reason"]) == ("hold", "invalid_request")
 
 
 def test_what_is_on_record_the_gate_and_labels(caller: Caller) -> None:

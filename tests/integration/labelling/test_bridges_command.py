@@ -143,6 +143,19 @@ def test_recalibrating_comes_next_where_a_label_counts(
     assert (f"Next: streamer recalibrate {GATE}" in said.err) == goes_on
 
 
+def test_a_tools_verdicts_need_no_option_but_the_gate(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{"custom": "x", "input": "?", "actual_output": text, "success": False} for text in ("1", "2")]
+    Path("run.json").write_text(json.dumps({"testCases": rows}))
+    assert main(["label", "import", "run.json", "--gate", GATE, "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["read"], said["other_kind"]) == (2, 0)
+    Path("rows.json").write_text(json.dumps([{"batch_id": "b-0", "note": "x"}]))
+    assert main(["label", "import", "rows.json", "--gate", GATE]) == 1
+    assert "or the tool that wrote it: --format TOOL" in " ".join(capsys.readouterr().err.split())
+
+
 @pytest.mark.parametrize("tool", bridges())
 def test_labels_come_back_once(tool: str, world: World, capsys: pytest.CaptureFixture[str]) -> None:
     def run(*words: str) -> str:

@@ -39,6 +39,7 @@ GATES: dict[str, dict[str, Any]] = {
     "tools": {"tools": "judge"},
     "tools-desk": {"tools": "judge"},
     "passing": {"tools": "pass-through"},
+    "strict": {"parameters": "refuse"},
     "tempered": {"temperature": 0.7, "max_tokens": 200},
     "shadow": {},
     "shadow-first": {"in_shadow": "first"},

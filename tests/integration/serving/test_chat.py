@@ -860,7 +860,12 @@ def test_the_gates_are_listed_as_models(plain: Plain) -> None:
             made.models.retrieve("gpt-4o-mini")
         completion = made.chat.completions.create(model=GATE, messages=PROMPT)
     assert completion.choices[0].message.content == AGREED
-    assert plain.endpoint.client.get(f"/v1/models/gate%2F{GATE}").json()["id"] == MODEL
+    for escaped in ("%2F", "%252F"):
+        assert plain.endpoint.client.get(f"/v1/models/gate{escaped}{GATE}").json()["id"] == MODEL
+    for path in ("/v1/moderations", "/v1/images/generations"):
+        error = plain.endpoint.client.post(path, json={}).json()["error"]
+        assert (error["code"], error["type"]) == ("not_found", "invalid_request_error")
+        assert "a gate answers /v1/chat/completions" in error["message"]
     assert f"{GATE}: small@" in plain.endpoint.announced["upstreams"]
 
 

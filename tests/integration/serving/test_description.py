@@ -19,6 +19,8 @@ from tests.faults.site import wait_until
 from tests.faults.worker_process import WorkerProcess
 from tests.integration.serving.model_server import ENCODER, Model
 
+CALL = {"id": "1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+
 
 def refs(value: Any) -> set[str]:
     """Every reference below a value."""
@@ -28,6 +30,17 @@ def refs(value: Any) -> set[str]:
         return set()
     own = {value["$ref"]} if isinstance(value.get("$ref"), str) else set()
     return own.union(*map(refs, value.values()))
+
+
+def undefined(value: Any) -> set[str]:
+    """Members that a schema requires and does not define."""
+    if isinstance(value, list):
+        return set().union(*map(undefined, value))
+    if not isinstance(value, dict):
+        return set()
+    required = value.get("required") if value.get("type") == "object" else None
+    own = set(required) - {*value.get("properties", {})} if isinstance(required, list) else set()
+    return own.union(*map(undefined, value.values()))
 
 
 def test_every_address_is_described_and_real_answers_are_as_described(sqlite_site: Site) -> None:
@@ -44,6 +57,7 @@ def obey(site: Site, endpoint: Endpoint) -> None:
     for schema in schemas.values():
         jsonschema.Draft202012Validator.check_schema(schema)
     assert refs(document) <= {f"#/components/schemas/{name}" for name in schemas}
+    assert undefined(schemas) == set()
     registry = Registry().with_resource("urn:document", Resource(document, DRAFT202012))
     assert '"default":' not in json.dumps(schemas, separators=(",", ":")), "generators would have it required"
     assert document["security"] == [{"key": []}, {}]
@@ -55,13 +69,18 @@ def obey(site: Site, endpoint: Endpoint) -> None:
             assert named == set(re.findall(r"{(\w+)}", path))
     answered = set()
 
+    def valid(content: Any, value: Any) -> None:
+        whole = {"$ref": f"urn:document{content['schema']['$ref']}"}
+        jsonschema.Draft202012Validator(whole, registry=registry).validate(value)
+
     def obeys(path: str, answer: httpx.Response) -> None:
         operation = document["paths"][path][answer.request.method.lower()]
         responses = operation["responses"]
         described = responses.get(str(answer.status_code)) or responses[f"{answer.status_code // 100}XX"]
         content = described["content"][answer.headers["content-type"]]
-        whole = {"$ref": f"urn:document{content['schema']['$ref']}"}
-        jsonschema.Draft202012Validator(whole, registry=registry).validate(answer.json())
+        valid(content, answer.json())
+        if answer.is_success and answer.request.content:
+            valid(operation["requestBody"]["content"]["application/json"], json.loads(answer.request.content))
         answered.add((operation["operationId"], answer.status_code))
 
     of, mine = "/v1/gates/{gate}", f"/v1/gates/{GATE}"
@@ -82,13 +101,18 @@ def obey(site: Site, endpoint: Endpoint) -> None:
     obeys(f"{of}/desk/{{batch_id}}", endpoint.client.get(f"{mine}/desk/b-1"))
     obeys(of, endpoint.client.get(mine))
     obeys(of, endpoint.client.get("/v1/gates/nobody"))
-    chat = {"model": "gate/chatty", "messages": [{"role": "user", "content": "Where?"}]}
-    obeys("/v1/chat/completions", endpoint.client.post("/v1/chat/completions", json=chat))
+    chat: dict[str, Any] = {"model": "gate/chatty", "messages": [{"role": "user", "content": "Where?"}]}
+    turns = [*chat["messages"], {"role": "assistant", "tool_calls": [CALL]}]
+    turns.append({"role": "tool", "tool_call_id": "1", "content": "Here."})
+    usual: dict[str, Any] = {"temperature": 0.1, "stop": None, "tools": [], "seed": 7, "user": "ana", "n": 1}
+    form = {"format": {"type": "text"}, "verbosity": "low"}
+    completes = chat | usual | {"messages": turns, "response_format": {"type": "text"}}
+    obeys("/v1/chat/completions", endpoint.client.post("/v1/chat/completions", json=completes))
     obeys("/v1/chat/completions", endpoint.client.post("/v1/chat/completions", json=chat | {"n": 2}))
-    asked = {"model": "chatty", "input": "Where?"}
+    asked = {"model": "chatty", "input": "Where?"} | usual | {"text": form, "truncation": "auto"}
     obeys("/v1/responses", endpoint.client.post("/v1/responses", json=asked))
     obeys("/v1/responses", endpoint.client.post("/v1/responses", json=asked | {"prompt": {"id": "p"}}))
-    obeys("/v1/messages", endpoint.client.post("/v1/messages", json=chat | {"max_tokens": 9}))
+    obeys("/v1/messages", endpoint.client.post("/v1/messages", json=chat | {"max_tokens": 9, "thinking": {}}))
     obeys("/v1/messages", endpoint.client.post("/v1/messages", json={}))
     obeys("/v1/models/{model}", endpoint.client.get("/v1/models/gate/chatty"))
     obeys("/v1/models/{model}", endpoint.client.get("/v1/models/nobody"))
@@ -101,7 +125,9 @@ def obey(site: Site, endpoint: Endpoint) -> None:
 def test_a_page_shows_every_operation_and_loads_nothing(sqlite_site: Site) -> None:
     client = sqlite_site.serve().client
     answer, document = client.get("/docs"), client.get("/openapi.json").json()
-    assert answer.headers["content-security-policy"].startswith("default-src 'none'")
+    policy = answer.headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'")
+    assert "; form-action 'none'; " in policy
     for path, methods in document["paths"].items():
         for method in methods:
             assert f"<code>{method.upper()} {path}</code>" in answer.text

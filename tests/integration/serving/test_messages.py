@@ -80,11 +80,18 @@ def test_errors_and_models_are_in_its_own_form(plain: Plain) -> None:
     image = {"type": "image", "source": {"type": "url", "url": "http://127.0.0.1/"}}
     found = ask(plain, messages=[{"role": "user", "content": [image]}])
     assert "a block of type image" in found["error"]["message"]
+    schema = {"format": {"type": "json_schema", "schema": {"type": "object"}}}
+    error = ask(plain, output_config=schema)["error"]
+    assert (error["param"], error["message"][:22]) == ("output_config.format", "output_config.format: ")
+    assert ask(plain, model="strict", temperature=1)["error"]["param"] == "temperature"
     client = plain.endpoint.client
     counted = client.post("/v1/messages/count_tokens", json={})
     assert (counted.status_code, counted.json()["error"]["type"]) == (404, "not_found_error")
     plain.model.reply = differing
-    assert ask(plain, model="status")["error"]["message"] == "Ask a person."
+    held = ask(plain, model="status")["error"]
+    assert (held["message"], held["type"]) == ("Ask a person.", "api_error")
+    plain.model.reply = agreeing
+    assert ask(plain, model="strict")["streamer"]["ignored"] == ["max_tokens"], "its protocol demands it"
     shown = client.get("/v1/models/bot", headers=VERSION).json()
     assert (shown["type"], shown["id"], shown["display_name"]) == ("model", "gate/bot", "bot")
     listed = client.get("/v1/models", headers=VERSION).json()

@@ -106,6 +106,11 @@ def test_what_a_gate_cannot_answer_for_is_refused(plain: Plain) -> None:
         ({"input": ["Where?"]}, "input[0]", "must be a message"),
         ({"input": [{"role": "user", "content": [image]}]}, "messages[0].content[0]", "only text"),
         ({"text": "short"}, "text", "an object"),
+        (
+            {"text": {"format": {"type": "json_object"}}},
+            "text.format",
+            "^(?!.*response_format).*text.format: the",
+        ),
         ({"tools": [{"type": "web_search"}]}, "tools", "a model's own tools are not gated"),
         ({"something_new": 1}, "something_new", "leave it out"),
     ):

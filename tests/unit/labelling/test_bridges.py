@@ -53,7 +53,7 @@ def labels(tool: str, document: object, **given: Any) -> tuple[list[tuple[Any, .
     reader = LabelReader(
         exported(bridge, lines, "export.json"),
         now=NOW,
-        default_labeller=lambda: "me",
+        defaults={"labeller": lambda: "me"},
         answers=(lambda: answers(tool, TASKS)) if bridge.by_task_id else None,
         **given,
     )
@@ -331,7 +331,7 @@ def test_a_choice_that_is_no_severity_is_refused() -> None:
 
 
 def test_the_command_offers_every_bridge() -> None:
-    for command in (label.queue, label.import_):
-        hint = typing.get_type_hints(command)["format_"]
-        offered = {name for one in typing.get_args(hint) for name in typing.get_args(one)}
-        assert set(bridges()) <= offered
+    hint = typing.get_type_hints(label.queue)["format_"]
+    assert set(bridges()) <= {name for one in typing.get_args(hint) for name in typing.get_args(one)}
+    (option,) = typing.get_type_hints(label.import_, include_extras=True)["format_"].__metadata__
+    assert set(bridges()) <= set(option.metavar.split("|"))

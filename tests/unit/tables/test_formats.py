@@ -15,12 +15,14 @@ from streamer.clouds.tables.answers import Reading
 from streamer.clouds.tables.formats import FORMATS
 from streamer.errors import UsageError
 from streamer.events.limits import Limits
+from streamer.events.responses import decode_responses
 from streamer.labels.label_files import open_labels
 from tests.unit.labelling.test_label_files import NOW
 
 ASK = "What is 2 + 2?"
 FAILURE = "API error: 429 Too Many Requests"
 TURN = {"role": "user", "content": ASK}
+TURNS = [{"role": "system", "content": "Be brief."}, TURN, {"role": "assistant", "content": "Hm."}]
 TEXTS, RIGHT = ("It is 4.", "It is 5."), (True, False)
 BOTH = tuple(zip(TEXTS, RIGHT, strict=True))
 
@@ -42,8 +44,20 @@ PROMPTFOO: list[dict[str, Any]] = [
 DEEPEVAL = [
     {"input": ASK, "actualOutput": text, "expectedOutput": "4", "success": right} for text, right in BOTH
 ]
+METRICS = [
+    {name: one for name, one in lm_eval(text, right, "none").items() if name != "exact_match"}
+    | {"metrics": ["listed", "strict"], "listed": [right], "strict": right}
+    for text, right in BOTH
+]
+RESULTS = [{"input": ASK, "actual_output": text, "success": right} for text, right in BOTH]
 LANGFUSE = [
     {"id": text, "sessionId": "s", "input": [TURN], "output": {"content": text}, "correctness": [int(right)]}
+    for text, right in BOTH
+]
+RUNS = [
+    {"datasource_item_id": 7, "datasource_item": {"asked": ASK}, "status": "pass" if right else "fail"}
+    | {"sample": {"input": [TURN], "output": [{"role": "assistant", "content": text}], "error": None}}
+    | {"results": [{"name": "equals", "passed": right}, {"name": "short", "passed": True}]}
     for text, right in BOTH
 ]
 # Events of runs come mixed, and a grader's sampling comes after the model's.
@@ -66,6 +80,18 @@ FILES: dict[str, tuple[str, Any]] = {
     "deepeval, latest": ("line", {"testRunData": {"testCases": DEEPEVAL}, "testRunLink": None}),
     "langfuse": ("json", LANGFUSE),
     "langfuse, by its API": ("json", {"data": LANGFUSE, "meta": {"page": 1}}),
+    **{
+        f"langfuse, {kind}": ("json", [one | {"input": asked, "sessionId": None} for one in LANGFUSE])
+        for kind, asked in {
+            "a text": ASK,
+            "args": {"args": [ASK], "kwargs": {}},
+            "turns": TURNS,
+            "turns as text": json.dumps(TURNS),
+        }.items()
+    },
+    "lm-eval, the verdict by its metrics": ("lines", METRICS),
+    "deepeval, a result": ("line", {"test_results": RESULTS}),
+    "openai-eval-runs": ("json", {"object": "list", "data": RUNS, "has_more": False}),
     "openai-evals": ("lines", OAIEVAL),
     "ragas": ("lines", RAGAS),
 }
@@ -92,12 +118,11 @@ def test_what_evaluation_tools_write_needs_no_option(name: str, tmp_path: Path) 
     assert list(read_clouds(path, Reading(written_by=tool))) == [cloud]
     (other,) = read_clouds(path, Reading(columns={"correct": (), "severity": ()}))
     assert other.severities == (None, None), "what somebody names goes before"
-    if tool == "langfuse":
-        return  # what is imported from it are the scores that people gave there
     given: Any = {"now": NOW, "gate": "g", "kind": "k", "labeller": "ann", "reading": Reading()}
-    with open_labels(path, bridge=tool, columns={}, **given) as labels:
-        found = [(one.key.batch_id, one.response_id, one.severity) for one in labels]
-    assert found == [(cloud.batch_id, one.id, one.severity) for one in cloud.responses]
+    for bridge in (tool, None):
+        with open_labels(path, bridge=bridge, columns={}, **given) as labels:
+            found = [(one.key.batch_id, one.response_id, one.severity) for one in labels]
+        assert found == [(cloud.batch_id, one.id, one.severity) for one in cloud.responses]
 
 
 def test_a_shape_that_is_not_recognised_says_its_fields_and_the_option(tmp_path: Path) -> None:
@@ -109,6 +134,14 @@ def test_a_shape_that_is_not_recognised_says_its_fields_and_the_option(tmp_path:
     ):
         with pytest.raises(UsageError, match=says):
             list(read_clouds(path, Reading(written_by=tool)))
+
+
+def test_of_turns_the_last_of_the_user_is_the_prompt_as_the_advice_says(tmp_path: Path) -> None:
+    path = written(tmp_path / "rows.jsonl", "lines", [{"query": TURNS, "output": text} for text in TEXTS])
+    with pytest.raises(UsageError, match=r"--column prompt=(query\.role=user\.-1\.content)$") as error:
+        list(read_clouds(path))
+    (cloud,) = read_clouds(path, Reading(columns={"prompt": (str(error.value).rpartition("t=")[2],)}))
+    assert (cloud.question, cloud.texts) == (ASK, TEXTS)
 
 
 def test_squad_holds_no_answers_of_a_model(tmp_path: Path) -> None:
@@ -237,6 +270,9 @@ def test_of_the_samples_of_lm_eval_the_graded_one_is_the_answer(
     assert (cloud.texts, cloud.responses[0].id) == ((samples[shown],), f"r0{shown}"), "as all would be named"
     assert [one.text for one in cloud.witnesses] == [*samples[:shown], *samples[shown + 1 :]]
     assert list(read_clouds(path, Reading(columns={"witnesses": ("resps.0",)}))) == [cloud]
+    (whole,) = read_clouds(path, Reading(columns={"answer": ("resps.0",)}))
+    assert (whole.texts, whole.witnesses) == (tuple(samples), ())
+    assert [one.severity for one in whole.responses] == [0.0 if i == shown else None for i in range(3)]
 
 
 def test_choices_that_lm_eval_compares_are_no_answers(tmp_path: Path) -> None:
@@ -271,8 +307,20 @@ def test_witnesses_count_for_the_signals_and_never_ship(tmp_path: Path) -> None:
     *those, short = read_clouds(written(tmp_path / "lost.jsonl", "lines", rows))
     assert (those, [one.text for one in short.witnesses]) == (clouds, ["0"])
     assert parse_cloud(json.dumps(cloud_row(clouds[0])).encode(), "x").witnesses == clouds[0].witnesses
-    with pytest.raises(UsageError, match="of all samples in an event any may ship"):
-        list(publications(str(path), gate="g", labels=False, labeller=None, limits=Limits()))
+    asked: dict[str, Any] = {"gate": "g", "labels": True, "labeller": None, "limits": Limits()}
+    with pytest.raises(UsageError, match=r"any may ship: .* --column answer=COLUMN"):
+        list(publications(str(path), **asked))
+    all_ship = Reading(columns={"answer": ("sampled_responses",)})
+    published = [decode_responses(one.value) for one in publications(str(path), **asked, reading=all_ship)]
+    texts = [[rows[3]["response"], *rows[3]["sampled_responses"]], ["r00", "r01", "r02", "r03"]]
+    assert [[getattr(one, name) for one in published[3].responses] for name in ("text", "id")] == texts
+    plain = [{"asked": "?", "shown": "4", "others": ["4", "5"]}]
+    named = {"prompt": ("asked",), "answer": ("shown", "others"), "witnesses": ("others",)}
+    (first,) = read_clouds(written(tmp_path / "plain.jsonl", "lines", plain), Reading(columns=named))
+    assert first.texts == ("4", "4", "5")
+    given: Any = {"now": NOW, "gate": "g", "kind": "k", "labeller": "ann", "reading": Reading()}
+    with open_labels(path, columns={}, **given) as labels:
+        assert [one.response_id for one in labels] == ["r00"] * 60, "the graded one of those"
     for method in ("mean", "full"):
         gate = streamer.Gate(alpha=0.02, method=method, encoder=encoded).fit(str(path))
         ships = gate.decide(str(path)).ship.tolist()

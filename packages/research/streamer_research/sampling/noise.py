@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from numpy.random import Generator
 
-from streamer.clouds.noise import NoiseFamily, noise_of
+from streamer.clouds.noise import NoiseFamily, noise_of, one_of
 
 MOST_CHARACTERS = 2000
 """No noisy answer is longer."""
@@ -74,13 +74,9 @@ def distinct_noise(
 
 def _piece(rng: Generator, family: NoiseFamily, references: Sequence[str], others: Sequence[str]) -> str:
     right = references[0][:_LONGEST_BORROWED] if references else ""
-    wrong = _one(rng, others)[:_LONGEST_BORROWED] if others else ""
+    wrong = one_of(rng, others)[:_LONGEST_BORROWED] if others else ""
     if family == "contradiction" and not (right and wrong):
         sides = [_ASSERTED, _DENIED] if rng.random() < 0.5 else [_DENIED, _ASSERTED]
-        return f"{_one(rng, sides[0])} {_one(rng, _TURNS)}{_one(rng, sides[1])}"
-    statement = "The answer is {}." if wrong else _one(rng, _CLAIMS)
+        return f"{one_of(rng, sides[0])} {one_of(rng, _TURNS)}{one_of(rng, sides[1])}"
+    statement = "The answer is {}." if wrong else one_of(rng, _CLAIMS)
     return noise_of(family, rng, right=right, wrong=wrong, statement=statement).text
-
-
-def _one(rng: Generator, choices: Sequence[str]) -> str:
-    return choices[int(rng.integers(len(choices)))]

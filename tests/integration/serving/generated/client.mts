@@ -26,7 +26,13 @@ const label = await client.POST("/v1/gates/{gate}/labels", {
 const shown = await client.GET("/v1/gates/{gate}", { params: { path } });
 const refused = await client.GET("/v1/gates/{gate}", { params: { path: { gate: "nobody" } } });
 const said = await client.POST("/v1/chat/completions", {
-  body: { model: "chatty", messages: [{ role: "user", content: "Where?" }] },
+  body: {
+    model: "chatty",
+    messages: [{ role: "user", content: "Where?" }],
+    temperature: 0.1,
+    response_format: { type: "text" },
+    tool_choice: "none",
+  },
 });
 const of = [ships.action, ships.selected, held.action, found.data?.action, label.data?.recorded, shown.data?.gate];
 console.log(JSON.stringify([...of, refused.error?.code, typeof said.data === "object" && said.data.id !== ""]));
