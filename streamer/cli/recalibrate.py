@@ -122,7 +122,7 @@ def print_report(done: "Recalibration", headline: str | None, *, explain: bool) 
         return
     if reason := why_little(run):
         warn(reason)
-    if (skill := separation(run.reading, settings.unit, run.sample)) is not None and not skill.shown:
+    if (skill := separation(run.reading, settings, run.sample)) is not None and not skill.shown:
         warn(f"{skill.said[:1].upper()}{skill.said[1:]}.")
     if done.after is not None and settings.mode == "shadow":
         note(f"It is in shadow mode, where consumers do not enforce: streamer gate set {name} --mode enforce")

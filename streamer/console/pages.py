@@ -346,7 +346,7 @@ class Pages:
         newest = sample[-NEWEST:]
         turn = direction(now, then, unit, newest)
         ships, would = (ship_rate(one, unit, newest) for one in (now, then))
-        skill = separation(then, unit, sample)
+        skill = separation(then, present.settings, sample)
         return {
             "gate": proposal.gate,
             "unskilled": None if skill is None or skill.shown else skill.said,
