@@ -15,7 +15,7 @@ from streamer.errors import UsageError
 from streamer.gates.policy import Policy
 from streamer.gates.rule import Cut, Indicator, rule_to_json
 from streamer.recalibration.run import CalibrationRun, Recalibration
-from streamer.wording.numbers import percent
+from streamer.wording.numbers import items, percent
 from streamer.wording.policies import cut_text, own_cuts, threshold_text, way_into_force
 from streamer.wording.verdicts import headline
 
@@ -93,7 +93,7 @@ def print_report(done: "Recalibration", headline: str | None, *, explain: bool) 
     attempts = f" / {settings.max_attempts} attempts" if settings.max_attempts > 1 else ""
     say(
         f"Gate {name}: {counted(len(run.groups), 'group (prompt)', 'groups (prompts)')}, "
-        f"{run.labelled} of {counted(run.drawn, 'drawn response', 'drawn responses')} labelled, "
+        f"{run.labelled} of {counted(run.drawn, *items(settings.unit, plain='drawn response'))} labelled, "
         f"budget {percent(settings.alpha)}{attempts}, unit {settings.unit}"
     )
     if run.age_cut is not None and (waiting := run.age_cut.said(run.missing)) is not None:
