@@ -150,10 +150,12 @@ def why_closed(run: "CalibrationRun") -> str:
     reason = settings.calibrator.why_closed(sample)
     if run.missing and (reason is None or settings.calibrator.family != "on average"):
         return (
-            f"It stays closed: {run.missing} drawn responses have no label and count as the worst; "
+            f"It stays closed: {run.missing} drawn {items(run.gate.settings.unit, plain='response')[1]} have no label and count as the worst; "
             f"`streamer label queue --gate {run.gate.gate}` lists them."
         )
-    return f"It stays closed: {reason or 'even the responses with the highest scores do more harm than the budget allows'}."
+    if reason is None:
+        reason = f"even the {items(settings.unit, plain='response')[1]} with the highest scores do more harm than the budget allows"
+    return f"It stays closed: {reason}."
 
 
 def why_little(run: "CalibrationRun") -> str | None:
@@ -169,7 +171,7 @@ def why_little(run: "CalibrationRun") -> str | None:
         )
     if run.missing:
         parts.append(
-            f"{run.missing} of {run.drawn} drawn responses have no label and count as the worst; "
+            f"{run.missing} of {run.drawn} drawn {items(run.gate.settings.unit, plain='response')[1]} have no label and count as the worst; "
             f"`streamer label queue --gate {run.gate.gate}` lists them."
         )
     return " ".join(parts) or None

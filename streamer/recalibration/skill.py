@@ -1,4 +1,4 @@
-"""Does the score separate good answers from bad ones: is what ships better than what is held? Pure.
+"""Does the score separate good from bad: is what ships better than what is held? Pure.
 
 A closed gate asks at each of its runs, of labels most of which it has read before. A test at 5 % of each would let every
 fourth useless score pass within twenty runs. So the evidence is a mixture of exp(l S - l^2 V / 2) over l > 0, which may be
@@ -59,10 +59,10 @@ class Separation:
     @property
     def said(self) -> str:
         """Why a gate with such a score does not open by itself."""
-        found, chance = "the score does not tell good answers from bad ones", ""
+        found, chance = "the score does not tell good from bad", ""
         if self.shipped < self.held:
             found, chance = (
-                "it is not shown that the score tells good answers from bad ones",
+                "it is not shown that the score tells good from bad",
                 ", which may be chance",
             )
         return (

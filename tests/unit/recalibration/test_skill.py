@@ -33,7 +33,7 @@ def test_few_that_would_be_held_show_nothing_and_nothing_is_said_against_the_sco
     assert not few.shown
     assert few.shipped < few.held
     assert few.said == (
-        "it is not shown that the score tells good answers from bad ones: on 49 labelled prompts the mean severity is 0.087 of "
+        "it is not shown that the score tells good from bad: on 49 labelled prompts the mean severity is 0.087 of "
         "what would ship and 0.667 of what would be held, which may be chance"
     )
 
@@ -42,7 +42,7 @@ def test_few_that_would_be_held_show_nothing_and_nothing_is_said_against_the_sco
 def test_what_ships_and_is_no_better_is_said_of_the_score(held: float) -> None:
     same = found([(0.9, float(n % 4 == 0)) for n in range(40)] + [(0.1, held)] * 40)
     assert not same.shown
-    assert same.said.startswith("the score does not tell good answers from bad ones: on 80 labelled prompts")
+    assert same.said.startswith("the score does not tell good from bad: on 80 labelled prompts")
 
 
 def test_many_on_both_sides_show_it() -> None:
