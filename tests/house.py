@@ -30,7 +30,7 @@ BUDGETS = {
     "lines of Python in tests": (93_400, 75_000),
     "tokens of Python outside tests": (759_000, None),
     "tokens of other languages outside tests": (99_600, None),
-    "words of docs by hand": (69_860, 50_000),
+    "words of docs by hand": (69_800, 50_000),
     f"files of streamer/ over {LONG} lines": (8, 0),
     f"lines of Python over {WIDE} columns": (12_720, 0),
     "layers": (16, 14),
