@@ -95,7 +95,7 @@ _PLAIN = {
         ),
         ClaimLoss(
             "share",
-            "the wrong claims that ship, of all claims of the answer",
+            "the share of an answer's claims that are wrong and ship",
             lambda _worst, total, _kept, size: total / size,
         ),
         ClaimLoss(
@@ -127,7 +127,7 @@ def claim_loss(name: str) -> ClaimLoss:
         raise ValueError(f"a loss is one of {known}, with C a number above 0, not {name!r}")
     return ClaimLoss(
         f"mass:{most:g}",
-        f"the wrong claims that a prompt gets, in units of {most:g}, never more than 1",
+        f"the number of wrong claims that a prompt gets, divided by {most:g} and never more than 1,",
         lambda _worst, total, _kept, _size: np.minimum(1.0, total / most),
     )
 

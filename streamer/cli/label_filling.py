@@ -20,6 +20,7 @@ from streamer.errors import StreamerError, UsageError
 from streamer.wording.numbers import items, waiting_items
 
 if TYPE_CHECKING:
+    from streamer.gates.batch_key import BatchKey
     from streamer.labels.filling import Attempted, FillingTally
     from streamer.labels.severity import LabelTask
     from streamer.labels.severity_kind import KindOption, ProgramKind
@@ -136,8 +137,18 @@ def _pending(store: Store, gates: Sequence[str]) -> int:
 
 
 def _queued(store: Store, gates: Sequence[str]) -> Iterator[LabelTask]:
+    """Go through the queues once; where a wrong claim ends an answer's, one claim of each at a time."""
     for gate in gates:
-        yield from waiting(store, gate, textless=Counter())
+        until_wrong, more = store.gates.get(gate).settings.until_wrong, True
+        asked: set[tuple[BatchKey, str]] = set()
+        while more:
+            answers: set[BatchKey] = set()
+            for task in waiting(store, gate, textless=Counter()):
+                if task.key not in answers and (task.key, task.response_id) not in asked:
+                    asked.add((task.key, task.response_id))
+                    answers |= {task.key} if until_wrong else set()
+                    yield task
+            more = bool(answers)
 
 
 class _Filled(NamedTuple):

@@ -15,7 +15,7 @@ from streamer.errors import UsageError
 from streamer.gates.policy import Policy
 from streamer.gates.rule import Cut, Indicator, rule_to_json
 from streamer.recalibration.run import CalibrationRun, Recalibration
-from streamer.wording.numbers import percent
+from streamer.wording.numbers import items, percent
 from streamer.wording.policies import cut_text, own_cuts, threshold_text, way_into_force
 from streamer.wording.verdicts import headline
 
@@ -93,7 +93,7 @@ def print_report(done: "Recalibration", headline: str | None, *, explain: bool) 
     attempts = f" / {settings.max_attempts} attempts" if settings.max_attempts > 1 else ""
     say(
         f"Gate {name}: {counted(len(run.groups), 'group (prompt)', 'groups (prompts)')}, "
-        f"{run.labelled} of {counted(run.drawn, 'drawn response', 'drawn responses')} labelled, "
+        f"{run.labelled} of {counted(run.drawn, *items(settings.unit, plain='drawn response'))} labelled, "
         f"budget {percent(settings.alpha)}{attempts}, unit {settings.unit}"
     )
     if run.age_cut is not None and (waiting := run.age_cut.said(run.missing)) is not None:
@@ -122,7 +122,7 @@ def print_report(done: "Recalibration", headline: str | None, *, explain: bool) 
         return
     if reason := why_little(run):
         warn(reason)
-    if (skill := separation(run.reading, settings.unit, run.sample)) is not None and not skill.shown:
+    if (skill := separation(run.reading, settings, run.sample)) is not None and not skill.shown:
         warn(f"{skill.said[:1].upper()}{skill.said[1:]}.")
     if done.after is not None and settings.mode == "shadow":
         note(f"It is in shadow mode, where consumers do not enforce: streamer gate set {name} --mode enforce")
@@ -150,10 +150,12 @@ def why_closed(run: "CalibrationRun") -> str:
     reason = settings.calibrator.why_closed(sample)
     if run.missing and (reason is None or settings.calibrator.family != "on average"):
         return (
-            f"It stays closed: {run.missing} drawn responses have no label and count as the worst; "
+            f"It stays closed: {run.missing} drawn {items(run.gate.settings.unit, plain='response')[1]} have no label and count as the worst; "
             f"`streamer label queue --gate {run.gate.gate}` lists them."
         )
-    return f"It stays closed: {reason or 'even the responses with the highest scores do more harm than the budget allows'}."
+    if reason is None:
+        reason = f"even the {items(settings.unit, plain='response')[1]} with the highest scores do more harm than the budget allows"
+    return f"It stays closed: {reason}."
 
 
 def why_little(run: "CalibrationRun") -> str | None:
@@ -169,7 +171,7 @@ def why_little(run: "CalibrationRun") -> str | None:
         )
     if run.missing:
         parts.append(
-            f"{run.missing} of {run.drawn} drawn responses have no label and count as the worst; "
+            f"{run.missing} of {run.drawn} drawn {items(run.gate.settings.unit, plain='response')[1]} have no label and count as the worst; "
             f"`streamer label queue --gate {run.gate.gate}` lists them."
         )
     return " ".join(parts) or None

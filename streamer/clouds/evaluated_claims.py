@@ -187,7 +187,7 @@ def evaluate_prompts(name: str, every: Sequence[ClaimedPrompt], options: ClaimOp
     labelled = sum(one.severity is not None for prompt in ready for one in prompt.claims)
     if len(groups) < 2 or not labelled:
         raise UsageError(
-            f"{name}: {len(groups)} prompts have claims with severities in the answer that was "
+            f"{name}: {len(groups) if labelled else 0} prompts have claims with severities in the answer that was "
             f"asked for ({options.answer}), and two are needed; give claims a label in [0, 1]"
         )
     splits = seeded_splits(

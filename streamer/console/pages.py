@@ -29,7 +29,7 @@ from streamer.store.log.decision_search import Wanted
 from streamer.store.policies.proposals import Proposal
 from streamer.store.risk.incident_story import goes_back
 from streamer.store.risk.incident_story import story_of as story_of_incident
-from streamer.wording.numbers import SERVED, counted, percent, when
+from streamer.wording.numbers import SERVED, counted, items, percent, when
 from streamer.wording.policies import (
     cut_text,
     guarantee_text,
@@ -346,7 +346,7 @@ class Pages:
         newest = sample[-NEWEST:]
         turn = direction(now, then, unit, newest)
         ships, would = (ship_rate(one, unit, newest) for one in (now, then))
-        skill = separation(then, unit, sample)
+        skill = separation(then, present.settings, sample)
         return {
             "gate": proposal.gate,
             "unskilled": None if skill is None or skill.shown else skill.said,
@@ -382,7 +382,7 @@ class Pages:
             "guarantees": (guarantee_text(present.guarantee), guarantee_text(proposal.guarantee)),
             "sample": (
                 f"{counted(proposal.groups, 'prompt', 'prompts')} of the audit sample, "
-                f"{counted(proposal.items, 'drawn answer', 'drawn answers')}, {proposal.missing} without a label"
+                f"{counted(proposal.items, *items(unit, plain='drawn answer'))}, {proposal.missing} without a label"
             ),
         }
 

@@ -156,8 +156,8 @@ class Questions:
 
     def _tried_claims(self, gate: str, settings: GateSettings, asked: _Asked, alpha: float) -> dict[str, Any]:
         """Another budget of a gate of claims, and its own beside it."""
-        (result,) = tried_claims(gate, asked.batches, settings, replace(settings, alpha=alpha))
-        found, own = result.rows[0], result.rows[-1]
+        results = tried_claims(gate, asked.batches, settings, replace(settings, alpha=alpha))
+        result, (found,), (own,) = results[0], results[0].rows, results[-1].rows
         return {
             "said": f"{claims_sentence([found])}.",
             "basis": f"Of {result.prompts} drawn prompts with {result.claims} claims a random half calibrates and the other is "

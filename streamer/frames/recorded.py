@@ -163,22 +163,15 @@ def claimed(
 def tried_claims(
     gate: str, batches: Sequence[StoredBatch], settings: GateSettings, asked: GateSettings
 ) -> list[ClaimResult]:
-    """Say what a gate of claims with other settings would ship of recorded prompts, and its own.
-
-    One result with both budgets where the loss and the least that is kept are the same, else one of
-    each; see `evaluate_claims`.
+    """Say what a gate of claims with other settings would ship of recorded prompts, and what with
+    its own where they promise another thing; see `evaluate_claims`.
     """
     prompts = claimed(batches, settings)
-    ways: dict[tuple[str, float], list[float]] = {}
-    for one in (asked, settings):
-        budgets = ways.setdefault((one.loss, one.least_kept), [])
-        budgets += {one.alpha / one.max_attempts} - set(budgets)
-    return [
-        evaluate_prompts(
-            f"gate {gate}", prompts, ClaimOptions(alphas=tuple(budgets), losses=(loss,), least_kept=least)
-        )
-        for (loss, least), budgets in ways.items()
-    ]
+    ways = dict.fromkeys(
+        ClaimOptions(alphas=(one.alpha / one.max_attempts,), losses=(one.loss,), least_kept=one.least_kept)
+        for one in (asked, settings)
+    )
+    return [evaluate_prompts(f"gate {gate}", prompts, one) for one in ways]
 
 
 def beside(

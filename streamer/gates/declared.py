@@ -314,7 +314,7 @@ class Declared:
     )
     audit_draws: int = setting(
         1,
-        "Responses to label in a drawn batch; the unit best always draws its best one.",
+        "Responses to label in a drawn batch; the unit best always draws its best one, the unit claim all.",
         AUDIT,
         "K",
         least=1,

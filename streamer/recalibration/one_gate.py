@@ -255,7 +255,7 @@ def _unskilled(run: CalibrationRun, closed: Closing | None) -> str | None:
     if closed is None:
         return None
     level = level_of(closed.alarms, run.age_cut)
-    found = separation(run.reading, run.gate.settings.unit, run.sample, level=level)
+    found = separation(run.reading, run.gate.settings, run.sample, level=level)
     return None if found is None or found.shown else found.said
 
 

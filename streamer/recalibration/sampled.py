@@ -77,6 +77,17 @@ class SampledGroup:
         floor = settings.asked_above((item.score, item.severity) for item in self.items)
         return sum(item.severity is None and item.score > floor for item in self.items)
 
+    def asked(self, settings: GateSettings) -> "SampledGroup":
+        """Return it with the labelled items that `missing` looks at.
+
+        Of claims none below the first wrong one: who labels down to it knows more of those that
+        score low only where all above are right, and even a score without skill would seem to have
+        some. Down to it each claim of such a score is as likely to be the wrong one, whatever came.
+        """
+        floor = settings.asked_above((item.score, item.severity) for item in self.items)
+        kept = (one for one in self.items if one.severity is not None and one.score >= floor)
+        return replace(self, items=tuple(kept))
+
     @property
     def id(self) -> str:
         """Identity of the group within its gate; the random weights derive from it."""

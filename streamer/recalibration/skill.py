@@ -1,4 +1,4 @@
-"""Does the score separate good answers from bad ones: is what ships better than what is held? Pure.
+"""Does the score separate good from bad: is what ships better than what is held? Pure.
 
 A closed gate asks at each of its runs, of labels most of which it has read before. A test at 5 % of each would let every
 fourth useless score pass within twenty runs. So the evidence is a mixture of exp(l S - l^2 V / 2) over l > 0, which may be
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from streamer.gates.declared import Unit
+from streamer.gates.settings import GateSettings
 from streamer.recalibration.age_cut import AgeCut
 from streamer.recalibration.comparison import Reading, shipped
 from streamer.recalibration.sampled import SampledGroup
@@ -59,10 +59,10 @@ class Separation:
     @property
     def said(self) -> str:
         """Why a gate with such a score does not open by itself."""
-        found, chance = "the score does not tell good answers from bad ones", ""
+        found, chance = "the score does not tell good from bad", ""
         if self.shipped < self.held:
             found, chance = (
-                "it is not shown that the score tells good answers from bad ones",
+                "it is not shown that the score tells good from bad",
                 ", which may be chance",
             )
         return (
@@ -85,14 +85,15 @@ def level_of(alarms: int, cut: AgeCut | None) -> float:
 
 
 def separation(
-    reading: Reading, unit: Unit, groups: Sequence[SampledGroup], *, level: float = LEVEL
+    reading: Reading, settings: GateSettings, groups: Sequence[SampledGroup], *, level: float = LEVEL
 ) -> Separation | None:
     """Compare what ships with what is held; None where all ships or nothing does: there is nothing to compare."""
-    groups = [group for group in groups if all(item.severity is not None for item in group.items)]
+    asked = [group.asked(settings) for group in groups if not group.missing(settings)]
+    groups = [group for group in asked if group.items]
     if not groups or reading.ships_nothing:
         return None
     sizes = [len(group.items) for group in groups]
-    share = shipped(reading, unit, groups, sizes)
+    share = shipped(reading, settings.unit, groups, sizes)
     severity = np.array([item.severity for group in groups for item in group.items], np.float64)
     return separated(share, severity, sizes, level=level)
 

@@ -65,6 +65,7 @@ def test_from_its_creation_to_mixed_answers_that_can_be_verified(
                     publisher.send(wiring.topics(site.settings).labels, value, key=key)
         wait_until(lambda: site.recorded() == 3 * BEFORE, "every label has an outcome")
         said = site.command("recalibrate", NAME, "--by", "ana", "--reason", "labels came")
+        assert f"{2 * BEFORE} of {2 * BEFORE} claims labelled" in " ".join(said.stdout.split())
         policy = site.store.policies.newest(NAME)
         assert policy.state == "cut", said.stdout + said.stderr
         assert "prompts that get a wrong claim is at most 10 %" in policy.guarantee

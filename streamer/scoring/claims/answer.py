@@ -67,8 +67,10 @@ def parts(
     for (first, last), out in zip(claims, ships, strict=True):
         if out or left_out == "mark":
             bare_gap = not text[place:first].strip()
-            if made and "\n" in text[kept:first] and not text[:kept].rstrip(" ").endswith("\n"):
-                made.append((place, first) if bare_gap and kept == place else "\n\n")
+            line = text[:kept].rstrip(" ")
+            ended, lost = len(line) - len(line.rstrip("\n")), kept < place or not bare_gap
+            if made and lost and ended < 2 and "\n" * (ended + 1) in text[kept:first]:
+                made.append("\n\n"[ended:])
             elif made:
                 made.append((place, first) if bare_gap else " ")
             kept = last

@@ -326,10 +326,11 @@ def _check_gate(gate: str, settings: GateSettings, upstream: Upstream) -> None:
     if (why := unsuited(settings, upstream)) is not None:
         raise _unsuited(why)
     if not of_one_origin(settings):
+        each = f" (--segment-by {_UPSTREAM}: each version of its settings has a threshold of its own)"
         raise _unsuited(
             "its threshold is for answers of any origin, and must be for those of this upstream, as it is set. "
-            f"`streamer gate set {gate} --upstream {upstream.id}` makes it so; --segment-by {_UPSTREAM} in its place gives each "
-            "version of the settings a threshold of its own. Either closes the gate until it is calibrated for it"
+            f"`streamer gate set {gate} --upstream {upstream.id}` makes it so{'' if settings.unit == 'claim' else each}, and closes "
+            "the gate until it is calibrated for it"
         )
 
 

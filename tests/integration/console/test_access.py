@@ -202,7 +202,7 @@ def test_a_proposal_says_what_the_command_warns_of(migrated_sqlite_url: str) -> 
         site.stop()
         world.close()
     assert "Put in force" in page
-    assert "good answers from bad ones: on 200 labelled prompts the mean severity is" in page
+    assert "good from bad: on 200 labelled prompts the mean severity is" in page
 
 
 def test_a_gate_may_demand_two_people(people: Site) -> None:

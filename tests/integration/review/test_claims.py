@@ -27,7 +27,7 @@ def claims_wait(
     world: World,
     gate: str = "notes",
     *,
-    number: int = 0,
+    numbers: Sequence[int] = (0,),
     scores: Sequence[float] = (SCORE,) * 4,
     **settings: Any,
 ) -> None:
@@ -37,11 +37,12 @@ def claims_wait(
         spans.append([place, place + len(text)])
         place += len(text)
     kept = {CLAIMS: {"responses": [["r0", ANSWER], ["r1", OTHER]], "spans": spans}}
-    made = answers(world, number, CLAIMS_OF_IT, metadata=kept, embedding_source="none")
-    drawn = tuple(
-        replace(one, drawn=True, score=score) for one, score in zip(made.responses, scores, strict=True)
-    )
-    fill(world, [replace(made, responses=drawn)])
+    for number in numbers:
+        made = answers(world, number, CLAIMS_OF_IT, metadata=kept, embedding_source="none")
+        drawn = tuple(
+            replace(one, drawn=True, score=score) for one, score in zip(made.responses, scores, strict=True)
+        )
+        fill(world, [replace(made, responses=drawn)])
 
 
 def test_one_claim_after_the_other_is_marked_in_its_answer(
@@ -85,7 +86,7 @@ def test_an_answer_is_done_at_its_first_wrong_claim(
     ana.reads("Question 0?")
     ana.press("f")
     ana.until(lambda: ana.run(marked) == CLAIMS_OF_IT[0])
-    claims_wait(world, "shares", number=1, loss="share")
+    claims_wait(world, "shares", numbers=[1], loss="share")
     other = Person(browser, serve(world, gates=("shares",)).address(), "Ben")
     other.reads("Question 1?")
     assert "Stop" not in other.text("about")
@@ -114,6 +115,7 @@ def test_a_judge_reads_each_claim_of_the_queue_in_its_answer(
     world: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     claims_wait(world, severity_kind="judge")
+    claims_wait(world, "many", numbers=range(1, 13), severity_kind="judge")
     monkeypatch.setenv("STREAMER_DATABASE_URL", world.url)
     asked: list[tuple[str, str]] = []
 
@@ -121,16 +123,23 @@ def test_a_judge_reads_each_claim_of_the_queue_in_its_answer(
         case = request.body["messages"][1]["content"]
         shown = json.loads(case[case.index("{") : case.rindex("}") + 1])
         asked.append((shown["candidate"], shown["answer"]))
-        return ChatReply(json.dumps({"score": 100 if "city" in shown["candidate"] else 10}))
+        return ChatReply(json.dumps({"score": 100 if "city" in shown["candidate"] else worst}))
 
     with OpenAIServer(reply) as server:
-        command = ["label", "judge", "--base-url", server.url, "--model", "grader", "--json"]
-        assert main(command) == 0, capsys.readouterr().err
-    told = json.loads(capsys.readouterr().out)
-    assert (told["labelled"], told["waiting"]) == (4, 0)
-    shown = ANSWER.partition("</think>")[2]
-    assert sorted(asked) == sorted((claim, shown) for claim in CLAIMS_OF_IT)
-    query = "SELECT response_id, severity FROM label_revisions ORDER BY response_id"
+        command = ["label", "judge", "--base-url", server.url, "--model", "grader", "--json", "--gate"]
+        worst = 10
+        assert main([*command, "notes"]) == 0, capsys.readouterr().err
+        told = json.loads(capsys.readouterr().out)
+        assert (told["labelled"], told["waiting"]) == (4, 0)
+        shown = ANSWER.partition("</think>")[2]
+        assert sorted(asked) == sorted((claim, shown) for claim in CLAIMS_OF_IT)
+        # One claim of each answer is read after the other, to the first wrong one: here the second.
+        worst = 0
+        assert main([*command, "many", "--concurrency", "1"]) == 0, capsys.readouterr().err
+        told = json.loads(capsys.readouterr().out)
+        assert 24 <= told["labelled"] <= 26  # as many as wait for the server are read on the way
+        assert told["waiting"] == 0
+    query = "SELECT response_id, severity FROM label_revisions WHERE gate = 'notes' ORDER BY response_id"
     found = [tuple(row) for row in world.rows(query)]
     assert found == [("a", 0.0), ("b", 0.9), ("c", 0.9), ("d", 0.9)]
     assert unsealed(world) == []

@@ -47,8 +47,12 @@ def test_the_endpoint_gives_the_text_and_what_it_holds_says_why(
     ):
         found = ask(name, texts)
         assert (found["action"], found["reason"], found["text"]) == ("abstain", reason, None)
-    lines = ["Bern is in Ada. Zebras fly.\n\nBern is in Ada.", *two[1:]]
-    assert ask("lines", lines)["text"] == "Bern is in Ada. \n\nBern is in Ada."
+    for name, lost, kept in (
+        ("lines", "Bern is in Ada. Zebras fly.\n\nBern is in Ada.", "Bern is in Ada. \n\nBern is in Ada."),
+        # Right behind the item the paragraph would be read as part of it.
+        ("items", "- Bern is in Ada.\n- Zebras fly.\n\nIn Ada.", "- Bern is in Ada.\n\nIn Ada."),
+    ):
+        assert ask(name, [lost, *two[1:]])["text"] == kept
     for wrong, said in (
         ({"id": "z", "text": "?", "span": [50, 54]}, "within its 53 code points"),
         # What is scored, and labelled, is what ships.

@@ -171,6 +171,10 @@ def test_what_nobody_labelled_counts_as_wrong(file: Path) -> None:
     for name, value in wrong.items():
         with pytest.raises(UsageError):
             evaluate_claims("x", some, replace(ClaimOptions(), **{name: value}))
+    for claim in chain.from_iterable(line["responses"][0]["claims"] for line in rows):
+        claim["label"] = None
+    with pytest.raises(UsageError, match="x: 0 prompts have claims with severities"):
+        evaluate_claims("x", [parse_cloud(json.dumps(line).encode(), "x") for line in rows], ClaimOptions())
 
 
 def test_the_public_figures(claims_paths: list[Path]) -> None:
