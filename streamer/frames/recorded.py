@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 import numpy as np
 
 from streamer.calibration.groups import LabelledGroup
 from streamer.clouds.claims import ClaimedPrompt, RestsOn
 from streamer.clouds.cloud import Claim, judged_cloud
-from streamer.clouds.evaluated_claims import ClaimOptions, ClaimResult, evaluate_prompts
+from streamer.clouds.evaluated_claims import CLAIM, ClaimOptions, ClaimResult, evaluate_prompts
 from streamer.clouds.offline import ScoredCloud
 from streamer.clouds.stored_answers import AnswerStore, StoredBatch
 from streamer.errors import TryLater, UsageError
@@ -53,6 +54,8 @@ def recorded(
     )
     kept = [one for one in found if (now - one.decided_at).total_seconds() >= cut.seconds]
     notes = []
+    if settings.unit == CLAIM and settings.segment_by is not None:
+        notes.append("One threshold is tried for all segments together.")
     closure = sample.alarm_closure(gate)
     if closure is not None and (older := sum(one.decided_at < closure.moment for one in kept)):
         notes.append(
@@ -168,10 +171,21 @@ def tried_claims(
     """
     prompts = claimed(batches, settings)
     ways = dict.fromkeys(
-        ClaimOptions(alphas=(one.alpha / one.max_attempts,), losses=(one.loss,), least_kept=one.least_kept)
+        ClaimOptions(
+            alphas=(one.alpha / one.max_attempts,),
+            losses=(one.loss,),
+            least_kept=one.least_kept,
+            **calibrator_of(one),
+        )
         for one in (asked, settings)
     )
     return [evaluate_prompts(f"gate {gate}", prompts, one) for one in ways]
+
+
+def calibrator_of(settings: GateSettings) -> dict[str, Any]:
+    """The options of claims that are a gate's calibrator."""
+    given = tuple(settings.calibrator.parameters().items())
+    return {"method": settings.method, "parameters": given}
 
 
 def beside(

@@ -5,26 +5,20 @@ from streamer.risk.states import RiskInterval
 from streamer.whatif import Change, WhatIfAnswer
 from streamer.wording.numbers import SERVED, counted, items, percent, when
 from streamer.wording.policies import cut_text
-from streamer.wording.verdicts import interval_text
+from streamer.wording.verdicts import interval_text, risk_names
 
 
 def sentence(answer: WhatIfAnswer, change: Change) -> str:
     """Say in one sentence what would have come of it, beside what came."""
     asked, was = answer.asked, answer.recorded
     unit = answer.settings.unit
+    names = risk_names(unit, answer.settings.loss)
     share, shared = (asked.shipped, was.shipped) if unit == "response" else (asked.served, was.served)
     return (
         f"{answer.gate.gate} {_asked(answer, change)}: {percent(share)} of {SERVED[unit]} served in place of "
-        f"{percent(shared)}; {_selective(answer)} {_interval(asked.selective)} (it was "
-        f"{_estimate(was.selective)}), exposure {_interval(asked.exposure)} (it was {_estimate(was.exposure)})."
+        f"{percent(shared)}; {names['selective']} {_interval(asked.selective)} (it was "
+        f"{_estimate(was.selective)}), {names['exposure']} {_interval(asked.exposure)} (it was {_estimate(was.exposure)})."
     )
-
-
-def _selective(answer: WhatIfAnswer) -> str:
-    """What the loss of a prompt that gets something is called."""
-    if answer.settings.unit == "claim":
-        return f"loss {answer.settings.loss} of a prompt that gets something"
-    return "error rate among shipped answers"
 
 
 def _asked(answer: WhatIfAnswer, change: Change) -> str:
@@ -104,7 +98,7 @@ def answer_rows(answer: WhatIfAnswer) -> list[tuple[str, ...]]:
         rows.append(("share of responses shipped", *(percent(one.shipped) for one in both)))
     if answer.settings.unit == "claim":
         rows.append(("claims that ship", *(str(one.answers) for one in both)))
-    for risk, name in (("selective", _selective(answer)), ("exposure", "exposure")):
+    for risk, name in reversed(risk_names(answer.settings.unit, answer.settings.loss).items()):
         promised = f", budget {percent(answer.budget)}" if answer.promised == risk else ""
         rows.append((f"{name}{promised}", *(_interval(getattr(one, risk)) for one in both)))
     rows.append((f"labelled shipped {items(answer.settings.unit)[1]}", *(str(one.labelled) for one in both)))

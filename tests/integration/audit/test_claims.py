@@ -28,7 +28,7 @@ from streamer.events.actions import ActionsV1, decode_action, text_to_show
 from streamer.events.desk import DeskV1, decode_desk
 from streamer.events.responses import decode_responses
 from streamer.frames.recorded import claimed
-from streamer.gates.rule import Cut
+from streamer.gates.rule import Cut, Segments
 from streamer.gates.settings import GateSettings
 from streamer.risk.rounds.alarms import goes_on, label_alarm
 from streamer.risk.rounds.logged import LoggedDecision, Terms
@@ -57,6 +57,11 @@ SAID = ("Ada wrote notes.", "Bern has {0} towers!", "Lyon has {0} hills.", "Riga
 GATES: dict[str, dict[str, Any]] = {
     name.replace(":C", "").replace("-", ""): {"loss": name.replace("C", "2")} for name in LOSSES
 } | {"marked": {"left_out": "mark", "label_floor": 0.6}, "half": {"least_kept": 0.5}, "given": {}}
+GATES |= {
+    "betting": {"method": "betting", "alpha": 0.3},
+    "aged": {"method": "age", "rho": 0.99, "alpha": 0.2},
+}
+GATES["parts"] = {"segment_by": "tongue", "alpha": 0.2}
 GATES["desk"] = {"hold_action": "escalate", "desk_deadline_seconds": 9000.0, "left_out": "mark"}
 RESTS_ON = {"k0": ["k2"], "k3": ["k0", "k1"]}
 
@@ -76,7 +81,8 @@ def answers(gate: str, number: int) -> bytes:
             other &= answer > 0
             said.append(text.format(7) if not other else f"No {claim + answer} of {answer} at all.")
         texts.append(" ".join(said))
-    event = json.loads(a_batch(gate, number, texts))
+    tongue = {"metadata": {"tongue": "ab"[number % 2]}} if gate == "parts" else {}
+    event = json.loads(a_batch(gate, number, texts, **tongue))
     first = event["responses"][0]
     first["text"] = f"<think>Let me see.</think>\n{first['text']}"
     if gate in ("given", "desk"):
@@ -136,15 +142,18 @@ def decided(store: Store, gate: str) -> list[tuple[int, ActionsV1]]:
 
 @pytest.mark.parametrize("gate", GATES)
 def test_what_scores_above_the_threshold_ships_and_nothing_besides(store: Store, gate: str) -> None:
-    threshold = store.policies.newest(gate).threshold
-    held = "escalate" if gate == "desk" else "abstain"
-    assert threshold is not None
+    policy = store.policies.newest(gate)
+    threshold, held = policy.threshold, "escalate" if gate == "desk" else "abstain"
+    own = dict(policy.rule.own) if isinstance(policy.rule, Segments) else {}
+    assert set(own) == ({"a", "b"} if gate == "parts" else set())
     outcomes = set()
     for number, action in decided(store, gate)[PROMPTS:]:
         outcomes.add(action.action)
         batch = decode_responses(answers(gate, number))
         whole, shown = batch.responses[0].text, text_to_show(batch, action)
-        ships = [one.score is not None and one.score > threshold for one in action.responses]
+        cut = own["ab"[number % 2]].threshold if own else threshold
+        assert cut is not None
+        ships = [one.score is not None and one.score > cut for one in action.responses]
         if gate == "half" and sum(ships) < 2:
             ships = [False] * 4
         assert [one.action == "ship" for one in action.responses] == ships
