@@ -155,7 +155,7 @@ def unit_of(facts: Mapping[str, Any]) -> str:
 
 
 def shown_of(found: Mapping[str, Any]) -> str | None:
-    """Return the text of a gate of claims as it ships; None: nothing does, or its texts are not kept."""
+    """Return the text of a gate of claims as it ships; None: nothing does, or no text is kept."""
     line = found["line"]
     claims = RecordedClaims.of((line.get("content") or {}).get("metadata"))
     if claims is None:

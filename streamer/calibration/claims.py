@@ -13,8 +13,8 @@ it. As the loss of the fresh group is at most 1, what satisfies the rule satisfi
 lambda, so that its loss at lambda is at most its loss at l*, which on average is the mean over the
 G + 1, at most alpha.
 
-As L is any loss in [0, 1] that falls with the level, the bounds with high probability and the weights
-by age hold of it as of any other: they read its steps (`ClaimLoss.steps`).
+The bounds with high probability and the weights by age hold of any loss in [0, 1] that falls with the
+level: they read its steps (`ClaimLoss.steps`).
 """
 
 import math
@@ -77,10 +77,11 @@ class ClaimLoss:
         return LossCurve(scores[counts - 1] + 0.0, losses)
 
     def steps(self, group: LabelledGroup, *, least_kept: float = 0.0) -> LabelledGroup:
-        """Return one group as calibrators read it: an item for each score, and what L rises by there."""
+        """Return one group as calibrators read it: an item a score, and what L rises by there."""
         curve = self.curve(group, least_kept=least_kept)
         rises = np.diff(curve.totals, prepend=0.0)
-        return LabelledGroup(group.id, tuple(map(str, range(len(rises)))), curve.levels, rises, summed=True)
+        names = tuple(map(str, range(len(rises))))
+        return LabelledGroup(group.id, names, curve.levels, rises, summed=True)
 
     def at(self, severities: Floats, ships: Masks) -> float:
         """Return the loss where these claims ship: L, but for the maximum of ``wrong-among``."""
@@ -140,7 +141,7 @@ def claim_loss(name: str) -> ClaimLoss:
         raise ValueError(f"a loss is one of {known}, with C a number above 0, not {name!r}")
     return ClaimLoss(
         f"mass:{most:g}",
-        f"the number of wrong claims that a prompt gets, divided by {most:g} and never more than 1,",
+        f"the number of wrong claims that a prompt gets, capped at {most:g} and divided by that,",
         lambda _worst, total, _kept, _size: np.minimum(1.0, total / most),
     )
 
@@ -242,14 +243,15 @@ def _guarantee(found: Threshold, loss: ClaimLoss, by: Calibrator) -> str:
     ships = "Nothing ships: no score is safe enough."
     if found.state != "closed":
         ships = what_ships(found.state)
-    population, other = "exchangeable with these", "a bound with high probability for this calibration"
+    population = "exchangeable with these"
+    other = "a bound with high probability for this calibration"
     if by.family == "with high probability":
         population = "drawn from one population with these, all independently"
         other = "a joint bound over several calibrations"
     return (
         f"{ships} {by.promised(loss.promise, found.alpha)}; a prompt that gets nothing counts 0. "
         f"Basis: {basis}. Assumptions: future prompts are {population}; how an answer is cut into "
-        "claims, the score, the choice of the answer, the loss, the method and the budget were fixed "
-        "before any label was read; each claim was labelled as it reads in the whole answer, and ships "
-        f"as it stands. Not promised: {other}, or for one prompt or kind of prompt."
+        "claims, the score, the choice of the answer, the loss, the method and the budget were "
+        "fixed before any label was read; each claim was labelled as it reads in the whole answer, "
+        f"and ships as it stands. Not promised: {other}, or for one prompt or kind of prompt."
     )

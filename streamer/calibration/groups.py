@@ -23,8 +23,8 @@ class LabelledGroup:
     item_ids : unique within the group, at least one.
     scores : shape (I,), label-free, in [0, 1].
     severities : shape (I,), in [0, 1]; 1 for an item that was drawn for labelling and never got a label.
-    summed : what the group loses is the sum of the severities of what ships, which is at most 1, and
-        not their mean over all items: its items are the steps of its loss.
+    summed : the group loses the sum of the severities of what ships, at most 1, and not their mean
+        over all items: its items are the steps of its loss.
 
     Raises
     ------

@@ -75,8 +75,8 @@ class BoundedRisk(Calibrator):
     def promised(self, risk: str, alpha: float) -> str:
         """With high probability."""
         return (
-            f"With probability at least {1 - self.delta:.6g} over the draw of the calibration prompts, on average over "
-            f"future prompts {risk} is at most {budget(alpha)} (by {self.bound})"
+            f"With probability at least {1 - self.delta:.6g} over the draw of the calibration prompts, "
+            f"on average over future prompts {risk} is at most {budget(alpha)} (by {self.bound})"
         )
 
     def why_closed(self, sample: Sample) -> str | None:

@@ -273,7 +273,7 @@ class Calibrator(Parametrised, ABC):
     by_rank: ClassVar[bool] = True
     """Whether it holds for ranks within the batch."""
     by_sum: ClassVar[bool] = False
-    """Whether it reads any loss of a group that falls with the level, by its steps: `LabelledGroup.summed`."""
+    """Whether it reads any loss of a group that falls with the level: see `LabelledGroup.summed`."""
     by_segment: ClassVar[bool] = False
     """Whether each segment may be calibrated on its own, with a fallback for small ones."""
     label_floor: ClassVar[bool] = True
@@ -300,7 +300,8 @@ class Calibrator(Parametrised, ABC):
 
     def promised(self, risk: str, alpha: float) -> str:
         """Say what it promises of a risk that is not exposure, with `by_sum`; a clause."""
-        return f"On average, over calibrations and future prompts, {risk} is at most {budget(alpha)}"
+        mean = "On average, over calibrations and future prompts,"
+        return f"{mean} {risk} is at most {budget(alpha)}"
 
     def groups_needed(self, alpha: float) -> int:
         """The fewest groups with which anything could ship at this budget, if none of them lost anything."""

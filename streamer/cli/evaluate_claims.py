@@ -85,7 +85,7 @@ class Calibrating(OfClaims):
     ] = 0.5
     method: Annotated[
         str,
-        typer.Option(metavar="|".join(_METHODS), help="Calibrator of claims in files; of a gate its own."),
+        typer.Option(metavar="|".join(_METHODS), help="Calibrator of claims; a gate has its own."),
     ] = Mean.name
 
     def results(

@@ -30,7 +30,10 @@ class Moment:
 
 
 def course_chart(course: Sequence[Moment], *, budget: float, risk: Risk, name: str) -> str:
-    """Draw how the promised risk, so called, came to be known, between bounds, against its budget; at least one moment."""
+    """Draw how the promised risk, so called, came to be known, between bounds, against its budget.
+
+    `course` : at least one moment.
+    """
     at = [one.at.timestamp() for one in course]
     if len(at) == 1:
         course, at = [*course, *course], [at[0] - 60, at[0]]

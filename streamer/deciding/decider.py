@@ -601,7 +601,7 @@ def _known_beside(p: _Pending) -> CandidateDecision | None:
 def _beside(p: _Pending) -> Beside | None:
     """The batch as its gate's candidate gets it; None where there is none, or it has decided it already."""
     candidate = p.active.candidate
-    if p.claims or candidate is None or candidate.settings is None or _known_beside(p) is not None:
+    if candidate is None or candidate.settings is None or _known_beside(p) is not None:
         return None
     return Beside(
         candidate=candidate,
@@ -610,6 +610,7 @@ def _beside(p: _Pending) -> Beside | None:
         key=p.key,
         unit=p.active.policy.settings.unit,
         blank=p.blank,
+        claims=p.claims,
         held=p.held,
         encoder=p.active.policy.settings.encoder,
         batch=p.batch,

@@ -80,8 +80,8 @@ class ClaimGate:
     left_out : claims that do not ship are missing in the text (`drop`), or stand between marks (`mark`).
     rests_on : what a claim ships with or not at all: those that it names (`named`), or all before
         it (`prefix`), as in a derivation.
-    method, parameters : the calibrator, one of mean, age, hb, betting and bernstein, and what it has
-        beside a name, as in ``{"delta": 0.05}``: docs/guarantees.md. `age` goes by the order of rows.
+    method, parameters : the calibrator, one of mean, age, hb, betting and bernstein, and what it
+        has, as in ``{"delta": 0.05}``: docs/guarantees.md. `age` goes by the order of rows.
     seed : any whole number, fixed before labels are read.
     columns : the columns of roles that are not recognised.
 

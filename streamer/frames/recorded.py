@@ -67,7 +67,10 @@ def recorded(
     young, old = (
         [one.severity for batch in some for one in batch.responses] for some in (found[len(kept) :], kept)
     )
-    return kept, [*notes, f"{said} younger than {age_cut.span(cut.seconds)}.{younger_labels(young, old)}"]
+    return kept, [
+        *notes,
+        f"{said} younger than {age_cut.span(cut.seconds)}.{younger_labels(young, old, unit=settings.unit)}",
+    ]
 
 
 def tried_record(

@@ -410,7 +410,7 @@ def report_page(report: Report, name: str, notes: Sequence[str] = (), *, back: s
 def claims_page(
     result: ClaimResult, alpha: float, name: str, notes: Sequence[str] = (), *, back: str = ""
 ) -> str:
-    """Return what of the claims of a file would ship as such a page, first at one of its budgets."""
+    """Say as such a page what of the claims of a file would ship, first at one of its budgets."""
     said = claims_sentence([row for row in result.rows if row.alpha == alpha])
     rows = [[cell(row) or "–" for cell in COLUMNS.values()] for row in result.rows]
     table = _table(tuple(COLUMNS), rows, numbers=range(1, len(COLUMNS)))

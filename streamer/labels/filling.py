@@ -180,5 +180,6 @@ def _with(tally: FillingTally, attempts: Sequence[Attempted], labelled: int) -> 
 def _example(attempt: Attempted) -> str:
     key = attempt.task.key
     again = f", attempt {key.attempt}" if key.attempt > 1 else ""
-    of = f"claim {attempt.task.unit_id}" if attempt.task.unit_id else f"response {attempt.task.response_id}"
-    return f"{key.gate}/{key.batch_id}{again}, {of}: {attempt.failure}"
+    unit = "claim" if attempt.task.unit_id else "response"
+    named = f"{unit} {attempt.task.unit_id or attempt.task.response_id}"
+    return f"{key.gate}/{key.batch_id}{again}, {named}: {attempt.failure}"

@@ -214,8 +214,9 @@ class CalibrationRun:
         if self.severities == "highest":
             notes.append(f"Of several labels of a response the highest ever given counted, {self._why_safe}.")
         if self.missing:
+            named = "claims" if self.gate.settings.unit == "claim" else "responses"
             notes.append(
-                f"{self.missing} of {self.drawn} drawn responses had no label and counted as severity 1, "
+                f"{self.missing} of {self.drawn} drawn {named} had no label and counted as severity 1, "
                 f"{self._why_safe}."
             )
         if (key := self.gate.settings.group_by) is not None:

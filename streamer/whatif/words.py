@@ -2,7 +2,7 @@
 
 from streamer.recalibration.age_cut import span
 from streamer.risk.states import RiskInterval
-from streamer.whatif import Change, WhatIfAnswer
+from streamer.whatif import Change, Changed, WhatIfAnswer
 from streamer.wording.numbers import SERVED, counted, items, percent, when
 from streamer.wording.policies import cut_text
 from streamer.wording.verdicts import interval_text, risk_names
@@ -19,6 +19,14 @@ def sentence(answer: WhatIfAnswer, change: Change) -> str:
         f"{percent(shared)}; {names['selective']} {_interval(asked.selective)} (it was "
         f"{_estimate(was.selective)}), {names['exposure']} {_interval(asked.exposure)} (it was {_estimate(was.exposure)})."
     )
+
+
+def among(answer: WhatIfAnswer, found: Changed) -> str:
+    """Say how bad is what would ship, or be held, in place of what was."""
+    loss, name = answer.settings.loss, "error rate among them"
+    if answer.settings.unit == "claim":
+        name = f"loss {loss} of a prompt that gets some of them"
+    return f"{name} {interval_text(found.selective)}"
 
 
 def _asked(answer: WhatIfAnswer, change: Change) -> str:
@@ -126,7 +134,7 @@ def caveats(answer: WhatIfAnswer) -> list[str]:
         )
     if answer.basis.missing:
         said.append(
-            f"{answer.basis.missing} of {answer.basis.drawn} drawn responses had no label that calibration could use, and "
+            f"{answer.basis.missing} of {answer.basis.drawn} drawn {items(answer.settings.unit)[1]} had no label that calibration could use, and "
             "counted as severity 1."
         )
     if answer.closed:

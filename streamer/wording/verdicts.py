@@ -93,6 +93,9 @@ def headline(report: RiskReport | None) -> str | None:
     return None if service.closed and service.period is None else sentence(report)
 
 
+Rows = list[tuple[str, ...]]
+
+
 class RiskColumns(NamedTuple):
     """A gate's figures side by side.
 
@@ -135,7 +138,7 @@ def figures(report: RiskReport) -> RiskColumns | None:
 
 
 def risk_names(unit: str, loss: str) -> dict[Risk, str]:
-    """What the risks of a gate are called: with the unit `claim` by its loss, which its budget bounds."""
+    """What the risks of a gate are called: of claims by its loss, which its budget bounds."""
     if unit != "claim":
         return {"exposure": "exposure", "selective": "error rate among shipped answers"}
     of_some = f"loss {loss} of a prompt that gets something"
@@ -158,9 +161,9 @@ def _labelled(report: RiskReport) -> tuple[str, str]:
     return "labelled shipped answer", "labelled shipped answers"
 
 
-def _risk_rows(report: RiskReport, budget: float, shown: list[OpenFigures]) -> list[tuple[str, ...]]:
+def _risk_rows(report: RiskReport, budget: float, shown: list[OpenFigures]) -> Rows:
     """The promised risk with its budget, and after it the other one."""
-    rows: list[tuple[str, ...]] = []
+    rows: Rows = []
     for risk, name in sorted(risks_of(report).items(), key=lambda one: one[0] != shown[0].promised):
         promised = f", budget {percent(budget)}" if shown[0].promised == risk else ""
         rows.append((f"{name}{promised}", *(_figure(one, risk) for one in shown)))

@@ -62,12 +62,12 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     action : ``ship``, ``mixed``, ``abstain``, ``regenerate`` or ``escalate``, of the event; ``hold`` where there is none.
     reason : of the event, or of a `Trouble`.
     enforced : False in shadow mode alone: do what you would do without a gate.
-    text : the one text that may be shown: of the answer that ships, of a gate of claims what ships of the
-        first (``mixed`` too), or what a person released (`desk`). None where nothing may
-        be, where the gate's unit selects none, and where the answers were not at hand (`Client.decision`).
-    response_id, index : of the selected answer, in shadow mode too: its id, and its place from 0. None under the
-        unit ``claim``: no answer may be shown as it came.
-    score : of that answer, in a hold and of claims the highest; in [0, 1], None where nothing was scored.
+    text : the one text that may be shown: of the answer that ships, of a gate of claims what ships of
+        the first (``mixed`` too), or what a person released (`desk`). None where nothing may be, where
+        the gate's unit selects none, and where the answers were not at hand (`Client.decision`).
+    response_id, index : of the selected answer, in shadow mode too: its id, and its place from 0. None
+        under the unit ``claim``: no answer may be shown as it came.
+    score : of that answer, in a hold and of claims the highest; in [0, 1]. None: nothing was scored.
     threshold : what scores were compared with; None where the policy is closed or open.
     policy_version : 1 or more.
     detail : one sentence about a trouble.
@@ -100,7 +100,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     def ships(self) -> bool:
         """Whether the gate lets everything be shown that its unit is about; never in shadow mode.
 
-        Under the unit ``claim`` it is False where some claims are left out, and there is a `text` all the same.
+        Under the unit ``claim`` it is False where a claim is left out: there is a `text` all the same.
         """
         return self.action == "ship" and self.enforced
 

@@ -19,8 +19,9 @@ SLACK = 1e-12
 class Group(NamedTuple):
     """The drawn responses of one batch: their scores and severities in [0, 1]; a missing severity is 1.
 
-    `signals` is the row that is recorded of the batch, and `bad` what it counts as, by the method `full`. What a group loses
-    is the mean severity of what ships over its items; if `summed` their sum: the items are the steps of its loss.
+    `signals` is the row that is recorded of the batch, and `bad` what it counts as, by the method
+    `full`. A group loses the severities of what ships over the number of its items; if `summed`, their
+    sum: the items are the steps of its loss.
     """
 
     id: str

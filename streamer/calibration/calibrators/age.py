@@ -158,8 +158,8 @@ class Age(Calibrator):
     def promised(self, risk: str, alpha: float) -> str:
         """It has a term that nobody measures."""
         return (
-            f"{Calibrator.promised(self, risk, alpha)} plus an unmeasured drift term, which is 0 where prompts are "
-            f"exchangeable (each newer prompt multiplies a prompt's weight by {self.rho!r})"
+            f"{Calibrator.promised(self, risk, alpha)} plus an unmeasured drift term, which is 0 where "
+            f"prompts are exchangeable (each newer prompt multiplies a prompt's weight by {self.rho!r})"
         )
 
     def why_closed(self, sample: Sample) -> str | None:

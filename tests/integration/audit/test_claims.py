@@ -18,6 +18,7 @@ import sqlalchemy as sa
 from msgspec import to_builtins
 
 from streamer import wiring
+from streamer.audit.story import shown_of
 from streamer.calibration.claims import LOSSES, claim_loss, shipped_claims
 from streamer.cli import main
 from streamer.clouds.claims import claims_in
@@ -40,6 +41,7 @@ from streamer.store.desk.release_desk import AlreadyDecided, Reject, Release
 from streamer.store.desk.rows import DeskClaims
 from streamer.whatif import Change
 from streamer.whatif.words import sentence
+from streamer.wiring.candidates import set_candidate
 from streamer.wording.verdicts import desk_text
 from streamer_verify.bundle import Bundle
 from streamer_verify.command import verify_bundle as verify_alone
@@ -117,6 +119,9 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 topic="labels",
             )
             scribe.recalibrate(name)
+            if name == "half":
+                wanted = replace(store.gates.get(name).settings, loss="share", least_kept=1.0)
+                set_candidate(store, name, wanted, cut=Cut.at(0.6), by="ana", reason="may keep more")
             scribe.deliver(answers(name, n) for n in range(PROMPTS, PROMPTS + AFTER))
         scribe.checkpoint()
     return folder
@@ -171,6 +176,9 @@ def test_what_scores_above_the_threshold_ships_and_nothing_besides(store: Store,
             else:
                 assert (said in (shown or "")) is out
         assert "think" not in (shown or "")
+        with store.evidence.snapshot() as snapshot:
+            (found,) = snapshot.decisions_of(f"batch-{number}", gate=gate, attempt=1)
+        assert shown_of(found) == shown
     assert "mixed" in outcomes
 
 
@@ -506,6 +514,25 @@ def test_another_threshold_is_replayed_claim_by_claim(store: Store, gate: str) -
     assert f"loss {settings.loss} of a prompt that gets something" in sentence(
         answer, Change(cut=Cut.at(cut))
     )
+
+
+def test_a_candidate_decides_the_claims_beside_the_gate(store: Store) -> None:
+    candidate, settings = store.candidates.present("half")
+    assert store.candidates.counts(candidate.number) == {None: AFTER}
+    with store._database.reading() as connection:
+        query = sa.select(decisions.c.batch).where(decisions.c.gate == "half")
+        numbers = list(connection.execute(query).scalars())
+    kept = set()
+    for one in store.candidates.made("half", settings, numbers):
+        made = one.decision
+        scores = np.array(made.scores, dtype=np.float64)
+        assert one.response_ids == tuple(f"c0{i}" for i in range(4))
+        assert made.shipped == tuple(shipped_claims(scores, 0.6, least_kept=1.0))
+        kept.add(sum(made.shipped or ()))
+    assert kept == {0, 4}
+    asking = wiring.what_if(store, "half", since=wiring.now() - timedelta(hours=1), now=wiring.now())
+    answer = asking.ask(Change(candidate=True))
+    assert (answer.differences, answer.settings.loss) == ((), "share")
 
 
 def test_the_slider_asks_about_claims(store: Store) -> None:
