@@ -421,6 +421,20 @@ def test_labels_up_to_the_first_wrong_claim_come_to_the_same_as_all(tmp_path: Pa
     assert not verify_bundle(tmp_path / "bundle", KEYS, []).faults
 
 
+@pytest.mark.parametrize(("gate", "everything"), [("any", 2 / 3), ("share", 1 / 6), ("mass", 1 / 3)])
+def test_an_alarm_compares_what_prompts_lose_with_what_they_would_lose_by_all_claims(
+    store: Store, gate: str, everything: float
+) -> None:
+    run, threshold = store.policies.newest(gate).calibration_run, store.policies.newest(gate).threshold
+    assert run is not None
+    found = store.monitoring.calibrated(run)
+    assert found is not None
+    assert found.mean_severity == pytest.approx(everything, abs=0.1)
+    drawn = [one for n, one in decided(store, gate) if one.audit.sampled and n < PROMPTS]
+    served = [max(said.score or 0.0 for said in one.responses) > (threshold or 0.0) for one in drawn]
+    assert found.ship_share == np.mean(served)
+
+
 def test_another_loss_begins_another_sequence_and_another_alarm() -> None:
     one, other = (
         GateSettings(unit="claim", scorer="support", encoder="none", loss=loss) for loss in ("any", "share")
