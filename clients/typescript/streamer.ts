@@ -48,7 +48,7 @@ export interface Decision {
   readonly batchId: string;
   readonly attempt: number;
   readonly action: "ship" | "mixed" | "abstain" | "regenerate" | "escalate" | "hold";
-  /** All that the gate's unit is about may be shown: false where a claim is left out, and always in shadow mode. */
+  /** All that the gate's unit is about may be shown; never in shadow mode, nor where a claim is left out. */
   readonly ships: boolean;
   /** Of the event, or a `TroubleReason`. */
   readonly reason: string;
@@ -59,7 +59,7 @@ export interface Decision {
    * Null where nothing may be, and where the gate's unit selects none.
    */
   readonly text: string | null;
-  /** Of the selected answer, in shadow mode too; null under the unit `claim`: no answer may be shown as it came. */
+  /** Of the selected answer, in shadow mode too; null under the unit `claim`. */
   readonly responseId: string | null;
   /** Its place, from 0. */
   readonly index: number | null;
