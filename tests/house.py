@@ -29,7 +29,7 @@ BUDGETS = {
     "lines of Python outside tests": (123_361, 100_000),
     "lines of Python in tests": (93_599, 75_000),
     "tokens of Python outside tests": (761_139, None),
-    "tokens of other languages outside tests": (99_684, None),
+    "tokens of other languages outside tests": (99_690, None),
     "words of docs by hand": (70_075, 50_000),
     f"files of streamer/ over {LONG} lines": (8, 0),
     f"lines of Python over {WIDE} columns": (12_740, 0),
