@@ -33,7 +33,6 @@ from streamer.settings.settings import Settings
 
 if TYPE_CHECKING:
     from streamer.dev.look import Look
-    from streamer.settings.settings import Settings
 
 log = structlog.get_logger(__name__)
 

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import ssl
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING
 
 from aiokafka.conn import AIOKafkaConnection
 from aiokafka.errors import (
@@ -17,10 +16,7 @@ from aiokafka.errors import (
 from aiokafka.protocol.admin import ApiVersionRequest
 
 from streamer.errors import Unavailable, UsageError
-from streamer.stream.connection import NoToken
-
-if TYPE_CHECKING:
-    from streamer.stream.connection import KafkaConnection
+from streamer.stream.connection import KafkaConnection, NoToken
 
 SECONDS = 5.0
 """How long each server may take to let us in."""

@@ -7,6 +7,7 @@ import functools
 import re
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar, cast
 
@@ -31,8 +32,6 @@ from streamer.stream.backoff import Backoff, until_available
 from streamer.stream.relay_producers import Producers
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor
-
     from streamer.journal import Journal, Lease, OutboxMessage, Partition
     from streamer.stream.connection import KafkaConnection
     from streamer.stream.hooks import Hooks
