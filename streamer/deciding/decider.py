@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from itertools import repeat
-from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -26,6 +25,7 @@ from streamer.deciding.pending import (
     known_beside,
     parts_of,
 )
+from streamer.deciding.policy_book import PolicyBook
 from streamer.errors import BadMessage
 from streamer.events import codes
 from streamer.events.actions import BatchAction, action_message
@@ -46,13 +46,12 @@ from streamer.events.responses import (
 from streamer.events.topics import HTTP_LABELS, Topics
 from streamer.gates.audit_rate import probability_under
 from streamer.gates.batch_key import BatchKey
-from streamer.gates.policy import Policy, segment_of
+from streamer.gates.policy import ActivePolicy, Policy, segment_of
 from streamer.gates.policy_gate import PolicyGate, Ruling
 from streamer.gates.rule import BatchCut, Cut, Segments
 from streamer.gates.settings import NO_ENCODER
 from streamer.gates.uniforms import uniforms_for
 from streamer.journal import (
-    ActivePolicy,
     AnswersToMark,
     BatchDecision,
     DeadLetter,
@@ -64,13 +63,10 @@ from streamer.journal import (
     ScoredResponse,
 )
 from streamer.labels.audit_sample import draw_responses, is_sampled
+from streamer.labels.judge.scores import JudgeScores
 from streamer.scoring.cloud import cloud_numbers
 from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.tracing import NO_TRACING, Tracing
-
-if TYPE_CHECKING:
-    from streamer.deciding.policy_book import PolicyBook
-    from streamer.labels.judge.scores import JudgeScores
 
 log = structlog.get_logger(__name__)
 

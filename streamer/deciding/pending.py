@@ -1,7 +1,5 @@
 """A batch on its way to a decision: what is known of it, what it is encoded by, and what its candidate gets."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,15 +17,9 @@ from streamer.events.responses import (
     dimension_of,
 )
 from streamer.gates.batch_key import BatchKey
-from streamer.gates.policy import CandidateDecision
+from streamer.gates.policy import ActivePolicy, CandidateDecision
 from streamer.gates.settings import NO_ENCODER, GateSettings
-from streamer.journal import (
-    ActivePolicy,
-    AskedMark,
-    BatchDecision,
-    EmbeddingSource,
-    Record,
-)
+from streamer.journal import AskedMark, BatchDecision, EmbeddingSource, Record
 from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.scoring.reading import Rule
 from streamer.scoring.scorer import AnswerBatch

@@ -1,7 +1,5 @@
 """What the prompts of a table give to a calibration: segments, bursts, signals, and the scores of prompts without labels."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any

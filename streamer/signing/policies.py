@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from datetime import UTC
 from typing import Any, Literal, Protocol, get_args
 
-from streamer.gates.policy import Policy
+from streamer.gates.policy import ActivePolicy, Policy
 from streamer.gates.rule import rule_from_json, rule_to_json
 from streamer.gates.settings import SETTINGS, GateSettings
-from streamer.journal import ActivePolicy
 from streamer.signing.canonical_json import canonical_json, salt_commitment, seed_commitment, stored_number
 
 DOMAIN = b"streamer.policy.v1\x00"

@@ -1,7 +1,5 @@
 """What the parts of a store share."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime

@@ -31,7 +31,7 @@ from streamer.journal import (
     RecordedBatch,
     Slice,
 )
-from streamer.signing.labels import NO_LABEL_KEYS, LabelKeys
+from streamer.labels.signing import NO_LABEL_KEYS, LabelKeys
 from streamer.signing.policies import NO_KEYS, PolicyKeys
 from streamer.store.audit.heads import Heads
 from streamer.store.calibration.encoders import Encoders

@@ -1,7 +1,5 @@
 """Whether a broker accepts us, and if not, why: client libraries keep trying and only report a timeout."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import ssl

@@ -28,14 +28,13 @@ from aiokafka.errors import (
 )
 from aiokafka.partitioner import murmur2
 
+from streamer.journal import Journal, Lease, OutboxMessage, Partition
 from streamer.stream.backoff import Backoff, until_available
+from streamer.stream.connection import KafkaConnection
+from streamer.stream.hooks import Hooks
 from streamer.stream.relay_producers import Producers
 
 if TYPE_CHECKING:
-    from streamer.journal import Journal, Lease, OutboxMessage, Partition
-    from streamer.stream.connection import KafkaConnection
-    from streamer.stream.hooks import Hooks
-
     Read = Callable[[str, Sequence[Partition], int, int], list[OutboxMessage]]
 
 log = structlog.get_logger(__name__)

@@ -8,9 +8,8 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from streamer.audit import signing
-from streamer.gates.policy import Policy
+from streamer.gates.policy import ActivePolicy, Policy
 from streamer.gates.settings import FLAT_NAMES, GateSettings
-from streamer.journal import ActivePolicy
 from streamer.signing import policies
 from streamer.signing.policies import (
     DOMAIN,

@@ -18,7 +18,7 @@ from streamer.errors import Unavailable, UsageError
 from streamer.events.claims import RecordedClaims
 from streamer.gates.batch_key import BatchKey
 from streamer.journal import LabelRevision
-from streamer.signing.labels import NO_LABEL_KEYS, LabelKeys
+from streamer.labels.signing import NO_LABEL_KEYS, LabelKeys
 from streamer.store.audit import control
 from streamer.store.db.schema import (
     batches,

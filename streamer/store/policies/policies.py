@@ -10,8 +10,8 @@ import sqlalchemy as sa
 
 from streamer.errors import UsageError
 from streamer.gates.audit_rate import AuditRate
-from streamer.gates.policy import CandidatePolicy, Policy
-from streamer.journal import ActivePolicy, OutboxMessage
+from streamer.gates.policy import ActivePolicy, CandidatePolicy, Policy
+from streamer.journal import OutboxMessage
 from streamer.signing.policies import PolicyVersion
 from streamer.store.audit import control
 from streamer.store.db.schema import policy_events

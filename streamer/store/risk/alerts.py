@@ -1,7 +1,5 @@
 """Alerts: told once a cause, in the transaction of whatever caused them, and acknowledged by a person."""
 
-from __future__ import annotations
-
 import builtins
 from collections.abc import Sequence
 from dataclasses import dataclass

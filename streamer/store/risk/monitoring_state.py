@@ -1,7 +1,5 @@
 """Where the watching of each gate stands: read at one moment, written in one transaction or not at all."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
