@@ -27,6 +27,7 @@ from streamer_verify.actions import (
     unread,
 )
 from streamer_verify.all_signals import RULES, never_enough
+from streamer_verify.claims import scores_of
 from streamer_verify.control import Control
 from streamer_verify.signatures import ed25519_verify
 from streamer_verify.values import (
@@ -287,6 +288,7 @@ class Decisions(Control):
         ):
             self.fault("action", place, "its segment is not that of its metadata")
         self._judged(decision)
+        self._supported(decision)
         best = self._action(decision)
         if best is not False:
             self._draw(decision, best)
@@ -374,6 +376,23 @@ class Decisions(Control):
                 )
         self.counts["batches whose scores follow from recorded numbers"] += 1
 
+    def _supported(self, decision: Decision) -> None:
+        """Derive the scores of claims again from the texts, as far as they are there."""
+        facts, claims = decision.facts, decision.claims
+        if claims is None or not decision.scored:
+            return
+        again = scores_of(claims, decision.settings, facts["scorer"], facts["encoder"])
+        if again is None:
+            by = f"{facts['scorer']} ({facts['encoder']})"
+            self.notes[f"scorer {by}"] = f"scores of claims by {by} were not derived again"
+            return
+        self.counts["batches whose scores of claims follow from their texts"] += 1
+        for (name, score, *_), one in zip(facts["responses"], again, strict=True):
+            if abs(score - one) > 2e-6:
+                what = f"claim {name!r} has the score {score}, and from the texts follows {one:.6f}"
+                self.fault("score", decision.place, what)
+                return
+
     def _action(self, decision: Decision) -> int | bool | None:
         """Derive what ships again; returns the best response's position (None: no such), False if that is unknown."""
         line, facts, policy, settings, place = decision
@@ -457,10 +476,6 @@ class Decisions(Control):
         seal = sha256(bytes.fromhex(content["content_hash"]) + shown.encode()) if parts else None
         if said != (name, parts, seal):
             self.fault("action", decision.place, "what it lets be shown does not follow from its claims")
-        scores = [one[1] for one in facts["responses"]]
-        for at, rests in enumerate(claims.get("rests_on", ())):
-            if any(scores[at] > scores[on] for on in rests):
-                self.fault("score", decision.place, "a claim has a higher score than one it rests on")
         self.counts["texts put together again from claims"] += 1
 
     def _of_burst(self, decision: Decision) -> bool:
