@@ -103,7 +103,7 @@ class Calibrating(ScoredClaims):
         options: "Options",
         *,
         out: Path,
-    ) -> "tuple[ClaimResult, ...]":
+    ) -> "list[ClaimResult]":
         """Evaluate the claims of each file and gate, and write `claims.json` to a folder.
 
         Of gates those of the first answer, by the gate's loss unless others are named.
@@ -136,7 +136,7 @@ class Calibrating(ScoredClaims):
             out / "claims.json",
             msgspec.json.format(msgspec.json.encode([asked, found]), indent=1) + b"\n",
         )
-        return tuple(found)
+        return found
 
 
 _COLUMNS: "dict[str, Callable[[ClaimRow], str | None]]" = {

@@ -311,8 +311,9 @@ def _plan_claims(
     others += ["--rungs"] if gate.rungs is not None else []
     if others:
         raise UsageError(f"the unit claim does not go with {', '.join(others)}")
-    how = {"seed": seed, "unlabelled": past.unlabelled, "scorer": claims.scorer or SUPPORT}
-    asked = claims.asked("any", alphas=(alpha,), **how)
+    asked = claims.asked(
+        "any", alphas=(alpha,), seed=seed, unlabelled=past.unlabelled, scorer=claims.scorer or SUPPORT
+    )
     print_plan(planned_claims(shown_name(past.file), past.read, asked, labels=labels), json=json)
 
 

@@ -97,8 +97,8 @@ def try_(
         from streamer.clouds.evaluated_claims import evaluate_claims
 
         budgets = tuple(sorted({given.get("alpha", 0.05), *_SHOWN}))
-        how = {"seed": seed, "unlabelled": check_unlabelled(unlabelled)}
-        asked = claims.asked("any", alphas=budgets, scorer=given.get("scorer", SUPPORT), **how)
+        scorer, choice = given.get("scorer", SUPPORT), check_unlabelled(unlabelled)
+        asked = claims.asked("any", alphas=budgets, seed=seed, unlabelled=choice, scorer=scorer)
         print_claims([evaluate_claims(shown_name(file), clouds, asked)], json=json)
 
     report, said = tried(

@@ -141,7 +141,7 @@ def tried_record(
 def claimed(
     batches: Sequence[StoredBatch],
     settings: GateSettings,
-    scorer: str | None = None,
+    scorer: str,
     rests_on: RestsOn = "named",
 ) -> tuple[list[ClaimedPrompt], list[str]]:
     """Return the prompts of a gate of claims that were scored, and what is left out, in a sentence.
@@ -150,17 +150,17 @@ def claimed(
 
     Parameters
     ----------
-    scorer : its own: the scores that decided; another one scores the recorded texts.
+    scorer : the gate's: the scores that decided count. Another one scores the recorded texts.
     """
     found, left = [], 0
     for one in batches:
         if not (scores := one.scores):
             continue
-        if scorer not in (None, settings.scorer):
+        if scorer != settings.scorer:
             if (kept := RecordedClaims.of(one.metadata)) is None:
                 left += 1
                 continue
-            scores = tuple(kept.scores_by(claim_scorer(scorer)).tolist())
+            scores = tuple(kept.scores_by(claim_scorer(scorer)))
         cloud = one.cloud(settings.severity_kind)
         claims = tuple(Claim(said.id, said.text, said.severity) for said in cloud.responses)
         cuts = np.array(scores) if rests_on == "named" else np.minimum.accumulate(scores)

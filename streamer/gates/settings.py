@@ -483,8 +483,7 @@ def unsupported(settings: GateSettings) -> str | None:
     """
     method, shape, unit = settings.calibrator, settings.shape, settings.unit
     if (unit == "claim") != settings.scores_by.of_claims:
-        own = " or ".join(OF_CLAIMS)
-        return f"scorer must be {own} with the unit claim alone, not {settings.scorer!r}"
+        return f"scorer must be {' or '.join(OF_CLAIMS)} with the unit claim alone, not {settings.scorer!r}"
     if unit == "claim":
         if (refusal := _of_claims(settings)) is not None:
             return refusal

@@ -25,7 +25,8 @@ _WEIGHTS = {
         (0.6921, 0.197, 0.2475, 0.8719, 2.1573, 3.5626),
     ),
 }
-"""A bias and the features' weights, by the scorer and what is recorded as its encoder."""
+"""A bias and the features' weights, by the scorer and what is recorded as its encoder; those of
+`support-learned` were learned from the labels of RefChecker (CC BY 4.0)."""
 _NUMBER = re.compile(r"(?:(?<!\w)[-−])?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?")
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u0f00-\u109f\u1780-\u17ff\u1950-\u1aaf\u3040-\u30ff\u3105-\u312f\u31a0-\u31ff"
@@ -43,7 +44,7 @@ def scores_of(claims: dict[str, Any], settings: dict[str, Any], *by: str) -> lis
     witnesses = [judged_text(settings, other) for _, other in others]
     said = [text[slice(*span)] for span in claims["spans"]]
     scores = []
-    for read, *row in _features(said, [one for one in witnesses if not is_blank(one)]):
+    for read, *row in _features(said, witnesses):
         linear = bias + sum(map(mul, weights, row))
         score = linear if by[0] == "support" else 1 / (1 + math.exp(-linear))
         scores.append(round(score, 6) if read else 0.0)
@@ -55,7 +56,7 @@ def scores_of(claims: dict[str, Any], settings: dict[str, Any], *by: str) -> lis
 
 def _features(claims: Sequence[str], witnesses: Sequence[str]) -> list[tuple[float, ...]]:
     """Return of each claim whether it was read, contain, gram4, keys, weakest, rare and A."""
-    others, rows = list(map(_read, witnesses)), []
+    others, rows = [_read(one) for one in witnesses if not is_blank(one)], []
     for words, grams, names in map(_read, claims):
         content = sorted(words.difference(_FUNCTION_WORDS.split()))
         shares = [mean([word in one[0] for one in others]) for word in content] or [0.0]

@@ -218,7 +218,7 @@ class Decisions(Control):
                 was = judged_text(decision.settings, came)
             else:
                 ships = [one[3] == "ship" or one[0] in back for one in decision.facts["responses"]]
-                was = shipped_text(claims, ships, decision.settings["left_out"])
+                _, was = shipped(claims, ships, decision.settings["left_out"])
                 rests = zip(ships, claims.get("rests_on", ()), strict=False)
                 if not all(ships[on] for out, every in rests for on in every if out):
                     self.fault("desk", where, "a claim was put back without one it rests on")
@@ -288,7 +288,6 @@ class Decisions(Control):
         ):
             self.fault("action", place, "its segment is not that of its metadata")
         self._judged(decision)
-        self._supported(decision)
         best = self._action(decision)
         if best is not False:
             self._draw(decision, best)
@@ -376,23 +375,6 @@ class Decisions(Control):
                 )
         self.counts["batches whose scores follow from recorded numbers"] += 1
 
-    def _supported(self, decision: Decision) -> None:
-        """Derive the scores of claims again from the texts, as far as they are there."""
-        facts, claims = decision.facts, decision.claims
-        if claims is None or not decision.scored:
-            return
-        again = scores_of(claims, decision.settings, facts["scorer"], facts["encoder"])
-        if again is None:
-            by = f"{facts['scorer']} ({facts['encoder']})"
-            self.notes[f"scorer {by}"] = f"scores of claims by {by} were not derived again"
-            return
-        self.counts["batches whose scores of claims follow from their texts"] += 1
-        for (name, score, *_), one in zip(facts["responses"], again, strict=True):
-            if abs(score - one) > 2e-6:
-                what = f"claim {name!r} has the score {score}, and from the texts follows {one:.6f}"
-                self.fault("score", decision.place, what)
-                return
-
     def _action(self, decision: Decision) -> int | bool | None:
         """Derive what ships again; returns the best response's position (None: no such), False if that is unknown."""
         line, facts, policy, settings, place = decision
@@ -468,15 +450,22 @@ class Decisions(Control):
     def _check_shipped(self, decision: Decision, event: dict[str, Any]) -> None:
         """What the event lets be shown is what ships of the answer, as its claims partition it."""
         facts, claims, content = decision.facts, decision.claims or {}, decision.line["content"]
-        (name, text), *_ = claims["responses"]
         ships = [one[3] == "ship" for one in facts["responses"]]
-        parts = shipped_parts(text, claims["spans"], ships, decision.settings["left_out"])
+        parts, shown = shipped(claims, ships, decision.settings["left_out"])
         said = event.get("answer"), event.get("parts", []), event.get("text_seal")
-        shown = shipped_text(claims, ships, decision.settings["left_out"])
         seal = sha256(bytes.fromhex(content["content_hash"]) + shown.encode()) if parts else None
-        if said != (name, parts, seal):
+        if said != (claims["responses"][0][0], parts, seal):
             self.fault("action", decision.place, "what it lets be shown does not follow from its claims")
         self.counts["texts put together again from claims"] += 1
+        again = scores_of(claims, decision.settings, facts["scorer"], facts["encoder"])
+        if again is None:
+            by = f"scores of claims by {facts['scorer']} ({facts['encoder']})"
+            self.notes[by] = f"{by} were not derived again"
+        for (claim, score, *_), one in zip(facts["responses"], again or (), strict=False):
+            if abs(score - one) > 2e-6:
+                what = f"claim {claim!r} has the score {score}, and from the texts follows {one:.6f}"
+                self.fault("score", decision.place, what)
+                return
 
     def _of_burst(self, decision: Decision) -> bool:
         """Whether a prompt of a decision's burst has a bad label; bursts are compared with their names where texts are there."""
@@ -643,16 +632,11 @@ class Decisions(Control):
         return event.get("desk_until")
 
 
-def shipped_parts(
-    text: str,
-    spans: Sequence[Any],
-    ships: Sequence[bool],
-    left_out: str,
-) -> list[Any]:
-    """What ships of an answer with claims, in pieces: where in it they stand, or another text."""
-    made: list[Any] = []
+def shipped(claims: dict[str, Any], ships: Sequence[bool], left_out: str) -> tuple[list[Any], str]:
+    """What ships of an answer, in pieces (where in it they stand, or another text), and joined."""
+    text, made = claims["responses"][0][1], list[Any]()
     place = kept = 0
-    for (first, last), out in zip(spans, ships, strict=True):
+    for (first, last), out in zip(claims["spans"], ships, strict=True):
         if out or left_out == "mark":
             bare_gap = not text[place:first].strip()
             line = text[:kept].rstrip(" ")
@@ -672,14 +656,7 @@ def shipped_parts(
             joined[-1] = [last[0], part[1]]
         elif isinstance(part, str) or part[0] < part[1]:
             joined.append(part)
-    return joined
-
-
-def shipped_text(claims: dict[str, Any], ships: Sequence[bool], left_out: str) -> str:
-    """What ships of the answer with these claims, in one piece."""
-    (_, text), *_ = claims["responses"]
-    parts = shipped_parts(text, claims["spans"], ships, left_out)
-    return "".join(one if isinstance(one, str) else text[slice(*one)] for one in parts)
+    return joined, "".join(one if isinstance(one, str) else text[slice(*one)] for one in joined)
 
 
 def _spans(decision: Decision, event: dict[str, Any]) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ from streamer_research.studies.claim_weights import answers, learned, main
 
 
 def test_weights_are_learned_from_some_answers_and_judged_on_others(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Three models say the same of what is right; of what is wrong, half the time, none does."""
     rng, models = random.Random(5), ("ann", "ben", "cem")
@@ -26,12 +26,13 @@ def test_weights_are_learned_from_some_answers_and_judged_on_others(
                 responses.append({"text": text, "meta": {"model": one}, "claims": claims})
             lines.append({"question_id": f"q{number}", "question": "?", "responses": responses})
         path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    found = list(answers(paths))
+    found = list(answers(names := list(map(str, paths))))
     assert (len(found), {one.inputs.shape for one in found}) == (144, {(4, 6)})
     weights, _ = learned(found)
     assert weights[:5].sum() > 0
-    assert main([*map(str, paths), "--halves", "2"]) == 0
+    monkeypatch.setattr("streamer_research.studies.claim_weights.HALVES", 2)
+    main(names)
     said_of = capsys.readouterr().out.splitlines()
-    names = ["model", "support", "learned", "file", "support", "learned"]
-    assert [line.split()[0] for line in said_of[:-1]] == names
+    rows = ["model", "support", "learned", "file", "support", "learned"]
+    assert [line.split()[0] for line in said_of[:-1]] == rows
     assert said_of[-1].startswith(f"576 claims: ({round(float(weights[0]), 4)}, ")
