@@ -154,7 +154,7 @@ class Questions:
 
     def _tried_claims(self, gate: str, settings: GateSettings, asked: _Asked, alpha: float) -> dict[str, Any]:
         """Another budget of a gate of claims, and its own beside it."""
-        results = tried_claims(gate, asked.batches, settings, replace(settings, alpha=alpha))
+        results, _ = tried_claims(gate, asked.batches, settings, replace(settings, alpha=alpha))
         result, (found,), (own,) = results[0], results[0].rows, results[-1].rows
         return {
             "said": f"{claims_sentence([found])}.",

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from streamer.deciding.actions import Judged, action_event
 from streamer.deciding.candidates import WAIT_SECONDS, CandidateScorer
-from streamer.deciding.claims import claims_of, shipped_of, support_of
+from streamer.deciding.claims import claims_of, recorded, shipped_of
 from streamer.deciding.measuring import NoScore, batch_made, measured, scores_given
 from streamer.deciding.pending import (
     Pending,
@@ -342,7 +342,8 @@ class BatchDecider:
     def _score_one(self, p: Pending, vectors: NDArray[np.float32] | NDArray[np.float64] | None) -> None:
         settings, encoded = p.active.policy.settings, p.embeddings == "encoder"
         if p.claims:
-            p.scores = support_of(p.event, p.claims)
+            scores = recorded(p.event, p.claims).scores_by(settings.scores_by)
+            p.scores = tuple(scores.tolist())
             return
         if p.embeddings == "event":
             vectors = p.rows

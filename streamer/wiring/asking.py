@@ -53,7 +53,8 @@ def tried_gate_of_claims(
 
     own = store.gates.get(gate).settings
     batches, young = recorded(store.answers, store.calibration, gate, own, now=now, since=since)
-    return tried_claims(gate, batches, own, asked), young
+    found, left = tried_claims(gate, batches, own, asked)
+    return found, young + left
 
 
 def what_if(store: Store, gate: str, *, since: datetime, now: datetime | None = None) -> WhatIf:
