@@ -78,7 +78,9 @@ def write_bundle(
     """
     if target.exists():
         raise UsageError(f"{target} exists; name a new folder or .zip file")
-    chosen = snapshot.outcomes() if segment is None else chain.from_iterable(map(snapshot.within, segment[1]))
+    chosen, loose = snapshot.outcomes(), snapshot.unchained()
+    if segment is not None:
+        chosen, loose = chain.from_iterable(map(snapshot.within, segment[1])), iter(())
     parts: dict[str, Iterable[bytes]] = {
         "control.jsonl": (canonical_json(_control(line, gate, salts, texts)) for line in snapshot.control()),
         "outcomes.jsonl": _counted(
@@ -86,7 +88,7 @@ def write_bundle(
         ),
         "heads.jsonl": snapshot.heads(),
         "checkpoints.jsonl": snapshot.checkpoints(),
-        "unchained.jsonl": (canonical_json(row) for row in (snapshot.unchained() if segment is None else ())),
+        "unchained.jsonl": (canonical_json(row) for row in loose),
     }
     manifest: dict[str, Any] = {
         "format": FORMAT,

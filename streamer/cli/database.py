@@ -201,18 +201,19 @@ def give_out(
     ],
     out: Annotated[Path, typer.Option(metavar="FILE", help="A new file that ends in .zip.")],
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say how many decisions would leave, or what still needs them.")
+        bool, typer.Option("--dry-run", help="Say what would leave, or what still needs it.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     by: ByOption = None,
     reason: ReasonOption = "old enough",
     json: JsonOption = False,
 ) -> None:
-    """Move old decisions that were not drawn out of the database, into a file that verifiers read. Safe to repeat.
+    """Move old decisions that were not drawn into a file that verifiers read. Safe to repeat.
 
-    Drawn decisions stay, the first under each policy, those of the desk, and all leaves and keys: what is calibrated and verified
-    of the rest is as before, and no batch is decided again. The file is compared with the record first; its SHA-256 goes on
-    record. Texts leave with their decisions: the file has them. On PostgreSQL: as a member of streamer_migrate.
+    Drawn decisions stay, the first under each policy, those of the desk, and all leaves and keys:
+    the rest is calibrated and verified as before, and no batch is decided again. The file is
+    compared with the record first; its SHA-256 goes on record. Texts leave with their decisions.
+    On PostgreSQL: as a member of streamer_migrate.
     """
     from streamer.store import give_out as give_out_of
 
@@ -244,4 +245,4 @@ def give_out(
     if found.sha256 is None:
         say(f"{said} through {month} would leave for {out}.")
     else:
-        say(f"{said} through {month} left for {found.file}: {found.bytes} bytes, SHA-256 {found.sha256}.")
+        say(f"{said} through {month} left for {found.file}, SHA-256 {found.sha256}.")

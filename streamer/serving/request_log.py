@@ -132,8 +132,8 @@ class RequestLog:
             raise Problem(
                 410,
                 "given_out",
-                f"gate {key.gate} decided batch {key.batch_id!r}, attempt {key.attempt}, so long ago that its decision has left the"
-                " database; it stands, and `streamer audit show` names the file that has it",
+                f"gate {key.gate} decided batch {key.batch_id!r}, attempt {key.attempt}, so long ago"
+                " that its decision has left the database; `streamer audit show` names the file",
             )
         if found is None:
             raise Problem(

@@ -142,7 +142,11 @@ def known_checkpoints(settings: Settings, where: str | None) -> list[bytes]:
 
 
 @contextmanager
-def beside(settings: Settings, jobs: int, segments: Segments | None = None) -> Iterator[Processes | None]:
+def beside(
+    settings: Settings,
+    jobs: int,
+    segments: Segments | None = None,
+) -> Iterator[Processes | None]:
     """Start the processes that verify a record with so many jobs; none for one."""
     from streamer.audit.verification import Processes
 

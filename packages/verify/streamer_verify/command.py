@@ -45,12 +45,11 @@ def verify_bundle(
 
     `beside`, without figures: processes whose readers are `Ranges` of the bundle, and take part.
     `figures` reads along. With `policy_keys` the signatures of policies are verified, with `label_keys` those of the labels that
-    runs of gates with signed labels have read, with `witnesses` their cosignatures of checkpoints. `segments` : of what was given out.
+    runs of gates with signed labels have read, with `witnesses` their cosignatures of checkpoints.
+    `segments` : of what was given out.
     """
     if (month := bundle.manifest.get("segment")) is not None:
-        raise ValueError(
-            f"it is a segment, through {month}: give it with --segment, beside a bundle of the record"
-        )
+        raise ValueError(f"it is a segment, through {month}: give a bundle, and it with --segment")
     verifier = Verifier(keys, verify_signature=verify_signature)
 
     def read() -> Iterator[dict[str, Any]]:
@@ -203,7 +202,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with nullcontext() if asked.jobs == 1 else Processes(asked.jobs, make) as beside:
             verifier = verify_bundle(
                 bundle, keys, outside, receipts, figures,
-                policy_keys=policy_keys, label_keys=label_keys, witnesses=witnesses, beside=beside, segments=segments,
+                policy_keys=policy_keys, label_keys=label_keys, witnesses=witnesses, beside=beside,
+                segments=segments,
             )  # fmt: skip
         if report is not None and figures is not None:
             check_report(report, figures, bundle, verifier, verified_with(keys, outside))

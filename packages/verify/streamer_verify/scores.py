@@ -143,7 +143,10 @@ class _ScoresAgain:
 
 
 def check_scores(
-    bundle: Bundle, verifier: Verifier, embeddings: Iterable[bytes], segments: Segments = NO_SEGMENTS
+    bundle: Bundle,
+    verifier: Verifier,
+    embeddings: Iterable[bytes],
+    segments: Segments = NO_SEGMENTS,
 ) -> None:
     """Derive the scores of a bundle again that follow from its texts and these embeddings; differences become faults.
 

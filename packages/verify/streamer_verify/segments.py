@@ -11,13 +11,13 @@ from typing import Any
 
 from streamer_verify.bundle import Bundle
 from streamer_verify.forms import form_of
-from streamer_verify.values import canonical_value, parsed
+from streamer_verify.values import canonical_value, given_out_of
 from streamer_verify.verifier import Verifier
 
 Rows = Mapping[tuple[Any, ...], dict[str, Any]]
 """The rows of `give_outs`, by their keys."""
 
-_OWN = ("leaf", "root", "recorded_at", "given_out")
+_OWN = ("root", "recorded_at", "given_out")
 """What a line has from the record, not from its segment."""
 
 
@@ -44,33 +44,28 @@ class Segments:
             verifier.fault(
                 "segment",
                 str(self._files[digest]),
-                f"nothing was given out into it: it was changed, or is of another record (its SHA-256 is {digest})",
+                "nothing was given out into it: it was changed, or is of another record"
+                f" (its SHA-256 is {digest})",
             )
 
     def filled(self, lines: Iterable[dict[str, Any]], rows: Rows) -> Iterator[dict[str, Any]]:
-        """Pass lines of the partitions' logs on, with what the files have in place of what was given out."""
+        """Pass lines of logs on, with what the files have in place of what was given out."""
         for line in lines:
             row = rows.get((line.get("given_out"),))
             yield line if row is None or row["sha256"] not in self._files else self._with(row, line)
 
     def _with(self, row: dict[str, Any], line: dict[str, Any]) -> dict[str, Any]:
-        number = 0
-        for *place, first, end, _, _ in parsed(row["logs"]):
-            if place == line["source"][:3]:
-                number += line["index"] - first
-                break
-            number += end - first
+        first, *_, before = given_out_of(row["logs"])[tuple(line["source"][:3])]
+        number = before + line["index"] - first
         lines, at = self._open.get(row["sha256"], (iter(()), sys.maxsize))
         if number < at:
             lines, at = Bundle(self._files[row["sha256"]]).lines("outcomes.jsonl"), 0
-        found = next(islice(lines, number - at, None), b"{}")
+        found = canonical_value(next(islice(lines, number - at, None), b"{}"))
         self._open[row["sha256"]] = lines, number + 1
-        own = {name: line[name] for name in _OWN}
-        kept, _ = form_of("outcomes", canonical_value(found) | own)
-        same = (
-            kept is not None and kept.get("source") == line["source"] and kept.get("index") == line["index"]
-        )
-        return kept if kept is not None and same else {**line, "given_out": -1}
+        if any(found.get(name) != line[name] for name in ("source", "index", "leaf")):
+            return {**line, "given_out": -1}  # nothing was
+        kept, _ = form_of("outcomes", found | {name: line[name] for name in _OWN})
+        return kept or line
 
 
 NO_SEGMENTS = Segments()

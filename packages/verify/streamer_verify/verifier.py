@@ -11,7 +11,14 @@ from typing import Any, NamedTuple
 from streamer_verify.checkpoints import MOST_FAULTS, Chain
 from streamer_verify.decisions import Decisions
 from streamer_verify.logs import Log
-from streamer_verify.values import HTTP_LOG, base64_as_hex, canonical_json, log_of, parsed, sha256
+from streamer_verify.values import (
+    HTTP_LOG,
+    base64_as_hex,
+    canonical_json,
+    given_out_of,
+    log_of,
+    sha256,
+)
 
 
 class Read(NamedTuple):
@@ -164,29 +171,32 @@ class Verifier(Decisions):
         self._said[chain] = max(size, before or 0)
 
     def _was_given_out(self, line: dict[str, Any]) -> bool:
-        """Whether a decision without content is among leaves of which the control log says that decisions were given out."""
-        row = self.row("give_outs", line.get("given_out"))
-        return row is not None and any(
-            place == line["source"][:3] and first <= line["index"] < end
-            for *place, first, end, _, _ in parsed(row["logs"])
-        )
+        """Whether a decision without content is among leaves of which decisions were given out."""
+        row, none = self.row("give_outs", line.get("given_out")), (0, 0)
+        if row is None:
+            return False
+        first, end, *_ = given_out_of(row["logs"]).get(tuple(line["source"][:3]), none)
+        return bool(first <= line["index"] < end)
 
     def _end_of_given_out(self) -> None:
-        """Compare what was given out with what the control log says of it, and say what was not read."""
+        """Compare what was given out with what is on record of it, and say what was not read."""
         for (number,), row in self.rows("give_outs").items():
-            for *place, first, end, count, root in parsed(row["logs"]):
-                chain, log = tuple(place), self._given.get((number, tuple(place))) or Log()
-                if first >= self._begins.get(chain, (0,))[0] and (log.size, log.root()) != (count, root):
+            for chain, (first, end, count, root, _) in given_out_of(row["logs"]).items():
+                log = self._given.get((number, chain)) or Log()
+                if first < self._begins.get(chain, (0,))[0]:
+                    continue  # read before
+                if (log.size, log.root()) != (count, root):
                     self.fault(
                         "log",
                         f"{chain[1]}[{chain[2]}], leaves {first} to {end - 1}",
-                        f"other decisions are gone than were given out through {row['through']}: {log.size}, not {count}",
+                        f"other decisions are gone than were given out through {row['through']}:"
+                        f" {log.size}, not {count}",
                     )
             if unread := self._unread[number]:
                 self.counts["decisions given out, not read"] += unread
                 self.notes[f"given out {number}"] = (
-                    f"{unread} decisions through {row['through']}: they were given out in {row['file']}, SHA-256 {row['sha256']};"
-                    " --segment reads it"
+                    f"{unread} decisions through {row['through']}: they were given out in"
+                    f" {row['file']}, SHA-256 {row['sha256']}; --segment reads it"
                 )
 
     def _hole(self, chain: Chain, first: int, end: int, place: str) -> None:

@@ -57,6 +57,7 @@ from streamer.store.log import leaves
 from streamer.store.log.progress import partition_heads
 from streamer.store.policies.policy_rows import read_versions
 from streamer_verify.segments import NO_SEGMENTS, Rows, Segments
+from streamer_verify.values import given_out_of
 from streamer_verify.verifier import Verifier
 
 _Others = Callable[[str | None], None] | None
@@ -78,14 +79,18 @@ class ChainedRows:
     ) -> "Iterator[ChainedRowsSnapshot]":
         """Everything read until the end is of one moment.
 
-        `others` has other processes call `joined` with its argument. On SQLite writers wait for it. `segments` : have what was
-        given out.
+        `others` has other processes call `joined` with its argument. On SQLite writers wait for it.
+        `segments` : have what was given out.
         """
         with self._of_one_moment(others) as connection:
             yield ChainedRowsSnapshot(connection, segments)
 
     @contextmanager
-    def joined(self, moment: str | None, segments: Segments | None = None) -> "Iterator[ChainedRowsSnapshot]":
+    def joined(
+        self,
+        moment: str | None,
+        segments: Segments | None = None,
+    ) -> "Iterator[ChainedRowsSnapshot]":
         """The record at the moment of another process's `snapshot`."""
         with self._database.reading(snapshot=True) as connection:
             if moment is not None:
@@ -584,10 +589,8 @@ def _outcome_line(row: Row, about: OutcomeRows, given_out: Rows) -> dict[str, An
     except LookupError as error:
         gone = row["kind"] == "decision" and row["batch"] not in about.decisions
         for (number,), one in given_out.items() if gone else ():
-            if any(
-                place == line["source"][:3] and first <= line["index"] < end
-                for *place, first, end, _, _ in one["logs"]
-            ):
+            first, end, *_ = given_out_of(one["logs"]).get(tuple(line["source"][:3]), (0, 0))
+            if first <= line["index"] < end:
                 missing = f"it was given out in {one['file']}, SHA-256 {one['sha256']}"
                 return line | {"facts": None, "missing": missing, "given_out": number}
         return line | {"facts": None, "missing": str(error.args[0])}

@@ -1,7 +1,6 @@
-"""Giving decisions out: what nobody needs any more leaves the database for a file, and its leaves stay.
+"""Giving decisions out: what nobody needs any more leaves the database for a file.
 
-What stays: decisions that were drawn, for calibration and alarms read them; the first under each policy, where an alarm begins;
-what was ever at the desk; and of every batch its key, so that it is decided once. docs/decisions/0016 says why.
+What stays, and why: docs/decisions/0016.
 """
 
 import hashlib
@@ -45,6 +44,7 @@ from streamer.store.db.schema import (
 from streamer.store.db.schema.joins import BATCH, same
 from streamer.store.db.schema.log import QUEUED
 from streamer.store.log.progress import in_partition, partition_heads
+from streamer_verify.values import given_out_of
 
 _Piece = tuple[tuple[str, str, int], int, int]
 """A log, its first leaf, and one past its last."""
@@ -60,7 +60,7 @@ class GivenOut:
     ----------
     through : the month.
     decisions : how many.
-    file, sha256, bytes : the segment that has them; the last two are None where nothing was written.
+    file, sha256, bytes : the segment; the last two are None where nothing was written.
     """
 
     through: str
@@ -68,14 +68,6 @@ class GivenOut:
     file: str
     sha256: str | None
     bytes: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    month: str
-    pieces: tuple[_Piece, ...]
-    heads: int
-    decisions: int
 
 
 def give_out(
@@ -93,16 +85,17 @@ def give_out(
     chunk: int = CHUNK,
     progress: Callable[[str], None] = lambda _done: None,
 ) -> GivenOut:
-    """Move what was recorded up to the end of a month, and nobody needs, into a file; safe to stop and to repeat.
+    """Move what was recorded by the end of a month, and nobody needs, into a file.
 
-    The file is compared with the record before anything leaves. What left goes on record, sealed, in the transaction in which it
-    leaves. Raises `UsageError` where something still needs what would leave, no checkpoint covers it, the record does not fit its
-    leaves, or the database is not migrated or its user may not delete; `Unavailable` when the database is unavailable.
+    The file is compared with the record before anything leaves, and what left is sealed in the
+    transaction in which it leaves: safe to stop and to repeat. Raises `UsageError` where something
+    needs what would leave, no checkpoint covers it, the record does not fit its leaves, or the
+    database is not migrated or its user may not delete; `Unavailable` when it is unavailable.
 
     Parameters
     ----------
     month
-        Like 2026-05; it has ended. What earlier months have left goes too.
+        Like 2026-05; it has ended. What is left of earlier months goes too.
     out
         A new file that ends in .zip, or the one that an interrupted call wrote.
     witnesses
@@ -110,9 +103,9 @@ def give_out(
     keys
         Public keys put into the file.
     dry_run
-        Say what would leave, or what forbids it.
+        Say what would leave.
     progress
-        Called with what is done: "written", "recorded", "emptied".
+        Called with what is done: "written", then "recorded".
     """
     ended = _end_of(month)
     if ended > now:
@@ -125,20 +118,27 @@ def give_out(
         with database.reading(snapshot=True) as connection:
             before = all_given_out(connection)
             row = next((one for one in before.values() if one["through"] >= month), None)
-            plan = None if row is not None else _plan(connection, month, ended, before, witnesses)
-        if plan is not None and dry_run:
-            return GivenOut(month, plan.decisions, str(out), None, None)
-        if plan is not None:
-            _write(database, plan, out, keys=keys, made_at=rfc3339(now))
+            if row is None:
+                pieces = tuple(_pieces(connection, ended, before))
+                heads = _covering(connection, month, pieces, witnesses)
+                count = _needless(connection, month, pieces)
+        if row is None and dry_run:
+            return GivenOut(month, count, str(out), None, None)
+        if row is None:
+            with ChainedRows(database).snapshot() as rows:
+                if not out.exists():
+                    at, segment = rfc3339(now), (month, pieces)
+                    write_bundle(rows, out, keys=keys, made_at=at, salts=False, segment=segment)
+                _compare(rows, month, pieces, out)
             progress("written")
-            row = _leave(database, plan, out, before, {"at": now, "by": by, "reason": reason})
+            said = {"at": now, "by": by, "reason": reason, "through": month, "heads": heads}
+            row = _leave(database, pieces, out, before, said)
             progress("recorded")
-        if row is None or row["through"] != month:
-            raise UsageError(f"{month} was given out with {row and row['through']}, in {row and row['file']}")
+        if row["through"] != month:
+            raise UsageError(f"{month} was given out with {row['through']}, in {row['file']}")
         if not dry_run:
             _empty(database, row, chunk)
-            progress("emptied")
-        left = sum(count for *_, count, _ in row["logs"])
+        left = sum(count for *_, count, _, _ in given_out_of(row["logs"]).values())
         return GivenOut(month, left, row["file"], row["sha256"], row["bytes"])
     finally:
         database.close()
@@ -149,91 +149,69 @@ def _end_of(month: str) -> datetime:
         begins = datetime.strptime(month, "%Y-%m").replace(tzinfo=UTC)
     except ValueError:
         raise UsageError(f"a month is written like 2026-05, not {month!r}") from None
-    return begins.replace(year=begins.year + begins.month // 12, month=begins.month % 12 + 1)
-
-
-def _plan(
-    connection: sa.Connection,
-    month: str,
-    ended: datetime,
-    before: dict[tuple[int], dict[str, Any]],
-    witnesses: Collection[str],
-) -> _Plan:
-    pieces = tuple(_pieces(connection, ended, before))
-    heads = _covering(connection, month, pieces, witnesses)
-    joined = sa.join(_GIVEN, outcomes, outcomes.c.batch == _GIVEN.c.batch)
-    by_gate = (
-        sa.select(_GIVEN.c.gate, sa.func.max(_GIVEN.c.batch).label("newest"), sa.func.count())
-        .select_from(joined)
-        .where(*_leaving(pieces))
-        .group_by(_GIVEN.c.gate)
-        .order_by(_GIVEN.c.gate)
-    )
-    found = connection.execute(by_gate).all()
-    if not found:
-        raise UsageError(f"nothing is left to be given out of what was recorded through {month}")
-    watched = monitor_gates.c
-    read = {
-        gate: min(places)
-        for gate, *places in connection.execute(
-            sa.select(watched.gate, watched.read_batch, watched.seen_batch, watched.bet_batch)
-        )
-    }
-    if unread := [gate for gate, newest, _ in found if newest > read.get(gate, 0)]:
-        raise UsageError(
-            f"monitoring has not read all that {', '.join(unread)} decided through {month}: let `streamer recalibrator` run"
-            " until it has"
-        )
-    waiting = connection.scalar(
-        sa.select(sa.func.count())
-        .select_from(joined.join(pending_messages, pending_messages.c.batch == _GIVEN.c.batch))
-        .where(QUEUED, *_leaving(pieces))
-    )
-    if waiting:
-        raise UsageError(f"actions of {waiting} decisions through {month} wait for the broker")
-    return _Plan(month, pieces, heads, sum(count for *_, count in found))
+    years, months = divmod(begins.month, 12)
+    return begins.replace(year=begins.year + years, month=months + 1)
 
 
 def _pieces(
     connection: sa.Connection, ended: datetime, before: dict[tuple[int], dict[str, Any]]
 ) -> Iterator[_Piece]:
     """What each log has recorded before a moment, behind what was given out before."""
-    begun = {tuple(place): end for row in before.values() for *place, _, end, _, _ in row["logs"]}
+    logs = (given_out_of(row["logs"]) for row in before.values())
+    begun = {place: end for some in logs for place, (_, end, *_) in some.items()}
     for head in partition_heads(connection):
         place = head["log_id"], head["topic"], head["partition"]
-        later = (
-            sa.select(outcomes.c.leaf_index)
-            .where(in_partition(Partition(*place), outcomes), outcomes.c.leaf_index >= begun.get(place, 0))
-            .where(outcomes.c.recorded_at >= ended)
-            .order_by(outcomes.c.leaf_index)
-            .limit(1)
-        )
+        first, index = begun.get(place, 0), outcomes.c.leaf_index
+        later = sa.select(index).where(in_partition(Partition(*place), outcomes), index >= first)
+        later = later.where(outcomes.c.recorded_at >= ended).order_by(index).limit(1)
         end = connection.scalar(later)
         end = head["size"] if end is None else end
-        if end > begun.get(place, 0):
-            yield place, begun.get(place, 0), end
+        if end > first:
+            yield place, first, end
 
 
 def _covering(
     connection: sa.Connection, month: str, pieces: Sequence[_Piece], witnesses: Collection[str]
 ) -> int:
-    """How many heads the checkpoint has that covers all of it, once the logs are compared with its head."""
+    """How many heads the checkpoint covers that covers all of it, and is of these very logs."""
     cosigned = {one.witness: one.size for one in all_cosigned(connection)}
-    size = min((cosigned.get(name, 0) for name in witnesses), default=newest_signed(connection).size)
+    sizes = [cosigned.get(name, 0) for name in witnesses]
+    size = min(sizes, default=newest_signed(connection).size)
     head = json.loads(head_data(connection, size - 1) or b'{"partitions": []}')
-    covered = {(one["log_id"], one["topic"], one["partition"]): one for one in head["partitions"]}
+    heads = {(one["log_id"], one["topic"], one["partition"]): one for one in head["partitions"]}
     for place, _, end in pieces:
-        one = covered.get(place, {"size": 0})
-        if end > one["size"]:
+        if end > heads.get(place, {"size": 0})["size"]:
             whom = "that every witness has cosigned " if witnesses else ""
             raise UsageError(
-                f"no checkpoint {whom}covers all that was recorded through {month}: `streamer audit checkpoint` makes one"
+                f"no checkpoint {whom}covers all that was recorded through {month}:"
+                " `streamer audit checkpoint` makes one"
             )
-        if root_of(ChainedRowsSnapshot(connection).leaves(place, one["size"])).hex() != one["root"]:
-            raise UsageError(
-                f"{place[1]}[{place[2]}] is not the log under checkpoint {size}: see `streamer audit verify`"
-            )
+        leaves = ChainedRowsSnapshot(connection).leaves(place, heads[place]["size"])
+        if root_of(leaves).hex() != heads[place]["root"]:
+            raise UsageError(f"{place[1]}[{place[2]}] is not the log under checkpoint {size}")
     return size
+
+
+def _needless(connection: sa.Connection, month: str, pieces: Sequence[_Piece]) -> int:
+    """How many decisions leave. Raises `UsageError` where there are none, or one is needed."""
+    gone = _gone(pieces)
+    columns = (_GIVEN.c.gate, sa.func.max(_GIVEN.c.batch), sa.func.count())
+    by_gate = gone.with_only_columns(*columns).group_by(_GIVEN.c.gate).order_by(_GIVEN.c.gate)
+    found = connection.execute(by_gate).all()
+    if not found:
+        raise UsageError(f"nothing that was recorded through {month} is left to be given out")
+    places = monitor_gates.c["gate", "read_batch", "seen_batch", "bet_batch"]
+    read = {gate: min(some) for gate, *some in connection.execute(sa.select(*places))}
+    if unread := [gate for gate, newest, _ in found if newest > read.get(gate, 0)]:
+        raise UsageError(
+            f"monitoring has not read all that {', '.join(unread)} decided through {month}:"
+            " let `streamer recalibrator` run until it has"
+        )
+    waits = sa.exists().where(pending_messages.c.batch == _GIVEN.c.batch, QUEUED)
+    waiting = gone.with_only_columns(sa.func.count()).where(waits.correlate(_GIVEN))
+    if count := connection.scalar(waiting):
+        raise UsageError(f"actions of {count} decisions through {month} wait for the broker")
+    return sum(count for *_, count in found)
 
 
 def _within(pieces: Sequence[_Piece]) -> sa.ColumnElement[bool]:
@@ -245,10 +223,10 @@ def _within(pieces: Sequence[_Piece]) -> sa.ColumnElement[bool]:
     return (outcomes.c.kind == "decision") & sa.or_(*ranges)
 
 
-def _leaving(pieces: Sequence[_Piece]) -> tuple[sa.ColumnElement[bool], ...]:
-    """Which decisions (`_GIVEN`, joined with `outcomes`) leave: nothing that this looks at ever changes."""
+def _gone(pieces: Sequence[_Piece]) -> sa.Select[Any]:
+    """Select the numbers of the decisions that leave: nothing that this looks at ever changes."""
     own, of_policy = batches.alias("own"), decisions.alias("of_policy")
-    begins = (
+    first = (
         sa.select(sa.func.min(of_policy.c.batch))
         .join_from(of_policy, own, own.c.id == of_policy.c.batch)
         .where(own.c.attempt == 1)
@@ -256,36 +234,33 @@ def _leaving(pieces: Sequence[_Piece]) -> tuple[sa.ColumnElement[bool], ...]:
     )
     at_desk = sa.exists().where(own.c.id == _GIVEN.c.batch, same(own, desk_outcomes, *BATCH))
     return (
-        _within(pieces),
-        ~_GIVEN.c.sampled,
-        _GIVEN.c.batch.not_in(begins),
-        ~sa.exists().where(desk_items.c.batch == _GIVEN.c.batch),
-        ~at_desk,
+        sa.select(_GIVEN.c.batch)
+        .join_from(_GIVEN, outcomes, outcomes.c.batch == _GIVEN.c.batch)
+        .where(
+            _within(pieces),
+            ~_GIVEN.c.sampled,
+            _GIVEN.c.batch.not_in(first),
+            ~sa.exists().where(desk_items.c.batch == _GIVEN.c.batch),
+            ~at_desk,
+        )
     )
 
 
-def _write(database: Database, plan: _Plan, out: Path, *, keys: Sequence[bytes], made_at: str) -> None:
-    """Write the segment unless it is there, and compare it with the record line by line."""
-    with ChainedRows(database).snapshot() as rows:
-        if not out.exists():
-            segment = (plan.month, plan.pieces)
-            write_bundle(rows, out, keys=keys, made_at=made_at, salts=False, segment=segment)
-        with reading(out) as bundle:
-            other = UsageError(f"{out} is not what the record has: remove it, and run this again")
-            if bundle.manifest.get("segment") != plan.month or bundle.damaged():
-                raise other
+def _compare(rows: ChainedRowsSnapshot, month: str, pieces: Sequence[_Piece], out: Path) -> None:
+    """Compare the segment with the record line by line, and see to it that it is on the disk."""
+    with reading(out) as bundle:
+        written: Iterator[bytes] = iter(())
+        if bundle.manifest.get("segment") == month and not bundle.damaged():
             written = bundle.lines("outcomes.jsonl")
-            for line in chain.from_iterable(map(rows.within, plan.pieces)):
-                if not fits(line):
-                    raise UsageError(
-                        f"{line['source'][1]}[{line['source'][2]}], leaf {line['index']} is not what was recorded: see"
-                        " `streamer audit verify`"
-                    )
-                if next(written, None) != canonical_json(line):
-                    raise other
-            if next(written, None) is not None:
-                raise other
-    for place in (out, out.absolute().parent):  # before anything is deleted
+        for line in chain.from_iterable(map(rows.within, pieces)):
+            if not fits(line):
+                raise UsageError(
+                    f"{line['source'][1]}[{line['source'][2]}], leaf {line['index']} is not what"
+                    " was recorded: see `streamer audit verify`"
+                )
+            if next(written, None) != canonical_json(line):
+                raise UsageError(f"{out} is not what the record has: remove it, and run this again")
+    for place in (out, out.absolute().parent):
         opened = os.open(place, os.O_RDONLY)
         try:
             os.fsync(opened)
@@ -295,7 +270,7 @@ def _write(database: Database, plan: _Plan, out: Path, *, keys: Sequence[bytes],
 
 def _leave(
     database: Database,
-    plan: _Plan,
+    pieces: Sequence[_Piece],
     out: Path,
     before: dict[tuple[int], dict[str, Any]],
     said: dict[str, Any],
@@ -303,92 +278,97 @@ def _leave(
     """Delete what leaves, and seal what did, in one transaction; returns the row."""
     with out.open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-    joined = sa.join(_GIVEN, outcomes, outcomes.c.batch == _GIVEN.c.batch)
-    gone = sa.select(_GIVEN.c.batch).select_from(joined).where(*_leaving(plan.pieces))
+    gone, logs = _gone(pieces), []
     with alone(database) as connection:
         if all_given_out(connection) != before:
             raise UsageError("somebody else has given out decisions meanwhile: run this again")
-        logs = []
-        for place, first, end in plan.pieces:
-            leaves = gone.with_only_columns(outcomes.c.leaf_hash).where(
-                in_partition(Partition(*place), outcomes)
-            )
+        for place, first, end in pieces:
+            leaves = gone.with_only_columns(outcomes.c.leaf_hash)
+            leaves = leaves.where(in_partition(Partition(*place), outcomes))
             log = Edge()
             for leaf in connection.execute(leaves.order_by(outcomes.c.leaf_index)).scalars():
                 log.append(leaf)
             logs.append([*place, first, end, log.size, log.root().hex()])
         own = sa.exists().where(batches.c.id.in_(gone), same(batches, judgements, *BATCH))
         connection.execute(sa.delete(judgements).where(judgements.c.for_score, own))
-        if not database.sqlite:
-            _swap(connection, gone)
+        parts = [] if database.sqlite else _copied(connection, gone)
+        control.hold_head(connection)  # before tables that those read who hold it
+        for part, bound in parts:
+            _exchange(connection, part, bound)
         connection.execute(sa.delete(decisions).where(decisions.c.batch.in_(gone)))
-        left = sa.select(outcomes.c.batch).where(_within(plan.pieces), ~_decided(outcomes.c.batch))
+        left = sa.select(outcomes.c.batch).where(_undecided(pieces))
         connection.execute(sa.delete(responses).where(responses.c.batch.in_(left)))
-        row = {
+        row = said | {
             "id": len(before) + 1,
-            **said,
-            "through": plan.month,
             "file": out.name,
             "sha256": sha256,
             "bytes": out.stat().st_size,
-            "heads": plan.heads,
             "logs": json.dumps(logs, separators=(",", ":")),
         }
         control.insert(connection, give_outs, row, now=said["at"])
-    return row | {"logs": logs}
+    return row
 
 
-def _decided(batch: sa.ColumnElement[int]) -> sa.ColumnElement[bool]:
-    return sa.exists().where(decisions.c.batch == batch)
+def _undecided(pieces: Sequence[_Piece]) -> sa.ColumnElement[bool]:
+    """Whether an outcome is of a decision that has left."""
+    return _within(pieces) & ~sa.exists().where(decisions.c.batch == outcomes.c.batch)
 
 
-def _swap(connection: sa.Connection, gone: sa.Select[Any]) -> None:
-    """Put partitions of what stays in place of those that have something that leaves, but for the newest: their disk is free at once."""
-    name: sa.ColumnElement[str] = sa.literal_column("CAST(CAST(given.tableoid AS regclass) AS text)")
-    newest = connection.scalar(sa.select(name).select_from(_GIVEN).order_by(_GIVEN.c.batch.desc()).limit(1))
-    found = set(connection.scalars(gone.with_only_columns(name).distinct())) - {newest}
-    for part in sorted(one.removeprefix(f"{decisions.name}_") for one in found):
-        tables = [table.name for table in (decisions, responses)]
-        connection.exec_driver_sql(f"LOCK TABLE {', '.join(f'{one}_{part}' for one in tables)} IN SHARE MODE")
+def _copied(connection: sa.Connection, gone: sa.Select[Any]) -> list[tuple[str, str]]:
+    """Copy what stays of each partition but the newest; returns their names and bounds."""
+    of_row = "CAST(CAST(given.tableoid AS regclass) AS text)"
+    name: sa.ColumnElement[str] = sa.literal_column(of_row)
+    newest = sa.select(name).select_from(_GIVEN).order_by(_GIVEN.c.batch.desc()).limit(1)
+    found = set(connection.scalars(gone.with_only_columns(name).distinct()))
+    copied = []
+    for whole in sorted(found - {connection.scalar(newest)}):
+        part = whole.removeprefix(f"{decisions.name}_")
         (was, old), (now, new) = (
-            [
-                sa.table(f"{one.name}_{suffix}", *map(sa.column, one.c.keys()))
-                for one in (decisions, responses)
-            ]
-            for suffix in (part, f"{part}_new")
+            [sa.table(f"{one.name}_{end}", *map(sa.column, one.c.keys())) for one in _MONTHLY]
+            for end in (part, f"{part}_new")
         )
-        for one in tables:
-            connection.exec_driver_sql(f"CREATE TABLE {one}_{part}_new (LIKE {one} INCLUDING ALL)")
+        connection.exec_driver_sql(f"LOCK TABLE {was.name}, {old.name} IN SHARE MODE")
+        for one, table in zip(_MONTHLY, (now, new), strict=True):
+            connection.exec_driver_sql(f"CREATE TABLE {table.name} (LIKE {one.name} INCLUDING ALL)")
         stays = ~sa.exists(gone.where(_GIVEN.c.batch == was.c.batch).correlate(was))
-        connection.execute(sa.insert(now).from_select(was.c.keys(), sa.select(was).where(stays)))
-        stays = sa.exists().where(now.c.batch == old.c.batch)
-        connection.execute(sa.insert(new).from_select(old.c.keys(), sa.select(old).where(stays)))
-        bound = connection.scalar(
-            sa.text(
-                "SELECT pg_get_expr(relpartbound, oid) FROM pg_class WHERE oid = CAST(:name AS regclass)"
-            ),
-            {"name": was.name},
+        kept = sa.exists().where(now.c.batch == old.c.batch)
+        for into, of, which in ((now, was, stays), (new, old, kept)):
+            rows = sa.select(of).where(which)
+            connection.execute(sa.insert(into).from_select(of.c.keys(), rows))
+        bound = sa.text(
+            "SELECT pg_get_expr(relpartbound, oid) FROM pg_class WHERE oid = CAST(:part AS regclass)"
         )
-        for one in tables:
-            connection.exec_driver_sql(f"ALTER TABLE {one} DETACH PARTITION {one}_{part}")
-            connection.exec_driver_sql(f"DROP TABLE {one}_{part}")
-            connection.exec_driver_sql(f"ALTER TABLE {one}_{part}_new RENAME TO {one}_{part}")
-        for one in reversed(tables):  # decisions refer to responses
-            connection.exec_driver_sql(f"ALTER TABLE {one} ATTACH PARTITION {one}_{part} {bound}")
+        copied.append((part, connection.scalar(bound, {"part": whole})))
+    return copied
+
+
+_MONTHLY = (decisions, responses)
+
+
+def _exchange(connection: sa.Connection, part: str, bound: str) -> None:
+    """Put the copies of a partition in its place: its disk is free at once."""
+    for one in _MONTHLY:
+        whole = f"{one.name}_{part}"
+        connection.exec_driver_sql(f"ALTER TABLE {one.name} DETACH PARTITION {whole}")
+        connection.exec_driver_sql(f"DROP TABLE {whole}")
+        connection.exec_driver_sql(f"ALTER TABLE {whole}_new RENAME TO {whole}")
+    for one in reversed(_MONTHLY):  # decisions refer to responses
+        attached = f"ALTER TABLE {one.name} ATTACH PARTITION {one.name}_{part} {bound}"
+        connection.exec_driver_sql(attached)
 
 
 def _empty(database: Database, row: dict[str, Any], chunk: int) -> None:
-    """Take texts, content hash and salt from the batches whose decisions left; their keys stay."""
-    pieces = [((log_id, topic, number), *ends) for log_id, topic, number, *ends, _, _ in row["logs"]]
-    left = sa.select(outcomes.c.batch).where(_within(pieces), ~_decided(outcomes.c.batch))
+    """Take texts, content hash and salt from the batches that left; their keys stay."""
+    logs = given_out_of(row["logs"]).items()
+    pieces = [(place, first, end) for place, (first, end, *_) in logs]
+    left = sa.select(outcomes.c.batch).where(_undecided(pieces)).order_by(outcomes.c.batch)
     last: int | None = 0
     while last is not None:
 
         def work(connection: sa.Connection, after: int = last) -> int | None:
-            some = left.where(outcomes.c.batch > after).order_by(outcomes.c.batch).limit(chunk)
-            ids = list(connection.scalars(some))
-            if ids:
-                connection.execute(erased(batches, ids, row["at"]).where(batches.c.erased_at.is_(None)))
+            ids = list(connection.scalars(left.where(outcomes.c.batch > after).limit(chunk)))
+            emptied = erased(batches, ids, row["at"]).where(batches.c.erased_at.is_(None))
+            connection.execute(emptied)
             return ids[-1] if ids else None
 
         last = database.writing(work)

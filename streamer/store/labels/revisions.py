@@ -236,7 +236,8 @@ class Labels:
         return [
             label
             for label in revisions
-            if not known & {(label.key, label.response_id), (label.key, None)}  # its responses were given out
+            # of what was given out nobody knows the responses
+            if not known & {(label.key, label.response_id), (label.key, None)}
         ]
 
     def urgent(self, now: datetime) -> frozenset[str]:

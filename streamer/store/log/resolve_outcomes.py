@@ -170,7 +170,7 @@ def _settle_batches(
 def stored_decisions(
     connection: sa.Connection, keys: Iterable[BatchKey]
 ) -> dict[BatchKey, tuple[Row, OutboxMessage | None]]:
-    """Those of the keys that are decided: the batch, and the action that was published for it; None: it was given out."""
+    """Those of the keys that are decided: the batch, and its action; None: it was given out."""
     found = bulk_insert.look_up(
         connection,
         sa.select(

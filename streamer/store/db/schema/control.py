@@ -128,7 +128,7 @@ give_outs = sa.Table(
     required("at", UtcDateTime),
     required("by", sa.Text),
     required("reason", sa.Text),
-    required("through", sa.Text, comment="the month up to whose end they had been recorded, like 2026-05"),
+    required("through", sa.Text, comment="the month by whose end they were recorded"),
     required("file", sa.Text, comment="the segment that has them, as it was called"),
     required("sha256", sa.Text, comment="of that file, in hexadecimal"),
     required("bytes", BIGINT, comment="how long it is"),
@@ -136,8 +136,8 @@ give_outs = sa.Table(
     required(
         "logs",
         sa.Text,
-        comment="of each log: log_id, topic, partition, first leaf and one past the last, how many decisions of these were given"
-        " out, and the root of a Merkle log of their leaves; a JSON array",
+        comment="of each log: log_id, topic, partition, first leaf, one past the last, how many"
+        " decisions left, and the root of a Merkle log of their leaves; a JSON array",
     ),
     sized_text("by", 200),
     sized_text("reason", 500),
