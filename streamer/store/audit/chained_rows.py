@@ -9,6 +9,7 @@ import json
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from datetime import datetime
 from functools import cached_property
 from itertools import pairwise
 from operator import itemgetter
@@ -103,6 +104,15 @@ class ChainedRows:
         """The same, by what the topics' own records are."""
         with self._of_one_moment() as connection:
             yield LoggedRows(connection)
+
+    def given_out(self, since: datetime | None) -> list[str]:
+        """Say which files have what was recorded since a moment and given out; None: ever."""
+        with self._database.reading() as connection:
+            return [
+                f"decisions through {row['through']} that were not drawn are in {row['file']} alone"
+                for row in all_given_out(connection).values()
+                if since is None or row["through"] >= f"{since:%Y-%m}"
+            ]
 
     def log_faults(self) -> list[str]:
         """Recompute the partitions' logs and the seals of texts, and say what does not fit, and where; nothing: all does."""
