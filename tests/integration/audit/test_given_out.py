@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 
 from streamer import wiring
-from streamer.audit import verification
 from streamer.audit.story import full_receipt, story_of
-from streamer.audit.verification import Lookups, Segments, Trusted, VerificationReport
+from streamer.audit.verification import Segments, VerificationReport
 from streamer.errors import UsageError
 from streamer.gates.batch_key import BatchKey
 from streamer.journal import Partition
@@ -32,7 +31,7 @@ from tests.integration.audit.alone import in_javascript
 from tests.integration.audit.attacker import breaking_in
 from tests.integration.audit.beside import few_lines
 from tests.integration.audit.conftest import Record
-from tests.integration.audit.history import KEYS, LOG, Scribe, event, export, label
+from tests.integration.audit.history import KEYS, LOG, Scribe, event, export, label, verify
 from tests.integration.watching.conftest import Shown
 from tests.unit.signing.test_merkle import root_by_proof
 
@@ -88,17 +87,7 @@ class Months:
         return give_out(self.record.url, month, out, **given)
 
     def verify(self, segments: Iterable[Path] = ()) -> VerificationReport:
-        outside = wiring.outside_checkpoints(self.settings, None)
-        with (
-            wiring.open_store(self.settings) as store,
-            store.evidence.snapshot(segments=Segments(segments)) as snapshot,
-        ):
-            return verification.verify_record(
-                snapshot,
-                trusted=Trusted(KEYS),
-                outside=outside,
-                lookups=Lookups(store.gates.history, store.calibration.inputs),
-            )
+        return verify(self.settings, segments=Segments(segments))
 
     def alone(self, segments: Iterable[Path] = ()) -> Verifier:
         target = self.record.directory / "bundle.zip"
