@@ -1,6 +1,6 @@
 """Giving decisions out: what nobody needs any more leaves the database for a file.
 
-What stays, and why: docs/decisions/0016.
+What stays, and why: docs/decisions/0017.
 """
 
 import hashlib
