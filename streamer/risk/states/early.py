@@ -9,7 +9,7 @@ the rates s_j whose log odds are a_j = .75, 1.5, 2, 3 above those of what came b
 
 where what came before counts as (b + 1/2)/(c + 1), b of the first c marks being 1. 1/delta raises the warning.
 
-**Promise.** If marks come independently at one rate p, each term with L_p in place of its maximum is a nonnegative martingale
+**Promise.** If marks come independently at one rate p, none sooner or later for what it says, each term with L_p in place of its maximum is a nonnegative martingale
 that begins at its weight, and no smaller: s_j is fixed before the marks that it is about. So by Ville's inequality the warning is
 false within N marked answers with a chance of at most delta (1 + rho ceil(N/r)), about delta + N/H, whatever p is: nothing has to
 be known of the stable phase. It says nothing of the budget: that a judge marks more answers is not that more are wrong.
