@@ -1,20 +1,27 @@
-"""An early warning: is a cheap mark of what ships, a judge's for one, bad more often since some moment than it was before?
+"""An early warning: is a cheap mark of what ships bad more often since some moment than before?
 
-Answers that shipped have marks x_1, x_2, ..., 0 or 1, in the order in which they became known. A change may have come after
-c_k = r (k + 1) of them, k = 1, 2, ..., r = 10; it has the weight w_k + rho of the k-th restart in `drawn_bets`. With L_p for the
-likelihood of independent marks at the rate p, its mean over p ~ Beta(1/2, 3) for those before the change, and for those since
-the rates s_j whose log odds are a_j = .75, 1.5, 2, 3 above those of what came before, with weights v_j of .1, .3, .3, .3,
+Answers that shipped have marks x_1, x_2, ..., 0 or 1, in the order in which they became known. A
+change may have come after c_k = r (k + 1) of them, k = 1, 2, ..., r = 10; it has the weight w_k +
+rho of the k-th restart in `drawn_bets`. With L_p for the likelihood of independent marks at the
+rate p, its mean over p ~ Beta(1/2, 3) for those before the change, and for those since the rates
+s_j whose log odds are a_j = .75, 1.5, 2, 3 above those of what came before, with weights v_j of
+.1, .3, .3, .3,
 
-    E_t = sum_{c_k < t} (w_k + rho) E_p[L_p(x_1 .. x_c)] sum_j v_j L_{s_j}(x_(c+1) .. x_t) / max_p L_p(x_1 .. x_t),    c = c_k,
+    E_t = sum_{c_k < t} (w_k + rho) E_p[L_p(x_1 .. x_c)] sum_j v_j L_{s_j}(x_(c+1) .. x_t)
+          / max_p L_p(x_1 .. x_t),    c = c_k,
 
-where what came before counts as (b + 1/2)/(c + 1), b of the first c marks being 1. 1/delta raises the warning.
+where what came before counts as (b + 1/2)/(c + 1), b of the first c marks being 1. 1/delta raises
+the warning.
 
-**Promise.** If marks come independently at one rate p, none sooner or later for what it says, each term with L_p in place of its maximum is a nonnegative martingale
-that begins at its weight, and no smaller: s_j is fixed before the marks that it is about. So by Ville's inequality the warning is
-false within N marked answers with a chance of at most delta (1 + rho ceil(N/r)), about delta + N/H, whatever p is: nothing has to
-be known of the stable phase. It says nothing of the budget: that a judge marks more answers is not that more are wrong.
+**Promise.** If marks come independently at one rate p, none sooner or later for what it says, each
+term with L_p in place of its maximum is a nonnegative martingale that begins at its weight, and no
+smaller: s_j is fixed before the marks that it is about. So by Ville's inequality the warning is
+false within N marked answers with a chance of at most delta (1 + rho ceil(N/r)), about delta +
+N/H, whatever p is: nothing has to be known of the stable phase. It says nothing of the budget:
+that a judge marks more answers is not that more are wrong.
 
-Source: Wasserman, Ramdas and Balakrishnan, Universal inference (2020); Shin, Ramdas and Rinaldo, E-detectors (2024).
+Source: Wasserman, Ramdas and Balakrishnan, Universal inference (2020); Shin, Ramdas and Rinaldo,
+E-detectors (2024).
 """
 
 import math
@@ -50,7 +57,7 @@ class MarkBets(Promise):
     Attributes
     ----------
     known, bad : marks read, and those of them that are 1.
-    changes : the newest moments at which a change may have come, in order: c, and how many of the first c marks are 1.
+    changes : the newest moments of a possible change, in order: c, and how many of the first c marks are 1.
     evidence : E after the last mark; 1/delta raises the warning.
     raised_at : the mark, from 1, that raised it; None while it is quiet.
     raised_by : the number of its answer.
@@ -70,7 +77,7 @@ class MarkBets(Promise):
 
     @property
     def rise(self) -> tuple[int, float, float]:
-        """The change that divides the marks most clearly: c, and the rates before and since; some change is possible."""
+        """The change that divides the marks most clearly: c, and the rates before and since."""
         before, bad = np.array(self.changes).T
         since = self.known - before
         rates = np.stack([bad / before, (self.bad - bad) / since])
@@ -82,7 +89,7 @@ class MarkBets(Promise):
 
         Parameters
         ----------
-        marks : of each the number of its answer, and 0 or 1; in the order in which they became known.
+        marks : the number of each answer, and 0 or 1, in the order in which they became known.
         """
         bets, at = self, 0
         while at < len(marks) and bets.raised_at is None:

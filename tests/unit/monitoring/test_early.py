@@ -1,4 +1,4 @@
-"""An early warning reads marks as they become known, and comes to the same however they are cut into pieces."""
+"""An early warning reads marks as they become known, the same however they are cut into pieces."""
 
 import numpy as np
 import pytest
