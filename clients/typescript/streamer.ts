@@ -48,18 +48,18 @@ export interface Decision {
   readonly batchId: string;
   readonly attempt: number;
   readonly action: "ship" | "mixed" | "abstain" | "regenerate" | "escalate" | "hold";
-  /** The gate lets everything be shown that its unit is about; never in shadow mode. */
+  /** All that the gate's unit is about may be shown; never in shadow mode, nor where a claim is left out. */
   readonly ships: boolean;
   /** Of the event, or a `TroubleReason`. */
   readonly reason: string;
   /** False in shadow mode alone: do what you would do without a gate. */
   readonly enforced: boolean;
   /**
-   * The one text that may be shown: of the answer that ships, or what a person released (`desk`). Null where nothing may be, and
-   * where the gate's unit selects none.
+   * The one text that may be shown: of the answer that ships, of claims what is left of it, or what a person released (`desk`).
+   * Null where nothing may be, and where the gate's unit selects none.
    */
-  readonly answer: string | null;
-  /** Of the selected answer, in shadow mode too. */
+  readonly text: string | null;
+  /** Of the selected answer, in shadow mode too; null under the unit `claim`. */
   readonly responseId: string | null;
   /** Its place, from 0. */
   readonly index: number | null;
@@ -378,7 +378,7 @@ async function orHold(
       ships: false,
       reason: trouble.reason,
       enforced: true,
-      answer: null,
+      text: null,
       responseId: null,
       index: null,
       score: null,
@@ -577,17 +577,16 @@ function readDecision(answer: Answer, asked: Identity, answers?: Pairs): Decisio
   }
   const known = responses.filter((one) => selected === null || one.id === selected).map((one) => one.score);
   const scores = known.filter((one) => one !== null);
-  const shown = whole !== null && (action === "ship" || action === "mixed") ? whole : selected;
-  const said = whole === null ? answers?.find(([id]) => id === selected)?.[1] : String(text ?? "");
+  const said = whole === null ? answers?.find(([id]) => id === selected)?.[1] : text;
   const decision: Decision = {
     ...asked,
     action,
     ships: action === "ship" && enforced,
     reason,
     enforced,
-    answer: (enforced && shown !== null && said) || null,
-    responseId: shown,
-    index: shown === null || !order.includes(shown) ? null : order.indexOf(shown),
+    text: enforced && (action === "ship" || action === "mixed") && typeof said === "string" ? said : null,
+    responseId: selected,
+    index: selected === null || !order.includes(selected) ? null : order.indexOf(selected),
     score: scores.length === 0 ? null : Math.max(...scores),
     threshold: policy.lambda,
     policyVersion: policy.version as number,
@@ -602,7 +601,7 @@ function readDecision(answer: Answer, asked: Identity, answers?: Pairs): Decisio
 
 /** Add what a person made of a held batch: what was released may be shown. */
 function withDesk(decision: Decision, desk: DeskOutcome): Decision {
-  return { ...decision, desk, answer: desk.released ? desk.text : decision.answer };
+  return { ...decision, desk, text: desk.released ? desk.text : decision.text };
 }
 
 /** Read the service's answer about a batch at the desk: anything that is not clearly released is not. */

@@ -28,9 +28,9 @@ def gated(model: BaseChatModel, client: Client, gate: str) -> Runnable[str, str]
     def decide(batch: dict) -> str:
         # Within the deadline it holds whatever goes wrong, and raises nothing.
         decision = client.decide(gate, batch["prompt"], batch["answers"])
-        if decision.ships:
-            return decision.answer
-        return hold(f"{decision.reason} {decision.detail}")
+        if decision.text is None:
+            return hold(f"{decision.reason} {decision.detail}")
+        return decision.text
 
     chain = {"prompt": RunnablePassthrough(), "answers": RunnableLambda(sample)} | RunnableLambda(decide)
     return chain.with_fallbacks([RunnableLambda(lambda _: hold("the model did not answer"))])

@@ -11,11 +11,12 @@ from typing import Any
 
 from streamer.audit import story
 from streamer.calibration.guarantee import budget
+from streamer.events.claims import RecordedClaims
 from streamer.events.labels import fields_text
 from streamer.events.responses import UPSTREAM, recorded_models
 from streamer.gates.rule import INDICATOR, Cut, Needed, rule_of_text
 from streamer.gates.settings import HELD_WORDS
-from streamer.scoring.claims.answer import WHY_HELD
+from streamer.scoring.claims.answer import WHY_HELD, assembled, parts
 from streamer.scoring.judged import form
 from streamer.scoring.reading import SAYS
 from streamer.signing.canonical_json import canonical_json
@@ -154,6 +155,17 @@ def unit_of(facts: Mapping[str, Any]) -> str:
     """What a decision's rows are: a `claim` each, or a `response`."""
     scored = any(one[1] is not None for one in facts["responses"])
     return "claim" if facts["unit"] == "claim" and scored else "response"
+
+
+def shown_of(found: Mapping[str, Any]) -> str | None:
+    """Return the text of a gate of claims as it ships; None: nothing does, or no text is kept."""
+    line = found["line"]
+    claims = RecordedClaims.of((line.get("content") or {}).get("metadata"))
+    if claims is None:
+        return None
+    ships = [one[3] == "ship" for one in line["facts"]["responses"]]
+    shipped = parts(claims.answer, claims.spans, ships, found["revision"]["left_out"])
+    return assembled(claims.answer, shipped) if shipped else None
 
 
 def models_of(line: dict[str, Any]) -> tuple[str, ...]:

@@ -12,25 +12,32 @@ since each L_i is a step function continuous from the right, and no order of the
 it. As the loss of the fresh group is at most 1, what satisfies the rule satisfies this too: l* <=
 lambda, so that its loss at lambda is at most its loss at l*, which on average is the mean over the
 G + 1, at most alpha.
+
+The bounds with high probability and the weights by age hold of any loss in [0, 1] that falls with the
+level: they read its steps (`ClaimLoss.steps`).
 """
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamer.calibration.arguments import check_alpha
-from streamer.calibration.groups import LabelledGroup, check_unique
-from streamer.calibration.guarantee import budget, counted, groups_needed, what_ships
-from streamer.calibration.loss_curve import LossCurve, budget_limit
-from streamer.calibration.threshold import Threshold, state_at
+from streamer.calibration.calibrators.mean import Mean
+from streamer.calibration.groups import LabelledGroup
+from streamer.calibration.guarantee import budget, counted, what_ships
+from streamer.calibration.loss_curve import LossCurve
+from streamer.calibration.registry import every
+from streamer.calibration.specification import Calibrator, Sample
+from streamer.calibration.threshold import Threshold
 
 Floats = NDArray[np.float64]
 Masks = NDArray[np.bool_]
 Counts = NDArray[np.intp]
 
+_MEAN = Mean()
 MOST_CLAIMS = 64
 """Claims of an answer; one with more is held."""
 
@@ -68,6 +75,13 @@ class ClaimLoss:
             losses = np.maximum.accumulate(losses)
         losses = np.where(counts >= least_kept * len(scores), losses, 0.0)
         return LossCurve(scores[counts - 1] + 0.0, losses)
+
+    def steps(self, group: LabelledGroup, *, least_kept: float = 0.0) -> LabelledGroup:
+        """Return one group as calibrators read it: an item a score, and what L rises by there."""
+        curve = self.curve(group, least_kept=least_kept)
+        rises = np.diff(curve.totals, prepend=0.0)
+        names = tuple(map(str, range(len(rises))))
+        return LabelledGroup(group.id, names, curve.levels, rises, summed=True)
 
     def at(self, severities: Floats, ships: Masks) -> float:
         """Return the loss where these claims ship: L, but for the maximum of ``wrong-among``."""
@@ -127,24 +141,21 @@ def claim_loss(name: str) -> ClaimLoss:
         raise ValueError(f"a loss is one of {known}, with C a number above 0, not {name!r}")
     return ClaimLoss(
         f"mass:{most:g}",
-        f"the number of wrong claims that a prompt gets, divided by {most:g} and never more than 1,",
+        f"the number of wrong claims that a prompt gets, capped at {most:g} and divided by that,",
         lambda _worst, total, _kept, _size: np.minimum(1.0, total / most),
     )
 
 
-def summed(curves: Sequence[LossCurve]) -> LossCurve:
-    """Return the sum of several groups' losses at each threshold."""
-    if not curves:
-        return LossCurve(np.empty(0), np.empty(0))
-    # Each step is an item that carries what the loss rises by.
-    steps = [np.diff(curve.totals, prepend=0.0) for curve in curves]
-    return LossCurve.of(np.concatenate([curve.levels for curve in curves]), np.concatenate(steps))
-
-
 def calibrate_claims(
-    groups: Sequence[LabelledGroup], *, alpha: float, loss: str = "any", least_kept: float = 0.0
+    groups: Sequence[LabelledGroup],
+    *,
+    alpha: float,
+    loss: str = "any",
+    least_kept: float = 0.0,
+    by: Calibrator = _MEAN,
+    seed: int = 0,
 ) -> Threshold:
-    """Find the smallest threshold for claims that keeps a loss inside its budget on average.
+    """Find the smallest threshold for claims that keeps a loss inside its budget.
 
     Parameters
     ----------
@@ -156,6 +167,8 @@ def calibrate_claims(
     loss : ``any``, ``share``, ``mass:C`` or ``wrong-among``.
     least_kept : the share of an answer's claims, in [0, 1], that must score above the threshold;
         where fewer do, none ships.
+    by : a calibrator with `by_sum`; the groups are in order of decision where it goes by that.
+    seed : any whole number, fixed before labels are read; most calibrators read none.
 
     Raises
     ------
@@ -171,19 +184,19 @@ def calibrate_claims(
     >>> calibrate_claims(groups, alpha=0.4).value
     0.3
     """
-    check_unique(groups)
     alpha, least_kept = check_alpha(alpha), check_least_kept(least_kept)
     kind = claim_loss(loss)
-    limit = budget_limit(alpha, len(groups))
-    curve = summed([kind.curve(group, least_kept=least_kept) for group in groups])
-    value = math.inf if limit < 0 else curve.first_over(limit)
-    return Threshold.at(
-        value,
-        alpha=alpha,
-        method="mean",
-        groups=len(groups),
-        guarantee=_guarantee(value, alpha, kind, len(groups)),
-    )
+    steps = [kind.steps(group, least_kept=least_kept) for group in groups]
+    found = by_steps(by).calibrate(Sample(groups=steps, alpha=alpha, seed=seed)).threshold
+    return replace(found, guarantee=_guarantee(found, kind, by))
+
+
+def by_steps(by: Calibrator) -> Calibrator:
+    """Return a calibrator that reads losses of claims. Raises `ValueError` for any other."""
+    if not by.by_sum:
+        known = ", ".join(name for name, one in every().items() if one.by_sum)
+        raise ValueError(f"method must be one of {known} with the unit claim, not {by.name!r}")
+    return by
 
 
 def check_least_kept(share: float) -> float:
@@ -220,21 +233,25 @@ def labels_needed(group: LabelledGroup, loss: ClaimLoss) -> int:
     return int((group.scores >= least).sum())
 
 
-def _guarantee(value: float, alpha: float, loss: ClaimLoss, groups: int) -> str:
-    basis = f"loss {loss.name} on {counted(groups, 'prompt')}, each counting once"
-    if value == math.inf and alpha * (groups + 1) < 1:
+def _guarantee(found: Threshold, loss: ClaimLoss, by: Calibrator) -> str:
+    basis = f"loss {loss.name} on {counted(found.groups, 'prompt')}, each counting once"
+    if found.state == "closed" and found.groups < (needed := by.groups_needed(found.alpha)):
         return (
-            f"Nothing ships. Basis: {basis}. A budget of {budget(alpha)} needs at least "
-            f"{groups_needed(alpha)} prompts with labelled claims."
+            f"Nothing ships. Basis: {basis}. A budget of {budget(found.alpha)} needs at least "
+            f"{needed} prompts with labelled claims."
         )
     ships = "Nothing ships: no score is safe enough."
-    if value < math.inf:
-        ships = what_ships(state_at(value))
+    if found.state != "closed":
+        ships = what_ships(found.state)
+    population = "exchangeable with these"
+    other = "a bound with high probability for this calibration"
+    if by.family == "with high probability":
+        population = "drawn from one population with these, all independently"
+        other = "a joint bound over several calibrations"
     return (
-        f"{ships} On average, over calibrations and future prompts, {loss.promise} is at most "
-        f"{budget(alpha)}; a prompt that gets nothing counts 0. Basis: {basis}. Assumptions: "
-        "future prompts are exchangeable with these; how an answer is cut into claims, the score, the "
-        "choice of the answer, the loss and the budget were fixed before any label was read; each "
-        "claim was labelled as it reads in the whole answer, and ships as it stands. Not promised: "
-        "a bound with high probability for this calibration, or for one prompt or kind of prompt."
+        f"{ships} {by.promised(loss.promise, found.alpha)}; a prompt that gets nothing counts 0. "
+        f"Basis: {basis}. Assumptions: future prompts are {population}; how an answer is cut into "
+        "claims, the score, the choice of the answer, the loss, the method and the budget were "
+        "fixed before any label was read; each claim was labelled as it reads in the whole answer, "
+        f"and ships as it stands. Not promised: {other}, or for one prompt or kind of prompt."
     )

@@ -23,6 +23,8 @@ class LabelledGroup:
     item_ids : unique within the group, at least one.
     scores : shape (I,), label-free, in [0, 1].
     severities : shape (I,), in [0, 1]; 1 for an item that was drawn for labelling and never got a label.
+    summed : the group loses the sum of the severities of what ships, at most 1, and not their mean
+        over all items: its items are the steps of its loss.
 
     Raises
     ------
@@ -34,6 +36,12 @@ class LabelledGroup:
     item_ids: tuple[str, ...]
     scores: Floats
     severities: Floats
+    summed: bool = False
+
+    @property
+    def divisor(self) -> int:
+        """What the summed severities of what ships are divided by."""
+        return 1 if self.summed else len(self.item_ids)
 
     def __post_init__(self) -> None:
         if not self.item_ids:
@@ -84,6 +92,7 @@ def labelled_groups(
         put(group, "item_ids", names)
         put(group, "scores", scores[start:end])
         put(group, "severities", severities[start:end])
+        put(group, "summed", False)
         made.append(group)
     return tuple(made)
 

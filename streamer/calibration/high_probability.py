@@ -43,6 +43,7 @@ class BoundedRisk(Calibrator):
         "asks more, that the budget hold for this calibration with high probability, and mostly cuts higher."
     )
     arrays: ClassVar[bool] = True
+    by_sum: ClassVar[bool] = True
     bound: ClassVar[str]
     """The bound in words, for guarantees."""
     seeded: ClassVar[bool] = False
@@ -70,6 +71,13 @@ class BoundedRisk(Calibrator):
     def calibrate(self, sample: Sample) -> Calibrated:
         """Test level after level."""
         return Calibrated(self.found(sample.groups, alpha=sample.alpha, seed=sample.seed))
+
+    def promised(self, risk: str, alpha: float) -> str:
+        """With high probability."""
+        return (
+            f"With probability at least {1 - self.delta:.6g} over the draw of the calibration prompts, "
+            f"on average over future prompts {risk} is at most {budget(alpha)} (by {self.bound})"
+        )
 
     def why_closed(self, sample: Sample) -> str | None:
         """Nothing was shown."""

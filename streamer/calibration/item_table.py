@@ -27,6 +27,7 @@ class ItemTable:
     scores, severities : shape (N,), in [0, 1].
     index : shape (N,), each item's group in 0..G-1, not falling.
     sizes : shape (G,), labelled items of each group, at least 1.
+    divisors : shape (G,), see `LabelledGroup.divisor`.
     """
 
     ids: tuple[str, ...]
@@ -34,6 +35,7 @@ class ItemTable:
     severities: Floats
     index: NDArray[np.intp]
     sizes: NDArray[np.int64]
+    divisors: NDArray[np.int64]
 
     @classmethod
     def of(cls, groups: Sequence[LabelledGroup] | ItemTable) -> ItemTable:
@@ -50,7 +52,9 @@ class ItemTable:
         scores = np.concatenate([np.empty(0), *(group.scores for group in ranked)])
         severities = np.concatenate([np.empty(0), *(group.severities for group in ranked)])
         order = np.lexsort((severities, scores, index))
-        return cls(tuple(group.id for group in ranked), scores[order], severities[order], index, sizes)
+        divisors = np.array([group.divisor for group in ranked], dtype=np.int64)
+        ids = tuple(group.id for group in ranked)
+        return cls(ids, scores[order], severities[order], index, sizes, divisors)
 
     @property
     def groups(self) -> int:
@@ -60,7 +64,7 @@ class ItemTable:
     @property
     def losses(self) -> Floats:
         """What each item adds to its group's loss once it ships, by the scheme mean: m/I, shape (N,)."""
-        return self.severities / self.sizes[self.index]
+        return self.severities / self.divisors[self.index]
 
     def loss_levels(self) -> Floats:
         """Return the distinct scores that carry loss, strictly falling: only there does a group's loss change."""

@@ -10,7 +10,7 @@ only the segments that are too small, while others have thresholds of their own,
 the traffic as a whole are bounded by it; `fallback="closed"` keeps both bounds.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal, get_args
@@ -20,7 +20,7 @@ from streamer.calibration.groups import LabelledGroup
 from streamer.calibration.guarantee import budget, counted, groups_needed, what_ships
 from streamer.calibration.registry import weighting_scheme
 from streamer.calibration.threshold import Threshold
-from streamer.calibration.weighting import WeightingScheme, calibrate_by_scheme
+from streamer.calibration.weighting import calibrate_by_scheme
 
 Fallback = Literal["pooled", "closed"]
 FALLBACKS: tuple[Fallback, ...] = get_args(Fallback)
@@ -125,45 +125,38 @@ def calibrate_segments(
     """
     if fallback not in FALLBACKS:
         raise ValueError(f"fallback must be one of {', '.join(FALLBACKS)}, not {fallback!r}")
-    return segments_by_scheme(
-        groups,
-        segments=segments,
-        alpha=check_alpha(alpha),
-        scheme=weighting_scheme(method, {"eta": eta, "draws": draws}),
-        fallback=fallback,
-        seed=seed,
-    )
-
-
-def segments_by_scheme(
-    groups: Sequence[LabelledGroup],
-    *,
-    segments: Mapping[str, str],
-    alpha: float,
-    scheme: WeightingScheme,
-    fallback: Fallback,
-    seed: int,
-) -> SegmentedThreshold:
-    """Calibrate each segment with the weights of a scheme; see `calibrate_segments`."""
+    alpha, scheme = check_alpha(alpha), weighting_scheme(method, {"eta": eta, "draws": draws})
 
     def calibrated(some: Sequence[LabelledGroup]) -> Threshold:
         return calibrate_by_scheme(some, alpha=alpha, scheme=scheme, seed=seed)
 
-    by_segment: dict[str, list[LabelledGroup]] = {}
+    return by_segment(groups, calibrated, segments=segments, alpha=alpha, fallback=fallback)
+
+
+def by_segment(
+    groups: Sequence[LabelledGroup],
+    calibrated: Callable[[Sequence[LabelledGroup]], Threshold],
+    *,
+    segments: Mapping[str, str],
+    alpha: float,
+    fallback: Fallback,
+) -> SegmentedThreshold:
+    """Calibrate the groups of each segment in the same way; see `calibrate_segments`."""
+    parts: dict[str, list[LabelledGroup]] = {}
     for group in groups:
         if group.id not in segments:
             raise ValueError(f"group {group.id!r} has no segment")
-        by_segment.setdefault(segments[group.id], []).append(group)
+        parts.setdefault(segments[group.id], []).append(group)
     pooled = calibrated(groups)
     return SegmentedThreshold(
         own=MappingProxyType(
             {
                 segment: calibrated(some)
-                for segment, some in sorted(by_segment.items())
+                for segment, some in sorted(parts.items())
                 if len(some) >= groups_needed(alpha)
             }
         ),
         rest=pooled if fallback == "pooled" else calibrated([]),
         fallback=fallback,
-        counts=MappingProxyType({segment: len(some) for segment, some in sorted(by_segment.items())}),
+        counts=MappingProxyType({segment: len(some) for segment, some in sorted(parts.items())}),
     )

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from streamer.calibration.batch_rule import TransductiveRule
 from streamer.calibration.full_fit import Prompts
 from streamer.calibration.groups import LabelledGroup
-from streamer.calibration.guarantee import groups_needed
+from streamer.calibration.guarantee import budget, groups_needed
 from streamer.calibration.history import NO_HISTORY, History
 from streamer.calibration.threshold import Threshold
 
@@ -270,6 +270,8 @@ class Calibrator(Parametrised, ABC):
     """Whether it holds for any stricter level: quantiles of the calibration's own scores may only raise it."""
     by_rank: ClassVar[bool] = True
     """Whether it holds for ranks within the batch."""
+    by_sum: ClassVar[bool] = False
+    """Whether it reads any loss of a group that falls with the level: see `LabelledGroup.summed`."""
     by_segment: ClassVar[bool] = False
     """Whether each segment may be calibrated on its own, with a fallback for small ones."""
     label_floor: ClassVar[bool] = True
@@ -293,6 +295,11 @@ class Calibrator(Parametrised, ABC):
     @abstractmethod
     def calibrate(self, sample: Sample) -> Calibrated:
         """Find the threshold. Raises `ValueError` if a group id repeats or an argument is not valid."""
+
+    def promised(self, risk: str, alpha: float) -> str:
+        """Say what it promises of a risk that is not exposure, with `by_sum`; a clause."""
+        mean = "On average, over calibrations and future prompts,"
+        return f"{mean} {risk} is at most {budget(alpha)}"
 
     def groups_needed(self, alpha: float) -> int:
         """The fewest groups with which anything could ship at this budget, if none of them lost anything."""

@@ -115,7 +115,8 @@ def keyed_losses(
     severities = np.concatenate([np.empty(0), *(group.severities for group in groups)])
     sizes = np.fromiter((len(group.item_ids) for group in groups), np.intp, len(groups))
     if not scheme.random:
-        return scores, severities / np.repeat(sizes, sizes)
+        divisors = np.fromiter((group.divisor for group in groups), np.intp, len(groups))
+        return scores, severities / np.repeat(divisors, sizes)
     # Every scheme gives the one item of a group the whole weight.
     starts = np.cumsum(sizes) - sizes
     losses: Floats = severities.copy()

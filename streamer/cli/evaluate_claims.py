@@ -1,24 +1,25 @@
 """Claims in `streamer evaluate`, `try` and `plan`: what of long answers would ship."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from streamer.calibration.calibrators.mean import Mean
 from streamer.calibration.claims import LOSSES
+from streamer.calibration.registry import every
 from streamer.cli.console import print_json, print_table, say, warn
 from streamer.cli.options import share, share_from
 from streamer.clouds.cloud import Cloud
 from streamer.clouds.line_files import shown_name
-from streamer.clouds.sentence import percent
 from streamer.errors import UsageError
 from streamer.gates.settings import GateSettings
 from streamer.scoring.registry import OF_CLAIMS, SUPPORT
 
 if TYPE_CHECKING:
-    from streamer.clouds.evaluated_claims import ClaimOptions, ClaimResult, ClaimRow
+    from streamer.clouds.evaluated_claims import ClaimOptions, ClaimResult
     from streamer.clouds.stored_answers import StoredBatch
     from streamer.research.evaluation.results import Options
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 StoredGate = tuple[str, "GateSettings", "Sequence[StoredBatch]"]
 """A gate by its name and settings, and what it has decided and drawn."""
 
+_METHODS = [name for name, one in every().items() if one.by_sum]
 AnswerOption = Annotated[
     str, typer.Option(metavar="first|MODEL", help="Which answer is cut: the first, or a model's.")
 ]
@@ -95,6 +97,10 @@ class Calibrating(ScoredClaims):
         float,
         typer.Option(metavar="SHARE", parser=share, help="Share of prompts that calibrates."),
     ] = 0.5
+    method: Annotated[
+        str,
+        typer.Option(metavar="|".join(_METHODS), help="Calibrator of claims; a gate has its own."),
+    ] = Mean.name
 
     def results(
         self,
@@ -111,7 +117,7 @@ class Calibrating(ScoredClaims):
         import msgspec
 
         from streamer.clouds.evaluated_claims import evaluate_claims, evaluate_prompts
-        from streamer.frames.recorded import claimed
+        from streamer.frames.recorded import calibrator_of, claimed
         from streamer.research.evaluation.outputs import write_file
 
         asked = self.asked(
@@ -121,6 +127,7 @@ class Calibrating(ScoredClaims):
             seed=options.seed,
             unlabelled=options.unlabelled,
             scorer=self.scorer or SUPPORT,
+            method=self.method,
         )
         if gates and self.answer != "first":
             raise UsageError("of a gate's batch the first answer is cut, and --answer goes with files")
@@ -130,7 +137,8 @@ class Calibrating(ScoredClaims):
             prompts, left = claimed(batches, settings, scorer, self.rests_on)
             for text in left:
                 warn(f"gate {name}: {text}")
-            own = replace(asked, losses=tuple(self.loss or (settings.loss,)), scorer=scorer)
+            losses = tuple(self.loss or (settings.loss,))
+            own = replace(asked, losses=losses, scorer=scorer, **calibrator_of(settings))
             found.append(evaluate_prompts(f"gate {name}", prompts, own))
         write_file(
             out / "claims.json",
@@ -139,22 +147,9 @@ class Calibrating(ScoredClaims):
         return found
 
 
-_COLUMNS: "dict[str, Callable[[ClaimRow], str | None]]" = {
-    "loss": lambda row: row.loss,
-    "alpha": lambda row: f"{row.alpha:g}",
-    "loss measured": lambda row: _figure(row.risk.mean),
-    "prompts with something": lambda row: _figure(row.something.mean),
-    "kept of an answer": lambda row: _figure(row.kept.mean),
-    "wrong among shipped": lambda row: _figure(row.wrong.mean),
-    "whole answers": lambda row: _figure(row.whole.mean),
-    "of them with an error": lambda row: _figure(row.whole_wrong.mean),
-    "labels": lambda row: f"{row.labels.mean:.0f}",
-}
-
-
 def print_claims(results: "Sequence[ClaimResult]", *, json: bool) -> None:
     """Print a sentence and a table for each file or gate."""
-    from streamer.clouds.evaluated_claims import claims_sentence
+    from streamer.clouds.evaluated_claims import COLUMNS, claims_sentence
 
     if json:
         _print_json(results)
@@ -163,15 +158,15 @@ def print_claims(results: "Sequence[ClaimResult]", *, json: bool) -> None:
         say(f"{result.name}: {claims_sentence(result.rows)}")
         _print_notes(result)
         print_table(
-            tuple(_COLUMNS),
-            [tuple(cell(row) for cell in _COLUMNS.values()) for row in result.rows],
-            title=f"{_counted(result)}; {result.calibrating} calibrate, the others are measured",
+            tuple(COLUMNS),
+            [tuple(cell(row) for cell in COLUMNS.values()) for row in result.rows],
+            title=result.counted,
         )
 
 
 def print_plan(results: "Sequence[ClaimResult]", *, json: bool) -> None:
     """Print what ever more labelled prompts would give, a table for each loss."""
-    from streamer.clouds.evaluated_claims import claims_sentence
+    from streamer.clouds.evaluated_claims import COLUMNS, claims_sentence
 
     if json:
         _print_json(results)
@@ -181,12 +176,12 @@ def print_plan(results: "Sequence[ClaimResult]", *, json: bool) -> None:
     _print_notes(last)
     for place in range(len(last.rows)):
         print_table(
-            ("labelled prompts", *_COLUMNS),
+            ("labelled prompts", *COLUMNS),
             [
-                (str(one.calibrating), *(cell(one.rows[place]) for cell in _COLUMNS.values()))
+                (str(one.calibrating), *(cell(one.rows[place]) for cell in COLUMNS.values()))
                 for one in results
             ],
-            title=f"{_counted(last)}; those that do not calibrate are measured",
+            title=last.counted,
         )
 
 
@@ -196,16 +191,7 @@ def _print_json(results: "Sequence[ClaimResult]") -> None:
     print_json(to_builtins(results))
 
 
-def _counted(result: "ClaimResult") -> str:
-    claims = f"{result.claims} claims of {result.prompts} prompts"
-    return f"{claims} scored by {result.scorer}, {percent(result.wrong)} wrong"
-
-
 def _print_notes(result: "ClaimResult") -> None:
     for remark in result.notes:
         warn(f"{result.name}: {remark}")
     say("")
-
-
-def _figure(value: float | None) -> str | None:
-    return None if value is None else f"{value:.3f}"

@@ -306,13 +306,13 @@ def _plan_claims(
 
     if past is None:
         raise UsageError("claims are planned on past answers with labelled ones: name --data")
-    others = [name for name in others if name != "--labels"]
+    others = [name for name in others if name not in ("--labels", "--method")]
     others += ["--rungs"] if gate.rungs is not None else []
     if others:
         raise UsageError(f"the unit claim does not go with {', '.join(others)}")
-    asked = claims.asked(
-        "any", alphas=(alpha,), seed=seed, unlabelled=past.unlabelled, scorer=claims.scorer or SUPPORT
-    )
+    how: Any = {} if gate.method is None else {"method": gate.method}
+    how["scorer"] = claims.scorer or SUPPORT
+    asked = claims.asked("any", alphas=(alpha,), seed=seed, unlabelled=past.unlabelled, **how)
     print_plan(planned_claims(shown_name(past.file), past.read, asked, labels=labels), json=json)
 
 

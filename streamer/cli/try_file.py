@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from streamer import wiring
+from streamer.calibration.calibrators.mean import Mean
 from streamer.cli import options as opt
 from streamer.cli.console import note, print_json, print_table, say, warn
 from streamer.cli.evaluate_claims import OfClaims, print_claims
@@ -97,8 +98,15 @@ def try_(
         from streamer.clouds.evaluated_claims import evaluate_claims
 
         budgets = tuple(sorted({given.get("alpha", 0.05), *_SHOWN}))
-        scorer, choice = given.get("scorer", SUPPORT), check_unlabelled(unlabelled)
-        asked = claims.asked("any", alphas=budgets, seed=seed, unlabelled=choice, scorer=scorer)
+        asked = claims.asked(
+            "any",
+            alphas=budgets,
+            seed=seed,
+            unlabelled=check_unlabelled(unlabelled),
+            scorer=given.get("scorer", SUPPORT),
+            method=given.get("method", Mean.name),
+            parameters=tuple((name, given[name]) for name in PARAMETERS if name in given),
+        )
         print_claims([evaluate_claims(shown_name(file), clouds, asked)], json=json)
 
     report, said = tried(

@@ -24,10 +24,9 @@ from streamer.gates.settings import PARAMETERS
 from streamer.whatif import Changed, WhatIfAnswer
 from streamer.whatif.answers import Change
 from streamer.whatif.asking import SETTINGS
-from streamer.whatif.words import answer_rows, basis_sentence, caveats, columns, sentence
+from streamer.whatif.words import among, answer_rows, basis_sentence, caveats, columns, sentence
 from streamer.wording.numbers import counted, items, when
 from streamer.wording.policies import guarantee_text
-from streamer.wording.verdicts import interval_text
 
 _SHOWN_ANSWERS = 10
 _SINCE = "30d"
@@ -186,7 +185,7 @@ def show_answer(answer: "WhatIfAnswer", change: Change, *, most: int, explain: b
         ("would have got through", answer.more),
         ("would have been held instead", answer.less),
     ):
-        _show_changed(what, found, items(answer.settings.unit), most=most)
+        _show_changed(answer, what, found, most=most)
     if explain and answer.basis.guarantee:
         say(guarantee_text(answer.basis.guarantee))
     for text in caveats(answer):
@@ -204,12 +203,12 @@ def show_answer(answer: "WhatIfAnswer", change: Change, *, most: int, explain: b
         )
 
 
-def _show_changed(what: str, found: "Changed", named: tuple[str, str], *, most: int) -> None:
+def _show_changed(answer: "WhatIfAnswer", what: str, found: "Changed", *, most: int) -> None:
+    named = items(answer.settings.unit)
     if not found.answers:
         say(f"No {named[0]} {what}.")
         return
-    rate = interval_text(found.selective)
-    say(f"{counted(len(found.answers), *named)} {what}; error rate among them {rate}.")
+    say(f"{counted(len(found.answers), *named)} {what}; {among(answer, found)}.")
     shown = found.answers[:most]
     if shown:
         print_table(

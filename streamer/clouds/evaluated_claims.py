@@ -1,7 +1,7 @@
 """What a gate of claims ships of prompts that did not calibrate it, beside one of whole answers."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -9,17 +9,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streamer.calibration.calibrators.mean import Mean
 from streamer.calibration.claims import (
     ClaimLoss,
+    by_steps,
     check_least_kept,
     claim_loss,
     first_wrong,
     labels_needed,
-    summed,
 )
 from streamer.calibration.groups import LabelledGroup
-from streamer.calibration.guarantee import groups_needed
-from streamer.calibration.loss_curve import LossCurve, budget_limit
+from streamer.calibration.registry import calibrator
+from streamer.calibration.specification import Calibrator, Number, Sample
 from streamer.clouds.claims import WHY_HELD, ClaimedPrompt, RestsOn, claimed_prompt
 from streamer.clouds.cloud import Cloud
 from streamer.clouds.halves import HalvesSplit, seeded_splits
@@ -55,6 +56,7 @@ class ClaimOptions:
     splits, seed : number of seeded splits, and the seed of the first.
     unlabelled : a claim without a severity counts as 1 (`worst`), its prompt is left out (`drop`),
         or is refused (`fail`).
+    method, parameters : the calibrator; those of its parameters that are not its defaults.
     """
 
     alphas: tuple[float, ...] = CLAIM_BUDGETS
@@ -67,6 +69,13 @@ class ClaimOptions:
     splits: int = 50
     seed: int = 0
     unlabelled: str = "worst"
+    method: str = Mean.name
+    parameters: tuple[tuple[str, Number], ...] = ()
+
+    @property
+    def calibrator(self) -> Calibrator:
+        """The calibrator. Raises `ValueError` for one that reads no losses of claims."""
+        return by_steps(calibrator(self.method, dict(self.parameters)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +108,28 @@ class ClaimRow:
     labels: Spread
 
 
+def _mean(name: str) -> Callable[[ClaimRow], str | None]:
+    def cell(row: ClaimRow) -> str | None:
+        mean: float | None = getattr(row, name).mean
+        return None if mean is None else f"{mean:.3f}"
+
+    return cell
+
+
+COLUMNS: Mapping[str, Callable[[ClaimRow], str | None]] = {
+    "loss": lambda row: row.loss,
+    "alpha": lambda row: f"{row.alpha:g}",
+    "loss measured": _mean("risk"),
+    "prompts with something": _mean("something"),
+    "kept of an answer": _mean("kept"),
+    "wrong among shipped": _mean("wrong"),
+    "whole answers": _mean("whole"),
+    "of them with an error": _mean("whole_wrong"),
+    "labels": lambda row: f"{row.labels.mean:.0f}",
+}
+"""A row as people read it, by column; None: nothing of it shipped."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimResult:
     """Everything about the claims of one file.
@@ -124,6 +155,14 @@ class ClaimResult:
     unlabelled: int
     needless: int
     rows: tuple[ClaimRow, ...]
+
+    @property
+    def counted(self) -> str:
+        """How much there is."""
+        return (
+            f"{self.claims} claims of {self.prompts} prompts, {percent(self.wrong)} wrong; "
+            f"{self.calibrating} prompts calibrate, the others are measured"
+        )
 
     @property
     def notes(self) -> list[str]:
@@ -152,6 +191,7 @@ def check_claim_options(options: ClaimOptions) -> None:
     check_unlabelled(options.unlabelled)
     try:
         check_least_kept(options.least_kept)
+        _ = options.calibrator
         for name in options.losses:
             claim_loss(name)
     except ValueError as error:
@@ -177,7 +217,8 @@ def evaluate_prompts(name: str, every: Sequence[ClaimedPrompt], options: ClaimOp
     check_claim_options(options)
     if all(one.answer is None for one in every):
         raise UsageError(f"{name}: no answer is by the model {options.answer!r}; name one that has")
-    every = sorted(every, key=lambda one: one.cloud.batch_id)
+    if not options.calibrator.by_order:
+        every = sorted(every, key=lambda one: one.cloud.batch_id)
     every = [one for one in every if one.answer is not None]
     waiting = [_missing(one, options.losses) for one in every]
     missing = sum(waiting)
@@ -289,14 +330,12 @@ def _rows(
         _Measured(groups, loss, options.least_kept),
         _Measured(list(map(_as_one, groups)), loss, 0.0),
     )
-    labels = np.array([labels_needed(group, loss) for group in groups])
-    curves = [(split, parts.curve(split.first), whole.curve(split.first)) for split in splits]
+    labels, by = np.array([labels_needed(group, loss) for group in groups]), options.calibrator
     found = []
     for alpha in options.alphas:
         rows = []
-        for split, *both in curves:
-            limit = budget_limit(alpha, len(split.first))
-            cuts = [np.inf if limit < 0 else curve.first_over(limit) for curve in both]
+        for split in splits:
+            cuts = [one.cut(split, alpha, by) for one in (parts, whole)]
             own, other = parts.at(cuts[0])[:, split.second], whole.at(cuts[1])[:, split.second]
             risk, something, kept, counts, wrong, _ = own
             rows.append((
@@ -309,7 +348,7 @@ def _rows(
         ]
         figures = ("risk", "something", "kept", "wrong", "whole", "whole_wrong", "labels")
         named = dict(zip(figures, spreads, strict=True))
-        found.append(ClaimRow(loss=loss.name, alpha=alpha, prompts=groups_needed(alpha), **named))
+        found.append(ClaimRow(loss=loss.name, alpha=alpha, prompts=by.groups_needed(alpha), **named))
     return found
 
 
@@ -322,7 +361,7 @@ class _Measured:
 
     def __init__(self, groups: Sequence[LabelledGroup], loss: ClaimLoss, least_kept: float) -> None:
         self._loss, self._least = loss, least_kept
-        self._curves = [loss.curve(group, least_kept=least_kept) for group in groups]
+        self._steps = [loss.steps(group, least_kept=least_kept) for group in groups]
         self._known: dict[float, Floats] = {}
         self._scores, self._severities = (
             np.concatenate(some)
@@ -331,9 +370,10 @@ class _Measured:
         self._sizes = np.array([len(one.scores) for one in groups])
         self._starts = np.cumsum(self._sizes) - self._sizes
 
-    def curve(self, places: Sequence[int]) -> LossCurve:
-        """Return the summed loss of some prompts."""
-        return summed([self._curves[place] for place in places])
+    def cut(self, split: HalvesSplit, alpha: float, by: Calibrator) -> float:
+        """Calibrate on the first part of a split."""
+        some = [self._steps[place] for place in sorted(split.first)]
+        return by.calibrate(Sample(groups=some, alpha=alpha, seed=split.seed)).threshold.value
 
     def at(self, threshold: float) -> Floats:
         """Shape (6, prompts): loss, ships, share kept, claims shipped, their severity, wrong."""

@@ -29,13 +29,15 @@ class Moment:
     risk: RiskInterval
 
 
-def course_chart(course: Sequence[Moment], *, budget: float, risk: Risk) -> str:
-    """Draw how the promised risk came to be known, between bounds, against its budget; at least one moment."""
+def course_chart(course: Sequence[Moment], *, budget: float, risk: Risk, name: str) -> str:
+    """Draw how the promised risk, so called, came to be known, between bounds, against its budget.
+
+    `course` : at least one moment.
+    """
     at = [one.at.timestamp() for one in course]
     if len(at) == 1:
         course, at = [*course, *course], [at[0] - 60, at[0]]
     newest = course[-1]
-    name = "error rate among shipped answers" if risk == "selective" else "exposure"
     estimate = "not known" if newest.risk.estimate is None else percent(newest.risk.estimate)
     # The first intervals are wide, and would leave no room for what is known by now.
     most = max(budget * 2, newest.risk.upper * 1.6)

@@ -9,7 +9,7 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from streamer.audit import story
-from streamer.audit.story import needed_of, story_of, threshold_of, unit_of, why_of
+from streamer.audit.story import needed_of, shown_of, story_of, threshold_of, unit_of, why_of
 from streamer.audit.verification import UNREADABLE
 from streamer.console.charts import Moment, course_chart, interval_bar
 from streamer.console.what_if import Questions
@@ -45,6 +45,8 @@ from streamer.wording.verdicts import (
     decided_text,
     facts,
     figures,
+    risk_names,
+    risks_of,
     sentence,
     stated,
 )
@@ -164,6 +166,8 @@ class Pages:
         if shown is not None and not shown.share_served:  # which says nothing of what ships
             shown = None
         budget = None if report.terms is None else report.terms.budget
+        promised = policy.settings.calibrator.risk
+        names = risk_names(policy.settings.unit, policy.settings.loss)
         return {
             "name": name,
             "trouble": None,
@@ -173,9 +177,8 @@ class Pages:
             "status": status_text(policy),
             "unit": SERVED[policy.settings.unit],
             "budget": budget,
-            "risk": "error rate among shipped"
-            if policy.settings.calibrator.risk == "selective"
-            else "exposure",
+            "promised": promised,
+            "risks": names,
             "shown": shown,
             "bar": None if shown is None or budget is None else interval_bar(shown.judged, budget),
             "waiting": waiting,
@@ -209,7 +212,8 @@ class Pages:
         ]
         # What the verdict rests on comes last: labels that came too late for it are in the course before.
         moments.append(Moment(service.period.until, service.period.judged))
-        return {"course": course_chart(moments, budget=report.terms.budget, risk=risk), "whole": whole}
+        how: Any = {"risk": risk, "name": risks_of(report)[risk]}
+        return {"course": course_chart(moments, budget=report.terms.budget, **how), "whole": whole}
 
     def _version(self, found: Any, before: Any) -> dict[str, Any]:
         refusal = self._keys.refusal(found)
@@ -577,6 +581,7 @@ def _story(found: dict[str, Any], query: Mapping[str, str]) -> dict[str, Any]:
         "prompt": content["prompt"] if content else None,
         "erased": not content,
         "answers": answers,
+        "shows": shown_of(found),
         "units": "Claims" if unit_of(facts) == "claim" else "Answers",
         "story": [
             (name, str(value))

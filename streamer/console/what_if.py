@@ -20,9 +20,8 @@ from streamer.gates.rule import Cut
 from streamer.gates.settings import GateSettings
 from streamer.store import Store
 from streamer.whatif import Change, Changed, WhatIf, WhatIfAnswer
-from streamer.whatif.words import answer_rows, basis_sentence, caveats, columns, sentence
+from streamer.whatif.words import among, answer_rows, basis_sentence, caveats, columns, sentence
 from streamer.wording.numbers import SERVED, items, percent
-from streamer.wording.verdicts import interval_text
 
 DAYS: Final = (1, 7, 30, 90, 365)
 MOST_PROMPTS: Final = 20_000
@@ -245,19 +244,19 @@ class Questions:
             "caveats": caveats(answer),
             "named": items(answer.settings.unit),
             "changes": [
-                ("would have got through", self._changed(gate, answer.more)),
-                ("would have been held instead", self._changed(gate, answer.less)),
+                ("would have got through", self._changed(gate, answer, answer.more)),
+                ("would have been held instead", self._changed(gate, answer, answer.less)),
             ],
             "differences": len(answer.differences),
         }
 
-    def _changed(self, gate: str, found: Changed) -> dict[str, Any]:
+    def _changed(self, gate: str, answer: WhatIfAnswer, found: Changed) -> dict[str, Any]:
         # Those with a label first: they say what came of it.
         shown = sorted(found.answers, key=lambda one: (one.severity is None, -(one.severity or 0.0)))[:_SHOWN]
         texts = self._store.decision_search.texts(gate, [(one.batch_id, one.response_id) for one in shown])
         return {
             "count": len(found.answers),
-            "rate": f"; error rate among them {interval_text(found.selective)}",
+            "rate": f"; {among(answer, found)}",
             "answers": [(one, *texts.get((one.batch_id, one.response_id), (None, None))) for one in shown],
         }
 

@@ -14,8 +14,10 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
+from streamer.deciding.claims import recorded
 from streamer.deciding.measuring import NoScore, batch_made, measured
 from streamer.errors import EncoderGivenUp, Unavailable
+from streamer.events.claims import ClaimV1
 from streamer.events.responses import ResponsesV1, dimension_of
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.declared import Unit
@@ -30,6 +32,7 @@ from streamer.gates.policy import (
 from streamer.gates.policy_gate import PolicyGate, Ruling
 from streamer.gates.settings import GateSettings
 from streamer.gates.uniforms import uniforms_for
+from streamer.scoring.claims.answer import WHY_HELD
 from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.scoring.scorer import AnswerBatch
 
@@ -49,6 +52,7 @@ _WHATEVER_SCORES = frozenset(
         "upstream_mismatch",
         "too_few_responses",
         "empty_text",
+        *WHY_HELD,
     }
 )
 """Why a batch is held whoever scores it, its gate's scorer or the candidate's."""
@@ -61,6 +65,7 @@ class Beside:
     Attributes
     ----------
     unit : of the policy that decides.
+    claims : what it decides one by one, with the unit `claim`.
     held : why the decision is made without scores; None: it has some.
     batch : the answers with embeddings of `encoder`, where the decision has made some.
     rows : the embeddings that came with the event, shape (n, d).
@@ -73,6 +78,7 @@ class Beside:
     key: BatchKey
     unit: Unit
     blank: tuple[bool, ...]
+    claims: tuple[ClaimV1, ...]
     held: str | None
     encoder: str
     batch: AnswerBatch | None
@@ -179,6 +185,8 @@ class CandidateScorer:
         settings, n = one.settings, len(one.event.responses)
         if settings.unit != one.unit:
             raise NoScore(OTHER_UNIT)
+        if one.claims:
+            return tuple(recorded(one.event, one.claims).scores_by(settings.scores_by).tolist()), None
         batch = (
             self._batch(one)
             if settings.embeds
@@ -218,7 +226,12 @@ class CandidateScorer:
             return None
         known = self._gates.get(one.candidate.gate)
         if known is None or known[0] != one.candidate.number:
-            made = PolicyGate(unit=settings.unit, cut=cut, rule=one.candidate.rule)
+            made = PolicyGate(
+                unit=settings.unit,
+                cut=cut,
+                rule=one.candidate.rule,
+                least_kept=settings.least_kept,
+            )
             known = self._gates[one.candidate.gate] = (one.candidate.number, made)
         gate = known[1]
         uniforms = None
@@ -226,4 +239,5 @@ class CandidateScorer:
             ids = [response.id for response in one.event.responses]
             uniforms = uniforms_for(one.salt, one.key, ids, settings.unit)
         segment = None if settings.segment_by is None else segment_of(one.event.metadata, settings.segment_by)
-        return gate.decide(scores, blank=one.blank, uniforms=uniforms, segment=segment, row=row)
+        blank = None if one.claims else one.blank
+        return gate.decide(scores, blank=blank, uniforms=uniforms, segment=segment, row=row)

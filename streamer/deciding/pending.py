@@ -93,7 +93,7 @@ def known_beside(p: Pending) -> CandidateDecision | None:
 def beside_of(p: Pending) -> Beside | None:
     """The batch as its gate's candidate gets it; None where there is none, or it has decided it already."""
     candidate = p.active.candidate
-    if p.claims or candidate is None or candidate.settings is None or known_beside(p) is not None:
+    if candidate is None or candidate.settings is None or known_beside(p) is not None:
         return None
     return Beside(
         candidate=candidate,
@@ -102,6 +102,7 @@ def beside_of(p: Pending) -> Beside | None:
         key=p.key,
         unit=p.active.policy.settings.unit,
         blank=p.blank,
+        claims=p.claims,
         held=p.held,
         encoder=p.active.policy.settings.encoder,
         batch=p.batch,

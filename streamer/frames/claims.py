@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from streamer.calibration.calibrators.mean import Mean
 from streamer.calibration.claims import calibrate_claims, shipped_claims
+from streamer.calibration.registry import calibrator
 from streamer.calibration.threshold import Threshold
 from streamer.clouds.claims import (
     LEFT_OUT,
@@ -80,6 +82,9 @@ class ClaimGate:
     rests_on : what a claim ships with or not at all: those that it names (`named`), or all before
         it (`prefix`), as in a derivation.
     score : ``support`` or ``support-learned``; see docs/claims.md.
+    method, parameters : the calibrator, one of mean, age, hb, betting and bernstein, and what it
+        has, as in ``{"delta": 0.05}``: docs/guarantees.md. `age` goes by the order of rows.
+    seed : any whole number, fixed before labels are read.
     columns : the columns of roles that are not recognised.
 
     Attributes
@@ -102,6 +107,9 @@ class ClaimGate:
         left_out: LeftOut = "drop",
         rests_on: RestsOn = "named",
         score: str = SUPPORT,
+        method: str = Mean.name,
+        parameters: Mapping[str, float] | None = None,
+        seed: int = 0,
         columns: Mapping[str, Any] | None = None,
     ) -> None:
         if left_out not in LEFT_OUT:
@@ -111,6 +119,7 @@ class ClaimGate:
         self.alpha, self.loss, self.answer = alpha, loss, answer
         self.least_kept, self.left_out, self.rests_on = least_kept, left_out, rests_on
         self.score, self.columns = claim_scorer(score).name, columns
+        self.method, self.parameters, self.seed = method, parameters, seed
 
     def fit(self, frame: Any) -> "ClaimGate":
         """Calibrate on answers with labelled claims; one without a label counts as wrong.
@@ -126,9 +135,9 @@ class ClaimGate:
         groups = [one.group for one in found if one.group is not None]
         if all(claim.severity is None for one in found for claim in one.claims):
             raise UsageError("no claim has a severity, so nothing can be learnt (docs/claims.md)")
-        self.threshold_ = calibrate_claims(
-            groups, alpha=self.alpha, loss=self.loss, least_kept=self.least_kept
-        )
+        how: Any = {"alpha": self.alpha, "loss": self.loss, "least_kept": self.least_kept}
+        by = calibrator(self.method, self.parameters or {})
+        self.threshold_ = calibrate_claims(groups, by=by, seed=self.seed, **how)
         alike = all(_as_cut(one) for one in found if one.group is not None)
         self.splitter_ = splitter() if alike else GIVEN
         return self

@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 import numpy as np
 
 from streamer.calibration.groups import LabelledGroup
 from streamer.clouds.claims import ClaimedPrompt, RestsOn
 from streamer.clouds.cloud import Claim, judged_cloud
-from streamer.clouds.evaluated_claims import ClaimOptions, ClaimResult, evaluate_prompts
+from streamer.clouds.evaluated_claims import CLAIM, ClaimOptions, ClaimResult, evaluate_prompts
 from streamer.clouds.offline import ScoredCloud
 from streamer.clouds.stored_answers import AnswerStore, StoredBatch
 from streamer.errors import TryLater, UsageError
@@ -52,6 +53,8 @@ def recorded(
     )
     kept = [one for one in found if (now - one.decided_at).total_seconds() >= cut.seconds]
     notes = []
+    if settings.unit == CLAIM and settings.segment_by is not None:
+        notes.append("One threshold is tried for all segments together.")
     closure = sample.alarm_closure(gate)
     if closure is not None and (older := sum(one.decided_at < closure.moment for one in kept)):
         notes.append(
@@ -63,7 +66,10 @@ def recorded(
     young, old = (
         [one.severity for batch in some for one in batch.responses] for some in (found[len(kept) :], kept)
     )
-    return kept, [*notes, f"{said} younger than {age_cut.span(cut.seconds)}.{younger_labels(young, old)}"]
+    return kept, [
+        *notes,
+        f"{said} younger than {age_cut.span(cut.seconds)}.{younger_labels(young, old, unit=settings.unit)}",
+    ]
 
 
 def tried_record(
@@ -183,12 +189,19 @@ def tried_claims(
             losses=(one.loss,),
             least_kept=one.least_kept,
             scorer=one.scorer,
+            **calibrator_of(one),
         )
         for one in (asked, settings)
     )
     prompts = {way.scorer: claimed(batches, settings, way.scorer) for way in ways}
     found = [evaluate_prompts(f"gate {gate}", prompts[way.scorer][0], way) for way in ways]
     return found, prompts[asked.scorer][1]
+
+
+def calibrator_of(settings: GateSettings) -> dict[str, Any]:
+    """The options of claims that are a gate's calibrator."""
+    given = tuple(settings.calibrator.parameters().items())
+    return {"method": settings.method, "parameters": given}
 
 
 def beside(

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from streamer.calibration.guarantee import budget
 from streamer.calibration.specification import Risk
 from streamer.calibration.threshold import Threshold
+from streamer.clouds.evaluated_claims import COLUMNS, ClaimResult, claims_sentence
 from streamer.clouds.measurement import DecidedBatch, units_of
 from streamer.clouds.sentence import UNIT_WORDS, percent, served_sentence
 from streamer.clouds.spreads import Spread
@@ -391,8 +392,6 @@ def report_page(report: Report, name: str, notes: Sequence[str] = (), *, back: s
     back : the address at which another file is tried; empty: none.
     """
     slider = ""
-    crumb = f'<p><a href="{escape(back)}">Try another file</a></p>' if back else ""
-    about = "".join(f'<p class="verdict">{escape(unbroken(one))}</p>' for one in (report.caveat, *notes))
     if report.budgets:
         said = [replace(report, at=one, why_closed="").sentence for one in report.budgets]
         listed = json.dumps([f"{unbroken(one[:1].upper() + one[1:])}." for one in said]).replace(
@@ -403,12 +402,30 @@ def report_page(report: Report, name: str, notes: Sequence[str] = (), *, back: s
             f'value="{max(1, round(100 * report.at.alpha))}" style="width:100%"><p id="now"></p></div>'
             f'<script type="application/json" id="said">{listed}</script>'
         )
+    body = f'{slider}<div id="wrong">{_through(report, 200)}</div>{report_parts(report)}'
+    script = f"<script>{_SLIDER}</script>" if slider else ""
+    return _page(name, report.worth, (report.caveat, *notes), body, back, script)
+
+
+def claims_page(
+    result: ClaimResult, alpha: float, name: str, notes: Sequence[str] = (), *, back: str = ""
+) -> str:
+    """Say as such a page what of the claims of a file would ship, first at one of its budgets."""
+    said = claims_sentence([row for row in result.rows if row.alpha == alpha])
+    rows = [[cell(row) or "–" for cell in COLUMNS.values()] for row in result.rows]
+    table = _table(tuple(COLUMNS), rows, numbers=range(1, len(COLUMNS)))
+    notes = (f"{result.counted}.", *result.notes, *notes)
+    return _page(name, f"{said[:1].upper()}{said[1:]}.", notes, table, back)
+
+
+def _page(name: str, worth: str, notes: Sequence[str], body: str, back: str, script: str = "") -> str:
+    crumb = f'<p><a href="{escape(back)}">Try another file</a></p>' if back else ""
+    about = "".join(f'<p class="verdict">{escape(unbroken(one))}</p>' for one in notes)
     return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, '
-        f'initial-scale=1"><title>{escape(report.worth)}</title><style>{STYLE}</style></head><body><main><header>{crumb}'
-        f'<h1>{escape(name)}</h1><p class="result">{escape(unbroken(report.worth))}</p>{about}</header>'
-        f'{slider}<div id="wrong">{_through(report, 200)}</div>{report_parts(report)}</main>'
-        f"{'<script>' + _SLIDER + '</script>' if slider else ''}</body></html>"
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" '
+        f'content="width=device-width, initial-scale=1"><title>{escape(worth)}</title>'
+        f"<style>{STYLE}</style></head><body><main><header>{crumb}<h1>{escape(name)}</h1>"
+        f'<p class="result">{escape(unbroken(worth))}</p>{about}</header>{body}</main>{script}</body></html>'
     )
 
 

@@ -15,7 +15,7 @@ from typing import Any, get_args, get_type_hints
 
 from streamer.calibration import registry
 from streamer.calibration.calibrators.mean import Mean
-from streamer.calibration.claims import claim_loss, first_wrong
+from streamer.calibration.claims import by_steps, claim_loss, first_wrong
 from streamer.calibration.specification import Calibrator, Number, Range
 from streamer.gates import labeller_names, shapes
 from streamer.gates.declared import FIRST_PARAMETERS, Declared, HoldAction, Mode, Unit
@@ -462,18 +462,18 @@ def _contradictions(settings: GateSettings) -> Iterator[tuple[str, str]]:
 
 def _of_claims(settings: GateSettings) -> str | None:
     """Say what a gate of claims cannot have; None: it has none of it."""
+    try:
+        by_steps(settings.calibrator)
+    except ValueError as error:
+        return str(error)
     for name, given, possible in (
-        ("method", settings.method, Mean.name),
         ("shape", settings.shape.name, INDICATOR_SHAPE.name),
         ("judged", settings.judged, WHOLE.text),
-        *((name, getattr(settings, name), None) for name in _NOT_OF_CLAIMS),
+        ("judge_kind", settings.judge_kind, None),
     ):
         if given != possible:
             return f"{name} must be {possible or 'absent'} with the unit claim, not {given!r}"
     return None
-
-
-_NOT_OF_CLAIMS = ("segment_by", "judge_kind")
 
 
 def unsupported(settings: GateSettings) -> str | None:

@@ -180,4 +180,6 @@ def _with(tally: FillingTally, attempts: Sequence[Attempted], labelled: int) -> 
 def _example(attempt: Attempted) -> str:
     key = attempt.task.key
     again = f", attempt {key.attempt}" if key.attempt > 1 else ""
-    return f"{key.gate}/{key.batch_id}{again}, response {attempt.task.response_id}: {attempt.failure}"
+    unit = "claim" if attempt.task.unit_id else "response"
+    named = f"{unit} {attempt.task.unit_id or attempt.task.response_id}"
+    return f"{key.gate}/{key.batch_id}{again}, {named}: {attempt.failure}"

@@ -2,19 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from streamer.calibration import LabelledGroup, registry
 from streamer.calibration.calibrators.mean import Mean
 from streamer.calibration.claims import calibrate_claims
 from streamer.calibration.full_fit import Prompts
 from streamer.calibration.history import NO_HISTORY, History
-from streamer.calibration.segments import segments_by_scheme
+from streamer.calibration.segments import by_segment
 from streamer.calibration.specification import Calibrator, Sample
 from streamer.calibration.threshold import Threshold
-from streamer.calibration.weighting import WeightingScheme
+from streamer.calibration.weighting import WeightingScheme, calibrate_by_scheme
 from streamer.gates.rule import INDICATOR, MOST_SEGMENTS, Cut, Full, Rule, Segments
 from streamer.gates.settings import GateSettings
-from streamer.gates.shapes import INDICATOR_SHAPE, floor_note, floored, noted
+from streamer.gates.shapes import INDICATOR_SHAPE, GateShape, floor_note, floored, noted
 
 _LARGEST_DIAGNOSTIC = 200_000_000
 """Steps above which a calibrator is left out as a diagnostic: see `Calibrator.cost`."""
@@ -83,8 +84,6 @@ def candidates(settings: GateSettings, drawn: RunSample) -> tuple[Candidate, ...
     The gate's own comes first, and only it may become a policy: the others promise nothing to one who picks.
     """
     own, sample = decide(settings, drawn), drawn.for_gate(settings)
-    if settings.unit == "claim":  # no other calibrator knows its losses
-        return (own,)
     others = (
         calibrator
         for calibrator in _diagnostics(settings)
@@ -105,23 +104,28 @@ def decide(settings: GateSettings, drawn: RunSample) -> Candidate:
                 threshold=found.threshold,
                 rule=_by_signals(settings, found.prompts),
             )
-    if settings.unit == "claim":
-        threshold = calibrate_claims(
-            sample.groups, alpha=sample.alpha, loss=settings.loss, least_kept=settings.least_kept
-        )
-        return Candidate(
-            name=settings.method,
-            decides=True,
-            threshold=floored(threshold, sample.floor),
-            rule=INDICATOR,
-        )
     if settings.segment_by is not None:
         threshold, rule = _by_segment(settings, sample, drawn.segments)
         return Candidate(name=f"segments {settings.method}", decides=True, threshold=threshold, rule=rule)
-    threshold, rule = settings.shape.fit(settings.calibrator, sample)
+    threshold, rule = _fit(settings, settings.shape, settings.calibrator, sample)
     plain = settings.shape.name == INDICATOR_SHAPE.name
     name = settings.method if plain else f"{settings.shape.name} {settings.method}"
     return Candidate(name=name, decides=True, threshold=threshold, rule=rule)
+
+
+def _fit(
+    settings: GateSettings, shape: GateShape, calibrator: Calibrator, sample: Sample
+) -> tuple[Threshold, Rule]:
+    if settings.unit != "claim":
+        return shape.fit(calibrator, sample)
+    return floored(_of_claims(settings, calibrator, sample, sample.groups), sample.floor), INDICATOR
+
+
+def _of_claims(
+    settings: GateSettings, calibrator: Calibrator, sample: Sample, groups: Sequence[LabelledGroup]
+) -> Threshold:
+    how: Any = {"loss": settings.loss, "least_kept": settings.least_kept, "by": calibrator}
+    return calibrate_claims(groups, alpha=sample.alpha, seed=sample.seed, **how)
 
 
 def _diagnostics(settings: GateSettings) -> list[Calibrator]:
@@ -129,6 +133,8 @@ def _diagnostics(settings: GateSettings) -> list[Calibrator]:
     made = []
     for name, kind in registry.every().items():
         if not kind.diagnostic or (settings.shape.of_ranks and not kind.by_rank):
+            continue
+        if settings.unit == "claim" and not kind.by_sum:
             continue
         made.append(
             registry.calibrator(
@@ -143,7 +149,7 @@ def _diagnostic(settings: GateSettings, sample: Sample, calibrator: Calibrator) 
     # What a gate cannot name promises nothing, and is shown as it is found.
     floor = sample.floor if calibrator.offered and not calibrator.refuses_floor() else None
     shape = settings.shape if settings.shape.of_ranks else INDICATOR_SHAPE
-    threshold, rule = shape.fit(calibrator, replace(sample, floor=floor))
+    threshold, rule = _fit(settings, shape, calibrator, replace(sample, floor=floor))
     return Candidate(name=calibrator.name, decides=False, threshold=threshold, rule=rule)
 
 
@@ -168,13 +174,18 @@ def _by_segment(
     scheme = Mean() if settings.calibrator.of_signals else settings.calibrator
     if not isinstance(scheme, WeightingScheme):
         raise TypeError(f"segments need a weighting scheme, not {settings.method}")
-    found = segments_by_scheme(
+
+    def calibrated(some: Sequence[LabelledGroup]) -> Threshold:
+        if settings.unit == "claim":
+            return _of_claims(settings, scheme, sample, some)
+        return calibrate_by_scheme(some, alpha=sample.alpha, scheme=scheme, seed=sample.seed)
+
+    found = by_segment(
         sample.groups,
+        calibrated,
         segments=segments,
         alpha=sample.alpha,
-        scheme=scheme,
         fallback=settings.segment_fallback,
-        seed=sample.seed,
     )
     # By size alone, which knows no label: a policy has to fit into one message.
     kept = sorted(found.own, key=lambda name: (-found.counts[name], name))[:MOST_SEGMENTS]

@@ -12,6 +12,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from streamer.calibration.claims import ClaimLoss
 from streamer.calibration.loss_curve import budget_limit
 from streamer.gates.declared import Unit
 from streamer.gates.policy import Bursts, Policy
@@ -132,6 +133,24 @@ def losses(reading: Reading, unit: Unit, groups: Sequence[SampledGroup]) -> NDAr
     )
     starts = [0, *accumulate(sizes[:-1])]
     return np.add.reduceat(shipped(reading, unit, groups, sizes) * severities, starts) / sizes
+
+
+def claim_losses(
+    reading: Reading, loss: ClaimLoss, groups: Sequence[SampledGroup], *, least_kept: float = 0.0
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return what each group loses by the claims that are served, and whether it gets any.
+
+    A missing severity counts as 1; at least one group.
+    """
+    sizes = [len(group.items) for group in groups]
+    starts = np.array([0, *accumulate(sizes[:-1])])
+    severities = np.array(
+        [1.0 if item.severity is None else item.severity for group in groups for item in group.items]
+    )
+    ships = shipped(reading, "claim", groups, sizes) > 0
+    enough = np.add.reduceat(ships, starts, dtype=np.intp) >= least_kept * np.array(sizes)
+    ships &= np.repeat(enough, sizes)
+    return loss.of_each(severities, ships, starts), np.logical_or.reduceat(ships, starts)
 
 
 def shipped(

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamer.calibration import History, LabelledGroup, Threshold
-from streamer.calibration.claims import claim_loss, shipped_claims
+from streamer.calibration.claims import claim_loss
 from streamer.calibration.groups import labelled_groups
 from streamer.calibration.guarantee import besides, budget
 from streamer.calibration.history import MOST, NO_HISTORY
@@ -23,7 +23,7 @@ from streamer.gates.shapes import noted
 from streamer.recalibration import age_cut
 from streamer.recalibration.age_cut import AgeCut
 from streamer.recalibration.candidates import Candidate, RunSample, candidates, decide
-from streamer.recalibration.comparison import Reading, direction, losses
+from streamer.recalibration.comparison import Reading, claim_losses, direction, losses
 from streamer.recalibration.missing_labels import MissingLabels, missing_labels
 from streamer.recalibration.sampled import (
     SampledGroup,
@@ -214,8 +214,9 @@ class CalibrationRun:
         if self.severities == "highest":
             notes.append(f"Of several labels of a response the highest ever given counted, {self._why_safe}.")
         if self.missing:
+            named = "claims" if self.gate.settings.unit == "claim" else "responses"
             notes.append(
-                f"{self.missing} of {self.drawn} drawn responses had no label and counted as severity 1, "
+                f"{self.missing} of {self.drawn} drawn {named} had no label and counted as severity 1, "
                 f"{self._why_safe}."
             )
         if (key := self.gate.settings.group_by) is not None:
@@ -404,13 +405,9 @@ def _losses(
     groups: Sequence[SampledGroup],
 ) -> NDArray[np.float64]:
     """What each group loses where this is served, in [0, 1]."""
-    if settings.unit != "claim":
+    if settings.unit != "claim" or not groups:
         return losses(level, settings.unit, groups)
-    loss, found = claim_loss(settings.loss), []
-    for group in _as_calibrated(groups):
-        ships = shipped_claims(group.scores, level.cut.value, least_kept=settings.least_kept)
-        found.append(loss.at(group.severities, ships))
-    return np.array(found)
+    return claim_losses(level, claim_loss(settings.loss), groups, least_kept=settings.least_kept)[0]
 
 
 def _tightened(

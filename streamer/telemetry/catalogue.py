@@ -258,7 +258,7 @@ CATALOGUE: tuple[MetricDefinition, ...] = (
     _gauge("open_served_ratio", "gate over", "recalibrator",
         "Share of these prompts of which something shipped; counted of all, so exact."),
     _gauge("open_selective_risk_ratio", "gate over", "recalibrator",
-        "Error rate among their shipped answers."),
+        "Error rate among their shipped answers; of claims the loss of a prompt that gets something."),
     _gauge("open_selective_risk_lower_ratio", "gate over", "recalibrator",
         "Its lower bound, which holds at all times."),
     _gauge("open_selective_risk_upper_ratio", "gate over", "recalibrator",

@@ -147,7 +147,9 @@ class WhatIf:
             prompts=len(kept),
             judged=len(counted),
             age=cut,
-            younger=younger_labels(*(one.severities[one.drawn] for one in (kept.where(~judged), counted))),
+            younger=younger_labels(
+                *(one.severities[one.drawn] for one in (kept.where(~judged), counted)), unit=settings.unit
+            ),
             unscored=int((~counted.scored).sum()),
             closed=int((~counted.could_ship).sum()),
             shadow=int(_decided_by(counted, lambda one: one.mode == "shadow").sum()),

@@ -2,29 +2,31 @@
 
 from streamer.recalibration.age_cut import span
 from streamer.risk.states import RiskInterval
-from streamer.whatif import Change, WhatIfAnswer
+from streamer.whatif import Change, Changed, WhatIfAnswer
 from streamer.wording.numbers import SERVED, counted, items, percent, when
 from streamer.wording.policies import cut_text
-from streamer.wording.verdicts import interval_text
+from streamer.wording.verdicts import interval_text, risk_names
 
 
 def sentence(answer: WhatIfAnswer, change: Change) -> str:
     """Say in one sentence what would have come of it, beside what came."""
     asked, was = answer.asked, answer.recorded
     unit = answer.settings.unit
+    names = risk_names(unit, answer.settings.loss)
     share, shared = (asked.shipped, was.shipped) if unit == "response" else (asked.served, was.served)
     return (
         f"{answer.gate.gate} {_asked(answer, change)}: {percent(share)} of {SERVED[unit]} served in place of "
-        f"{percent(shared)}; {_selective(answer)} {_interval(asked.selective)} (it was "
-        f"{_estimate(was.selective)}), exposure {_interval(asked.exposure)} (it was {_estimate(was.exposure)})."
+        f"{percent(shared)}; {names['selective']} {_interval(asked.selective)} (it was "
+        f"{_estimate(was.selective)}), {names['exposure']} {_interval(asked.exposure)} (it was {_estimate(was.exposure)})."
     )
 
 
-def _selective(answer: WhatIfAnswer) -> str:
-    """What the loss of a prompt that gets something is called."""
+def among(answer: WhatIfAnswer, found: Changed) -> str:
+    """Say how bad is what would ship, or be held, in place of what was."""
+    loss, name = answer.settings.loss, "error rate among them"
     if answer.settings.unit == "claim":
-        return f"loss {answer.settings.loss} of a prompt that gets something"
-    return "error rate among shipped answers"
+        name = f"loss {loss} of a prompt that gets some of them"
+    return f"{name} {interval_text(found.selective)}"
 
 
 def _asked(answer: WhatIfAnswer, change: Change) -> str:
@@ -104,7 +106,7 @@ def answer_rows(answer: WhatIfAnswer) -> list[tuple[str, ...]]:
         rows.append(("share of responses shipped", *(percent(one.shipped) for one in both)))
     if answer.settings.unit == "claim":
         rows.append(("claims that ship", *(str(one.answers) for one in both)))
-    for risk, name in (("selective", _selective(answer)), ("exposure", "exposure")):
+    for risk, name in reversed(risk_names(answer.settings.unit, answer.settings.loss).items()):
         promised = f", budget {percent(answer.budget)}" if answer.promised == risk else ""
         rows.append((f"{name}{promised}", *(_interval(getattr(one, risk)) for one in both)))
     rows.append((f"labelled shipped {items(answer.settings.unit)[1]}", *(str(one.labelled) for one in both)))
@@ -132,7 +134,7 @@ def caveats(answer: WhatIfAnswer) -> list[str]:
         )
     if answer.basis.missing:
         said.append(
-            f"{answer.basis.missing} of {answer.basis.drawn} drawn responses had no label that calibration could use, and "
+            f"{answer.basis.missing} of {answer.basis.drawn} drawn {items(answer.settings.unit)[1]} had no label that calibration could use, and "
             "counted as severity 1."
         )
     if answer.closed:

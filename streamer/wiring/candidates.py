@@ -57,10 +57,6 @@ def set_candidate(
         raise UsageError(
             f"the scorer {wanted.scorer} asks a language model for every answer, and who pays for that decides by it: a candidate cannot"
         )
-    if wanted.unit == "claim":
-        raise UsageError(
-            "no candidate decides beside a gate of claims; `streamer what-if` tries a scorer on its record"
-        )
     if wanted.unit != store.gates.get(gate).settings.unit:
         raise UsageError("a candidate has its gate's unit, for which the audit draws answers to label")
     if cut is not None:

@@ -147,7 +147,8 @@ def try_upload(
 def _try_upload(
     answer: Connection, settings: Settings, name: str, content: bytes, alpha: float, columns: Sequence[str]
 ) -> None:
-    from streamer.frames.results import report_page
+    from streamer.clouds.evaluated_claims import CLAIM_BUDGETS, ClaimOptions, evaluate_claims
+    from streamer.frames.results import claims_page, report_page
 
     os.nice(10)
     with TemporaryDirectory(prefix="streamer-try-") as folder:
@@ -156,20 +157,20 @@ def _try_upload(
         def ask(doubt: Doubt) -> Mapping[Role, tuple[str, ...]]:
             raise _Asked(doubt)
 
-        def of_claims(_clouds: Sequence[Cloud]) -> None:
-            raise UsageError(
-                f"{name} has claims: `streamer try {name}` says what of them would ship, without a page"
-            )
-
+        of_claims: list[Sequence[Cloud]] = []
         found: str | Doubt | UsageError
         try:
             file.write_bytes(content)
             reading = Reading(columns=parse_mapping(columns))
-            report, said = tried(
-                settings, file, {"alpha": alpha}, reading=reading, ask=ask, of_claims=of_claims, name=name
-            )
-            assert report is not None
-            found = report_page(report, name, said, back="/try")
+            how: Any = {"reading": reading, "ask": ask, "of_claims": of_claims.append, "name": name}
+            report, said = tried(settings, file, {"alpha": alpha}, **how)
+            if report is None:
+                alphas = tuple(sorted({alpha, *CLAIM_BUDGETS}))
+                asked = ClaimOptions(alphas=alphas, losses=("any",))
+                result = evaluate_claims(name, of_claims[0], asked)
+                found = claims_page(result, alpha, name, said, back="/try")
+            else:
+                found = report_page(report, name, said, back="/try")
         except _Asked as asked:
             found = asked.doubt
         except (StreamerError, OSError) as error:

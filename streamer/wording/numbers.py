@@ -52,11 +52,12 @@ def when(moment: datetime) -> str:
     return moment.strftime("%Y-%m-%d %H:%M:%SZ")
 
 
-def younger_labels(young: Iterable[float | None], old: Iterable[float | None]) -> str:
-    """Say how wrong labelled answers of prompts too young to count are, beside those that count; None and NaN: not labelled."""
+def younger_labels(young: Iterable[float | None], old: Iterable[float | None], *, unit: str) -> str:
+    """Say how wrong labelled answers, or claims, of prompts too young to count are, beside those that count; None and NaN: not labelled."""
     known, others = ([one for one in some if one is not None and one == one] for some in (young, old))
     if not known:
         return ""
     beside = f", against {percent(fmean(others))} among those that count" if others else ""
-    said = counted(len(known), "labelled answer", "labelled answers")
+    one, many = items(unit)
+    said = counted(len(known), f"labelled {one}", f"labelled {many}")
     return f" The {said} among the younger average {percent(fmean(known))} wrong{beside}."

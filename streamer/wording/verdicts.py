@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from streamer.calibration.claims import claim_loss
 from streamer.calibration.specification import Risk
 from streamer.recalibration.age_cut import span
 from streamer.risk.rounds.report import (
@@ -16,14 +17,13 @@ from streamer.risk.rounds.report import (
     Verdict,
 )
 from streamer.risk.states import BudgetBurn, RiskInterval
-from streamer.wording.numbers import counted, percent, when
+from streamer.wording.numbers import counted, items, percent, when
 
 WORDS = {
     "kept": "the budget was kept",
     "broken": "the budget was BROKEN",
     "not known yet": "not known yet whether the budget is kept",
 }
-_RISKS = (("exposure", "exposure"), ("selective", "error rate among shipped answers"))
 ALARMS = {
     "risk": "risk",
     "selective": "selective risk",
@@ -93,6 +93,9 @@ def headline(report: RiskReport | None) -> str | None:
     return None if service.closed and service.period is None else sentence(report)
 
 
+Rows = list[tuple[str, ...]]
+
+
 class RiskColumns(NamedTuple):
     """A gate's figures side by side.
 
@@ -126,22 +129,42 @@ def figures(report: RiskReport) -> RiskColumns | None:
         ("since", *(when(one.since) for one in shown)),
         ("prompts read, while open", *(str(one.decisions) for one in shown)),
         ("share of them served", *(percent(one.share_served) for one in shown)),
-        *_risk_rows(report.terms.budget, shown),
-        ("labelled shipped answers", *(str(one.labelled) for one in shown)),
+        *_risk_rows(report, report.terms.budget, shown),
+        (_labelled(report)[1], *(str(one.labelled) for one in shown)),
     ]
     if any(one.overdue for one in shown):
         rows.append(("labels that never came", *(str(one.overdue) for one in shown)))
     return RiskColumns(tuple(title for title, _ in columns), tuple(rows))
 
 
-def _risk_rows(budget: float, shown: list[OpenFigures]) -> list[tuple[str, ...]]:
+def risk_names(unit: str, loss: str) -> dict[Risk, str]:
+    """What the risks of a gate are called: of claims by its loss, which its budget bounds."""
+    if unit != "claim":
+        return {"exposure": "exposure", "selective": "error rate among shipped answers"}
+    of_some = f"loss {loss} of a prompt that gets something"
+    return {"exposure": claim_loss(loss).promise.rstrip(","), "selective": of_some}
+
+
+def risks_of(report: RiskReport) -> dict[Risk, str]:
+    """What the risks of a report are called."""
+    return risk_names(*_terms(report))
+
+
+def _terms(report: RiskReport) -> tuple[str, str]:
+    return ("best", "any") if report.terms is None else (report.terms.unit, report.terms.loss)
+
+
+def _labelled(report: RiskReport) -> tuple[str, str]:
+    """What shipped and has a label, one and many."""
+    if _terms(report)[0] == "claim":
+        return "labelled prompt that got something", "labelled prompts that got something"
+    return "labelled shipped answer", "labelled shipped answers"
+
+
+def _risk_rows(report: RiskReport, budget: float, shown: list[OpenFigures]) -> Rows:
     """The promised risk with its budget, and after it the other one."""
-    rows: list[tuple[str, ...]] = []
-    names: tuple[tuple[Risk, str], ...] = (
-        ("selective", "error rate among shipped"),
-        ("exposure", "exposure"),
-    )
-    for risk, name in sorted(names, key=lambda one: one[0] != shown[0].promised):
+    rows: Rows = []
+    for risk, name in sorted(risks_of(report).items(), key=lambda one: one[0] != shown[0].promised):
         promised = f", budget {percent(budget)}" if shown[0].promised == risk else ""
         rows.append((f"{name}{promised}", *(_figure(one, risk) for one in shown)))
     return rows
@@ -192,10 +215,11 @@ def _because(report: RiskReport, service: ServiceReport) -> str:
 
 def _stated(report: RiskReport, side: OpenFigures) -> str:
     """One stretch in figures: ``exposure 14.7 %, at least 10.2 %, budget 10 %; 72.4 % of prompts served, ...``."""
-    first, second = _RISKS if side.promised == "exposure" else _RISKS[::-1]
+    names = risks_of(report).items()
+    said = {risk: f"{name} {_bounded(getattr(side, risk), side.verdict)}" for risk, name in names}
     return (
-        f"{first[1]} {_bounded(getattr(side, first[0]), side.verdict)}{_budget(report)}; "
-        f"{percent(side.share_served)} of prompts served, {second[1]} {_bounded(getattr(side, second[0]), side.verdict)}, by "
+        f"{said.pop(side.promised)}{_budget(report)}; "
+        f"{percent(side.share_served)} of prompts served, {', '.join(said.values())}, by "
         f"{counted(side.labelled, 'label', 'labels')}"
     )
 
@@ -220,10 +244,11 @@ def _waiting(report: RiskReport, service: ServiceReport) -> str:
     if service.reason == "what comes has drifted":
         return f"what comes now is not what was calibrated on; so far, {figures}"
     if service.reason == "no labels":
-        return "no shipped answer that was drawn has a label"
+        return f"no shipped {items(_terms(report)[0])[0]} that was drawn has a label"
+    one, many = _labelled(report)
     return (
-        f"{counted(period.labelled, 'labelled shipped answer is', 'labelled shipped answers are')} too few; "
-        f"{dict(_RISKS)[period.promised]} in this period {interval_text(period.judged)}{_budget(report)}"
+        f"{counted(period.labelled, f'{one} is', f'{many} are')} too few; "
+        f"{risks_of(report)[period.promised]} in this period {interval_text(period.judged)}{_budget(report)}"
     )
 
 

@@ -14,9 +14,12 @@ from hypothesis import strategies as st
 
 from streamer import LabelledGroup
 from streamer.calibration.claims import LOSSES, calibrate_claims, claim_loss, shipped_claims
+from streamer.calibration.registry import calibrator
+from streamer.calibration.specification import Sample
 from streamer.gates.settings import GateSettings
 from streamer.scoring.claims.support import features
 from streamer.scoring.registry import EVERY
+from tests.validity.known_risk import most_violations
 
 ALL = tuple(name.replace("C", "2") for name in LOSSES)
 Calibrated = Callable[[Sequence[LabelledGroup], float], float]
@@ -124,6 +127,49 @@ def test_wrong_ways_to_calibrate_break_the_budget(alpha: float) -> None:
     assert mean(ties_ship, 8) > alpha
     assert mean(claims_as_units, 1) > 2 * alpha
     assert mean(one_labelled, 8) > 2 * alpha
+
+
+METHODS: dict[str, Any] = {"mean": {}, "age": {"rho": 0.9}, "hb": {}, "betting": {}, "bernstein": {}}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_with_severities_of_0_and_1_a_prompt_is_one_item_of_the_loss_any(method: str) -> None:
+    """Its score is the highest of a wrong claim: any method finds what it finds on such items."""
+    by, opened = calibrator(method, METHODS[method]), 0
+    for seed in range(20):
+        groups = world(seed, 60)
+        tops = [one.scores[one.severities == 1] for one in groups]
+        single = [
+            group(one.id, [max(top, default=0.0)], [float(len(top) > 0)])
+            for one, top in zip(groups, tops, strict=True)
+        ]
+        wanted = by.calibrate(Sample(groups=single, alpha=0.4, seed=seed)).threshold
+        found = calibrate_claims(groups, alpha=0.4, by=by, seed=seed)
+        assert (found.value, found.groups, found.method) == (wanted.value, 60, method)
+        assert "a wrong claim is at most 40 %" in found.guarantee
+        assert "item" not in found.guarantee
+        opened += found.state == "cut"
+    assert opened
+
+
+@pytest.mark.parametrize(
+    ("loss", "alpha"), [("any", 0.3), ("share", 0.15), ("mass:2", 0.3), ("wrong-among", 0.1)]
+)
+def test_bounds_with_high_probability_hold_as_often_as_they_say(loss: str, alpha: float) -> None:
+    """Counted over calibrations, against the binomial bound at 1e-6; the bound on average is none."""
+    repeats, delta, many = 100, 0.1, world(999_999, 8000)
+    steps = list(map(claim_loss(loss).steps, many))
+    scores, rises = (
+        np.concatenate([getattr(one, name) for one in steps]) for name in ("scores", "severities")
+    )
+    broken = dict.fromkeys(("mean", "hb", "betting", "bernstein"), 0)
+    for seed in range(repeats):
+        groups = world(seed, 60)
+        for method in broken:
+            value = calibrate_claims(groups, alpha=alpha, loss=loss, by=calibrator(method), seed=seed).value
+            broken[method] += rises[scores > value].sum() > alpha * len(many)
+    most = most_violations(repeats, delta)
+    assert broken.pop("mean") > most >= max(broken.values())
 
 
 @given(bag=bags())

@@ -62,11 +62,12 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     action : ``ship``, ``mixed``, ``abstain``, ``regenerate`` or ``escalate``, of the event; ``hold`` where there is none.
     reason : of the event, or of a `Trouble`.
     enforced : False in shadow mode alone: do what you would do without a gate.
-    answer : the one text that may be shown: of the answer that ships, of a gate of claims what ships of the
-        first (``mixed`` too), or what a person released (`desk`). None where nothing may
-        be, where the gate's unit selects none, and where the answers were not at hand (`Client.decision`).
-    response_id, index : of the selected answer, in shadow mode too: its id, and its place from 0.
-    score : of that answer, in a hold the highest; in [0, 1], None where nothing was scored.
+    text : the one text that may be shown: of the answer that ships, of a gate of claims what ships of
+        the first (``mixed`` too), or what a person released (`desk`). None where nothing may be, where
+        the gate's unit selects none, and where the answers were not at hand (`Client.decision`).
+    response_id, index : of the selected answer, in shadow mode too: its id, and its place from 0. None
+        under the unit ``claim``: no answer may be shown as it came.
+    score : of that answer, in a hold and of claims the highest; in [0, 1]. None: nothing was scored.
     threshold : what scores were compared with; None where the policy is closed or open.
     policy_version : 1 or more.
     detail : one sentence about a trouble.
@@ -83,7 +84,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     action: str
     reason: str
     enforced: bool = True
-    answer: str | None = None
+    text: str | None = None
     response_id: str | None = None
     index: int | None = None
     score: float | None = None
@@ -97,7 +98,10 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ships(self) -> bool:
-        """Whether the gate lets everything be shown that its unit is about; never in shadow mode."""
+        """Whether the gate lets everything be shown that its unit is about; never in shadow mode.
+
+        Under the unit ``claim`` it is False where a claim is left out: there is a `text` all the same.
+        """
         return self.action == "ship" and self.enforced
 
 
@@ -246,9 +250,8 @@ def read_decision(
     texts = dict(answers or ())
     order = list(texts) or ids
     scores = {response.id: response.score for response in action.responses}
-    selected, text = action.selected, texts.get(action.selected or "")
-    if whole is not None and action.action in ("ship", "mixed"):
-        selected, text = whole, action.text
+    selected = action.selected
+    text = texts.get(selected or "") if whole is None else action.text
     decision = Decision(
         gate=gate,
         batch_id=batch_id,
@@ -256,11 +259,11 @@ def read_decision(
         action=action.action,
         reason=action.reason,
         enforced=action.enforced,
-        answer=text if selected is not None and action.enforced else None,
+        text=text if action.action in ("ship", "mixed") and action.enforced else None,
         response_id=selected,
         index=order.index(selected) if selected in order else None,
         score=max((one for one in scores.values() if one is not None), default=None)
-        if selected is None or whole is not None
+        if selected is None
         else scores[selected],
         threshold=action.policy.threshold,
         policy_version=action.policy.version,
@@ -274,7 +277,7 @@ def read_decision(
 def with_desk(decision: Decision, outcome: DeskOutcome) -> Decision:
     """Add what a person made of a held batch: what was released may be shown."""
     return msgspec.structs.replace(
-        decision, desk=outcome, answer=outcome.text if outcome.released else decision.answer
+        decision, desk=outcome, text=outcome.text if outcome.released else decision.text
     )
 
 

@@ -43,7 +43,7 @@ def _by_age(sample: Sample) -> float:
     count, rho = len(sample.groups), sample.parameters["rho"]
     weights = [rho ** (count - 1 - position) for position in range(count)]
     items = [
-        (score, severity / len(group.items) * weight)
+        (score, severity / group.divisor * weight)
         for group, weight in zip(sample.groups, weights, strict=True)
         for score, severity in zip(group.scores, group.severities, strict=True)
     ]
@@ -227,8 +227,7 @@ def calibrate(
     """
     parameters: dict[str, Any] = {}
     if claims is not None:
-        value = _raised_to(_by_claims(sample, *claims), sample.floor)
-        return value, {"kind": "indicator", "parameters": {}, "curve": None}
+        sample = sample._replace(groups=[_steps(group, *claims) for group in sample.groups])
     if segment_by is not None:
         value, own = _by_segment(sample, method, fallback)
         return value, {"kind": "segments", "parameters": {"key": segment_by, "own": own}, "curve": None}
@@ -288,21 +287,21 @@ def asked_above(settings: dict[str, Any] | None, given: Iterable[tuple[float, fl
     return max([above, *(score for score, severity in given if severity == 1)])
 
 
-def _by_claims(sample: Sample, loss: str, least_kept: float) -> float:
-    """Return the smallest threshold at which the losses of all prompts are within the budget."""
+def _steps(group: Group, loss: str, least_kept: float) -> Group:
+    """Return what the loss of a prompt rises by at each score of its claims."""
     steps: list[tuple[float, float]] = []
-    for group in sample.groups:
-        falling = sorted(zip(group.scores, group.severities, strict=True), reverse=True)
-        before = highest = 0.0
-        for place, (score, _) in enumerate(falling, start=1):
-            if place < len(falling) and falling[place][0] == score:
-                continue  # claims of equal score ship together
-            now = claim_loss(loss, [severity for _, severity in falling[:place]], len(falling))
-            highest = max(highest, now) if loss == "wrong-among" else now
-            found = highest if place >= least_kept * len(falling) else 0.0
-            steps.append((score, found - before))
-            before = found
-    return smallest_level(steps, budget(sample.alpha, len(sample.groups)))
+    falling = sorted(zip(group.scores, group.severities, strict=True), reverse=True)
+    before = highest = 0.0
+    for place, (score, _) in enumerate(falling, start=1):
+        if place < len(falling) and falling[place][0] == score:
+            continue  # claims of equal score ship together
+        now = claim_loss(loss, [severity for _, severity in falling[:place]], len(falling))
+        highest = max(highest, now) if loss == "wrong-among" else now
+        found = highest if place >= least_kept * len(falling) else 0.0
+        steps.append((score, found - before))
+        before = found
+    scores, rises = zip(*steps, strict=True)
+    return group._replace(items=scores, scores=scores, severities=rises, summed=True)
 
 
 def _by_segment(sample: Sample, method: str, fallback: str | None) -> tuple[float, dict[str, Any]]:

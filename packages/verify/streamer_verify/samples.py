@@ -19,7 +19,9 @@ SLACK = 1e-12
 class Group(NamedTuple):
     """The drawn responses of one batch: their scores and severities in [0, 1]; a missing severity is 1.
 
-    `signals` is the row that is recorded of the batch, and `bad` what it counts as, by the method `full`.
+    `signals` is the row that is recorded of the batch, and `bad` what it counts as, by the method
+    `full`. A group loses the severities of what ships over the number of its items; if `summed`, their
+    sum: the items are the steps of its loss.
     """
 
     id: str
@@ -30,6 +32,12 @@ class Group(NamedTuple):
     segment: str = ""
     signals: bytes | None = None
     bad: bool = False
+    summed: bool = False
+
+    @property
+    def divisor(self) -> int:
+        """What the summed severities of what ships are divided by."""
+        return 1 if self.summed else len(self.items)
 
 
 class Sample(NamedTuple):
@@ -130,7 +138,7 @@ def _rbwa_log(seed: str, group: str, item: str, eta: float) -> float:
 
 
 WEIGHTS: dict[str, Callable[[Sample, Group], list[float]]] = {
-    "mean": lambda _, group: [1 / len(group.items)] * len(group.items),
+    "mean": lambda _, group: [1 / group.divisor] * len(group.items),
     "crc": _crc_weights,
     "bb": _bb_weights,
     "rbwa": _rbwa_weights,
@@ -184,7 +192,7 @@ def first_refused(groups: Sequence[Group], refused: Callable[[list[float]], bool
     """Walk from the strictest level down to the first at which the groups' losses, of items at it or above, are refused."""
     entering = sorted(
         (
-            (score, number, severity / len(group.items))
+            (score, number, severity / group.divisor)
             for number, group in enumerate(groups)
             for score, severity in zip(group.scores, group.severities, strict=True)
             if severity > 0

@@ -549,7 +549,9 @@ def _exposure(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
     return said, []
 
 
-@_words_of("selective", "Error rate among shipped answers")
+@_words_of(
+    "selective", "Error rate among shipped answers; of claims the loss of a prompt that gets something"
+)
 def _selective(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
     if not value["shipped"]:
         return "nothing shipped in the period, so that there is no error rate among shipped answers", []

@@ -138,6 +138,7 @@ class Age(Calibrator):
     name: ClassVar[str] = "age"
     place: ClassVar[int] = 30
     by_order: ClassVar[bool] = True
+    by_sum: ClassVar[bool] = True
     summary: ClassVar[str] = "older groups count less, for a world that moves"
     promise: ClassVar[str] = "E[exposure risk] <= alpha + a drift term that is not measured"
     against_mean: ClassVar[str] = (
@@ -153,6 +154,13 @@ class Age(Calibrator):
         newest = len(sample.groups) - 1
         ages = {group.id: float(newest - position) for position, group in enumerate(sample.groups)}
         return Calibrated(calibrate_by_age(sample.groups, alpha=sample.alpha, ages=ages, rho=self.rho))
+
+    def promised(self, risk: str, alpha: float) -> str:
+        """It has a term that nobody measures."""
+        return (
+            f"{Calibrator.promised(self, risk, alpha)} plus an unmeasured drift term, which is 0 where "
+            f"prompts are exchangeable (each newer prompt multiplies a prompt's weight by {self.rho!r})"
+        )
 
     def why_closed(self, sample: Sample) -> str | None:
         """The weights may not add up to enough, however many groups there are."""

@@ -24,6 +24,7 @@ class Mean(WeightingScheme):
     summary: ClassVar[str] = "equal weights within a group: the most stable threshold"
     against_mean: ClassVar[str] = ""
     random: ClassVar[bool] = False
+    by_sum: ClassVar[bool] = True
 
     @property
     def words(self) -> str:

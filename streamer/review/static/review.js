@@ -211,7 +211,7 @@ function showItem(next, { focus = true } = {}) {
   showFields();
   write($("came-text"), item.came ?? "");
   $("came").hidden = item.came === null;
-  for (const [word, means] of MEANS) $(`${word}-means`).textContent = item.rubric?.[word] || means;
+  for (const [word, means] of MEANS) $(`${word}-means`).textContent = item.rubric?.[word] || (item.claim.length ? means.split(";")[0] : means);
   list($("references-list"), item.references);
   $("references").hidden = item.references.length === 0;
   hideOthers();

@@ -48,8 +48,10 @@ class CalibratedSample(NamedTuple):
 
     Attributes
     ----------
-    ship_share : of the sample that its threshold ships, in [0, 1].
-    mean_severity : of the sample as far as it was labelled, in [0, 1], whether it ships or not.
+    ship_share : of the sample that its threshold ships, in [0, 1]; of claims the share of prompts
+        that get any.
+    mean_severity : of the sample as far as it was labelled, in [0, 1], whether it ships or not; of
+        claims what a prompt loses if all of them ship.
     """
 
     ship_share: float

@@ -3,17 +3,20 @@
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from math import inf
 from statistics import fmean
 
 import sqlalchemy as sa
 import structlog
 
+from streamer.calibration.claims import claim_loss
 from streamer.errors import UsageError
 from streamer.events.alerts import ALARMS, AlarmKind
 from streamer.gates.audit_rate import AuditRate
 from streamer.gates.policy import MONITOR, WARNING
-from streamer.gates.rule import Cut
-from streamer.recalibration.comparison import Reading, ship_rate
+from streamer.gates.rule import INDICATOR, Cut
+from streamer.recalibration.comparison import Reading, claim_losses, ship_rate
+from streamer.recalibration.sampled import SampledGroup, SampledItem
 from streamer.risk.rounds.columns import LoggedDecisions
 from streamer.risk.rounds.horizon import Probe, Watermark
 from streamer.risk.rounds.logged import LoggedDecision
@@ -286,11 +289,12 @@ def calibrated(connection: sa.Connection, run: int) -> CalibratedSample | None:
     """Read the share that the threshold of a run ships of its sample, and how severe the sample is, shipped or not.
 
     Each group counts once, as far as it was labelled. None where there is no such run or no label.
+    Of claims what a prompt loses if all of them ship: alarms read losses of prompts.
     """
     found = connection.execute(
         sa.select(
             *calibration_candidates.c["state", "threshold", "rule"],
-            gate_revisions.c.unit,
+            *gate_revisions.c["unit", "loss", "least_kept"],
             calibration_runs.c.older_than,
         )
         .join_from(calibration_runs, calibration_candidates, CANDIDATE_OF_RUN)
@@ -307,4 +311,14 @@ def calibrated(connection: sa.Connection, run: int) -> CalibratedSample | None:
     reading = Reading(
         Cut(found.state, found.threshold), with_prompts(connection, found.rule, run, found.older_than)
     )
+    if found.unit == "claim":
+        loss = claim_loss(found.loss)
+        some = [replace(one, items=items) for one in groups if (items := _labelled(one))]
+        everything, _ = claim_losses(Reading(Cut.at(-inf), INDICATOR), loss, some)
+        _, served = claim_losses(reading, loss, groups, least_kept=found.least_kept)
+        return CalibratedSample(float(served.mean()), float(everything.mean()))
     return CalibratedSample(ship_share=ship_rate(reading, found.unit, groups), mean_severity=fmean(means))
+
+
+def _labelled(group: SampledGroup) -> tuple[SampledItem, ...]:
+    return tuple(one for one in group.items if one.severity is not None)

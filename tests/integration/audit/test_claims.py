@@ -18,6 +18,7 @@ import sqlalchemy as sa
 from msgspec import to_builtins
 
 from streamer import wiring
+from streamer.audit.story import shown_of
 from streamer.calibration.claims import LOSSES, claim_loss, shipped_claims
 from streamer.cli import main
 from streamer.clouds.claims import claims_in
@@ -28,7 +29,7 @@ from streamer.events.actions import ActionsV1, decode_action, text_to_show
 from streamer.events.desk import DeskV1, decode_desk
 from streamer.events.responses import decode_responses
 from streamer.frames.recorded import claimed
-from streamer.gates.rule import Cut
+from streamer.gates.rule import Cut, Segments
 from streamer.gates.settings import GateSettings
 from streamer.risk.rounds.alarms import goes_on, label_alarm
 from streamer.risk.rounds.logged import LoggedDecision, Terms
@@ -41,6 +42,7 @@ from streamer.store.desk.release_desk import AlreadyDecided, Reject, Release
 from streamer.store.desk.rows import DeskClaims
 from streamer.whatif import Change
 from streamer.whatif.words import sentence
+from streamer.wiring.candidates import set_candidate
 from streamer.wording.verdicts import desk_text
 from streamer_verify.bundle import Bundle
 from streamer_verify.command import verify_bundle as verify_alone
@@ -59,6 +61,11 @@ GATES: dict[str, dict[str, Any]] = {
     name.replace(":C", "").replace("-", ""): {"loss": name.replace("C", "2")} for name in LOSSES
 } | {"marked": {"left_out": "mark", "label_floor": 0.6}, "half": {"least_kept": 0.5}, "given": {}}
 GATES["learned"] = {"scorer": "support-learned", "encoder": "support-learned@1"}
+GATES |= {
+    "betting": {"method": "betting", "alpha": 0.3},
+    "aged": {"method": "age", "rho": 0.99, "alpha": 0.2},
+}
+GATES["parts"] = {"segment_by": "tongue", "alpha": 0.2}
 GATES["desk"] = {"hold_action": "escalate", "desk_deadline_seconds": 9000.0, "left_out": "mark"}
 RESTS_ON = {"k0": ["k2"], "k3": ["k0", "k1"]}
 
@@ -78,7 +85,8 @@ def answers(gate: str, number: int) -> bytes:
             other &= answer > 0
             said.append(text.format(7) if not other else f"No {claim + answer} of {answer} at all.")
         texts.append(" ".join(said))
-    event = json.loads(a_batch(gate, number, texts))
+    tongue = {"metadata": {"tongue": "ab"[number % 2]}} if gate == "parts" else {}
+    event = json.loads(a_batch(gate, number, texts, **tongue))
     first = event["responses"][0]
     first["text"] = f"<think>Let me see.</think>\n{first['text']}"
     if gate in ("given", "desk"):
@@ -113,6 +121,9 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 topic="labels",
             )
             scribe.recalibrate(name)
+            if name == "half":
+                wanted = replace(store.gates.get(name).settings, loss="share", least_kept=1.0)
+                set_candidate(store, name, wanted, cut=Cut.at(0.6), by="ana", reason="may keep more")
             scribe.deliver(answers(name, n) for n in range(PROMPTS, PROMPTS + AFTER))
         scribe.checkpoint()
     return folder
@@ -138,15 +149,18 @@ def decided(store: Store, gate: str) -> list[tuple[int, ActionsV1]]:
 
 @pytest.mark.parametrize("gate", GATES)
 def test_what_scores_above_the_threshold_ships_and_nothing_besides(store: Store, gate: str) -> None:
-    threshold = store.policies.newest(gate).threshold
-    held = "escalate" if gate == "desk" else "abstain"
-    assert threshold is not None
+    policy = store.policies.newest(gate)
+    threshold, held = policy.threshold, "escalate" if gate == "desk" else "abstain"
+    own = dict(policy.rule.own) if isinstance(policy.rule, Segments) else {}
+    assert set(own) == ({"a", "b"} if gate == "parts" else set())
     outcomes = set()
     for number, action in decided(store, gate)[PROMPTS:]:
         outcomes.add(action.action)
         batch = decode_responses(answers(gate, number))
         whole, shown = batch.responses[0].text, text_to_show(batch, action)
-        ships = [one.score is not None and one.score > threshold for one in action.responses]
+        cut = own["ab"[number % 2]].threshold if own else threshold
+        assert cut is not None
+        ships = [one.score is not None and one.score > cut for one in action.responses]
         if gate == "half" and sum(ships) < 2:
             ships = [False] * 4
         assert [one.action == "ship" for one in action.responses] == ships
@@ -164,6 +178,9 @@ def test_what_scores_above_the_threshold_ships_and_nothing_besides(store: Store,
             else:
                 assert (said in (shown or "")) is out
         assert "think" not in (shown or "")
+        with store.evidence.snapshot() as snapshot:
+            (found,) = snapshot.decisions_of(f"batch-{number}", gate=gate, attempt=1)
+        assert shown_of(found) == shown
     assert "mixed" in outcomes
 
 
@@ -406,6 +423,20 @@ def test_labels_up_to_the_first_wrong_claim_come_to_the_same_as_all(tmp_path: Pa
     assert not verify_bundle(tmp_path / "bundle", KEYS, []).faults
 
 
+@pytest.mark.parametrize(("gate", "everything"), [("any", 2 / 3), ("share", 1 / 6), ("mass", 1 / 3)])
+def test_an_alarm_compares_what_prompts_lose_with_what_they_would_lose_by_all_claims(
+    store: Store, gate: str, everything: float
+) -> None:
+    run, threshold = store.policies.newest(gate).calibration_run, store.policies.newest(gate).threshold
+    assert run is not None
+    found = store.monitoring.calibrated(run)
+    assert found is not None
+    assert found.mean_severity == pytest.approx(everything, abs=0.1)
+    drawn = [one for n, one in decided(store, gate) if one.audit.sampled and n < PROMPTS]
+    served = [max(said.score or 0.0 for said in one.responses) > (threshold or 0.0) for one in drawn]
+    assert found.ship_share == np.mean(served)
+
+
 def test_another_loss_begins_another_sequence_and_another_alarm() -> None:
     one, other = (
         GateSettings(unit="claim", scorer="support", encoder="none", loss=loss) for loss in ("any", "share")
@@ -509,6 +540,25 @@ def test_another_threshold_is_replayed_claim_by_claim(store: Store, gate: str) -
     assert f"loss {settings.loss} of a prompt that gets something" in sentence(
         answer, Change(cut=Cut.at(cut))
     )
+
+
+def test_a_candidate_decides_the_claims_beside_the_gate(store: Store) -> None:
+    candidate, settings = store.candidates.present("half")
+    assert store.candidates.counts(candidate.number) == {None: AFTER}
+    with store._database.reading() as connection:
+        query = sa.select(decisions.c.batch).where(decisions.c.gate == "half")
+        numbers = list(connection.execute(query).scalars())
+    kept = set()
+    for one in store.candidates.made("half", settings, numbers):
+        made = one.decision
+        scores = np.array(made.scores, dtype=np.float64)
+        assert one.response_ids == tuple(f"c0{i}" for i in range(4))
+        assert made.shipped == tuple(shipped_claims(scores, 0.6, least_kept=1.0))
+        kept.add(sum(made.shipped or ()))
+    assert kept == {0, 4}
+    asking = wiring.what_if(store, "half", since=wiring.now() - timedelta(hours=1), now=wiring.now())
+    answer = asking.ask(Change(candidate=True))
+    assert (answer.differences, answer.settings.loss) == ((), "share")
 
 
 def test_the_slider_asks_about_claims(store: Store) -> None:

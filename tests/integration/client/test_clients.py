@@ -66,7 +66,7 @@ def test_whatever_the_service_does_is_held_within_the_deadline(caller: Caller, n
                 caller.decide(server.url, ANSWERS, deadline=deadline, batch_id="b", raise_on_trouble=True)
     reasons = {reason} if tried_again is False else {reason, "timed_out"}
     assert held["reason"] in reasons, held
-    assert (held["action"], held["ships"], held["answer"], held["index"]) == ("hold", False, None, None)
+    assert (held["action"], held["ships"], held["text"], held["index"]) == ("hold", False, None, None)
     assert (held["gate"], held["batch_id"], held["attempt"]) == ("support-bot", "b", 1)
     assert held["enforced"]
     assert held["event"] is None
@@ -88,7 +88,7 @@ def test_what_passes_is_asked_again(caller: Caller, name: str) -> None:
         return (MISBEHAVIOURS[name].act if misbehaves else decides)(server, connection, request)
 
     with GateServer(act) as server:
-        assert caller.decide(server.url, ANSWERS, deadline=LONG)["answer"] == ANSWERS[1]
+        assert caller.decide(server.url, ANSWERS, deadline=LONG)["text"] == ANSWERS[1]
     assert len(server.requests) == 3
     assert len({request.body for request in server.requests}) == 1
 
@@ -144,7 +144,7 @@ def test_a_ship_is_read_whole(caller: Caller) -> None:
     assert raw["policy"]["alpha"] == 0.05
     assert found == {
         "gate": "support-bot", "batch_id": "b-1", "attempt": 2, "action": "ship", "ships": True, "reason": "scored",
-        "enforced": True, "answer": ANSWERS[1], "response_id": "1", "index": 1, "score": 0.9, "threshold": 0.5,
+        "enforced": True, "text": ANSWERS[1], "response_id": "1", "index": 1, "score": 0.9, "threshold": 0.5,
         "policy_version": 7, "detail": "", "receipt": None, "desk_until": None, "desk": None,
     }  # fmt: skip
 
@@ -164,7 +164,7 @@ def test_a_hold_shadow_mode_and_the_other_units(caller: Caller) -> None:
     )
     with GateServer(act) as server:
         held, shadow, mixed, batch = (caller.decide(server.url, ANSWERS, deadline=LONG) for _ in range(4))
-    assert (held["action"], held["reason"], held["ships"], held["answer"]) == (
+    assert (held["action"], held["reason"], held["ships"], held["text"]) == (
         "escalate",
         "closed",
         False,
@@ -172,9 +172,9 @@ def test_a_hold_shadow_mode_and_the_other_units(caller: Caller) -> None:
     )
     assert (held["score"], held["enforced"], held["policy_version"]) == (0.9, True, 7)
     assert (shadow["action"], shadow["ships"], shadow["enforced"]) == ("ship", False, False)
-    assert (shadow["answer"], shadow["response_id"]) == (None, "1")
-    assert (mixed["action"], mixed["ships"], mixed["answer"]) == ("mixed", False, None)
-    assert (batch["action"], batch["ships"], batch["answer"], batch["index"]) == ("ship", True, None, None)
+    assert (shadow["text"], shadow["response_id"]) == (None, "1")
+    assert (mixed["action"], mixed["ships"], mixed["text"]) == ("mixed", False, None)
+    assert (batch["action"], batch["ships"], batch["text"], batch["index"]) == ("ship", True, None, None)
     names = [request.event["batch_id"] for request in server.requests]
     assert len({*names, held["batch_id"]}) == 4  # one drawn for each
 
@@ -194,11 +194,11 @@ def test_of_claims_what_ships_of_the_first_answer_may_be_shown(caller: Caller) -
     )
     with GateServer(act) as server:
         mixed, whole, held, other = (caller.decide(server.url, ANSWERS, deadline=LONG) for _ in range(4))
-    assert (mixed["action"], mixed["ships"], mixed["answer"], mixed["index"]) == ("mixed", False, "It", 0)
+    assert (mixed["action"], mixed["ships"], mixed["text"], mixed["index"]) == ("mixed", False, "It", None)
     assert "text" not in mixed["event"]
-    assert (whole["ships"], whole["answer"], whole["response_id"]) == (True, "It", "0")
-    assert (held["action"], held["answer"], held["response_id"]) == ("abstain", None, None)
-    assert (other["reason"], other["answer"]) == ("mismatched", None)
+    assert (whole["ships"], whole["text"], whole["response_id"]) == (True, "It", None)
+    assert (held["action"], held["text"], held["response_id"]) == ("abstain", None, None)
+    assert (other["reason"], other["text"]) == ("mismatched", None)
 
 
 def members(schema: str) -> set[str]:
@@ -243,7 +243,7 @@ def test_every_field_of_the_event_is_sent(caller: Caller) -> None:
     assert (event.references, event.metadata) == (("r",), {"user": "x", "n": 1})
     assert event.created_at == fields["created_at"]
     assert "idempotency-key" not in request.headers  # no header can hold it
-    assert (found["response_id"], found["index"], found["answer"]) == ("ünï", 1, "two")
+    assert (found["response_id"], found["index"], found["text"]) == ("ünï", 1, "two")
 
 
 def test_tries_repeat_the_batch_and_wait_as_long_as_they_are_asked_to(caller: Caller) -> None:
@@ -260,7 +260,7 @@ def test_tries_repeat_the_batch_and_wait_as_long_as_they_are_asked_to(caller: Ca
     )
     with GateServer(act) as server:
         found = caller.decide(server.url, ANSWERS, deadline=LONG)
-    assert found["answer"] == ANSWERS[1]
+    assert found["text"] == ANSWERS[1]
     assert len({request.body for request in server.requests}) == 1
     assert {request.headers["idempotency-key"] for request in server.requests} == {found["batch_id"]}
     at = [request.at for request in server.requests]
@@ -340,7 +340,7 @@ def test_what_is_on_record_the_gate_and_labels(caller: Caller) -> None:
         labelled |= {"attempt": 2, "signature": "c2ln", "key_id": "k", "severities": {"/total": 0.5}}
         caller.call(server.url, "label", "support-bot", "a/b", "y", 0.5, **labelled)
         caller.call(server.url, "label", "support-bot", "a/b", "y", 0.5, labeller="ben", deadline=LONG)
-    assert (found["action"], found["response_id"], found["index"], found["answer"]) == ("ship", "y", 1, None)
+    assert (found["action"], found["response_id"], found["index"], found["text"]) == ("ship", "y", 1, None)
     assert second["attempt"] == 2
     assert (other["action"], other["reason"]) == ("hold", "mismatched")
     assert gate == {"gate": "support-bot", "policy": {"version": 7}}
@@ -395,7 +395,7 @@ def test_addresses_that_are_taken(url: str) -> None:
 def test_answers_that_make_no_event_are_held(answers: Any) -> None:
     with GateServer(decides) as server, Client(server.url) as client:
         held = client.decide("support-bot", "?", answers, deadline=LONG)
-    assert (held.action, held.answer) == ("hold", None)
+    assert (held.action, held.text) == ("hold", None)
     assert held.reason in ("invalid_request", "failed")
     assert server.requests == []
 
@@ -437,7 +437,7 @@ def test_texts_may_be_of_a_subclass_of_str() -> None:
     with GateServer(decides) as server, Client(server.url, deadline=LONG) as client:
         shipped = client.decide("support-bot", Text("?"), [Text(one) for one in ANSWERS])
     assert shipped.ships
-    assert shipped.answer in ANSWERS
+    assert shipped.text in ANSWERS
     (request,) = server.requests
     assert request.event["prompt"] == "?"
     assert [one["text"] for one in request.event["responses"]] == ANSWERS

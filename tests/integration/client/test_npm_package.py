@@ -17,7 +17,7 @@ pytestmark = pytest.mark.node
 ASKS = """
 const client = new Client(process.argv[2] as string);
 const decision: Decision = await client.decide("support-bot", "Where?", %s, { deadline: 30 });
-console.log(decision.answer);
+console.log(decision.text);
 """
 
 

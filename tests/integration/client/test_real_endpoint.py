@@ -72,7 +72,7 @@ def test_what_becomes_of_it_at_the_desk(caller: Caller, migrated_sqlite_url: str
             person.join()
             edited, released = name == "b-4", name != "b-6"
             text = {"b-4": "Hére.", "b-5": "Here."}.get(name)
-            assert (one["action"], one["ships"], one["answer"]) == ("escalate", False, text)
+            assert (one["action"], one["ships"], one["text"]) == ("escalate", False, text)
             assert one["desk"]["action"] == ("released" if released else "rejected")
             assert (one["desk"]["edited"], one["desk"]["text"], one["desk"]["remark"]) == (
                 edited,
@@ -81,7 +81,7 @@ def test_what_becomes_of_it_at_the_desk(caller: Caller, migrated_sqlite_url: str
             )
             assert one["event"] == json.loads(site.recorded()[name])
         late = caller.call(url, "decide", GATE, "Where?", ANSWERS, **asked | {"batch_id": "b-7"}, desk=0.1)
-        assert (late["action"], late["answer"], late["desk"]["action"]) == ("escalate", None, "waiting")
+        assert (late["action"], late["text"], late["desk"]["action"]) == ("escalate", None, "waiting")
         assert caller.seconds < LONG["deadline"] / 2, "what the decision did not take is no time for the desk"
         wrong = caller.call(url, "decide", GATE, "Where?", ANSWERS, **asked | {"batch_id": "b-8"}, desk=0)
         assert (wrong["action"], wrong["reason"], wrong["desk"]) == ("hold", "invalid_request", None)
@@ -105,7 +105,7 @@ def test_against_the_service_itself(caller: Caller, site: Site) -> None:
 
     first = decide()
     assert (first["action"], first["ships"], first["reason"]) == ("ship", True, "scored")
-    assert (first["answer"], first["response_id"], first["index"], first["score"]) == (
+    assert (first["text"], first["response_id"], first["index"], first["score"]) == (
         "There.",
         "ü/2",
         1,
@@ -117,11 +117,11 @@ def test_against_the_service_itself(caller: Caller, site: Site) -> None:
     assert site.outcomes() == ["decision", "duplicate"]
 
     found = caller.call(url, "decision", GATE, NAME, **LONG)
-    assert found == first | {"answer": None}  # the service has no texts to return
+    assert found == first | {"text": None}  # the service has no texts to return
     held = decide(batch_id="b-2", scores=[0.1, 0.2])
-    assert (held["action"], held["ships"], held["answer"], held["score"]) == ("abstain", False, None, 0.2)
+    assert (held["action"], held["ships"], held["text"], held["score"]) == ("abstain", False, None, 0.2)
     drawn = caller.call(url, "decide", GATE, "Where?", ANSWERS, scores=[0.9, 0.2], **LONG)
-    assert (drawn["ships"], drawn["answer"]) == (True, "Here.")
+    assert (drawn["ships"], drawn["text"]) == (True, "Here.")
     assert drawn["batch_id"] in site.recorded()
 
     caller.call(url, "label", GATE, NAME, "ü/2", 0.5, labeller="ana", **LONG)

@@ -2,6 +2,7 @@
 
 import html
 import http.client
+import json
 import re
 import signal
 import subprocess
@@ -19,6 +20,7 @@ from streamer.console.trial import MOST_BYTES
 from tests.integration.console.conftest import Answer, Client, Site
 from tests.integration.console.test_pages import PHONE, Visitor
 from tests.services.browser import Browser
+from tests.unit.claims.test_evaluated_claims import lines
 from tests.unit.frames.test_gate_on_tables import answers
 
 
@@ -60,6 +62,14 @@ def test_an_upload_gets_the_page_that_the_command_writes(people: Site, table: Pa
     assert (back in answer.body, answer.body.replace(back, "")) == (True, Path("page.html").read_text())
     assert answer.headers["content-security-policy"].startswith("sandbox allow-scripts; default-src 'none'")
     assert not list(Path(tempfile.gettempdir()).glob("streamer-try-*/upload.csv"))
+
+
+def test_of_claims_it_says_what_would_ship(people: Site, tmp_path: Path) -> None:
+    content = "".join(json.dumps(line) + "\n" for line in lines()).encode()
+    answer = upload(people.client("viewer"), {"budget": "15"}, "claims.jsonl", content)
+    assert (answer.status, '<a href="/try">' in answer.body) == (200, True)
+    assert "At a budget of 15 % (any)" in said(answer)
+    assert "360 claims of 60 prompts, 33 % wrong; 30 prompts calibrate" in said(answer)
 
 
 @pytest.mark.parametrize(("column", "answered"), [("label", {}), ("graded", {"column": "graded"})])

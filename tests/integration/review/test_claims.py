@@ -57,6 +57,7 @@ def test_one_claim_after_the_other_is_marked_in_its_answer(
         ana.reads("Question 0?")
         assert ana.text("answer") == shown
         assert ana.text("answer-title") == "How bad is the marked claim?"
+        assert ana.text("half-means") == "Partly wrong"
         if key == "f":
             ana.press("o")
             ana.until(lambda: ana.sees("others"))

@@ -135,7 +135,7 @@ def test_a_gate_is_held_to_the_risk_that_its_method_bounds() -> None:
     per_prompt = judged(read(decisions, now=now), policy(2), now=now)
     assert per_prompt.verdict == "kept"
     assert sentence(per_prompt).startswith("bot: the budget was kept under policy 2: exposure 5")
-    assert risks(per_prompt) == ["exposure, budget 10 %", "error rate among shipped"]
+    assert risks(per_prompt) == ["exposure, budget 10 %", "error rate among shipped answers"]
     for method in ("selective", "selective-mean"):
         chosen = replace(policy(2), settings=replace(SETTINGS, method=method))
         among = judged(read(decisions, now=now), chosen, now=now)
@@ -146,7 +146,23 @@ def test_a_gate_is_held_to_the_risk_that_its_method_bounds() -> None:
         )
         assert ", budget 10 %; 25 % of prompts served, exposure 5" in said
         # What `streamer risk` and the console show below it.
-        assert risks(among) == ["error rate among shipped, budget 10 %", "exposure"]
+        assert risks(among) == ["error rate among shipped answers, budget 10 %", "exposure"]
+
+
+def test_of_claims_it_says_what_the_loss_bounds() -> None:
+    settings = replace(SETTINGS, unit="claim", scorer="support", encoder="none")
+    decisions = [replace(one, settings=settings) for one in many_labels(1, 2, 300)]
+    now = after(decisions)
+    report = judged(read(decisions, now=now), replace(policy(2), settings=settings), now=now)
+    said = sentence(report)
+    assert "the share of prompts that get a wrong claim" in said
+    assert "loss any of a prompt that gets something" in said
+    shown = figures_of(report)
+    assert shown is not None
+    rows = [row[0] for row in shown.rows]
+    assert "the share of prompts that get a wrong claim, budget 10 %" in rows
+    assert "labelled prompts that got something" in rows
+    assert not any("answers" in name or "exposure" in name for name in (said, *rows))
 
 
 @pytest.mark.parametrize("closed", [0, 1, 201, 3_000])
