@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamer.events.responses import recorded_models, recorded_numbers
+from streamer.gates.declared import Unit
 from streamer.gates.policy_gate import unit_row
 from streamer.gates.settings import NO_ENCODER
 from streamer.labels.answer_forms import answer_batch
@@ -20,7 +21,6 @@ from streamer.scoring.scorers.judge import Judge
 from streamer.scoring.signals.signal_list import SignalList
 
 if TYPE_CHECKING:
-    from streamer.gates.declared import Unit
     from streamer_verify.verifier import Verifier
 
     Embed = Callable[[Sequence[Sequence[str]]], Sequence[NDArray[np.float32]]]

@@ -1,7 +1,5 @@
 """A gate's record, tried as a file of answers is: the same halves, calibrations and figures."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime

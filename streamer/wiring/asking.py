@@ -6,6 +6,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from streamer.errors import UsageError
+from streamer.gates.settings import GateSettings
+from streamer.settings.settings import Settings
 from streamer.wiring.parts import now as present
 
 if TYPE_CHECKING:
@@ -13,8 +15,6 @@ if TYPE_CHECKING:
 
     from streamer.clouds.evaluated_claims import ClaimResult
     from streamer.frames.results import Report
-    from streamer.gates.settings import GateSettings
-    from streamer.settings.settings import Settings
     from streamer.store import Store
     from streamer.whatif import WhatIf
 
