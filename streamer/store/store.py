@@ -264,11 +264,11 @@ class Store(Part):
         """The action event that was recorded for a batch, and its receipt; None where it is not decided."""
         with self._database.reading(snapshot=True) as connection:
             found = stored_decisions(connection, [key]).get(key)
-            if found is None or found[1].value is None:
+            batch, message = found or ({}, None)
+            if message is None or message.value is None:
                 return None
-            batch, message = found
             return RecordedAction(
-                message.value or b"", outbox.receipts_of(connection, [batch["id"]]).get(batch["id"])
+                message.value, outbox.receipts_of(connection, [batch["id"]]).get(batch["id"])
             )
 
     def recorded(self, key: BatchKey) -> RecordedBatch | None:

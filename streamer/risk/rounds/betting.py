@@ -264,5 +264,5 @@ class LabelAlarmReader:
 def _tail(alarm: WatchedAlarm) -> Sequence[Draw]:
     state = alarm.state
     if isinstance(state, EarlyWarning):
-        return (*state.waiting, *state.bets.tail)
+        return state.waiting
     return state.bets.tail if isinstance(state, LabelAlarm) else ()

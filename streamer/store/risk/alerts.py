@@ -143,18 +143,20 @@ class Alerts(Part):
         )
 
     def incident(self, named: str) -> Incident:
-        """The incident that an alert belongs to, or the open one of a gate where there is one. Raises `UsageError`."""
+        """The incident that an alert belongs to; of a gate its worst open one, else its newest. Raises `UsageError`."""
         with self._database.reading() as connection:
             gate = connection.scalar(sa.select(alerts.c.gate).where(alerts.c.gate == named).limit(1))
             row = None if gate is not None else _one(connection, named)
         every = self.incidents(gate or row["gate"])  # type: ignore[index]
-        for one in every:
-            if one.open if row is None else any(each.number == row["id"] for each in one.alerts):
-                return one
-        raise UsageError(f"gate {gate} has no alert that nobody has acknowledged")
+        found = [one for one in every if row is None or any(each.number == row["id"] for each in one.alerts)]
+        if not found:
+            raise UsageError(f"alert {named} is older than the newest alerts of its gate")
+        return found[0] if found[0].open else max(found, key=lambda one: one.first.number)
 
     def assign(self, incident: Incident, assignee: str, *, by: str) -> None:
-        """Name who looks after an incident. Raises `UsageError` for no name."""
+        """Name who looks after an open incident. Raises `UsageError` for no name, or an incident that is over."""
+        if not incident.open:
+            raise UsageError(f"gate {incident.gate} has no alert that nobody has acknowledged")
         if not 0 < len(assignee.strip()) <= _MOST_NAME:
             raise UsageError(f"name who looks after it, in 1 to {_MOST_NAME} characters")
         row = {
