@@ -544,7 +544,7 @@ def _story(found: dict[str, Any], query: Mapping[str, str]) -> dict[str, Any]:
     if facts is None:
         return {
             "title": query.get("batch", ""),
-            "damaged": True,
+            "damaged": "Given out:" if "given_out" in line else "This record is damaged.",
             "story": told,
             "answers": [],
             "linked": False,

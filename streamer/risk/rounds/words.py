@@ -1,7 +1,5 @@
 """What an alarm that was raised says: the alert, and the reason of the policy that it closes the gate by."""
 
-from __future__ import annotations
-
 from datetime import datetime
 
 from streamer.events.alerts import AlertsV1, Detail, alert

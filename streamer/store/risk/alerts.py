@@ -1,9 +1,7 @@
 """Alerts: told once a cause, in the transaction of whatever caused them, and acknowledged by a person."""
 
-from __future__ import annotations
-
 import builtins
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -14,9 +12,8 @@ import sqlalchemy as sa
 from streamer.errors import UsageError
 from streamer.events.alerts import LEVELS, OTHER_CAUSES, SCHEMA, AlertsV1
 from streamer.gates.policy import MONITOR
-from streamer.journal import OutboxMessage
 from streamer.store.audit import control
-from streamer.store.db.engine import Database, upsert
+from streamer.store.db.engine import upsert
 from streamer.store.db.schema import (
     alert_acknowledgements,
     alert_assignments,
@@ -31,11 +28,9 @@ from streamer.store.db.schema import (
 )
 from streamer.store.db.schema.joins import REVISION_OF_POLICY
 from streamer.store.db.schema.types import Row
-from streamer.store.labels.read_labels import ReadLabels
 from streamer.store.labels.revisions import severities_given
 from streamer.store.log.outbox import enqueue
-
-AlertMessage = Callable[[AlertsV1], OutboxMessage]
+from streamer.store.part import AlertMessage, Part
 
 _MOST_NAME = 200
 _FACTS = ("alert_id", "gate", "kind", "level", "message", "details", "policy_version", "raised_at")
@@ -101,26 +96,15 @@ class ShippedDraw:
     severity: float
 
 
-class Alerts:
+class Alerts(Part):
     """The alerts of all gates."""
-
-    def __init__(
-        self,
-        database: Database,
-        *,
-        clock: Callable[[], datetime],
-        alert_message: AlertMessage,
-        read: ReadLabels,
-    ) -> None:
-        self._read = read
-        self._database = database
-        self._clock = clock
-        self._message = alert_message
 
     def raise_(self, event: AlertsV1) -> bool:
         """Record an alert and enqueue its message; returns False when the same alert is on record already."""
         return self._database.writing(
-            lambda connection: raise_alert(connection, event, message=self._message, now=self._clock())
+            lambda connection: raise_alert(
+                connection, event, message=self._shared.alert_message, now=self._clock()
+            )
         )
 
     def list(
@@ -133,8 +117,7 @@ class Alerts:
             query = query.where(alerts.c.gate == gate)
         if unacknowledged:
             query = query.where(alert_acknowledgements.c.alert.is_(None))
-        with self._database.reading() as connection:
-            return [_raised(row) for row in connection.execute(query).mappings()]
+        return [_raised(row) for row in self._database.mappings(query)]
 
     def incidents(self, gate: str | None = None, *, limit: int = 200) -> builtins.list[Incident]:
         """The newest alerts, and all open ones up to the limit, as incidents: open ones first, the worst before the rest."""
@@ -218,8 +201,7 @@ class Alerts:
             alert_deliveries.c.alert == alerts.c.id, alert_deliveries.c.channel == channel
         )
         query = _select().where(alerts.c.raised_at >= since, ~done).order_by(alerts.c.id).limit(limit)
-        with self._database.reading() as connection:
-            return [_raised(row) for row in connection.execute(query).mappings()]
+        return [_raised(row) for row in self._database.mappings(query)]
 
     def delivered(self, raised: RaisedAlert, channel: str, *, error: str | None = None) -> None:
         """Record that a channel took an alert, or, with the last error, that it was given up. Twice is as good as once."""
@@ -235,8 +217,7 @@ class Alerts:
         query = sa.select(alerts.c.gate, alerts.c.kind, sa.func.count()).group_by(
             alerts.c.gate, alerts.c.kind
         )
-        with self._database.reading() as connection:
-            return {(gate, kind): count for gate, kind, count in connection.execute(query)}
+        return {(gate, kind): count for gate, kind, count in self._database.rows(query)}
 
     def acknowledge(self, alert_id: str, *, by: str, reason: str, now: datetime | None = None) -> RaisedAlert:
         """Record that somebody has looked at an alert. Where an alarm raised it, the gate's next alarm opens.

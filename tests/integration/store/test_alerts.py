@@ -36,7 +36,7 @@ def test_the_same_cause_is_told_once(world: World) -> None:
 
 def test_an_alert_stands_or_falls_with_its_transaction(world: World) -> None:
     def work(connection: sa.Connection) -> None:
-        raise_alert(connection, made(), message=world.store.alerts._message, now=START)
+        raise_alert(connection, made(), message=world.store.alerts._shared.alert_message, now=START)
         raise RuntimeError("the cause did not happen")
 
     with pytest.raises(RuntimeError):
