@@ -19,9 +19,9 @@ from streamer.audit.rederive import ActionRules, contradiction
 from streamer.audit.rescoring import Rescorer
 from streamer.errors import Unreadable, UsageError
 from streamer.gates.policy import GateRevision
+from streamer.labels.signing import LabellerKey
 from streamer.recalibration.sampled import SampledGroup
 from streamer.signing.canonical_json import canonical_json
-from streamer.signing.labels import LabellerKey
 from streamer_verify.alarms import Alarms
 from streamer_verify.all_signals import wrong_budget
 from streamer_verify.command import checkpoint_lines as checkpoint_lines

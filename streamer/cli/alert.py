@@ -47,7 +47,8 @@ def list_(
 _IncidentArgument = Annotated[
     str,
     typer.Argument(
-        metavar="ID|GATE", help="An alert's id, or its beginning; or a gate: its worst open incident."
+        metavar="ID|GATE",
+        help="An alert's id, or its beginning; or a gate: its worst open incident, else its newest.",
     ),
 ]
 

@@ -115,8 +115,8 @@ def demo(
     the gate, and the second half streams through it. What is reported is measured on the second half. The gate cuts
     Gram energy, whose threshold the pictures show; `--method full` reads all signals, as a gate of `streamer gate create` does.
     """
+    from streamer.cli.dev.embedded_step import run_demo
     from streamer.cli.services import end_on_sigterm
-    from streamer.dev.embedded_step import run_demo
 
     if not 0 < alpha < 1:
         raise UsageError(f"--alpha must be between 0 and 1, both excluded, not {alpha:g}")

@@ -36,14 +36,13 @@ from streamer.gates.setting_changes import calibrated_for_another, differences, 
 from streamer.gates.settings import (
     HELD_WORDS,
     NO_ENCODER,
-    SUPPORT,
     GateSettings,
     is_in_place,
     stands_for,
 )
 from streamer.gates.shapes import INDICATOR_SHAPE
 from streamer.scoring.judged import WHOLE, form
-from streamer.scoring.registry import CHOICE, CHOOSING, EVERY, GRAM, LIKELIHOOD
+from streamer.scoring.registry import CHOICE, CHOOSING, EVERY, GRAM, LIKELIHOOD, OF_CLAIMS, SUPPORT
 from streamer.scoring.scorer import Scorer
 from streamer.scoring.signals.signal_list import SignalList
 from streamer.settings.settings import Settings
@@ -395,7 +394,8 @@ def chosen_settings(
     """
     chosen = dict(present)
     chosen |= given
-    if chosen.get("unit") == "claim" and "scorer" not in given:
+    of_claims = "scorer" in given or chosen.get("scorer") in OF_CLAIMS
+    if chosen.get("unit") == "claim" and not of_claims:
         chosen["scorer"] = SUPPORT
     chosen |= _by_signals(present, chosen, given)
     if "scorer" in given and given["scorer"] != present.get("scorer"):

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from numpy.typing import ArrayLike
 
 from streamer import wiring
 from streamer.calibration.registry import offered, promises
 from streamer.calibration.specification import Calibrator
 from streamer.cli.console import note, print_json, progress, warn
-from streamer.cli.evaluate_claims import OfClaims, print_plan
+from streamer.cli.evaluate_claims import ScoredClaims, print_plan
 from streamer.cli.options import (
     JsonOption,
     TableOptions,
@@ -23,16 +24,15 @@ from streamer.cli.options import (
     share_from,
 )
 from streamer.cli.plan_report import print_past, print_rungs
+from streamer.clouds.cloud import Cloud
 from streamer.clouds.line_files import shown_name
+from streamer.clouds.tables.answers import Reading
 from streamer.clouds.unlabelled import check_unlabelled, counts, filled, unlabelled_note
 from streamer.errors import UsageError
+from streamer.gates.declared import Unit
+from streamer.scoring.registry import SUPPORT
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
-    from streamer.clouds.cloud import Cloud
-    from streamer.clouds.tables.answers import Reading
-    from streamer.gates.declared import Unit
     from streamer.planning.past import PastPlan
     from streamer.planning.prompts import Guess
     from streamer.scoring.encoders.encoder import CachedEncoder
@@ -150,7 +150,7 @@ def plan(
         ),
     ] = None,
     gate: GateOptions,
-    claims: OfClaims,
+    claims: ScoredClaims,
     seed: Annotated[
         int,
         typer.Option(metavar="S", min=0, max=2**62, help="Seed of the first halves, and of a guess."),
@@ -295,7 +295,7 @@ def _plan_claims(
     past: "_Past | None",
     others: "Sequence[str]",
     gate: GateOptions,
-    claims: OfClaims,
+    claims: ScoredClaims,
     alpha: float,
     labels: int | None,
     seed: int,
@@ -310,7 +310,9 @@ def _plan_claims(
     others += ["--rungs"] if gate.rungs is not None else []
     if others:
         raise UsageError(f"the unit claim does not go with {', '.join(others)}")
-    asked = claims.asked("any", alphas=(alpha,), seed=seed, unlabelled=past.unlabelled)
+    asked = claims.asked(
+        "any", alphas=(alpha,), seed=seed, unlabelled=past.unlabelled, scorer=claims.scorer or SUPPORT
+    )
     print_plan(planned_claims(shown_name(past.file), past.read, asked, labels=labels), json=json)
 
 

@@ -25,6 +25,7 @@ from streamer.errors import UsageError, why
 from streamer.frames.answers import Doubt
 from streamer.frames.results import AtBudget, Report, spread_text
 from streamer.gates.settings import PARAMETERS
+from streamer.scoring.registry import SUPPORT
 from streamer.settings.settings import Settings
 from streamer.wiring.trying import tried
 from streamer.wording.numbers import percent
@@ -96,7 +97,8 @@ def try_(
         from streamer.clouds.evaluated_claims import evaluate_claims
 
         budgets = tuple(sorted({given.get("alpha", 0.05), *_SHOWN}))
-        asked = claims.asked("any", alphas=budgets, seed=seed, unlabelled=check_unlabelled(unlabelled))
+        scorer, choice = given.get("scorer", SUPPORT), check_unlabelled(unlabelled)
+        asked = claims.asked("any", alphas=budgets, seed=seed, unlabelled=choice, scorer=scorer)
         print_claims([evaluate_claims(shown_name(file), clouds, asked)], json=json)
 
     report, said = tried(

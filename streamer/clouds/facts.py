@@ -1,7 +1,5 @@
 """Questions with known answers, for simulation: from the tables, and made up from numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

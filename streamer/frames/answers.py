@@ -5,8 +5,6 @@ Tables of any library in: pandas, polars, pyarrow, NumPy, dicts and lists, by wh
 No library is imported for it: whoever has such a table has the library.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import reprlib

@@ -20,6 +20,7 @@ from streamer.clouds.tables.answers import Reading
 from streamer.errors import NotFittedError, UsageError
 from streamer.frames.answers import mapping_of, read
 from streamer.scoring.claims.sentences import splitter
+from streamer.scoring.registry import SUPPORT, claim_scorer
 
 Action = Literal["ship", "mixed", "hold"]
 GIVEN = "given"
@@ -78,6 +79,7 @@ class ClaimGate:
     left_out : claims that do not ship are missing in the text (`drop`), or stand between marks (`mark`).
     rests_on : what a claim ships with or not at all: those that it names (`named`), or all before
         it (`prefix`), as in a derivation.
+    score : ``support`` or ``support-learned``; see docs/claims.md.
     columns : the columns of roles that are not recognised.
 
     Attributes
@@ -99,6 +101,7 @@ class ClaimGate:
         least_kept: float = 0.0,
         left_out: LeftOut = "drop",
         rests_on: RestsOn = "named",
+        score: str = SUPPORT,
         columns: Mapping[str, Any] | None = None,
     ) -> None:
         if left_out not in LEFT_OUT:
@@ -107,7 +110,7 @@ class ClaimGate:
             raise ValueError(f"rests_on must be one of {', '.join(RESTS_ON)}, not {rests_on!r}")
         self.alpha, self.loss, self.answer = alpha, loss, answer
         self.least_kept, self.left_out, self.rests_on = least_kept, left_out, rests_on
-        self.columns = columns
+        self.score, self.columns = claim_scorer(score).name, columns
 
     def fit(self, frame: Any) -> "ClaimGate":
         """Calibrate on answers with labelled claims; one without a label counts as wrong.
@@ -148,7 +151,7 @@ class ClaimGate:
     def _prompts(self, frame: Any, *, severities: bool, cut: bool) -> list[ClaimedPrompt]:
         reading = Reading(columns=mapping_of(self.columns))
         table = read(frame, reading, severities=severities)
-        how: Any = {"cut": cut, "rests_on": self.rests_on}
+        how: Any = {"cut": cut, "rests_on": self.rests_on, "scorer": claim_scorer(self.score)}
         return [claimed_prompt(cloud, self.answer, **how) for cloud in table.clouds]
 
     def _decided(self, prompt: ClaimedPrompt) -> DecidedAnswer:

@@ -9,8 +9,6 @@ and void what each of them promises. A label that is higher than what was read c
 a run come sooner that holds more, or one that may not hold less without new groups.
 """
 
-from __future__ import annotations
-
 import math
 import threading
 from collections.abc import Callable, Sequence

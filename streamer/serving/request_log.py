@@ -1,7 +1,5 @@
 """What is done with a request, from its event to the answer that stands on record."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor

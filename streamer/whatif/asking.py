@@ -1,7 +1,5 @@
 """One question about the past: which threshold would have served, over which prompts, and with what result."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

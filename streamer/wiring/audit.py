@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streamer.errors import Unavailable, UsageError, small_text
+from streamer.settings.settings import Settings
 from streamer.wiring.parts import connection, now, topics
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from streamer.audit.signing import Signer
     from streamer.audit.verification import Processes, RecordReader, Segments
     from streamer.audit.witnesses import Witness
-    from streamer.settings.settings import Settings
     from streamer.store import Store
     from streamer.telemetry.recalibrator_metrics import RecalibratorMetrics
 

@@ -7,16 +7,15 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from streamer.errors import TryLater, UsageError
-from streamer.gates.policy import SIGNED_IN
+from streamer.gates.policy import SIGNED_IN, CandidatePolicy
 from streamer.gates.rule import Cut
 from streamer.gates.settings import PARAMETERS, GateSettings
+from streamer.settings.settings import Settings
 from streamer.wiring.asking import what_if
 from streamer.wiring.parts import now, open_store, recalibrate
 
 if TYPE_CHECKING:
-    from streamer.gates.policy import CandidatePolicy
     from streamer.recalibration.run import CalibrationRun, Recalibration
-    from streamer.settings.settings import Settings
     from streamer.store import Store
 
 _AT_ONCE = 500
@@ -59,7 +58,9 @@ def set_candidate(
             f"the scorer {wanted.scorer} asks a language model for every answer, and who pays for that decides by it: a candidate cannot"
         )
     if wanted.unit == "claim":
-        raise UsageError("no candidate decides beside a gate of claims: claims have one score")
+        raise UsageError(
+            "no candidate decides beside a gate of claims; `streamer what-if` tries a scorer on its record"
+        )
     if wanted.unit != store.gates.get(gate).settings.unit:
         raise UsageError("a candidate has its gate's unit, for which the audit draws answers to label")
     if cut is not None:

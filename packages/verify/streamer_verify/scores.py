@@ -92,6 +92,8 @@ class _ScoresAgain:
         later = self._later.get(tuple(facts["batch"]), {})
         if not recorded or None in recorded or (facts["scorer"] == "judge" and not later):
             return
+        if facts["unit"] == "claim":  # derived with the decision
+            return
         if facts["embedding_source"] != "encoder":
             self._left_out("they came with their events, or from embeddings that did")
             return

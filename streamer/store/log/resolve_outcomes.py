@@ -1,7 +1,5 @@
 """Resolving outcomes: the first of a batch key is its decision, and the next ones repeat it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Decisions and labels as watching reads them: page by page, by their numbers, with nothing read twice."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace

@@ -22,9 +22,9 @@ from streamer.events.cloudevents import rfc3339
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.settings import GateSettings
 from streamer.journal import DataGap, LabelRevision, Partition, Record, Slice
+from streamer.labels.signing import LabellerKey
 from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.settings.settings import Settings, load_settings
-from streamer.signing.labels import LabellerKey
 from streamer.store import Store
 from streamer_verify.segments import NO_SEGMENTS, Segments
 from tests.migrated import migrated
