@@ -39,7 +39,7 @@ from streamer.signing.notes import Restoration, origin_of
 from streamer.store import Store, prune
 from streamer.store.audit import control
 from streamer.store.calibration.calibration_runs import Calibrations
-from streamer.store.db.schema import data_gaps, dead_letters, give_outs, judgements, outcomes
+from streamer.store.db.schema import data_gaps, dead_letters, judgements, outcomes
 from streamer.store.db.schema.types import no_evidence
 from streamer.store.desk.release_desk import Reject, Release, text_mac
 from streamer.store.log.leaves import dead_letter_mac, judgement_mac
@@ -118,9 +118,6 @@ class SiteScribe(KeepingScribe):
             store.alerts.raise_(one)
         store.alerts.acknowledge(raised[0].alert_id, by="ana", reason="seen")
         store.heads.restore(partial(_restoration, name, at), now=at)
-        left = {"through": "2026-05", "file": name, "sha256": "ab" * 32, "bytes": 1, "heads": 1}
-        left |= {"id": 1 + (name != "old"), "at": at, "by": "ana", "reason": name, "logs": "[]"}
-        store._database.writing(lambda one: control.insert(one, give_outs, left, now=at))
         key, _ = store.api_keys.create(gates=None, may=("read",), by="ana", note=name)
         store.api_keys.revoke(key.id, by="ana", reason=name)
         store.dead_letters.replay([store.dead_letters.list()[0].id], by="ana")
