@@ -40,9 +40,9 @@ from streamer.wording.policies import (
 from streamer.wording.verdicts import headline
 
 if TYPE_CHECKING:
+    from streamer.recalibration.verdict import Proposal
     from streamer.signing.policies import PolicyKeys, PolicyVersion
     from streamer.store import Store
-    from streamer.store.policies.proposals import Proposal
 
 _POLL_SECONDS = 0.5
 
