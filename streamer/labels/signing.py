@@ -14,10 +14,7 @@ from typing import NamedTuple, Protocol
 
 from streamer.errors import UsageError
 from streamer.journal import LabelRevision
-from streamer.signing.canonical_json import canonical_json, stored_number
-
-DOMAIN = b"streamer.label.v1\x00"
-"""Stands before what is signed, so that no signature of something else is one of a label."""
+from streamer.signing.canonical_json import signed_text, stored_number
 
 
 class LabelSigner(Protocol):
@@ -40,7 +37,8 @@ class LabellerKey(NamedTuple):
 def statement(label: LabelRevision, *, record_id: bytes) -> bytes:
     """Write what a signature of this label covers, in the record `record_id` (drawn once for each database)."""
     fields = {name: stored_number(one) for name, one in label.severities}
-    return DOMAIN + canonical_json(
+    return signed_text(
+        "label",
         ({"severities": fields} if fields else {})
         | {
             "format": 1,
@@ -54,7 +52,7 @@ def statement(label: LabelRevision, *, record_id: bytes) -> bytes:
             "severity": stored_number(label.severity),
             "raw_severity": None if label.raw_severity is None else stored_number(label.raw_severity),
             "labelled_at": label.labelled_at.astimezone(UTC).isoformat(timespec="microseconds"),
-        }
+        },
     )
 
 

@@ -72,6 +72,19 @@ def _written_alike(value: object) -> bool:
     return True
 
 
+def signed_text(kind: str, value: object) -> bytes:
+    """Write what the signature of a `kind` covers: its canonical JSON in the form of DSSE, which names type and lengths.
+
+    https://github.com/secure-systems-lab/dsse/blob/master/protocol.md
+    """
+    return dsse(f"application/vnd.streamer.{kind}.v1+json", canonical_json(value))
+
+
+def dsse(payload_type: str, payload: bytes) -> bytes:
+    """Write what a DSSE signature of a payload covers."""
+    return b"DSSEv1 %d %b %d %b" % (len(payload_type), payload_type.encode(), len(payload), payload)
+
+
 def stored_number(value: float) -> float:
     """A number as it comes back from every database: 1 and 1.0 are one, and so are 0.0 and -0.0 (SQLite keeps no sign).
 

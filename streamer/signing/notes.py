@@ -7,7 +7,7 @@ import re
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from streamer.signing.canonical_json import canonical_json
+from streamer.signing.canonical_json import signed_text
 
 ED25519 = 1
 """The kind of a log's own signature, over the text."""
@@ -116,5 +116,4 @@ class Restoration(NamedTuple):
     def statement(self, record_id: str) -> bytes:
         """What its signature covers."""
         at = self.at.astimezone(UTC).isoformat(timespec="microseconds")
-        said = canonical_json({**self._asdict(), "at": at, "record": record_id})
-        return b"streamer.restoration.v1\x00" + said
+        return signed_text("restoration", {**self._asdict(), "at": at, "record": record_id})

@@ -16,10 +16,7 @@ from typing import Any, Literal, Protocol, get_args
 from streamer.gates.policy import ActivePolicy, Policy
 from streamer.gates.rule import rule_from_json, rule_to_json
 from streamer.gates.settings import SETTINGS, GateSettings
-from streamer.signing.canonical_json import canonical_json, salt_commitment, seed_commitment, stored_number
-
-DOMAIN = b"streamer.policy.v1\x00"
-"""Stands before what is signed, so that no signature of something else is one of a policy."""
+from streamer.signing.canonical_json import salt_commitment, seed_commitment, signed_text, stored_number
 
 Refusal = Literal["unsigned", "unknown_key", "bad_signature", "unreadable"]
 
@@ -122,7 +119,8 @@ def statement(policy: Policy, *, record_id: bytes, audit_salt: bytes) -> bytes:
     record_id : drawn once for each database: a policy of another one says something else.
     audit_salt : of the gate; only a commitment to it is in the text.
     """
-    return DOMAIN + canonical_json(
+    return signed_text(
+        "policy",
         {
             "format": 1,
             "record": record_id.hex(),
@@ -142,7 +140,7 @@ def statement(policy: Policy, *, record_id: bytes, audit_salt: bytes) -> bytes:
             "guarantee": policy.guarantee,
             "by": policy.created_by,
             "reason": policy.reason,
-        }
+        },
     )
 
 

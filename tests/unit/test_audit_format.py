@@ -220,7 +220,7 @@ def _label_signature(given: dict[str, Any]) -> dict[str, Any]:
     )
     return given | {
         "key_id": signer.key_id,
-        "statement": text.partition(b"\x00")[2].decode(),
+        "statement": text.decode(),
         "signature": signer.sign(text),
     }
 
@@ -352,10 +352,8 @@ def _policy_signature(given: dict[str, Any]) -> dict[str, Any]:
     text = statement(
         policy, record_id=bytes.fromhex(given["record"]), audit_salt=bytes.fromhex(given["salt"])
     )
-    domain, _, said = text.partition(b"\x00")
-    assert domain == b"streamer.policy.v1"
     return given | {
-        "statement": said.decode(),
+        "statement": text.decode(),
         "signature": _signer(given["private_key"]).sign(text),
     }
 
@@ -552,7 +550,7 @@ def _statement_alone(given: dict[str, Any]) -> dict[str, Any]:
     salt = values.sha256(b"streamer.salt.v1\x00" + values.canonical_json([gate, given["salt"]]))
     of_gate = {"name": gate, "seed": given["seed"], "audit_salt": salt}
     text = signatures.policy_statement(given["row"], given["settings"], of_gate, given["record"])
-    return {"statement": text.partition(b"\x00")[2].decode()}
+    return {"statement": text.decode()}
 
 
 def _weights_alone(given: dict[str, Any]) -> dict[str, Any]:
@@ -790,7 +788,7 @@ def _label_signature_alone(given: dict[str, Any]) -> dict[str, Any]:
     good = signatures.ed25519_verify(raw, text, base64.b64decode(given["signature"]))
     return {
         "key_id": key_id,
-        "statement": text.partition(b"\x00")[2].decode(),
+        "statement": text.decode(),
         "signature": given["signature"] if good else None,
     }
 

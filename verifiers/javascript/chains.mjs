@@ -267,7 +267,7 @@ function givenUp(restorations, record, keys, report) {
   const found = [];
   for (const { row, place } of restorations) {
     const { signature, ...said } = row;
-    if (![...keys.values()].some((key) => signed(key, "streamer.restoration.v1", canonical({ ...said, record }), signature))) {
+    if (![...keys.values()].some((key) => signed(key, "restoration", canonical({ ...said, record }), signature))) {
       report.fault("signature", place, "no trusted key has signed it");
       continue;
     }

@@ -208,7 +208,7 @@ function sameCalibration(one, other) {
   return names.every((name) => read(one, name) === read(other, name));
 }
 
-/** The text under the signature of a policy, after `streamer.policy.v1` and a zero byte. */
+/** The text under the signature of a policy. */
 export function policyStatement(policy, recordId, gate) {
   const { row, revision, rule } = policy;
   const settings = {};
@@ -278,7 +278,7 @@ export function checkPolicySignatures(governance, keys, recordId, seedOf, report
       const key = keys.get(keyId);
       const good =
         signature !== null && key !== undefined &&
-        signed(key, "streamer.policy.v1", policyStatement(policy, recordId, gate), signature);
+        signed(key, "policy", policyStatement(policy, recordId, gate), signature);
       if (good) report.count("policy signatures");
       else if (signature !== null && key !== undefined) report.fault("policy", policy.place, "its signature is not good for what it says");
       else if (!trusted) report.count("policies before the first that is signed with a trusted key");

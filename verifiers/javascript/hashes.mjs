@@ -156,8 +156,14 @@ export function signaturesOf({ text, origin, lines }, keys, witnesses) {
 /** Whether a signature, as bytes, is good for a text. */
 export const goodSignature = (key, text, bytes) => bytes.length === 64 && verify(null, Buffer.from(text), key, bytes);
 
-/** Whether a signature in base64 is good for a text under a domain. */
-export function signed(key, domain, text, signature) {
+/** What the signature of a policy, a label or a restoration covers: its text as DSSE writes it. */
+export function signedText(kind, text) {
+  const type = `application/vnd.streamer.${kind}.v1+json`;
+  return `DSSEv1 ${type.length} ${type} ${Buffer.byteLength(text)} ${text}`;
+}
+
+/** Whether a signature in base64 is good for the text of a policy, a label or a restoration. */
+export function signed(key, kind, text, signature) {
   const bytes = fromBase64(signature);
-  return bytes !== null && goodSignature(key, `${domain}\0${text}`, bytes);
+  return bytes !== null && goodSignature(key, signedText(kind, text), bytes);
 }

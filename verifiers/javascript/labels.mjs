@@ -16,7 +16,7 @@ export function readLabelKeys(text) {
   return found;
 }
 
-/** The text under the signature of a label, after `streamer.label.v1` and a zero byte. */
+/** The text under the signature of a label. */
 export function labelStatement(label, record) {
   const real = (value) => (value === null || value === undefined ? null : float((value instanceof Num ? value.value : value) + 0));
   const { gate, batch_id, attempt, response_id, kind, labeller, labelled_at } = label;
@@ -57,7 +57,7 @@ export class Labels {
 
   #good(said, { signature, key_id: id }) {
     const known = this.keys?.get(id);
-    return known?.labeller === said.labeller && signed(known.key, "streamer.label.v1", labelStatement(said, this.record), signature);
+    return known?.labeller === said.labeller && signed(known.key, "label", labelStatement(said, this.record), signature);
   }
 
   /** A label of a topic, with its place in its partition's chain. */

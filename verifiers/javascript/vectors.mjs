@@ -6,7 +6,7 @@ import { checkCheckpoints, checkControl } from "./chains.mjs";
 import { Governance, policyStatement } from "./control.mjs";
 import { actionId, isLate, isOverdue, notNewest, wordsMac } from "./decisions.mjs";
 import { deskDeadline, deskId, textMac } from "./desk.mjs";
-import { MerkleLog, hmac, keyedBits, leafHash, saltCommitment, seedCommitment, sha256, uniform } from "./hashes.mjs";
+import { MerkleLog, hmac, keyedBits, leafHash, saltCommitment, seedCommitment, sha256, signedText, uniform } from "./hashes.mjs";
 import { Num, canonical, parse, plain } from "./json.mjs";
 import { Labels, labelStatement, severities } from "./labels.mjs";
 import { micros } from "./moments.mjs";
@@ -112,8 +112,8 @@ const VECTORS = {
   waits: (given) => given.map(({ before, after }) => ({ looser: isLooser(served(before), served(after)) })),
   "label-signature"({ private_key: hex, record, label }, raw) {
     const { key, id } = privateKey(hex);
-    const text = labelStatement(raw.label, record);
-    return { key_id: id, statement: text, signature: sign(null, Buffer.from(`streamer.label.v1\0${text}`), key).toString("base64") };
+    const text = signedText("label", labelStatement(raw.label, record));
+    return { key_id: id, statement: text, signature: sign(null, Buffer.from(text), key).toString("base64") };
   },
   transductive: ({ rule, cuts }) => ({
     cuts: cuts.map(({ scores }) => {
@@ -142,9 +142,9 @@ const VECTORS = {
     add("policies", row, raw.row);
     const gate = governance.gates.get(row.gate);
     gate.seedCommitment = seedCommitment(row.gate, seed);
-    const text = policyStatement(governance.policy(row.gate, row.version), record, gate);
+    const text = signedText("policy", policyStatement(governance.policy(row.gate, row.version), record, gate));
     const { key } = privateKey(hex);
-    return { statement: text, signature: sign(null, Buffer.from(`streamer.policy.v1\0${text}`), key).toString("base64") };
+    return { statement: text, signature: sign(null, Buffer.from(text), key).toString("base64") };
   },
   "all-signals"({ prompts, cases, by_score: { scores, severities, asked } }) {
     const groups = prompts.map(([signals, bad, segment]) => ({ signals, bad, segment }));

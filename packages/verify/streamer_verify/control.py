@@ -13,7 +13,7 @@ from typing import Any
 from streamer_verify.calibrators import asked_above
 from streamer_verify.checkpoints import Chain, Checkpoints
 from streamer_verify.logs import Log
-from streamer_verify.signatures import ed25519_verify, policy_statement
+from streamer_verify.signatures import ed25519_verify, policy_statement, signed_text
 from streamer_verify.values import (
     CLOCKS_APART,
     CONTROL,
@@ -117,7 +117,7 @@ class Control(Checkpoints):
         for (number,), row in self.rows("restorations").items():
             leaf = self._control_leaf["restorations", (number,)]
             said = {name: value for name, value in row.items() if name != "signature"}
-            signed = b"streamer.restoration.v1\x00" + canonical_json({**said, "record": self.record_id})
+            signed = signed_text("restoration", {**said, "record": self.record_id})
             signature = base64.b64decode(row["signature"])
             if self._keys and not any(self.signed(key, signed, signature) for key in self._keys):
                 self.fault(

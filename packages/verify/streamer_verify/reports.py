@@ -9,7 +9,7 @@ from typing import Any
 
 from streamer_verify.bundle import Bundle
 from streamer_verify.figures import Figures
-from streamer_verify.signatures import ed25519_verify
+from streamer_verify.signatures import dsse, ed25519_verify
 from streamer_verify.values import canonical_json, same_json, sha256, strict_json
 from streamer_verify.verifier import Verifier
 
@@ -91,18 +91,13 @@ def check_report(
         verifier.fault("report", f"report, {name}", detail)
 
 
-def dsse_signed(kind: str, payload: bytes) -> bytes:
-    """Write what a DSSE signature covers: type and payload, each with its length."""
-    return b"DSSEv1 %d %b %d %b" % (len(kind), kind.encode(), len(payload), payload)
-
-
 def check_signature(report: Path, keys: Sequence[bytes], verifier: Verifier) -> None:
     """Verify the signature beside a report, over each of its files that lies there; a fault where it is not good."""
     known = {sha256(key): key for key in keys}
     try:
         envelope = strict_json(report.with_name(SIGNATURE).read_bytes())
         payload = base64.b64decode(envelope["payload"], validate=True)
-        signed = dsse_signed(envelope["payloadType"], payload)
+        signed = dsse(envelope["payloadType"], payload)
         good = envelope["payloadType"] == IN_TOTO and any(
             ed25519_verify(known.get(one["keyid"], b""), signed, base64.b64decode(one["sig"], validate=True))
             for one in envelope["signatures"]

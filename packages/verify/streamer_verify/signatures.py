@@ -77,6 +77,16 @@ def ed25519_verify(public: bytes, message: bytes, signature: bytes) -> bool:
     return _encoded(total) == signature[:32]
 
 
+def dsse(kind: str, payload: bytes) -> bytes:
+    """Write what a DSSE signature covers: type and payload, each with its length."""
+    return b"DSSEv1 %d %b %d %b" % (len(kind), kind.encode(), len(payload), payload)
+
+
+def signed_text(kind: str, value: Any) -> bytes:
+    """Write what the signature of a policy, a label or a restoration covers."""
+    return dsse(f"application/vnd.streamer.{kind}.v1+json", canonical_json(value))
+
+
 def _float(value: Any) -> float | None:
     return None if value is None else float(value)
 
@@ -114,7 +124,8 @@ def policy_statement(
         if name not in SIGNED_IF_OTHER or (name in settings and value != SIGNED_IF_OTHER[name]):
             signed[name] = value
     seed = sha256(b"streamer.seed.v1\x00" + canonical_json([gate["name"], gate["seed"]]))
-    return b"streamer.policy.v1\x00" + canonical_json(
+    return signed_text(
+        "policy",
         {
             "format": 1,
             "record": record_id,
@@ -138,7 +149,7 @@ def policy_statement(
                     "reason",
                 )
             },
-        }
+        },
     )
 
 
@@ -174,7 +185,7 @@ def label_statement(label: dict[str, Any], record_id: str) -> bytes:
         said[name] = None if label.get(name) is None else float(label[name]) + 0.0
     if label.get("severities"):
         said["severities"] = {name: float(one) + 0.0 for name, one in label["severities"].items()}
-    return b"streamer.label.v1\x00" + canonical_json({"format": 1, "record": record_id, **said})
+    return signed_text("label", {"format": 1, "record": record_id, **said})
 
 
 OF_LABEL = ("gate", "batch_id", "attempt", "response_id", "kind", "labeller", "labelled_at")

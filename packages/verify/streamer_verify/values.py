@@ -9,6 +9,7 @@ import re
 import uuid
 from binascii import a2b_base64
 from datetime import UTC, datetime, timedelta
+from itertools import repeat
 from operator import itemgetter
 from typing import Any
 
@@ -56,7 +57,7 @@ def strict_json(line: bytes) -> Any:
     try:
         # Decoded here: the parser would take UTF-16 and a byte order mark, too.
         value = json.loads(line.decode(), object_pairs_hook=once, parse_constant=refuse, parse_float=_finite)
-        _shallow(value)
+        _shallow(value, line)
         return value
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
@@ -72,16 +73,19 @@ def canonical_value(line: bytes) -> dict[str, Any]:
         raise ValueError("it is nested too deeply") from None
     if not isinstance(value, dict):
         raise ValueError("it is not an object")
-    if line.count(b"[") + line.count(b"{") > DEEPEST:
-        _shallow(value)
+    _shallow(value, line)
     return value
 
 
-def _shallow(value: Any, depth: int = 0) -> None:
-    if depth > DEEPEST:
+def _shallow(value: Any, line: bytes) -> None:
+    if line.count(b"[") + line.count(b"{") <= DEEPEST:
+        return
+    level = [value]
+    for _ in range(DEEPEST):
+        parts = (one.values() if isinstance(one, dict) else one for one in level)
+        level = [one for part in parts for one in part if isinstance(one, dict | list)]
+    if any(level):
         raise ValueError("it is nested too deeply")
-    for one in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        _shallow(one, depth + 1)
 
 
 def _finite(text: str) -> float:
@@ -145,15 +149,19 @@ def parsed(value: Any) -> Any:
 
 def same_json(one: Any, other: Any, near: float = 0.0) -> bool:
     """Whether two values are the same JSON, 1 and 1.0 taken for one, and numbers, but whole ones, that `near` parts of them apart."""
+    if type(one) is type(other) is not dict and one == other and type(one) is not list:
+        return True
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, int | float) and isinstance(other, int | float):
         apart = abs(one - other)
         return one == other or (isinstance(apart, float) and apart <= near * max(1.0, abs(one)))
     if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(same_json(*pair, near) for pair in zip(one, other, strict=True))
+        return len(one) == len(other) and all(map(same_json, one, other, repeat(near)))
     if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(same_json(one[name], other[name], near) for name in one)
+        return one.keys() == other.keys() and all(
+            map(same_json, one.values(), map(other.get, one), repeat(near))
+        )
     return bool(one == other)
 
 

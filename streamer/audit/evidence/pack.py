@@ -14,11 +14,12 @@ from streamer.audit.evidence.document import document_of
 from streamer.audit.evidence.framework import FAMILIES, NEVER_SHOWN, Framework
 from streamer.audit.evidence.page import page_of
 from streamer.errors import UsageError
+from streamer.signing.canonical_json import dsse
 from streamer_verify.bundle import Bundle
 from streamer_verify.command import verify_bundle
 from streamer_verify.figures import Figures
 from streamer_verify.pyz import archive
-from streamer_verify.reports import IN_TOTO, REPORT, SIGNATURE, dsse_signed, verified_with
+from streamer_verify.reports import IN_TOTO, REPORT, SIGNATURE, verified_with
 from streamer_verify.values import canonical_json, sha256
 
 NOTHING_SAID = dict.fromkeys(("system", "version", "provider", "signatory"))
@@ -129,7 +130,7 @@ def _signature(report: dict[str, Any], files: dict[str, bytes], signer: signing.
     envelope = {
         "payloadType": IN_TOTO,
         "payload": base64.b64encode(payload).decode(),
-        "signatures": [{"keyid": signer.key_id, "sig": signer.sign(dsse_signed(IN_TOTO, payload))}],
+        "signatures": [{"keyid": signer.key_id, "sig": signer.sign(dsse(IN_TOTO, payload))}],
     }
     return canonical_json(envelope) + b"\n"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
 import json
 import shutil
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from streamer import wiring
 from streamer.audit import signing
@@ -30,6 +32,7 @@ Verify = Callable[[Mapping[str, Any]], subprocess.CompletedProcess[str]]
 __all__ = ["here"]
 
 _SOURCE = Path(__file__).with_name("foreign")
+_DOCS = Path(__file__).parents[3] / "docs"
 
 
 @pytest.fixture(scope="session")
@@ -179,3 +182,28 @@ def test_no_receipt_is_given_of_what_no_checkpoint_covers_or_what_was_changed(
         remove_checkpoints(connection)
     assert main(["audit", "receipt", "batch-25"]) == 2
     assert "no checkpoint covers the decision yet" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["policy", "label"])
+def test_foreign_code_verifies_what_policies_and_labels_are_signed_with(kind: str, foreign: Verify) -> None:
+    """The vector of `docs/audit-format.md` in a DSSE envelope, by its type, its bytes and its signature alone."""
+    vector = json.loads((_DOCS / "audit-format.vectors.json").read_text("utf-8"))[f"{kind}-signature"]
+    statement = vector["statement"]
+    payload, payload_type = (
+        statement[statement.index("{") :].encode(),
+        f"application/vnd.streamer.{kind}.v1+json",
+    )
+    private = Ed25519PrivateKey.from_private_bytes(bytes.fromhex(vector["private_key"]))
+    key = base64.b64encode(private.public_key().public_bytes_raw()).decode()
+
+    def done(**changed: object) -> subprocess.CompletedProcess[str]:
+        envelope = {
+            "payloadType": payload_type,
+            "payload": base64.b64encode(payload).decode(),
+            "signatures": [{"sig": vector["signature"]}],
+        }
+        return foreign({"envelopes": [{"key": key, "envelope": envelope | changed}]})
+
+    assert done().stdout.startswith(payload_type + ", "), done().stderr
+    assert done(payloadType="application/json").returncode == 1
+    assert done(payload=base64.b64encode(payload + b" ").decode()).returncode == 1

@@ -1,5 +1,5 @@
-// Verify full receipts up to a signed note, and consistency proofs, with code of others: Go's checksum database and
-// certificate transparency.
+// Verify full receipts up to a signed note, consistency proofs, and signatures of policies and labels, with code of others: Go's
+// checksum database, certificate transparency, and DSSE by the secure systems lab.
 //
 // Reads one JSON object from standard input and says on standard output how much it has verified; the first proof that is no
 // proof ends it with status 1.
@@ -7,6 +7,9 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"crypto"
+	"crypto/ed25519"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -15,6 +18,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/secure-systems-lab/go-securesystemslib/dsse"
 	"github.com/transparency-dev/merkle/proof"
 	"github.com/transparency-dev/merkle/rfc6962"
 	"golang.org/x/mod/sumdb/note"
@@ -49,6 +53,20 @@ type Consistency struct {
 	Older, Newer string
 	Proof        []string
 }
+
+// key is the public key of who signed an envelope.
+type key ed25519.PublicKey
+
+func (k key) Verify(_ context.Context, data, signature []byte) error {
+	if !ed25519.Verify(ed25519.PublicKey(k), data, signature) {
+		return fmt.Errorf("the signature is not good")
+	}
+	return nil
+}
+
+func (key) KeyID() (string, error) { return "", nil }
+
+func (k key) Public() crypto.PublicKey { return ed25519.PublicKey(k) }
 
 func check(err error, what string, args ...any) {
 	if err != nil {
@@ -148,6 +166,10 @@ func main() {
 		Keys        []string
 		Receipts    []Receipt
 		Consistency []Consistency
+		Envelopes   []struct {
+			Key      []byte
+			Envelope dsse.Envelope
+		}
 	}
 	check(json.NewDecoder(os.Stdin).Decode(&given), "standard input")
 	var verifiers []note.Verifier
@@ -184,6 +206,13 @@ func main() {
 		check(tlog.CheckTree(hashes, one.To, hash(one.Newer), one.From, hash(one.Older)), "sumdb: %d to %d", one.From, one.To)
 		err := proof.VerifyConsistency(rfc6962.DefaultHasher, uint64(one.From), uint64(one.To), others, raw(one.Older), raw(one.Newer))
 		check(err, "merkle: %d to %d", one.From, one.To)
+	}
+	for _, one := range given.Envelopes {
+		verifier, err := dsse.NewEnvelopeVerifier(key(one.Key))
+		check(err, "the key")
+		_, err = verifier.Verify(context.Background(), &one.Envelope)
+		check(err, "the envelope of %s", one.Envelope.PayloadType)
+		fmt.Printf("%s, ", one.Envelope.PayloadType)
 	}
 	fmt.Printf("%d receipts, %d consistency proofs\n", len(given.Receipts), len(given.Consistency))
 }
