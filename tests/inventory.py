@@ -22,7 +22,7 @@ from streamer import cli
 from streamer.cli.app import app, every_command, plugged
 from streamer.cli.help import term
 from streamer.events.codes import MEANINGS
-from streamer.events.generate import json_schema
+from streamer.events.json_schema import json_schema
 from streamer.events.topic import types
 from streamer.serving.openapi import document
 from streamer.settings.settings import Settings

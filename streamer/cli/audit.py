@@ -581,7 +581,7 @@ def _sign_now(settings: "Settings", store: "Store", *, json: bool, **about: Any)
 def restored(
     reason: opt.ReasonOption,
     checkpoints: _CheckpointsOption = None,
-    by: opt.ByOption = None,
+    by: opt.ByOption = "",
     json: opt.JsonOption = False,
 ) -> None:
     """Put on record that a backup was restored: the checkpoints made after the backup are given up, and a new origin begins.
@@ -601,7 +601,7 @@ def restored(
             wiring.checkpointer(settings, store),
             wiring.known_checkpoints(settings, checkpoints),
             wiring.witnesses(settings),
-            by=opt.who(by),
+            by=by,
             reason=reason,
         )
         given_up = text.loads(made.given_up)

@@ -12,7 +12,7 @@ import typer
 from streamer import wiring
 from streamer.cli import FOUND
 from streamer.cli.console import counted, print_fields, print_json, say
-from streamer.cli.options import ByOption, JsonOption, ReasonOption, seconds, who
+from streamer.cli.options import ByOption, JsonOption, ReasonOption, seconds
 from streamer.errors import UsageError
 from streamer.security.visible import redact_text
 
@@ -144,7 +144,7 @@ def prune(
             help="Permit an age under 184 days, the time for which records of automatic decisions must commonly be kept.",
         ),
     ] = False,
-    by: ByOption = None,
+    by: ByOption = "",
     reason: ReasonOption = "old enough",
     json: JsonOption = False,
 ) -> None:
@@ -165,7 +165,7 @@ def prune(
         insecure=settings.insecure,
         older_than=timedelta(seconds=seconds(older_than, "--older-than")),
         sooner_than_six_months=sooner_than_six_months,
-        by=who(by),
+        by=by,
         reason=reason,
     )
     found = run(dry_run=True)
@@ -204,7 +204,7 @@ def give_out(
         bool, typer.Option("--dry-run", help="Say what would leave, or what still needs it.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    by: ByOption = None,
+    by: ByOption = "",
     reason: ReasonOption = "old enough",
     json: JsonOption = False,
 ) -> None:
@@ -224,7 +224,7 @@ def give_out(
         month,
         out,
         now=wiring.now(),
-        by=who(by),
+        by=by,
         reason=reason,
         witnesses=[one.key.name for one in wiring.witnesses(settings)],
         keys=wiring.trusted_keys(settings, None),

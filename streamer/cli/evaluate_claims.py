@@ -12,15 +12,15 @@ from streamer.calibration.claims import LOSSES
 from streamer.calibration.registry import every
 from streamer.cli.console import print_json, print_table, say, warn
 from streamer.cli.options import share, share_from
-from streamer.clouds.cloud import Cloud
 from streamer.clouds.line_files import shown_name
 from streamer.errors import UsageError
-from streamer.gates.settings import GateSettings
 from streamer.scoring.registry import OF_CLAIMS, SUPPORT
 
 if TYPE_CHECKING:
+    from streamer.clouds.cloud import Cloud
     from streamer.clouds.evaluated_claims import ClaimOptions, ClaimResult
     from streamer.clouds.stored_answers import StoredBatch
+    from streamer.gates.settings import GateSettings
     from streamer.research.evaluation.results import Options
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from numpy.typing import ArrayLike
 
 from streamer import wiring
 from streamer.calibration.registry import offered, promises
@@ -24,15 +23,17 @@ from streamer.cli.options import (
     share_from,
 )
 from streamer.cli.plan_report import print_past, print_rungs
-from streamer.clouds.cloud import Cloud
 from streamer.clouds.line_files import shown_name
-from streamer.clouds.tables.answers import Reading
 from streamer.clouds.unlabelled import check_unlabelled, counts, filled, unlabelled_note
 from streamer.errors import UsageError
-from streamer.gates.declared import Unit
 from streamer.scoring.registry import SUPPORT
 
 if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from streamer.clouds.cloud import Cloud
+    from streamer.clouds.tables.answers import Reading
+    from streamer.gates.declared import Unit
     from streamer.planning.past import PastPlan
     from streamer.planning.prompts import Guess
     from streamer.scoring.encoders.encoder import CachedEncoder

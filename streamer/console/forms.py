@@ -30,6 +30,10 @@ class Refused(StreamerError):
         self.status = status
 
 
+Act = Callable[[Session, Mapping[str, str]], str]
+"""What a form does. Returns where the browser goes next; may leave a word in `session.notice`."""
+
+
 class Changes(Protocol):
     """What commands do with more than the store; by the same functions."""
 
@@ -41,12 +45,6 @@ class Changes(Protocol):
 
     def adopt(self, gate: str, *, by: str, reason: str) -> str:
         """Put the candidate policy in force; return what came of it in a sentence."""
-
-
-class Act(Protocol):
-    """What a form does. Returns where the browser goes next; may leave a word in `session.notice`."""
-
-    def __call__(self, session: Session, form: Mapping[str, str]) -> str: ...
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from itertools import repeat
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -63,10 +64,12 @@ from streamer.journal import (
     ScoredResponse,
 )
 from streamer.labels.audit_sample import draw_responses, is_sampled
-from streamer.labels.judge.scores import JudgeScores
 from streamer.scoring.cloud import cloud_numbers
 from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.tracing import NO_TRACING, Tracing
+
+if TYPE_CHECKING:
+    from streamer.labels.judge.scores import JudgeScores
 
 log = structlog.get_logger(__name__)
 

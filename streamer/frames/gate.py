@@ -6,11 +6,10 @@ same scores, severities and seed the threshold is the same, and so is every deci
 
 from __future__ import annotations
 
-import inspect
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -51,11 +50,7 @@ from streamer.gates.rule import Full as FullRule
 from streamer.gates.setting import EXTERNAL_PREFIX
 from streamer.gates.settings import NO_ENCODER, PARAMETERS, GateSettings
 from streamer.recalibration.candidates import RunSample, decide
-from streamer.recalibration.sampled import (
-    burst_note,
-    cuts_at_budget,
-    pooled_segments,
-)
+from streamer.recalibration.sampled import burst_note, cuts_at_budget, pooled_segments
 from streamer.scoring.blank import is_blank
 from streamer.scoring.judged import form
 from streamer.scoring.registry import CHOICE, CHOOSING, GRAM, LIKELIHOOD, SCORER_NAMES
@@ -357,13 +352,7 @@ class Gate:
 
             return decide
 
-        at, wrong = tried(
-            found,
-            settings.unit,
-            splits,
-            gate_of,
-            drop_unlabelled=drop,
-        )
+        at, wrong = tried(found, settings.unit, splits, gate_of, drop_unlabelled=drop)
         units = units_of(
             [decided_batch(item, unit=settings.unit, state="closed", threshold=None) for item in found],
             settings.unit,
@@ -603,6 +592,4 @@ class Gate:
         )
 
 
-_DEFAULTS: Mapping[str, Any] = MappingProxyType(
-    {name: one.default for name, one in inspect.signature(Gate).parameters.items()}
-)
+_DEFAULTS: Mapping[str, Any] = MappingProxyType({one.name: one.default for one in fields(Gate) if one.init})

@@ -9,12 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamer.calibration.threshold import Threshold, ThresholdState
-from streamer.gates.declared import Unit
+if TYPE_CHECKING:
+    from streamer.calibration.threshold import Threshold, ThresholdState
+    from streamer.gates.declared import Unit
 
 
 def decide(scores: ArrayLike, threshold: Threshold) -> NDArray[np.bool_]:

@@ -163,10 +163,6 @@ class RunObserver(Protocol):
     def count_run(self, gate: str, method: str, outcome: str, seconds: float) -> None: ...
 
 
-def _no_look(_status: GateStatus) -> str | None:
-    return None
-
-
 @dataclass(frozen=True, slots=True)
 class GateWork:
     """What is done for one gate, in the runner's thread.
@@ -181,7 +177,7 @@ class GateWork:
     """
 
     recalibrate: Callable[[GateStatus], str]
-    look: Callable[[GateStatus], str | None] = _no_look
+    look: Callable[[GateStatus], str | None] = lambda _status: None
 
 
 class Runner:

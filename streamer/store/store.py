@@ -5,22 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from streamer.errors import BadData, UnfitText
-from streamer.events.alerts import AlertsV1, alert_message
-from streamer.events.desk import DeskV1, desk_message
+from streamer.events.alerts import alert_message
+from streamer.events.desk import desk_message
 from streamer.events.topics import Topics
 from streamer.failpoints import Failpoint, disarmed
 from streamer.gates.batch_key import BatchKey
 from streamer.journal import (
     NO_IDS,
     DataGap,
-    Headers,
     Lease,
     Linked,
     OutboxMessage,
@@ -66,12 +65,8 @@ if TYPE_CHECKING:
     from streamer.store.risk.past_decisions import PastDecisions
 
 
-def _default_alert_message(event: AlertsV1) -> OutboxMessage:
-    return alert_message(event, topic=Topics().alerts)
-
-
-def _default_desk_message(event: DeskV1, /, *, key: bytes | None, trace: Headers) -> OutboxMessage:
-    return desk_message(event, topic=Topics().desk, key=key, trace=trace)
+_ALERT_MESSAGE: AlertMessage = partial(alert_message, topic=Topics().alerts)
+_DESK_MESSAGE: DeskMessage = partial(desk_message, topic=Topics().desk)
 
 
 class Store(Part):
@@ -343,8 +338,8 @@ def open_store(
     clock: Callable[[], datetime],
     policy_message: PolicyMessage,
     dead_letter_message: DeadLetterMessage,
-    alert_message: AlertMessage = _default_alert_message,
-    desk_message: DeskMessage = _default_desk_message,
+    alert_message: AlertMessage = _ALERT_MESSAGE,
+    desk_message: DeskMessage = _DESK_MESSAGE,
     policy_keys: PolicyKeys = NO_KEYS,
     label_keys: LabelKeys = NO_LABEL_KEYS,
     publish: bool = True,

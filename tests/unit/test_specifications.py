@@ -81,7 +81,7 @@ from docs.generate import cli_page
 from streamer.console.pages import _settings
 from streamer.errors import BadMessage
 from streamer.events.codec import encode
-from streamer.events.generate import json_schema
+from streamer.events.json_schema import json_schema
 from streamer.events.thresholds import decode_threshold, policy_from_event, threshold_event, threshold_message
 from streamer.gates.setting_changes import calibrated_for_another
 from streamer.gates.settings import GateSettings

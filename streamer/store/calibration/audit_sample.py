@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from itertools import groupby
 from operator import itemgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
@@ -15,7 +15,6 @@ from streamer.gates.batch_key import BatchKey
 from streamer.gates.gate import mean_score
 from streamer.gates.policy import burst_of, segment_of
 from streamer.gates.settings import GateSettings
-from streamer.recalibration.run import SampleQuery
 from streamer.recalibration.sampled import SampledGroup, SampledItem
 from streamer.store.db.schema import (
     batches,
@@ -30,6 +29,9 @@ from streamer.store.db.schema.decisions import SAMPLED
 from streamer.store.db.schema.joins import POLICY_OF_DECISION, REVISION_OF_POLICY, same, signals_of
 from streamer.store.db.schema.types import Row
 from streamer.store.labels.revisions import Severities, severities_given
+
+if TYPE_CHECKING:
+    from streamer.recalibration.run import SampleQuery
 
 _BASE_DRAW = (SAMPLED, ~decisions.c.extra_draw)
 """What a raised audit rate alone has drawn came because labels looked bad: it is no sample of the prompts."""

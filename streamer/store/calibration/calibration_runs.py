@@ -22,7 +22,7 @@ from streamer.gates.settings import GateSettings
 from streamer.recalibration.age_cut import AgeCut
 from streamer.recalibration.run import CalibrationRun, Heads, PolicyChanged, SampleQuery, Since
 from streamer.recalibration.sampled import SampledGroup
-from streamer.recalibration.verdict import Held, Outcome
+from streamer.recalibration.verdict import Held, Outcome, Proposal
 from streamer.risk.states import RiskAlarm
 from streamer.store.audit import control
 from streamer.store.calibration.audit_sample import (
@@ -52,7 +52,6 @@ from streamer.store.db.schema.joins import BATCH, same
 from streamer.store.log.progress import partition_heads
 from streamer.store.part import Part
 from streamer.store.policies import proposals
-from streamer.store.policies.proposals import Proposal
 from streamer.store.risk.alerts import closures, raise_alert
 
 _CONTROL = {"log_id": "control", "topic": "", "partition": 0}

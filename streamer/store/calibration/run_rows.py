@@ -8,7 +8,7 @@ from datetime import datetime
 from itertools import groupby
 from operator import itemgetter
 from secrets import token_bytes
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
@@ -17,7 +17,6 @@ from streamer.calibration.full_fit import Prompts
 from streamer.gates.policy import Bursts, sealed_burst
 from streamer.gates.rule import CalibrationLosses, Full, Rule
 from streamer.gates.settings import GateSettings
-from streamer.recalibration.run import CalibrationRun
 from streamer.recalibration.sampled import (
     SampledGroup,
     SampledItem,
@@ -27,7 +26,6 @@ from streamer.recalibration.sampled import (
     losses_by_score,
     prompts_of_rule,
 )
-from streamer.recalibration.verdict import Outcome
 from streamer.scoring.signals.signal_list import SignalList
 from streamer.store.db import bulk_insert
 from streamer.store.db.schema import (
@@ -40,6 +38,10 @@ from streamer.store.db.schema import (
 )
 from streamer.store.db.schema.joins import BATCH, REVISION_OF_RUN, key_of, signals_of
 from streamer.store.db.schema.types import HASH_BYTES
+
+if TYPE_CHECKING:
+    from streamer.recalibration.run import CalibrationRun
+    from streamer.recalibration.verdict import Outcome
 
 
 def write_run(

@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 import sqlalchemy as sa
@@ -23,7 +23,6 @@ from streamer.events.receipts import with_receipt
 from streamer.gates import free_text
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.settings import GateSettings
-from streamer.risk.rounds.report import DeskReport
 from streamer.scoring.blank import is_blank
 from streamer.signing.canonical_json import canonical_json
 from streamer.store.audit import control
@@ -61,6 +60,9 @@ from streamer.store.log.outbox import enqueue
 from streamer.store.part import Part
 from streamer.store.policies.fence import newest_version
 from streamer.wording.numbers import when
+
+if TYPE_CHECKING:
+    from streamer.risk.rounds.report import DeskReport
 
 MOST_AT_ONCE: Final = 100
 """Batches that one transaction rejects for their deadline."""
