@@ -129,7 +129,7 @@ release: $(INSTALLED)  ## Build what is published into dist/release: packages, v
 
 docs: $(INSTALLED)  ## Write what comes from the code: pages of docs/, dashboards, tests/inventory.json
 	$(BIN)/python -m verifiers.generate
-	$(BIN)/python -m streamer.cli.generate_docs
+	$(BIN)/python -m docs.generate
 	$(BIN)/python -m deploy.grafana.generate
 	$(BIN)/python -m deploy.helm.generate
 	$(BIN)/python -m tests.inventory

@@ -15,10 +15,9 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
-from streamer.gates.audit_rate import AuditRate
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.declared import HoldAction, Mode, Unit
-from streamer.gates.policy import CandidateDecision, CandidatePolicy, Policy
+from streamer.gates.policy import CandidateDecision, Policy
 from streamer.gates.rule import Cut, Needed
 from streamer.scoring.reading import Rule
 
@@ -265,7 +264,7 @@ class DeadLetter:
 class LabelRevision:
     """One severity that somebody gave to one response. `record` is None for labels from a file or a page.
 
-    `signature` (Ed25519, base64) and `key_id` are as they came, good or not; see `streamer.signing.labels`. `remark` is what
+    `signature` (Ed25519, base64) and `key_id` are as they came, good or not; see `streamer.labels.signing`. `remark` is what
     the person wrote beside it, 1 to 500 characters. `severities` are those of fields, by JSON Pointer, in order.
     """
 
@@ -414,20 +413,3 @@ class Journal(Committing, Protocol):
 
     def park(self, message: OutboxMessage, error: str) -> None:
         """This can never be published: park it, with its error, so that the others continue."""
-
-
-@dataclass(frozen=True, slots=True)
-class ActivePolicy:
-    """A gate's newest policy with the secret that its audit draw derives from.
-
-    `trusted` False: nobody vouches for any policy of this gate; whatever comes is held. `newest_seen` is the version of
-    the gate's newest policy when this one was chosen; it is above the policy's own where later ones were refused. `rate` is
-    the newest of the gate's audit rates, `candidate` the newest line of its story of candidate policies.
-    """
-
-    policy: Policy
-    audit_salt: bytes
-    trusted: bool = True
-    newest_seen: int = 0
-    rate: AuditRate | None = None
-    candidate: CandidatePolicy | None = None

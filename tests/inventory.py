@@ -19,11 +19,10 @@ import sqlalchemy as sa
 import typer
 
 from streamer import cli
-from streamer.cli.app import app, plugged
-from streamer.cli.generate_docs import _commands
+from streamer.cli.app import app, every_command, plugged
 from streamer.cli.help import term
 from streamer.events.codes import MEANINGS
-from streamer.events.generate import json_schema
+from streamer.events.json_schema import json_schema
 from streamer.events.topic import types
 from streamer.serving.openapi import document
 from streamer.settings.settings import Settings
@@ -85,7 +84,7 @@ def _parameters(value: Any) -> str:
 def commands() -> Iterator[str]:
     """Every command, and every argument and option of it."""
     others = ((f"streamer {name}", one.command) for name, one in plugged().items())
-    for path, command in (*_commands(typer.main.get_command(app), "streamer"), *others):
+    for path, command in (*every_command(typer.main.get_command(app), "streamer"), *others):
         yield path
         yield from (f"{path} {term(one)}" for one in command.params)
 

@@ -27,7 +27,7 @@ consumer_groups=${CONSUMER_GROUPS:-consumers.}
 tool=("${KAFKA_ACLS:-kafka-acls.sh}" --bootstrap-server "$BOOTSTRAP")
 if [ -n "${COMMAND_CONFIG:-}" ]; then tool+=(--command-config "$COMMAND_CONFIG"); fi
 
-# The topics that each kind may write and read; `python -m streamer.events.generate` writes these lists.
+# The topics that each kind may write and read; `python -m docs.generate_events` writes these lists.
 publishers_write=(responses)
 labellers_write=(labels)
 workers_write=(actions desk thresholds alerts checkpoints dead-letters)

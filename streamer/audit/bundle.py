@@ -11,7 +11,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -55,6 +55,7 @@ def write_bundle(
     gate: str | None = None,
     texts: bool = True,
     salts: bool = True,
+    segment: tuple[str, Sequence[tuple[Any, ...]]] | None = None,
     progress: Callable[[int], None] = lambda _done: None,
 ) -> dict[str, Any]:
     """Write a bundle and return its manifest.
@@ -72,18 +73,22 @@ def write_bundle(
     gate : texts, published events and salt of this gate alone; None: of all.
     texts : False leaves out prompts, references, metadata and answers, and the bytes of dead letters.
     salts : False keeps the salts of audit draws secret: anyone who knows one can predict which batches will be drawn.
+    segment : of the partitions' logs these ranges alone, as of the month so called; None: all.
     progress : called with how many outcomes are written.
     """
     if target.exists():
         raise UsageError(f"{target} exists; name a new folder or .zip file")
+    chosen, loose = snapshot.outcomes(), snapshot.unchained()
+    if segment is not None:
+        chosen, loose = chain.from_iterable(map(snapshot.within, segment[1])), iter(())
     parts: dict[str, Iterable[bytes]] = {
         "control.jsonl": (canonical_json(_control(line, gate, salts, texts)) for line in snapshot.control()),
         "outcomes.jsonl": _counted(
-            (canonical_json(_outcome(line, gate, texts)) for line in snapshot.outcomes()), progress
+            (canonical_json(_outcome(line, gate, texts)) for line in chosen), progress
         ),
         "heads.jsonl": snapshot.heads(),
         "checkpoints.jsonl": snapshot.checkpoints(),
-        "unchained.jsonl": (canonical_json(row) for row in snapshot.unchained()),
+        "unchained.jsonl": (canonical_json(row) for row in loose),
     }
     manifest: dict[str, Any] = {
         "format": FORMAT,
@@ -92,6 +97,7 @@ def write_bundle(
         "left_out": {"other_gates_than": gate, "texts": not texts, "salts": not salts},
         "not_evidence": snapshot.not_evidence(),
         "files": {},
+        **({} if segment is None else {"segment": segment[0]}),
     }
     try:
         with _writing(target) as opened:

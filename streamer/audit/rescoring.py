@@ -9,18 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamer.events.responses import recorded_models, recorded_numbers
+from streamer.gates.declared import Unit
 from streamer.gates.policy_gate import unit_row
 from streamer.gates.settings import NO_ENCODER
 from streamer.labels.answer_forms import answer_batch
 from streamer.scoring.judged import WHOLE, Form, form
 from streamer.scoring.plugins import Installed, loaded
-from streamer.scoring.registry import EVERY, LIKELIHOOD, is_plugin, scorer_named
+from streamer.scoring.registry import EVERY, LIKELIHOOD, OF_CLAIMS, is_plugin, scorer_named
 from streamer.scoring.scorer import AnswerBatch, Scorer
 from streamer.scoring.scorers.judge import Judge
 from streamer.scoring.signals.signal_list import SignalList
 
 if TYPE_CHECKING:
-    from streamer.gates.declared import Unit
     from streamer_verify.verifier import Verifier
 
     Embed = Callable[[Sequence[Sequence[str]]], Sequence[NDArray[np.float32]]]
@@ -76,8 +76,8 @@ class Rescorer:
         scores = [response[1] for response in facts["responses"]]
         if None in scores or not scores:
             return
-        if facts["scorer"] == Judge.name:
-            return  # derived from the recorded marks, whether texts are scored again or not
+        if facts["scorer"] in (Judge.name, *OF_CLAIMS):
+            return  # derived from recorded marks or texts, whether an encoder scores again or not
         unembedded = facts["scorer"] == LIKELIHOOD and "signals" in facts
         if facts["embedding_source"] != "encoder" and not unembedded:
             self._left_out(verifier, "scores came with their events, or from embeddings that did")

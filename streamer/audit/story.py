@@ -95,10 +95,13 @@ _EXCERPT = 300
 
 def story_of(found: dict[str, Any]) -> list[tuple[str, object]]:
     """Turn what `decisions_of` returns of one decision into headings and texts, in the order of a story."""
-    line, policy, revision = found["line"], found["policy"], found["revision"]
+    line = found["line"]
     facts = line["facts"]
     if facts is None:
+        if "given_out" in line:
+            return [("given out", line["missing"].removeprefix("it was given out in "))]
         return [("damaged", f"{line['missing']}; `streamer audit verify` says more")]
+    policy, revision = found["policy"], found["revision"]
     gate, batch, attempt = facts["batch"]
     topic, partition, offset = line["source"][1:]
     lines: list[tuple[str, object]] = [

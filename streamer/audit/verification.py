@@ -19,9 +19,9 @@ from streamer.audit.rederive import ActionRules, contradiction
 from streamer.audit.rescoring import Rescorer
 from streamer.errors import Unreadable, UsageError
 from streamer.gates.policy import GateRevision
+from streamer.labels.signing import LabellerKey
 from streamer.recalibration.sampled import SampledGroup
 from streamer.signing.canonical_json import canonical_json
-from streamer.signing.labels import LabellerKey
 from streamer_verify.alarms import Alarms
 from streamer_verify.all_signals import wrong_budget
 from streamer_verify.command import checkpoint_lines as checkpoint_lines
@@ -30,6 +30,7 @@ from streamer_verify.forms import formed
 from streamer_verify.logs import Log
 from streamer_verify.run_again import check_runs
 from streamer_verify.runs import Runs
+from streamer_verify.segments import Segments as Segments
 from streamer_verify.side_by_side import AT_ONCE
 from streamer_verify.side_by_side import Processes as Processes
 from streamer_verify.values import place_of, row_name, strict_json
@@ -40,6 +41,11 @@ _decode = msgspec.json.Decoder().decode
 
 class Snapshot(Protocol):
     """The record at one moment, as evidence; docs/audit.md has the form of the lines."""
+
+    @property
+    def segments(self) -> Segments:
+        """The files that have what was given out, as far as they are read."""
+        ...
 
     def head(self) -> dict[str, Any]:
         """Which record this is, and where each of its logs ends."""
@@ -230,6 +236,7 @@ def verify_record(
             formed("control", snapshot.control(), verifier.fault), verifier, lookups, rules, after.get((), 0)
         )
         verifier.control(head, alarms.control(runs.control(control)))
+        snapshot.segments.check(verifier)
         verifier.policy_signatures(trusted.policies)
         ranges = snapshot.ranges(after, AT_ONCE)
         if beside is not None:

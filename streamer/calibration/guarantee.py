@@ -1,7 +1,5 @@
 """The words that go with a threshold: only what the method proves, from what was used."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

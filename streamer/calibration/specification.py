@@ -4,8 +4,6 @@ Options, the form on topics and in SQL, checks of what goes together, tables in 
 these specifications. A new calibrator is one file in `streamer.calibration.calibrators`.
 """
 
-from __future__ import annotations
-
 import math
 import operator
 import pkgutil

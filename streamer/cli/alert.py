@@ -47,7 +47,8 @@ def list_(
 _IncidentArgument = Annotated[
     str,
     typer.Argument(
-        metavar="ID|GATE", help="An alert's id, or its beginning; or a gate: its worst open incident."
+        metavar="ID|GATE",
+        help="An alert's id, or its beginning; or a gate: its worst open incident, else its newest.",
     ),
 ]
 
@@ -88,13 +89,12 @@ def show(incident: _IncidentArgument, json: opt.JsonOption = False) -> None:
 def assign(
     incident: _IncidentArgument,
     to: Annotated[str, typer.Option("--to", metavar="NAME", help="Who looks after it.")],
-    by: opt.ByOption = None,
+    by: opt.ByOption = "",
 ) -> None:
     """Say who looks after an incident."""
-    actor = opt.who(by)
     with wiring.open_store(wiring.load_settings()) as store:
         found = store.alerts.incident(incident)
-        store.alerts.assign(found, to, by=actor)
+        store.alerts.assign(found, to, by=by)
     say(f"{to} looks after incident {found.first.alert.alert_id[:8]} of {found.gate}.")
 
 
@@ -108,7 +108,7 @@ def acknowledge(
         ),
     ],
     reason: Annotated[str, opt.for_the_record("--reason", "What was found, for the record.")],
-    by: opt.ByOption = None,
+    by: opt.ByOption = "",
     json: opt.JsonOption = False,
 ) -> None:
     """Record that you have looked at an alert, or at all open alerts of a gate, and what you found.
@@ -116,7 +116,6 @@ def acknowledge(
     After an alarm the next one begins, on decisions from now on. Its chance of a false alarm is
     smaller, so that all alarms of a gate together keep theirs.
     """
-    actor = opt.who(by)
     with wiring.open_store(wiring.load_settings()) as store:
         ids = [alert_id]
         if any(one.gate == alert_id for one in store.gates.list()):
@@ -125,11 +124,11 @@ def acknowledge(
             if not ids:
                 raise UsageError(f"gate {alert_id} has no alert that nobody has acknowledged")
         for one in ids:
-            raised = store.alerts.acknowledge(one, by=actor, reason=reason)
+            raised = store.alerts.acknowledge(one, by=by, reason=reason)
             if json:
                 print_json(alert_json(raised))
             else:
-                say(f"Acknowledged by {actor}: {raised.alert.message}")
+                say(f"Acknowledged by {by}: {raised.alert.message}")
 
 
 def alert_json(raised: "RaisedAlert") -> dict[str, Any]:

@@ -255,3 +255,13 @@ def _restore(before: str | None) -> None:
         os.environ.pop(_INSECURE, None)
     else:
         os.environ[_INSECURE] = before
+
+
+def every_command(command: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Each command below this one that does something, with its words, in the order of `--help`."""
+    for name, listed in command.commands.items():
+        child = listed.command if isinstance(listed, DeferredCommand) else listed
+        if not hasattr(child, "commands") or child.invoke_without_command:
+            yield f"{path} {name}", child
+        if hasattr(child, "commands"):
+            yield from every_command(child, f"{path} {name}")

@@ -63,7 +63,7 @@ def apply(
         bool, typer.Option("--prune", help="Close gates that no file names; their record stays.")
     ] = False,
     reason: opt.ReasonOption = "applied from files",
-    by: opt.ByOption = None,
+    by: opt.ByOption = "",
     json: opt.JsonOption = False,
 ) -> None:
     """Bring gates to what files say: a table [gates.NAME] with the options of `gate create`.
@@ -75,7 +75,6 @@ def apply(
 
     Exit status 3 where --dry-run finds something to do, or something is left to a person.
     """
-    actor = opt.who(by)
     settings = wiring.load_settings()
     with wiring.open_store(settings) as store:
         steps = _plan(read_files(file), settings, store, prune=prune)
@@ -83,7 +82,7 @@ def apply(
         for step in steps:
             try:
                 if step in todo and not dry_run:
-                    _do(step, store, by=actor, reason=reason)
+                    _do(step, store, by=by, reason=reason)
             except StreamerError:
                 warn(f"Gate {step.gate} failed; done before it: {todo.index(step)} of {len(todo)}")
                 raise

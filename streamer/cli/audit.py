@@ -1,5 +1,7 @@
 """`streamer audit`: the record of a decision, and whether the record can be trusted."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -43,6 +45,14 @@ _CheckpointsOption = Annotated[
         help="Checkpoints kept outside the database. Default: the configured file, if it exists.",
     ),
 ]
+_SegmentsOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--segment",
+        metavar="FILE",
+        help="Decisions that `streamer db give-out` moved into this file; may be repeated.",
+    ),
+]
 
 
 @app.command()
@@ -50,12 +60,13 @@ def show(
     batch: Annotated[str, typer.Argument(metavar="BATCH", help="The batch_id of the event.")],
     gate: opt.GateFilter = None,
     attempt: Annotated[int | None, typer.Option(metavar="N", min=1, help="Only this attempt.")] = None,
+    segment: _SegmentsOption = None,
     json: opt.JsonOption = False,
 ) -> None:
     """Show one decision: what came, what was decided and why, by which policy, and how it is sealed."""
     from streamer.audit.story import fits, story_of
 
-    with wiring.open_store(wiring.load_settings()) as store, store.evidence.snapshot() as snapshot:
+    with _snapshot(segment) as snapshot:
         found = _decisions_of(snapshot, batch, gate, attempt)
     for number, one in enumerate(found):
         if json:
@@ -64,8 +75,17 @@ def show(
         if number:
             say("")
         print_pairs(story_of(one))
-    if not all(fits(one["line"]) for one in found):
+    if not all(fits(one["line"]) or "given_out" in one["line"] for one in found):
         raise typer.Exit(FOUND)
+
+
+@contextmanager
+def _snapshot(segments: list[Path] | None) -> "Iterator[ChainedRowsSnapshot]":
+    with (
+        wiring.open_store(wiring.load_settings()) as store,
+        store.evidence.snapshot(segments=wiring.segments(segments)) as snapshot,
+    ):
+        yield snapshot
 
 
 def _decisions_of(
@@ -92,6 +112,7 @@ def receipt(
     batch: Annotated[str, typer.Argument(metavar="BATCH", help="The batch_id of the event.")],
     gate: opt.GateFilter = None,
     attempt: Annotated[int | None, typer.Option(metavar="N", min=1, help="Only this attempt.")] = None,
+    segment: _SegmentsOption = None,
 ) -> None:
     """Prove that a signed checkpoint covers a decision: its leaf, inclusion proofs and the checkpoint, as JSON.
 
@@ -100,13 +121,15 @@ def receipt(
     """
     from streamer.audit.story import fits, full_receipt
 
-    with wiring.open_store(wiring.load_settings()) as store, store.evidence.snapshot() as snapshot:
+    with _snapshot(segment) as snapshot:
         for one in _decisions_of(snapshot, batch, gate, attempt):
             line, head = one["line"], one["head"]
             if head is None:
                 raise UsageError(
                     "no checkpoint covers the decision yet; `streamer audit checkpoint` makes one"
                 )
+            if "given_out" in line and line["facts"] is None:
+                raise UsageError(f"{line['missing']}: give --segment FILE")
             try:
                 if not fits(line):
                     raise ValueError("the decision is not what was recorded")
@@ -161,6 +184,7 @@ def verify(
     full: Annotated[
         bool, typer.Option("--full", help="Verify the whole record; the default without --incremental.")
     ] = False,
+    segment: _SegmentsOption = None,
     jobs: Annotated[
         int, typer.Option(metavar="N", min=1, help="How many processes verify; 1 with --rescore.")
     ] = 1,
@@ -182,12 +206,13 @@ def verify(
     keys = wiring.trusted_keys(settings, public_key)
     outside = wiring.outside_checkpoints(settings, checkpoints)
     kept = None if receipts is None else wiring.receipts(settings, receipts)
-    with wiring.beside(settings, jobs) as beside, wiring.open_store(settings) as store:
+    segments = wiring.segments(segment)
+    with wiring.beside(settings, jobs, segments) as beside, wiring.open_store(settings) as store:
         rescorer = wiring.rescorer(settings, tolerance) if rescore else None
         total = _outcomes(store) if since is None else None
         others = None if beside is None else partial(beside.call, "begin")
         with (
-            store.evidence.snapshot(others) as snapshot,
+            store.evidence.snapshot(others, segments) as snapshot,
             progress("verify", total) as done,
             looking_rarely(),
         ):
@@ -267,6 +292,7 @@ def export(
             help="Write the log of heads into this new folder, too: static files by https://c2sp.org/tlog-tiles.",
         ),
     ] = None,
+    segment: _SegmentsOption = None,
     public_key: _KeysOption = None,
     json: opt.JsonOption = False,
 ) -> None:
@@ -282,7 +308,7 @@ def export(
         if gate is not None:
             store.gates.get(gate)
         keys = wiring.trusted_keys(settings, public_key)
-        manifest = _export(store, out, keys, gate=gate, texts=texts, salts=salts)
+        manifest = _export(store, out, keys, segment, gate=gate, texts=texts, salts=salts)
         if tiles is not None:
             with store.evidence.snapshot() as snapshot:
                 if not (size := store.heads.newest().size):
@@ -301,13 +327,23 @@ def export(
 
 
 def _export(
-    store: "Store", out: Path, keys: list[bytes], *, gate: str | None = None, texts: bool, salts: bool
+    store: "Store",
+    out: Path,
+    keys: list[bytes],
+    segments: list[Path] | None,
+    *,
+    gate: str | None = None,
+    texts: bool,
+    salts: bool,
 ) -> dict[str, Any]:
     """Write a bundle, and return its manifest."""
     from streamer.audit.bundle import write_bundle
 
     total = _outcomes(store)
-    with store.evidence.snapshot() as snapshot, progress("export", total) as done:
+    with (
+        store.evidence.snapshot(segments=wiring.segments(segments)) as snapshot,
+        progress("export", total) as done,
+    ):
         return write_bundle(
             snapshot,
             out,
@@ -396,6 +432,7 @@ def report(
         ),
     ] = None,
     pdf: Annotated[bool, typer.Option("--pdf/--no-pdf", help="Write a PDF file, too.")] = True,
+    segment: _SegmentsOption = None,
     checkpoints: _CheckpointsOption = None,
     public_key: _KeysOption = None,
     json: opt.JsonOption = False,
@@ -435,7 +472,7 @@ def report(
                 out.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise UsageError(f"cannot write {out}: {error.strerror or error}") from None
-            _export(store, made, keys, texts=texts, salts=salts)
+            _export(store, made, keys, segment, texts=texts, salts=salts)
     found = make_report(
         made,
         ALL[framework],
@@ -544,7 +581,7 @@ def _sign_now(settings: "Settings", store: "Store", *, json: bool, **about: Any)
 def restored(
     reason: opt.ReasonOption,
     checkpoints: _CheckpointsOption = None,
-    by: opt.ByOption = None,
+    by: opt.ByOption = "",
     json: opt.JsonOption = False,
 ) -> None:
     """Put on record that a backup was restored: the checkpoints made after the backup are given up, and a new origin begins.
@@ -564,7 +601,7 @@ def restored(
             wiring.checkpointer(settings, store),
             wiring.known_checkpoints(settings, checkpoints),
             wiring.witnesses(settings),
-            by=opt.who(by),
+            by=by,
             reason=reason,
         )
         given_up = text.loads(made.given_up)

@@ -36,7 +36,7 @@ def set_(
         ),
     ] = None,
     reason: opt.ReasonOption = "try it beside",
-    by: opt.ByOption = None,
+    by: opt.ByOption = "",
     json: opt.JsonOption = False,
 ) -> None:
     """Decide every batch of a gate by other settings too, and record it; nothing is done by it.
@@ -48,13 +48,12 @@ def set_(
     from streamer.cli.gate import chosen_settings
     from streamer.cli.what_if import given_cut
 
-    actor = opt.who(by)
     settings = wiring.load_settings()
     cut = None if threshold is None else given_cut(threshold)
     with wiring.open_store(settings) as store:
         present = store.gates.get(gate).settings
         wanted = chosen_settings(present.named(), given, settings, store.encoders.dimension)
-        made = wiring.set_candidate(store, gate, wanted, cut=cut, by=actor, reason=reason)
+        made = wiring.set_candidate(store, gate, wanted, cut=cut, by=by, reason=reason)
     if json:
         print_json(_candidate_json(made))
         return
@@ -150,15 +149,14 @@ def show(
 def calibrate(
     gate: opt.GateArgument,
     reason: opt.ReasonOption = "calibrated on the labels that there are",
-    by: opt.ByOption = None,
+    by: opt.ByOption = "",
     json: opt.JsonOption = False,
 ) -> None:
     """Give a gate's candidate policy the threshold that all labels of answers it scored give by now, and judge it on what comes."""
-    actor = opt.who(by)
     settings = wiring.load_settings()
     with wiring.open_store(settings) as store:
         present, wanted = store.gates.get(gate).settings, store.candidates.present(gate)[1]
-        made = wiring.set_candidate(store, gate, wanted, cut=None, by=actor, reason=reason, must_ship=True)
+        made = wiring.set_candidate(store, gate, wanted, cut=None, by=by, reason=reason, must_ship=True)
     if json:
         print_json(_candidate_json(made))
     else:
@@ -169,7 +167,7 @@ def calibrate(
 def adopt(
     gate: opt.GateArgument,
     reason: opt.ReasonOption = "the candidate policy",
-    by: opt.ByOption = None,
+    by: opt.ByOption = "",
     explain: opt.ExplainOption = False,
     json: opt.JsonOption = False,
 ) -> None:
@@ -181,9 +179,8 @@ def adopt(
     """
     from streamer.cli.recalibrate import print_report, report_json
 
-    actor = opt.who(by)
     settings = wiring.load_settings()
-    done, left_out = wiring.adopt_candidate(settings, gate, by=actor, reason=reason)
+    done, left_out = wiring.adopt_candidate(settings, gate, by=by, reason=reason)
     if json:
         print_json(report_json(done) | {"left_out": left_out})
     else:
@@ -204,13 +201,12 @@ def adopt(
 def stop(
     gate: opt.GateArgument,
     reason: opt.ReasonOption = "it has been tried",
-    by: opt.ByOption = None,
+    by: opt.ByOption = "",
     json: opt.JsonOption = False,
 ) -> None:
     """End a gate's candidate policy. What it made of batches stays on record."""
-    actor = opt.who(by)
     with wiring.open_store(wiring.load_settings()) as store:
-        stopped = store.candidates.stop(gate, by=actor, reason=reason)
+        stopped = store.candidates.stop(gate, by=by, reason=reason)
         counts = store.candidates.counts(stopped.number)
     if json:
         print_json({"gate": gate, "stopped": stopped.number, "decisions": sum(counts.values())})

@@ -119,11 +119,10 @@ def add(
             help="The person signs in at the issuer of STREAMER_OIDC_ISSUER, under this name, and has no password here.",
         ),
     ] = False,
-    by: opt.ByOption = None,
+    by: opt.ByOption = "",
     json: opt.JsonOption = False,
 ) -> None:
     """Make an account, or open a closed one again. It asks for the password twice."""
-    actor = opt.who(by)
     settings = wiring.load_settings()
     issuer = settings.oidc.issuer
     if oidc and (issuer is None or password_stdin):
@@ -135,9 +134,9 @@ def add(
     with wiring.open_store(settings) as store:
         first = not store.accounts.any()
         if oidc and issuer is not None:
-            account = store.accounts.add_issued(name, roles=role, issuer=issuer, by=actor)
+            account = store.accounts.add_issued(name, roles=role, issuer=issuer, by=by)
         else:
-            account = store.accounts.add(name, roles=role, password=_password(password_stdin), by=actor)
+            account = store.accounts.add(name, roles=role, password=_password(password_stdin), by=by)
         people = store.accounts.list()
     if json:
         print_json(_account_json(account))
@@ -170,13 +169,12 @@ def roles(
     name: _NameArgument,
     role: _RoleOption,
     reason: opt.ReasonOption = "other roles",
-    by: opt.ByOption = None,
+    by: opt.ByOption = "",
     json: opt.JsonOption = False,
 ) -> None:
     """Change a person's roles. Their sessions end."""
-    actor = opt.who(by)
     with wiring.open_store(wiring.load_settings()) as store:
-        account = store.accounts.set_roles(name, role, by=actor, reason=reason)
+        account = store.accounts.set_roles(name, role, by=by, reason=reason)
         people = store.accounts.list()
     _say_account(account, json)
     _note_nobody(people)
@@ -186,13 +184,12 @@ def roles(
 def password(
     name: _NameArgument,
     password_stdin: _StdinOption = False,
-    by: opt.ByOption = None,
+    by: opt.ByOption = "",
     json: opt.JsonOption = False,
 ) -> None:
     """Give a person another password. Their sessions end."""
-    actor = opt.who(by)
     with wiring.open_store(wiring.load_settings()) as store:
-        account = store.accounts.set_password(name, _password(password_stdin), by=actor)
+        account = store.accounts.set_password(name, _password(password_stdin), by=by)
     _say_account(account, json)
 
 
@@ -200,13 +197,12 @@ def password(
 def close(
     name: _NameArgument,
     reason: opt.ReasonOption = "closed",
-    by: opt.ByOption = None,
+    by: opt.ByOption = "",
     json: opt.JsonOption = False,
 ) -> None:
     """Close an account: the person's sessions end, and they cannot sign in any more."""
-    actor = opt.who(by)
     with wiring.open_store(wiring.load_settings()) as store:
-        account = store.accounts.close(name, by=actor, reason=reason)
+        account = store.accounts.close(name, by=by, reason=reason)
         people = store.accounts.list()
     _say_account(account, json)
     _note_nobody(people)

@@ -4,6 +4,7 @@ import sys
 from dataclasses import asdict
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,7 +12,7 @@ import typer
 from streamer import wiring
 from streamer.cli import FOUND
 from streamer.cli.console import counted, print_fields, print_json, say
-from streamer.cli.options import ByOption, JsonOption, ReasonOption, seconds, who
+from streamer.cli.options import ByOption, JsonOption, ReasonOption, seconds
 from streamer.errors import UsageError
 from streamer.security.visible import redact_text
 
@@ -143,7 +144,7 @@ def prune(
             help="Permit an age under 184 days, the time for which records of automatic decisions must commonly be kept.",
         ),
     ] = False,
-    by: ByOption = None,
+    by: ByOption = "",
     reason: ReasonOption = "old enough",
     json: JsonOption = False,
 ) -> None:
@@ -164,7 +165,7 @@ def prune(
         insecure=settings.insecure,
         older_than=timedelta(seconds=seconds(older_than, "--older-than")),
         sooner_than_six_months=sooner_than_six_months,
-        by=who(by),
+        by=by,
         reason=reason,
     )
     found = run(dry_run=True)
@@ -191,3 +192,57 @@ def prune(
         }
     )
     say("These would be erased." if dry_run else "Erased.")
+
+
+@app.command("give-out")
+def give_out(
+    month: Annotated[
+        str, typer.Argument(metavar="MONTH", help="Like 2026-05; all that was recorded by its end.")
+    ],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="A new file that ends in .zip.")],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would leave, or what still needs it.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    by: ByOption = "",
+    reason: ReasonOption = "old enough",
+    json: JsonOption = False,
+) -> None:
+    """Move old decisions that were not drawn into a file that verifiers read. Safe to repeat.
+
+    Drawn decisions stay, the first under each policy, those of the desk, and all leaves and keys:
+    the rest is calibrated and verified as before, and no batch is decided again. The file is
+    compared with the record first; its SHA-256 goes on record. Texts leave with their decisions.
+    On PostgreSQL: as a member of streamer_migrate.
+    """
+    from streamer.store import give_out as give_out_of
+
+    settings = wiring.load_settings()
+    run = partial(
+        give_out_of,
+        settings.database.url,
+        month,
+        out,
+        now=wiring.now(),
+        by=by,
+        reason=reason,
+        witnesses=[one.key.name for one in wiring.witnesses(settings)],
+        keys=wiring.trusted_keys(settings, None),
+        insecure=settings.insecure,
+    )
+    found = run(dry_run=True)
+    if not dry_run:
+        if not yes:
+            if json or not (sys.stdin is not None and sys.stdin.isatty()):
+                raise UsageError("nothing was given out: give --yes, or use --dry-run first")
+            asked = counted(found.decisions, "decision", "decisions")
+            typer.confirm(f"Move {asked} into {out}?", abort=True, err=True)
+        found = run(dry_run=False)
+    if json:
+        print_json({"dry_run": dry_run, **asdict(found)})
+        return
+    said = counted(found.decisions, "decision", "decisions")
+    if found.sha256 is None:
+        say(f"{said} through {month} would leave for {out}.")
+    else:
+        say(f"{said} through {month} left for {found.file}, SHA-256 {found.sha256}.")

@@ -49,7 +49,7 @@ def replay(
         str | None,
         typer.Option(metavar="CODE", help="All with this error code that have not been sent again yet."),
     ] = None,
-    by: opt.ByOption = None,
+    by: opt.ByOption = "",
     json: JsonOption = False,
 ) -> None:
     """Send refused messages to their topic again, as they were: bytes, key and headers.
@@ -59,11 +59,10 @@ def replay(
     """
     if bool(identities) == (code is not None):
         raise UsageError("name the dead letters: give their ids, or --code CODE for all with one error code")
-    actor = opt.who(by)
     settings = wiring.load_settings()
     with wiring.open_store(settings) as store:
         wanted = identities or store.dead_letters.never_replayed(code or "")
-        count = store.dead_letters.replay(wanted, by=actor) if wanted else 0
+        count = store.dead_letters.replay(wanted, by=by) if wanted else 0
     if count:
         announce_now(settings)
     if json:

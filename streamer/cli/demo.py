@@ -30,18 +30,16 @@ _EXCERPT = 90
 
 def run_summary(run: DemoRun) -> Group:
     """Return all that the demo prints for people; its first line is the sentence."""
-    parts: list[RenderableType] = [sentence_line(run), Text(verdict(run), style="dim")]
+    parts: list[RenderableType] = [
+        Text(sentence(run.report, run.alpha), style="bold"),
+        Text(verdict(run), style="dim"),
+    ]
     if run.simulated:
         parts.append(
             Text("These are simulated data: they say nothing about any language model.", style="yellow")
         )
     parts += [Text(), figures_table(run), Text(), decisions_table(run)]
     return Group(*parts)
-
-
-def sentence_line(run: DemoRun) -> Text:
-    """Return the run in one sentence, alone on its line."""
-    return Text(sentence(run.report, run.alpha), style="bold")
 
 
 def figures_table(run: DemoRun) -> Table:
@@ -115,8 +113,8 @@ def demo(
     the gate, and the second half streams through it. What is reported is measured on the second half. The gate cuts
     Gram energy, whose threshold the pictures show; `--method full` reads all signals, as a gate of `streamer gate create` does.
     """
+    from streamer.cli.dev.embedded_step import run_demo
     from streamer.cli.services import end_on_sigterm
-    from streamer.dev.embedded_step import run_demo
 
     if not 0 < alpha < 1:
         raise UsageError(f"--alpha must be between 0 and 1, both excluded, not {alpha:g}")

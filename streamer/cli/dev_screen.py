@@ -12,7 +12,7 @@ from rich.text import Text
 from streamer.cli.console import percent
 
 if TYPE_CHECKING:
-    from streamer.dev.look import Line, Look
+    from streamer.cli.dev.look import Line, Look
     from streamer.telemetry.live_numbers import GateNumbers, ShownInterval
 
 _SCALE = 24

@@ -14,6 +14,7 @@ from streamer.cli.console import print_json, print_table, say, warn
 from streamer.cli.options import share, share_from
 from streamer.clouds.line_files import shown_name
 from streamer.errors import UsageError
+from streamer.scoring.registry import OF_CLAIMS, SUPPORT
 
 if TYPE_CHECKING:
     from streamer.clouds.cloud import Cloud
@@ -76,7 +77,20 @@ class OfClaims:
 
 
 @dataclass(frozen=True, slots=True)
-class Calibrating(OfClaims):
+class ScoredClaims(OfClaims):
+    """Claims of long answers."""
+
+    scorer: Annotated[
+        str | None,
+        typer.Option(
+            metavar="|".join(OF_CLAIMS),
+            help=f"What scores claims. Default: {SUPPORT}; of a gate's record, what decided.",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
+class Calibrating(ScoredClaims):
     """Claims of long answers."""
 
     calibrate: Annotated[
@@ -95,7 +109,7 @@ class Calibrating(OfClaims):
         options: "Options",
         *,
         out: Path,
-    ) -> "tuple[ClaimResult, ...]":
+    ) -> "list[ClaimResult]":
         """Evaluate the claims of each file and gate, and write `claims.json` to a folder.
 
         Of gates those of the first answer, by the gate's loss unless others are named.
@@ -112,21 +126,20 @@ class Calibrating(OfClaims):
             splits=options.splits,
             seed=options.seed,
             unlabelled=options.unlabelled,
+            scorer=self.scorer or SUPPORT,
             method=self.method,
         )
         if gates and self.answer != "first":
             raise UsageError("of a gate's batch the first answer is cut, and --answer goes with files")
-        found = (
-            *(evaluate_claims(shown_name(name), some, asked) for name, some in files),
-            *(
-                evaluate_prompts(
-                    f"gate {name}",
-                    claimed(batches, settings, self.rests_on),
-                    replace(asked, losses=tuple(self.loss or (settings.loss,)), **calibrator_of(settings)),
-                )
-                for name, settings, batches in gates
-            ),
-        )
+        found = [evaluate_claims(shown_name(name), some, asked) for name, some in files]
+        for name, settings, batches in gates:
+            scorer = self.scorer or settings.scorer
+            prompts, left = claimed(batches, settings, scorer, self.rests_on)
+            for text in left:
+                warn(f"gate {name}: {text}")
+            losses = tuple(self.loss or (settings.loss,))
+            own = replace(asked, losses=losses, scorer=scorer, **calibrator_of(settings))
+            found.append(evaluate_prompts(f"gate {name}", prompts, own))
         write_file(
             out / "claims.json",
             msgspec.json.format(msgspec.json.encode([asked, found]), indent=1) + b"\n",

@@ -59,6 +59,8 @@ def _export(what: str, gate: str | None, since: str | None, form: str, out: Path
     with wiring.open_store(wiring.load_settings()) as store:
         if gate is not None:
             store.gates.get(gate)
+        for text in store.evidence.given_out(after) if what == "decisions" else ():
+            note(text)
         with store.reports.table(what, gate=gate, since=after) as (columns, pages):
             if out is None:
                 _csv(sys.stdout, columns, pages)

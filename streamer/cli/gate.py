@@ -36,14 +36,13 @@ from streamer.gates.setting_changes import calibrated_for_another, differences, 
 from streamer.gates.settings import (
     HELD_WORDS,
     NO_ENCODER,
-    SUPPORT,
     GateSettings,
     is_in_place,
     stands_for,
 )
 from streamer.gates.shapes import INDICATOR_SHAPE
 from streamer.scoring.judged import WHOLE, form
-from streamer.scoring.registry import CHOICE, CHOOSING, EVERY, GRAM, LIKELIHOOD
+from streamer.scoring.registry import CHOICE, CHOOSING, EVERY, GRAM, LIKELIHOOD, OF_CLAIMS, SUPPORT
 from streamer.scoring.scorer import Scorer
 from streamer.scoring.signals.signal_list import SignalList
 from streamer.settings.settings import Settings
@@ -102,18 +101,17 @@ def create(
     ] = None,
     new_kind: NewKindOption = False,
     reason: opt.RareReasonOption = "created",
-    by: opt.RareByOption = None,
+    by: opt.RareByOption = "",
     json: opt.JsonOption = False,
 ) -> None:
     """Create a gate. It starts closed: it holds everything and draws batches for labelling until calibrated."""
-    actor = opt.who(by)
     given = with_promise(given, promise)
     settings = wiring.load_settings()
     if not new_kind:
         check_kind(given.get("severity_kind"))
     with wiring.open_store(settings) as store:
         chosen = wanted_settings(gate, given, settings, store)
-        revision = store.gates.create(gate, chosen, by=actor, reason=reason, seed=seed)
+        revision = store.gates.create(gate, chosen, by=by, reason=reason, seed=seed)
         policy = store.policies.newest(gate)
     if json:
         print_json(gate_json(revision, policy))
@@ -156,7 +154,7 @@ def set_(
     new_kind: NewKindOption = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would happen.")] = False,
     reason: opt.ReasonOption = "changed",
-    by: opt.ByOption = None,
+    by: opt.ByOption = "",
     json: opt.JsonOption = False,
 ) -> None:
     """Change a gate: a new revision and a new policy version. Says whether that closes the gate.
@@ -165,7 +163,6 @@ def set_(
     parameters, shape, segments, label floor, max attempts) closes the gate until it is recalibrated. So does a change that
     excludes labels (removing a labeller, naming labellers for the first time, demanding signatures). Any other change keeps the threshold.
     """
-    actor = opt.who(by)
     given = with_promise(given, promise)
     if not given and label_above is None:
         raise UsageError("nothing to change: give at least one option, see `streamer gate set --help`")
@@ -186,9 +183,7 @@ def set_(
         closes = bool(another)
         labels = sum(count for (name, _), count in store.labels.counts().items() if name == gate)
         if changes and not dry_run:
-            store.gates.revise(
-                gate, {name: now for name, (_, now) in changes.items()}, by=actor, reason=reason
-            )
+            store.gates.revise(gate, {name: now for name, (_, now) in changes.items()}, by=by, reason=reason)
         revision, policy = store.gates.get(gate), store.policies.newest(gate)
     if json:
         print_json({"changes": changes, "closes": closes, "dry_run": dry_run, **gate_json(revision, policy)})
@@ -395,7 +390,8 @@ def chosen_settings(
     """
     chosen = dict(present)
     chosen |= given
-    if chosen.get("unit") == "claim" and "scorer" not in given:
+    of_claims = "scorer" in given or chosen.get("scorer") in OF_CLAIMS
+    if chosen.get("unit") == "claim" and not of_claims:
         chosen["scorer"] = SUPPORT
     chosen |= _by_signals(present, chosen, given)
     if "scorer" in given and given["scorer"] != present.get("scorer"):

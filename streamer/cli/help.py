@@ -101,7 +101,7 @@ def default(one: Any) -> str | None:
     value = one.default
     if isinstance(value, bool) and one.secondary_opts:
         value = (one.opts if value else one.secondary_opts)[0]
-    if value is None or value is False or value == () or callable(value):
+    if value is None or value is False or value in ((), "") or callable(value):
         return None
     return str(getattr(value, "value", value))
 

@@ -17,10 +17,10 @@ from streamer.cli import FAILED
 from streamer.cli import options as opt
 from streamer.cli.console import PatientInterrupt, counted, note, print_json, progress, say, warn
 from streamer.errors import StreamerError, UsageError
+from streamer.gates.batch_key import BatchKey
 from streamer.wording.numbers import items, waiting_items
 
 if TYPE_CHECKING:
-    from streamer.gates.batch_key import BatchKey
     from streamer.labels.filling import Attempted, FillingTally
     from streamer.labels.severity import LabelTask
     from streamer.labels.severity_kind import KindOption, ProgramKind

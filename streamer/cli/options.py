@@ -54,17 +54,24 @@ def for_the_record(option: str, text: str, *, metavar: str = "TEXT", hidden: boo
 
 
 def _by(*, hidden: bool) -> Any:
-    return for_the_record(
-        "--by", "Who does this, for the record. Default: your login name.", metavar="WHO", hidden=hidden
-    )
+    text = "Who does this, for the record. Default: your login name."
+    option = for_the_record("--by", text, metavar="WHO", hidden=hidden)
+    checked = option.callback
+
+    def named(given: str) -> str:
+        return who(checked(given) if given else None)
+
+    option.callback = named
+    return option
 
 
 def _reason(*, hidden: bool) -> Any:
     return for_the_record("--reason", "Why, for the record.", hidden=hidden)
 
 
-ByOption = Annotated[str | None, _by(hidden=False)]
-RareByOption = Annotated[str | None, _by(hidden=True)]
+ByOption = Annotated[str, _by(hidden=False)]
+"""Who acts: the command gets the name as `who` gives it."""
+RareByOption = Annotated[str, _by(hidden=True)]
 """Of a command that shows it with `--help-all` only, as the next."""
 ReasonOption = Annotated[str, _reason(hidden=False)]
 RareReasonOption = Annotated[str, _reason(hidden=True)]

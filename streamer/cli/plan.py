@@ -12,7 +12,7 @@ from streamer import wiring
 from streamer.calibration.registry import offered, promises
 from streamer.calibration.specification import Calibrator
 from streamer.cli.console import note, print_json, progress, warn
-from streamer.cli.evaluate_claims import OfClaims, print_plan
+from streamer.cli.evaluate_claims import ScoredClaims, print_plan
 from streamer.cli.options import (
     JsonOption,
     TableOptions,
@@ -26,6 +26,7 @@ from streamer.cli.plan_report import print_past, print_rungs
 from streamer.clouds.line_files import shown_name
 from streamer.clouds.unlabelled import check_unlabelled, counts, filled, unlabelled_note
 from streamer.errors import UsageError
+from streamer.scoring.registry import SUPPORT
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -150,7 +151,7 @@ def plan(
         ),
     ] = None,
     gate: GateOptions,
-    claims: OfClaims,
+    claims: ScoredClaims,
     seed: Annotated[
         int,
         typer.Option(metavar="S", min=0, max=2**62, help="Seed of the first halves, and of a guess."),
@@ -295,7 +296,7 @@ def _plan_claims(
     past: "_Past | None",
     others: "Sequence[str]",
     gate: GateOptions,
-    claims: OfClaims,
+    claims: ScoredClaims,
     alpha: float,
     labels: int | None,
     seed: int,
@@ -311,6 +312,7 @@ def _plan_claims(
     if others:
         raise UsageError(f"the unit claim does not go with {', '.join(others)}")
     how: Any = {} if gate.method is None else {"method": gate.method}
+    how["scorer"] = claims.scorer or SUPPORT
     asked = claims.asked("any", alphas=(alpha,), seed=seed, unlabelled=past.unlabelled, **how)
     print_plan(planned_claims(shown_name(past.file), past.read, asked, labels=labels), json=json)
 

@@ -35,7 +35,7 @@ def recalibrate(
         ),
     ] = False,
     reason: opt.ReasonOption = "recalibrated",
-    by: opt.ByOption = None,
+    by: opt.ByOption = "",
     explain: opt.ExplainOption = False,
     json: opt.JsonOption = False,
 ) -> None:
@@ -44,7 +44,6 @@ def recalibrate(
     Only the gate's own method decides; it was chosen before labels were read. The other calibrators are shown
     beside it as diagnostics: choosing among them now would void the guarantee.
     """
-    actor = opt.who(by)
     settings = wiring.load_settings()
     if gate is not None:
         names = [gate]
@@ -60,9 +59,7 @@ def recalibrate(
         ) as store:  # before there is another policy, under which nothing was decided
             risk = store.monitoring.judged(name, now=wiring.now())
         try:
-            done = wiring.recalibrate(
-                settings, name, by=actor, dry_run=dry_run, propose=propose, reason=reason
-            )
+            done = wiring.recalibrate(settings, name, by=by, dry_run=dry_run, propose=propose, reason=reason)
         except UsageError as error:
             if gate is not None:
                 raise

@@ -32,8 +32,7 @@ from streamer.security.visible import redact
 from streamer.settings.settings import Settings
 
 if TYPE_CHECKING:
-    from streamer.dev.look import Look
-    from streamer.settings.settings import Settings
+    from streamer.cli.dev.look import Look
 
 log = structlog.get_logger(__name__)
 
@@ -212,7 +211,7 @@ def dev(
     its log in memory, about 5 MiB a partition, and forgets it at the end; the record stays in the database. Metrics
     are at the ports 9464 and 9470, where deploy/prometheus looks for them; if one is in use and you named none, at any free one.
     """
-    from streamer.dev.embedded_step import run_dev
+    from streamer.cli.dev.embedded_step import run_dev
 
     settings = wiring.load_settings(**({} if port is None else {"http": {"port": port}}))
     any_port = {"worker"} if port is None and "http.port" not in settings.origins else set()

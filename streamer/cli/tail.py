@@ -1,6 +1,7 @@
 """`streamer tail`: follow a topic, one line an event."""
 
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -16,8 +17,6 @@ from streamer.events.topic import every
 from streamer.security.visible import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from streamer.stream.tail import TailedRecord
 
     Name = str

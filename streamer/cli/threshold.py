@@ -40,9 +40,9 @@ from streamer.wording.policies import (
 from streamer.wording.verdicts import headline
 
 if TYPE_CHECKING:
+    from streamer.recalibration.verdict import Proposal
     from streamer.signing.policies import PolicyKeys, PolicyVersion
     from streamer.store import Store
-    from streamer.store.policies.proposals import Proposal
 
 _POLL_SECONDS = 0.5
 
@@ -177,7 +177,7 @@ def activate(
     gate: opt.GateArgument,
     run: _RunOption = None,
     reason: opt.ReasonOption = "approved",
-    by: opt.ByOption = None,
+    by: opt.ByOption = "",
     json: opt.JsonOption = False,
 ) -> None:
     """Put what the gate's newest run proposes in force.
@@ -185,8 +185,8 @@ def activate(
     Only the newest run: choosing among thresholds after labels were read would void their guarantees.
     """
 
-    def put_in_force(store: "Store", actor: str) -> "Policy":
-        return store.calibration.activate(gate, run, by=actor, reason=reason, now=wiring.now())
+    def put_in_force(store: "Store") -> "Policy":
+        return store.calibration.activate(gate, run, by=by, reason=reason, now=wiring.now())
 
     _change(gate, by, json, put_in_force)
 
@@ -196,18 +196,17 @@ def reject(
     gate: opt.GateArgument,
     reason: opt.ReasonOption,
     run: _RunOption = None,
-    by: opt.ByOption = None,
+    by: opt.ByOption = "",
     json: opt.JsonOption = False,
 ) -> None:
     """Reject what the gate's newest run proposes: it is not proposed again, and the threshold stays as it is.
 
     The next run may propose what it finds. `streamer gate set GATE --recalibrate manual` stops scheduled runs.
     """
-    actor = opt.who(by)
     with wiring.open_store(wiring.load_settings()) as store:
-        rejected = store.calibration.reject(gate, run, by=actor, reason=reason, now=wiring.now())
+        rejected = store.calibration.reject(gate, run, by=by, reason=reason, now=wiring.now())
     if json:
-        print_json({"gate": gate, "run": rejected.run, "by": actor, "reason": reason})
+        print_json({"gate": gate, "run": rejected.run, "by": by, "reason": reason})
     else:
         say(f"Run {rejected.run} is not proposed again; the threshold of {gate} stays as it is.")
 
@@ -219,16 +218,14 @@ def rollback(
         int, typer.Option("--to", metavar="N", min=1, help="The policy version to go back to.")
     ],
     reason: opt.ReasonOption = "rolled back",
-    by: opt.ByOption = None,
+    by: opt.ByOption = "",
     json: opt.JsonOption = False,
 ) -> None:
     """Put an older version's threshold in force again, under a new version number.
 
     It must have been calibrated for the gate's present settings.
     """
-    _change(
-        gate, by, json, lambda store, actor: store.policies.rollback(gate, version, by=actor, reason=reason)
-    )
+    _change(gate, by, json, lambda store: store.policies.rollback(gate, version, by=by, reason=reason))
 
 
 @app.command()
@@ -248,7 +245,7 @@ def close(
             help="What waits at the gate's desk: `ask` leaves it there, marked, and whoever releases is asked again; `hold` rejects it.",
         ),
     ] = "ask",
-    by: opt.ByOption = None,
+    by: opt.ByOption = "",
     json: opt.JsonOption = False,
 ) -> None:
     """Ship nothing from now on, at once. `rollback`, `activate` or `streamer recalibrate` opens the gate again.
@@ -263,7 +260,7 @@ def close(
         gate,
         by,
         json,
-        lambda store, actor: store.policies.close(gate, by=actor, reason=reason),
+        lambda store: store.policies.close(gate, by=by, reason=reason),
         closing=True,
         hold_desk=f"gate closed: {reason}" if desk == "hold" else None,
     )
@@ -276,7 +273,7 @@ def sign(
     gate: opt.GateArgument,
     version: Annotated[int, typer.Option(metavar="N", min=1, help="The policy version that you vouch for.")],
     reason: opt.ReasonOption = "signed",
-    by: opt.ByOption = None,
+    by: opt.ByOption = "",
     json: opt.JsonOption = False,
 ) -> None:
     """Sign a policy: put it in force again as it is, settings included, under a new version with your signature.
@@ -289,7 +286,7 @@ def sign(
             "no key to sign policies with is configured; `streamer audit keygen --out FILE` makes one, and"
             " STREAMER_POLICIES_PRIVATE_KEY_FILE names it"
         )
-    _change(gate, by, json, lambda store, actor: store.policies.sign(gate, version, by=actor, reason=reason))
+    _change(gate, by, json, lambda store: store.policies.sign(gate, version, by=by, reason=reason))
 
 
 def _cells(policy: "Policy") -> list[object]:
@@ -383,21 +380,20 @@ def _waiting_fields(counts: "Mapping[str, int | None]") -> dict[str, str]:
 
 def _change(
     gate: str,
-    by: str | None,
+    by: str,
     json: bool,
-    change: "Callable[[Store, str], Policy]",
+    change: "Callable[[Store], Policy]",
     *,
     closing: bool = False,
     hold_desk: str | None = None,
 ) -> None:
     """Write a policy, describe it, and announce it; when `closing`, count what still waits."""
-    actor = opt.who(by)
     settings = wiring.load_settings()
     with ExitStack() as stack:
         with _may_stay_open(gate) if closing else nullcontext():
             store = stack.enter_context(wiring.open_store(settings))
             before = store.policies.versions([gate]).get(gate)
-            policy = change(store, actor)
+            policy = change(store)
         if not json:
             was = (
                 "unreadable"
@@ -409,7 +405,7 @@ def _change(
                 f"(version {policy.version})."
             )
             say(status_text(policy))
-        waiting = _what_waits(store, settings, gate, actor, hold_desk) if closing else None
+        waiting = _what_waits(store, settings, gate, by, hold_desk) if closing else None
     if json:
         print_json(policy_json(policy) | ({} if waiting is None else {"waiting": waiting}))
     elif waiting is not None:

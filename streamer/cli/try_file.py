@@ -26,6 +26,7 @@ from streamer.errors import UsageError, why
 from streamer.frames.answers import Doubt
 from streamer.frames.results import AtBudget, Report, spread_text
 from streamer.gates.settings import PARAMETERS
+from streamer.scoring.registry import SUPPORT
 from streamer.settings.settings import Settings
 from streamer.wiring.trying import tried
 from streamer.wording.numbers import percent
@@ -102,6 +103,7 @@ def try_(
             alphas=budgets,
             seed=seed,
             unlabelled=check_unlabelled(unlabelled),
+            scorer=given.get("scorer", SUPPORT),
             method=given.get("method", Mean.name),
             parameters=tuple((name, given[name]) for name in PARAMETERS if name in given),
         )

@@ -110,6 +110,8 @@ def what_if(
     with wiring.open_store(settings) as store:
         present = store.gates.get(gate).settings
         now = wiring.now()
+        for text in store.evidence.given_out(now - back):
+            note(text)
         if doubt := store.alerts.doubt(gate):
             warn(doubt)
         if asked:

@@ -13,8 +13,10 @@ from streamer.scoring.claims.answer import WHY_HELD as WHY_HELD
 from streamer.scoring.claims.answer import LeftOut as LeftOut
 from streamer.scoring.claims.answer import assembled, cut, parts, why_held
 from streamer.scoring.claims.sentences import Span
-from streamer.scoring.claims.support import least, places, support
+from streamer.scoring.claims.support import least, places
 from streamer.scoring.judged import WHOLE
+from streamer.scoring.registry import EVERY, SUPPORT
+from streamer.scoring.scorer import Scorer
 
 RestsOn = Literal["named", "prefix"]
 RESTS_ON: tuple[RestsOn, ...] = get_args(RestsOn)
@@ -42,7 +44,12 @@ class ClaimedPrompt:
 
 
 def claimed_prompt(
-    cloud: Cloud, answer: str = "first", *, cut: bool = False, rests_on: RestsOn = "named"
+    cloud: Cloud,
+    answer: str = "first",
+    *,
+    cut: bool = False,
+    rests_on: RestsOn = "named",
+    scorer: Scorer = EVERY[SUPPORT],
 ) -> ClaimedPrompt:
     """Choose an answer and score its claims.
 
@@ -51,6 +58,7 @@ def claimed_prompt(
     answer : ``first``, or the model whose answer it is: of `model`, or of ``model`` in `meta`. A
         function of the prompt's answers, never of labels.
     cut : cut an answer that brings no claims by `sentences`.
+    scorer : of claims.
     """
     asked = (one for one in cloud.responses if answer in {"first", model_of(one)})
     chosen = next(asked, None)
@@ -65,7 +73,7 @@ def claimed_prompt(
     if held:
         return ClaimedPrompt(cloud, chosen, claims or (), held=held)
     assert claims is not None
-    scores = support([one.text for one in claims], witnesses)
+    scores = scorer.support([one.text for one in claims], witnesses)
     if rests_on == "prefix":
         scores = np.minimum.accumulate(scores)
     else:

@@ -12,12 +12,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from streamer.calibration import (
-    LabelledGroup,
-    LossCurve,
-    calibrate_soft,
-    prepare_transductive,
-)
+from streamer.calibration import LabelledGroup, LossCurve, calibrate_soft, prepare_transductive
 from streamer.calibration.full_fit import LEAST_GROUPS, UNREAD, alike, allowed, fit_full, unfamiliar
 from streamer.calibration.history import NO_HISTORY, History
 from streamer.calibration.loss_curve import budget_limit

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,7 @@ from streamer.clouds.sentence import percent
 from streamer.clouds.spreads import Spread, spread
 from streamer.clouds.unlabelled import check_unlabelled
 from streamer.errors import UsageError
+from streamer.scoring.registry import SUPPORT, claim_scorer
 
 Floats = NDArray[np.float64]
 
@@ -50,6 +52,7 @@ class ClaimOptions:
     calibrate : share of the prompts that calibrates, in (0, 1); the others are measured.
     least_kept : the share of an answer's claims that must be left, in [0, 1].
     rests_on : what a claim never ships without; see `streamer.clouds.claims.RESTS_ON`.
+    scorer : of the claims; see `streamer.scoring.registry.OF_CLAIMS`.
     splits, seed : number of seeded splits, and the seed of the first.
     unlabelled : a claim without a severity counts as 1 (`worst`), its prompt is left out (`drop`),
         or is refused (`fail`).
@@ -62,6 +65,7 @@ class ClaimOptions:
     calibrate: float = 0.5
     least_kept: float = 0.0
     rests_on: RestsOn = "named"
+    scorer: str = SUPPORT
     splits: int = 50
     seed: int = 0
     unlabelled: str = "worst"
@@ -132,6 +136,7 @@ class ClaimResult:
 
     Attributes
     ----------
+    scorer : of the claims.
     prompts, claims : that were evaluated; `wrong` : mean severity of the claims; `calibrating` :
         prompts that calibrate.
     held : prompts that are held whatever the threshold, by a key of `WHY_HELD`.
@@ -141,6 +146,7 @@ class ClaimResult:
 
     name: str
     answer: str
+    scorer: str
     prompts: int
     claims: int
     wrong: float
@@ -242,6 +248,7 @@ def evaluate_prompts(name: str, every: Sequence[ClaimedPrompt], options: ClaimOp
     return ClaimResult(
         name=name,
         answer=options.answer,
+        scorer=options.scorer,
         prompts=len(groups),
         claims=claims,
         wrong=float(np.concatenate([one.severities for one in groups]).mean()),
@@ -299,7 +306,8 @@ def claims_sentence(rows: Sequence[ClaimRow]) -> str:
 
 
 def _prompts(clouds: Sequence[Cloud], options: ClaimOptions) -> list[ClaimedPrompt]:
-    return [claimed_prompt(cloud, options.answer, rests_on=options.rests_on) for cloud in clouds]
+    how: Any = {"rests_on": options.rests_on, "scorer": claim_scorer(options.scorer)}
+    return [claimed_prompt(cloud, options.answer, **how) for cloud in clouds]
 
 
 def _missing(prompt: ClaimedPrompt, losses: Sequence[str]) -> int:

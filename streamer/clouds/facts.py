@@ -1,7 +1,5 @@
 """Questions with known answers, for simulation: from the tables, and made up from numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -130,7 +128,7 @@ def tabled_facts() -> list[Fact]:
                     topic=topic,
                     questions=tuple(question.format(subject) for question in questions),
                     answer=answer,
-                    statement=_capitalised(statement.format(subject)),
+                    statement=(said := statement.format(subject))[:1].upper() + said[1:],
                     support=tuple(remark.format(subject) for remark in support),
                     rivals=_other_years(int(answer))
                     if topic == "dates"
@@ -313,7 +311,3 @@ def _swapped(number: int) -> int:
     """Return `number` with its last two digits changed round, a slip of the pen."""
     tens, units = divmod(number % 100, 10)
     return number - number % 100 + 10 * units + tens
-
-
-def _capitalised(sentence: str) -> str:
-    return sentence[:1].upper() + sentence[1:]

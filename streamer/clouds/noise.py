@@ -1,7 +1,5 @@
 """The seven families of noise that the paper injects among ordinary answers, as seeded text generators."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar, get_args

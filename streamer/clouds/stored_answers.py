@@ -1,7 +1,5 @@
 """What a record of decisions says of answers: the values that an evaluation reads, and the port that gives them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime

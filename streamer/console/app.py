@@ -6,7 +6,7 @@ import hmac
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, quote
 
 import msgspec
@@ -18,12 +18,12 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from streamer.console.desk import MOST_FORM_BYTES, DeskPages, Done, NoSuchItem, written
+from streamer.console.desk import MOST_FORM_BYTES, DeskPages, NoSuchItem, written
 from streamer.console.doors import Doors, IssuerAway, NotIdentified, Session, TooMany
+from streamer.console.forms import Act, Changes, Forms, Refused
 from streamer.console.pages import NotThere, Pages
 from streamer.console.render import STATIC, environment
 from streamer.console.trial import BEGIN, Trials, Tried, trial_page, upload_form
-from streamer.console.what_if import percent_of
 from streamer.errors import DatabaseFault, StreamerError, Unavailable, UsageError
 from streamer.gates import free_text
 from streamer.review.access import Access
@@ -34,7 +34,6 @@ from streamer.store import Store
 from streamer.telemetry.metrics import RequestMetrics, measured
 from streamer.web.guard import Guard
 from streamer.web.requests import bounded_body, caller, media_type, static_file
-from streamer.wording.numbers import percent
 
 if TYPE_CHECKING:
     from streamer.console.oidc import Issuer
@@ -51,33 +50,6 @@ _TITLES: Final = {
     500: "The database is not in order",
     503: "The database does not answer",
 }
-
-
-class Refused(StreamerError):
-    """An answer other than a page: its status, and a sentence for people."""
-
-    def __init__(self, status: int, detail: str) -> None:
-        super().__init__(detail)
-        self.status = status
-
-
-class Changes(Protocol):
-    """What commands do with more than the store; by the same functions."""
-
-    def recalibrate(self, gate: str, *, by: str, reason: str) -> int | None:
-        """Have a run propose what the labels allow; return its number, None where nothing is proposed."""
-
-    def propose_budget(self, gate: str, alpha: float, *, by: str, reason: str) -> None:
-        """Make a candidate policy with another budget, decided beside the gate until somebody approves it."""
-
-    def adopt(self, gate: str, *, by: str, reason: str) -> str:
-        """Put the candidate policy in force; return what came of it in a sentence."""
-
-
-class Act(Protocol):
-    """What a form does. Returns where the browser goes next; may leave a word in `session.notice`."""
-
-    def __call__(self, session: Session, form: Mapping[str, str]) -> str: ...
 
 
 def console_app(
@@ -114,20 +86,18 @@ def console_app(
     issuer : where people may sign in by OpenID Connect; None: nowhere else than here.
     requests : counts requests; None: nothing does.
     """
-    site = _Site(
-        store,
-        doors,
-        access,
-        keys=keys,
+    forms = Forms(
+        store=store,
+        doors=doors,
+        access=access,
+        desk=DeskPages(store, clock=clock),
         changes=changes,
-        trials=Trials(tried),
         announce=announce,
         clock=clock,
-        port=port,
-        public=public,
-        proxies=0 if public is None and proxies is None else proxies,
         issuer=issuer,
     )
+    proxies = 0 if public is None and proxies is None else proxies
+    site = _Site(forms, Pages(store, keys=keys, clock=clock), Trials(tried), port, public, proxies)
     page, act = site.page, site.act
     pages = site.pages
     routes = [
@@ -144,8 +114,8 @@ def console_app(
         Route("/decisions", page("read", "decisions.html", pages.decisions)),
         Route("/decision", page("read", "decision.html", pages.decision)),
         Route("/decision.json", site.record()),
-        Route("/desk", page("read", "desk.html", site.desk.list)),
-        Route("/desk/item", page("read", "desk_item.html", site.desk.item)),
+        Route("/desk", page("read", "desk.html", forms.desk.list)),
+        Route("/desk/item", page("read", "desk_item.html", forms.desk.item)),
         Route("/desk/item", site.item_again, methods=["POST"]),
         Route("/try", page("read", "try.html", lambda _query: BEGIN), methods=["GET"]),
         Route("/try", site.try_upload, methods=["POST"]),
@@ -158,7 +128,7 @@ def console_app(
         Mount("/label", _LabellersOnly(review, site)),
         *(
             Route(path, act(deed, work, at_desk=deed == "release"), methods=["POST"])
-            for deed, works in site.acts().items()
+            for deed, works in forms.acts().items()
             for path, work in works.items()
         ),
         *site.issuers_routes(),
@@ -177,34 +147,22 @@ class _Site:
 
     def __init__(
         self,
-        store: Store,
-        doors: Doors,
-        access: Access,
-        *,
-        keys: PolicyKeys,
-        changes: Changes,
+        forms: Forms,
+        pages: Pages,
         trials: Trials,
-        announce: Callable[[], None],
-        clock: Callable[[], datetime],
         port: int,
         public: str | None,
         proxies: int | None,
-        issuer: Issuer | None,
     ) -> None:
-        self.pages = Pages(store, keys=keys, clock=clock)
-        self.desk = DeskPages(store, clock=clock)
-        self._store = store
-        self._doors = doors
-        self._access = access
-        self._changes = changes
+        self.forms = forms
+        self.pages = pages
+        self._doors = forms.doors
+        self._issuer = forms.issuer
         self._trials = trials
-        self._announce = announce
-        self._clock = clock
         self._templates = environment()
         self._cookie = f"streamer-console-{port}"
         self._secure = public is not None and public.startswith("https://")
         self._proxies = proxies
-        self._issuer = issuer
 
     # -- who asks -------------------------------------------------------------------------------------------
 
@@ -272,7 +230,7 @@ class _Site:
         try:
             _require(session, "release")
             answer = await run_in_threadpool(
-                self._page, request, session, "desk_item.html", lambda: self.desk.item(query, wrote)
+                self._page, request, session, "desk_item.html", lambda: self.forms.desk.item(query, wrote)
             )
         except StreamerError:
             self._doors.leave(cookie or "")  # the page that says so has no session
@@ -310,7 +268,7 @@ class _Site:
 
             def found(query: Mapping[str, str]) -> dict[str, Any]:
                 try:
-                    self._store.gates.get(name)
+                    self.forms.store.gates.get(name)
                 except UsageError as error:
                     raise NotThere(str(error)) from None
                 return gather(name, query)
@@ -385,7 +343,7 @@ class _Site:
 
         made = OidcRoutes(
             self._issuer,
-            self._store.accounts,
+            self.forms.store.accounts,
             self._doors,
             cookie=self._cookie,
             secure=self._secure,
@@ -399,7 +357,7 @@ class _Site:
         form = await _form(request)
         session = await self._sender(request, form)
         self._doors.leave(request.cookies.get(self._cookie, ""))
-        self._access.end(session.name)
+        self.forms.access.end(session.name)
         answer = _go("/login")
         if session.id_token and self._issuer is not None:
             issuer, back = self._issuer, self._issuer.redirect.removesuffix("/oidc/callback") + "/login"
@@ -416,7 +374,7 @@ class _Site:
             return await self._to_the_door(request)
         _require(session, "label")
         # In the fragment, which no server and no log ever sees.
-        return _go(f"/label/#{self._access.invite(session.name, once=True)}")
+        return _go(f"/label/#{self.forms.access.invite(session.name, once=True)}")
 
     async def _to_the_door(self, request: Request) -> Response:
         if "x-refresh" in request.headers:
@@ -431,196 +389,6 @@ class _Site:
         # Lax, so that a link in a message leads to its page; forms have the session's key beside it.
         answer.set_cookie(self._cookie, cookie, path="/", httponly=True, samesite="lax", secure=self._secure)
         return answer
-
-    def acts(self) -> dict[Deed, dict[str, Act]]:
-        """What forms do, by the deed that it takes and by address."""
-        return {
-            "release": {
-                "/desk/release": self.release,
-                "/desk/reject": self.reject_at_desk,
-            },
-            "approve": {
-                "/proposals/approve": self.approve,
-                "/proposals/reject": self.reject,
-                "/gates/close": self.close,
-                "/gates/rollback": self.rollback,
-                "/gates/mode": self.mode,
-                "/gates/recalibrate": self.recalibrate,
-                "/gates/budget": self.propose_budget,
-                "/candidates/approve": self.adopt,
-                "/candidates/reject": self.stop_candidate,
-                "/alerts/acknowledge": self.acknowledge,
-                "/alerts/assign": self.assign,
-            },
-            "administer": {
-                "/people/add": self.add_person,
-                "/people/roles": self.change_roles,
-                "/people/password": self.set_password,
-                "/people/close": self.close_account,
-            },
-            "look": {
-                "/you/password": self.own_password,
-            },
-        }
-
-    # -- what forms do --------------------------------------------------------------------------------------
-
-    def approve(self, session: Session, form: Mapping[str, str]) -> str:
-        """Put a proposal in force."""
-        gate, run = form.get("gate", ""), _number(form, "run")
-        reason = form.get("reason", "").strip() or "approved"
-        policy = self._store.calibration.activate(
-            gate, run, by=session.actor, reason=_short(reason), now=self._clock()
-        )
-        self._announce()
-        session.notice = f"Run {run} is in force at gate {gate}, as policy {policy.version}."
-        return "/proposals"
-
-    def reject(self, session: Session, form: Mapping[str, str]) -> str:
-        """Reject a proposal."""
-        gate, run = form.get("gate", ""), _number(form, "run")
-        self._store.calibration.reject(gate, run, by=session.actor, reason=_reason(form), now=self._clock())
-        session.notice = f"Run {run} is not proposed again; the threshold of {gate} stays as it is."
-        return "/proposals"
-
-    def close(self, session: Session, form: Mapping[str, str]) -> str:
-        """Close a gate."""
-        gate = form.get("gate", "")
-        policy = self._store.policies.close(gate, by=session.actor, reason=_reason(form), now=self._clock())
-        self._announce()
-        session.notice = f"Gate {gate} is closed by policy {policy.version}: it ships nothing from now on."
-        return _page_of(gate)
-
-    def rollback(self, session: Session, form: Mapping[str, str]) -> str:
-        """Go back to an older threshold."""
-        gate, version = form.get("gate", ""), _number(form, "version")
-        policy = self._store.policies.rollback(
-            gate, version, by=session.actor, reason=_reason(form), now=self._clock()
-        )
-        self._announce()
-        session.notice = (
-            f"Gate {gate} has the threshold of policy {version} again, as policy {policy.version}."
-        )
-        return _page_of(gate)
-
-    def mode(self, session: Session, form: Mapping[str, str]) -> str:
-        """Change between shadow and enforce."""
-        gate, mode = form.get("gate", ""), form.get("mode", "")
-        self._store.gates.revise(
-            gate, {"mode": mode}, by=session.actor, reason=_reason(form), now=self._clock()
-        )
-        self._announce()
-        said = "consumers obey it" if mode == "enforce" else "it decides, and consumers do not obey it"
-        session.notice = f"Gate {gate} has the mode {mode} from now on: {said}."
-        return _page_of(gate)
-
-    def recalibrate(self, session: Session, form: Mapping[str, str]) -> str:
-        """Have a run propose a threshold."""
-        gate = form.get("gate", "")
-        run = self._changes.recalibrate(gate, by=session.actor, reason=_reason(form))
-        session.notice = (
-            f"Gate {gate} was recalibrated: run {run} waits here." if run else "Nothing is proposed."
-        )
-        return "/proposals"
-
-    def propose_budget(self, session: Session, form: Mapping[str, str]) -> str:
-        """Propose another budget."""
-        gate, budget = form.get("gate", ""), percent_of(form.get("budget", ""))
-        self._changes.propose_budget(gate, budget, by=session.actor, reason=_reason(form))
-        self._announce()
-        session.notice = (
-            f"A budget of {percent(budget)} is proposed for gate {gate}, and decided beside it from now on."
-        )
-        return "/proposals"
-
-    def adopt(self, session: Session, form: Mapping[str, str]) -> str:
-        """Put a candidate policy in force."""
-        gate, reason = form.get("gate", ""), form.get("reason", "").strip() or "approved"
-        session.notice = self._changes.adopt(gate, by=session.actor, reason=_short(reason))
-        self._announce()
-        return _page_of(gate)
-
-    def stop_candidate(self, session: Session, form: Mapping[str, str]) -> str:
-        """Reject a candidate policy."""
-        gate = form.get("gate", "")
-        self._store.candidates.stop(gate, by=session.actor, reason=_reason(form))
-        self._announce()
-        session.notice = f"Gate {gate} stays as it is; what was proposed is decided beside it no longer."
-        return "/proposals"
-
-    def assign(self, session: Session, form: Mapping[str, str]) -> str:
-        """Say who looks after an incident."""
-        incident = self._store.alerts.incident(form.get("alert", ""))
-        self._store.alerts.assign(incident, form.get("assignee", ""), by=session.actor)
-        return f"/incident?alert={quote(incident.first.alert.alert_id)}"
-
-    def acknowledge(self, session: Session, form: Mapping[str, str]) -> str:
-        """Acknowledge the alerts of an incident."""
-        said = [
-            self._store.alerts.acknowledge(one, by=session.actor, reason=_reason(form)).alert.message
-            for one in form.get("alert", "").split(",")
-        ]
-        session.notice = f"Acknowledged: {' '.join(said)}"
-        return "/alerts"
-
-    def release(self, session: Session, form: Mapping[str, str]) -> str:
-        """Release an answer that waits at the desk."""
-        return self._at_desk(session, self.desk.release(form, by=session.actor))
-
-    def reject_at_desk(self, session: Session, form: Mapping[str, str]) -> str:
-        """Reject what waits at the desk."""
-        return self._at_desk(session, self.desk.reject(form, by=session.actor))
-
-    def _at_desk(self, session: Session, done: Done) -> str:
-        self._announce()
-        session.notice = done.notice
-        return done.where
-
-    def add_person(self, session: Session, form: Mapping[str, str]) -> str:
-        """Make an account."""
-        name, accounts = form.get("name", ""), self._store.accounts
-        if self._issuer is not None and "issued" in form:
-            issuer = self._issuer.registration.issuer
-            made = accounts.add_issued(name, roles=_roles(form), issuer=issuer, by=session.actor)
-        else:
-            made = accounts.add(name, roles=_roles(form), password=_password(form), by=session.actor)
-        session.notice = f"{made.name} may sign in now, as {', '.join(made.roles)}."
-        return "/people"
-
-    def change_roles(self, session: Session, form: Mapping[str, str]) -> str:
-        """Change somebody's roles."""
-        made = self._store.accounts.set_roles(
-            form.get("name", ""), _roles(form), by=session.actor, reason="other roles"
-        )
-        self._access.end(made.name)
-        session.notice = f"{made.name} is {', '.join(made.roles)} from now on, and signs in again."
-        return "/people"
-
-    def set_password(self, session: Session, form: Mapping[str, str]) -> str:
-        """Change somebody's password."""
-        made = self._store.accounts.set_password(form.get("name", ""), _password(form), by=session.actor)
-        self._access.end(made.name)
-        session.notice = f"{made.name} has another password, and signs in again."
-        return "/people"
-
-    def close_account(self, session: Session, form: Mapping[str, str]) -> str:
-        """Close somebody's account."""
-        made = self._store.accounts.close(form.get("name", ""), by=session.actor, reason="closed")
-        self._access.end(made.name)
-        session.notice = f"{made.name} cannot sign in any more."
-        return "/people"
-
-    def own_password(self, session: Session, form: Mapping[str, str]) -> str:
-        """Change one's own password, given the present one."""
-        if session.account is None:
-            raise Refused(409, "you came by a link and have no password")
-        if not self._doors.sign_in_again(session, form.get("present", "")):
-            raise Refused(403, "that is not your present password")
-        self._store.accounts.set_password(
-            session.name, _password(form), by=session.actor, reason="own password"
-        )
-        self._access.end(session.name)
-        return "/login"
 
     # -- answers --------------------------------------------------------------------------------------------
 
@@ -637,7 +405,7 @@ class _Site:
             "wrong": wrong,
             "next": where,
             "name": name,
-            "accounts": self._store.accounts.any(),
+            "accounts": self.forms.store.accounts.any(),
         }
         return self._html(request, None, "login.html", values, status)
 
@@ -656,7 +424,7 @@ class _Site:
             session=session,
             notice=notice,
             here=request.url.path,
-            now=self._clock(),
+            now=self.forms.clock(),
             all_roles=ROLES,
             issuer=None if self._issuer is None else self._issuer.name,
             **{"counts": {"desk": 0, "proposals": 0, "alerts": 0}} | values,
@@ -761,37 +529,3 @@ def _inside(where: str) -> str:
     """Return the local address that somebody asked for before they signed in; the first page for any other."""
     plain = where.startswith("/") and not where.startswith(("//", "/\\")) and where.isprintable()
     return where if plain and "\\" not in where else "/"
-
-
-def _page_of(gate: str) -> str:
-    return f"/gate/{quote(gate, safe='')}"
-
-
-def _number(form: Mapping[str, str], name: str) -> int:
-    text = form.get(name, "")
-    if not text.isdecimal() or len(text) > 15:
-        raise Refused(400, f"the form names no {name}")
-    return int(text)
-
-
-def _reason(form: Mapping[str, str]) -> str:
-    reason = form.get("reason", "").strip()
-    if not reason:
-        raise Refused(409, "say why: it goes on record")
-    return _short(reason)
-
-
-def _short(reason: str) -> str:
-    if (wrong := free_text.fault(reason, free_text.MOST_WHY)) is not None:
-        raise Refused(409 if len(reason) > free_text.MOST_WHY else 400, f"the reason {wrong}")
-    return " ".join(reason.split())
-
-
-def _roles(form: Mapping[str, str]) -> list[str]:
-    return [role for role in form.get("role", "").split("\n") if role]
-
-
-def _password(form: Mapping[str, str]) -> str:
-    if form.get("password", "") != form.get("again", ""):
-        raise Refused(409, "the two passwords differ")
-    return form.get("password", "")

@@ -9,16 +9,14 @@ import secrets
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from streamer.errors import StreamerError
 from streamer.gates import labeller_names
 from streamer.gates.policy import SIGNED_IN
 from streamer.security.accounts import MOST_CHARACTERS, Account, Deed, Role, fits, may
 from streamer.security.api_keys import Rate, RateLimits
-
-if TYPE_CHECKING:
-    from streamer.store.people.accounts import Accounts
+from streamer.store.people.accounts import Accounts
 
 IDLE_SECONDS: Final = 8 * 3600.0
 """A session that nobody uses ends after so long."""

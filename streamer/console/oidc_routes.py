@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 from starlette.concurrency import run_in_threadpool
@@ -13,9 +13,7 @@ from starlette.responses import RedirectResponse, Response
 from streamer.console.doors import Doors, NotIdentified
 from streamer.console.oidc import BEGUN_SECONDS, Issuer, Sealed
 from streamer.errors import UsageError
-
-if TYPE_CHECKING:
-    from streamer.store.people.accounts import Accounts
+from streamer.store.people.accounts import Accounts
 
 START: Final = "/oidc/start"
 BACK: Final = "/oidc/callback"

@@ -20,13 +20,13 @@ from streamer.gates.settings import HELD_WORDS, PARAMETERS, SETTINGS, GateSettin
 from streamer.recalibration.age_cut import span
 from streamer.recalibration.comparison import NEWEST, Reading, direction, ship_rate
 from streamer.recalibration.skill import separation
+from streamer.recalibration.verdict import Proposal
 from streamer.risk.rounds.report import RiskReport, report_of
 from streamer.risk.rounds.serving import Course
 from streamer.scoring.reading import SAYS
 from streamer.signing.policies import REFUSAL_TEXTS, PolicyKeys
 from streamer.store import Store
 from streamer.store.log.decision_search import Wanted
-from streamer.store.policies.proposals import Proposal
 from streamer.store.risk.incident_story import goes_back
 from streamer.store.risk.incident_story import story_of as story_of_incident
 from streamer.wording.numbers import SERVED, counted, items, percent, when
@@ -548,7 +548,7 @@ def _story(found: dict[str, Any], query: Mapping[str, str]) -> dict[str, Any]:
     if facts is None:
         return {
             "title": query.get("batch", ""),
-            "damaged": True,
+            "damaged": "Given out:" if "given_out" in line else "This record is damaged.",
             "story": told,
             "answers": [],
             "linked": False,

@@ -1,7 +1,5 @@
 """The page that takes a labelled file and says what a gate would make of it: `streamer try` as an upload. Nothing is kept."""
 
-from __future__ import annotations
-
 import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence

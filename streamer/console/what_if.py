@@ -7,23 +7,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from streamer.clouds.evaluated_claims import claims_sentence
+from streamer.clouds.stored_answers import StoredBatch
 from streamer.console.charts import interval_bar
 from streamer.errors import StreamerError, Unavailable, UsageError
 from streamer.frames.recorded import recorded, tried_claims, tried_record
 from streamer.frames.results import Report, spread_text
 from streamer.gates.policy import CandidatePolicy
 from streamer.gates.rule import Cut
+from streamer.gates.settings import GateSettings
+from streamer.store import Store
 from streamer.whatif import Change, Changed, WhatIf, WhatIfAnswer
 from streamer.whatif.words import among, answer_rows, basis_sentence, caveats, columns, sentence
 from streamer.wording.numbers import SERVED, items, percent
-
-if TYPE_CHECKING:
-    from streamer.clouds.stored_answers import StoredBatch
-    from streamer.gates.settings import GateSettings
-    from streamer.store import Store
 
 DAYS: Final = (1, 7, 30, 90, 365)
 MOST_PROMPTS: Final = 20_000
@@ -155,7 +153,7 @@ class Questions:
 
     def _tried_claims(self, gate: str, settings: GateSettings, asked: _Asked, alpha: float) -> dict[str, Any]:
         """Another budget of a gate of claims, and its own beside it."""
-        results = tried_claims(gate, asked.batches, settings, replace(settings, alpha=alpha))
+        results, _ = tried_claims(gate, asked.batches, settings, replace(settings, alpha=alpha))
         result, (found,), (own,) = results[0], results[0].rows, results[-1].rows
         return {
             "said": f"{claims_sentence([found])}.",

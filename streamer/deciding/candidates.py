@@ -14,7 +14,7 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
-from streamer.deciding.claims import support_of
+from streamer.deciding.claims import recorded
 from streamer.deciding.measuring import NoScore, batch_made, measured
 from streamer.errors import EncoderGivenUp, Unavailable
 from streamer.events.claims import ClaimV1
@@ -186,7 +186,7 @@ class CandidateScorer:
         if settings.unit != one.unit:
             raise NoScore(OTHER_UNIT)
         if one.claims:
-            return support_of(one.event, one.claims), None
+            return tuple(recorded(one.event, one.claims).scores_by(settings.scores_by).tolist()), None
         batch = (
             self._batch(one)
             if settings.embeds

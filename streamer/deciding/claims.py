@@ -3,10 +3,10 @@
 from typing import Any, NamedTuple
 
 from streamer.events.actions import call_seal
-from streamer.events.claims import CLAIMS, ClaimV1
+from streamer.events.claims import CLAIMS, ClaimV1, RecordedClaims
 from streamer.events.responses import ResponsesV1
 from streamer.scoring.claims.answer import LeftOut, Part, assembled, cut, parts, why_held
-from streamer.scoring.claims.support import least, places, support
+from streamer.scoring.claims.support import places
 from streamer.scoring.judged import WHOLE
 
 
@@ -29,22 +29,17 @@ def claims_of(event: ResponsesV1) -> Claims:
         )
     begin, end = WHOLE.span(first.text) or (0, len(first.text))
     outside = any(one.span[0] < begin or one.span[1] > end for one in made)  # reasoning never ships
-    return Claims(made, why_held(first.text, 0 if outside else len(made), witnesses(event)))
+    others = [WHOLE.part(one.text) for one in event.responses[1:]]
+    return Claims(made, why_held(first.text, 0 if outside else len(made), others))
 
 
-def witnesses(event: ResponsesV1) -> list[str]:
-    """The other responses, without their reasoning."""
-    return [WHOLE.part(one.text) for one in event.responses[1:]]
-
-
-def support_of(event: ResponsesV1, claims: tuple[ClaimV1, ...]) -> tuple[float, ...]:
-    """Return how far the other responses support each claim and what it rests on, in [0, 1]."""
-    scores = support([one.text for one in claims], witnesses(event))
-    return tuple(least(scores, _rests_on(claims)).tolist())
-
-
-def _rests_on(claims: tuple[ClaimV1, ...]) -> list[list[int]]:
-    return places((one.id, one.rests_on) for one in claims)
+def recorded(event: ResponsesV1, claims: tuple[ClaimV1, ...]) -> RecordedClaims:
+    """Return the claims as the record has them, and as they are scored."""
+    return RecordedClaims(
+        {one.id: one.text for one in event.responses},
+        [one.span for one in claims],
+        places((one.id, one.rests_on) for one in claims),
+    )
 
 
 class Shipped(NamedTuple):
@@ -60,13 +55,9 @@ class Shipped(NamedTuple):
 
     def recorded(self, event: ResponsesV1) -> dict[str, Any]:
         """Return what the record keeps of the responses in the metadata: its rows are of claims."""
-        kept: dict[str, Any] = {
-            "responses": [[one.id, one.text] for one in event.responses],
-            "spans": [list(one.span) for one in self.claims],
-        }
-        if any(on := _rests_on(self.claims)):
-            kept["rests_on"] = on
-        return {CLAIMS: kept}
+        texts, spans, rests_on = recorded(event, self.claims)
+        kept = {"responses": list(map(list, texts.items())), "spans": list(map(list, spans))}
+        return {CLAIMS: kept | ({"rests_on": rests_on} if any(rests_on) else {})}
 
 
 def shipped_of(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import repeat
 from typing import TYPE_CHECKING
@@ -14,10 +13,21 @@ import structlog
 from numpy.typing import NDArray
 
 from streamer.deciding.actions import Judged, action_event
-from streamer.deciding.candidates import WAIT_SECONDS, Beside, CandidateScorer
-from streamer.deciding.claims import claims_of, shipped_of, support_of
+from streamer.deciding.candidates import WAIT_SECONDS, CandidateScorer
+from streamer.deciding.claims import claims_of, recorded, shipped_of
 from streamer.deciding.measuring import NoScore, batch_made, measured, scores_given
-from streamer.errors import BadMessage, EncoderGivenUp, Unavailable
+from streamer.deciding.pending import (
+    Pending,
+    accepts,
+    beside_of,
+    embedded_each,
+    encoder_of,
+    keep_scores,
+    known_beside,
+    parts_of,
+)
+from streamer.deciding.policy_book import PolicyBook
+from streamer.errors import BadMessage
 from streamer.events import codes
 from streamer.events.actions import BatchAction, action_message
 from streamer.events.claims import ClaimV1
@@ -29,25 +39,21 @@ from streamer.events.outgoing import UNREADABLE, truncation
 from streamer.events.responses import (
     UPSTREAM,
     ResponsesV1,
-    ResponseV1,
     content_hash,
     decode_responses,
-    dimension_of,
     embedding_rows,
     recorded_metadata,
 )
 from streamer.events.topics import HTTP_LABELS, Topics
 from streamer.gates.audit_rate import probability_under
 from streamer.gates.batch_key import BatchKey
-from streamer.gates.policy import CandidateDecision, segment_of
+from streamer.gates.policy import ActivePolicy, Policy, segment_of
 from streamer.gates.policy_gate import PolicyGate, Ruling
 from streamer.gates.rule import BatchCut, Cut, Segments
-from streamer.gates.settings import NO_ENCODER, GateSettings
+from streamer.gates.settings import NO_ENCODER
 from streamer.gates.uniforms import uniforms_for
 from streamer.journal import (
-    ActivePolicy,
     AnswersToMark,
-    AskedMark,
     BatchDecision,
     DeadLetter,
     EmbeddingSource,
@@ -59,54 +65,13 @@ from streamer.journal import (
 )
 from streamer.labels.audit_sample import draw_responses, is_sampled
 from streamer.scoring.cloud import cloud_numbers
-from streamer.scoring.reading import Rule
-from streamer.scoring.scorer import AnswerBatch
+from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.tracing import NO_TRACING, Tracing
 
 if TYPE_CHECKING:
-    from streamer.deciding.policy_book import PolicyBook
-    from streamer.gates.policy import Policy
     from streamer.labels.judge.scores import JudgeScores
-    from streamer.scoring.encoders.encoder import CachedEncoder
 
 log = structlog.get_logger(__name__)
-
-
-@dataclass(slots=True)
-class _Pending:
-    """A valid batch on its way to a decision: either `held` names why it will not be scored, or it gets scores.
-
-    `claims` are what has the scores in place of the responses, where the gate decides claims.
-    `rows` are the embeddings that came with it, shape (n, d); `signals` the row of signals of what its unit may ship; `batch` is what was scored, and `beside` what the candidate made of it
-    before, where the gate has a candidate.
-    """
-
-    record: Record
-    event: ResponsesV1
-    key: BatchKey
-    content_hash: bytes
-    active: ActivePolicy
-    blank: tuple[bool, ...]
-    held: str | None
-    late_at: datetime | None
-    embeddings: EmbeddingSource = "none"
-    rows: NDArray[np.float64] | None = None
-    scores: tuple[float, ...] | None = None
-    raw: tuple[float | None, ...] | None = None
-    cloud: tuple[float, ...] | None = None
-    asked: tuple[tuple[str, AskedMark], ...] = ()
-    signals: NDArray[np.float32] | None = None
-    not_read: tuple[Rule | None, ...] = ()
-    batch: AnswerBatch | None = None
-    beside: CandidateDecision | None = None
-    claims: tuple[ClaimV1, ...] = ()
-
-    @property
-    def units(self) -> Sequence[ClaimV1 | ResponseV1]:
-        """What is decided one by one: the responses, or the claims of a batch that has scores."""
-        if self.claims and self.scores is not None:
-            return self.claims
-        return self.event.responses
 
 
 class _Named(msgspec.Struct):
@@ -124,24 +89,6 @@ def _gate_of(record: Record) -> str | None:
         return _named.decode(record.value or b"").gate
     except msgspec.MsgspecError:
         return None
-
-
-def _keep_scores(p: _Pending, before: BatchDecision) -> None:
-    """Take over the scores of an earlier decision of the same event, if the policy still asks for these."""
-    settings = p.active.policy.settings
-    p.asked = before.asked  # what was paid for stays on record
-    p.beside = before.candidate
-    asked = (settings.scorer, _encoder_of(settings, p.embeddings), p.embeddings)
-    if settings.signals != before.policy.settings.signals:
-        return
-    if p.held is not None or asked != (before.scorer, before.encoder, before.embedding_source):
-        return
-    scores = tuple(one.score for one in before.responses if one.score is not None)
-    raw = tuple(one.raw_energy for one in before.responses)
-    if scores:
-        p.scores, p.cloud = scores, before.cloud
-        p.signals = None if before.signals is None else np.frombuffer(before.signals, "<f4")
-        p.raw = None if all(one is None for one in raw) else raw
 
 
 class BatchDecider:
@@ -196,7 +143,7 @@ class BatchDecider:
         the record (`streamer.stream.isolation`).
         """
         self._tracing.begin([traced(record) for record in records])
-        results: list[Outcome | _Pending] = []
+        results: list[Outcome | Pending] = []
         decoded: list[tuple[Record, ResponsesV1 | LabelRevision | DeadLetter]] = [
             (record, self._decode(record)) for record in records
         ]
@@ -222,7 +169,7 @@ class BatchDecider:
                 else:
                     pending = self._admit(record, item, active)
                     if isinstance(before, BatchDecision):
-                        _keep_scores(pending, before)
+                        keep_scores(pending, before)
                     results.append(pending)
         undecided = self._set_known_aside(results)
         unscored = [p for p in undecided if p.held is None and p.scores is None]
@@ -231,13 +178,13 @@ class BatchDecider:
         beside = {
             place: one
             for place, item in enumerate(results)
-            if isinstance(item, _Pending) and (one := _beside(item)) is not None
+            if isinstance(item, Pending) and (one := beside_of(item)) is not None
         }
         ready = None
         if beside:
             left = min(records[place].seconds_left(self._clock()) for place in beside)
             ready = self._candidates.begin(list(beside.values()), left=left)
-        outcomes = [self._decide(item) if isinstance(item, _Pending) else item for item in results]
+        outcomes = [self._decide(item) if isinstance(item, Pending) else item for item in results]
         if ready is not None:
             for place, made in zip(beside, ready(), strict=True):
                 decision = outcomes[place]
@@ -258,9 +205,9 @@ class BatchDecider:
         found = [self._asking(record, encoder) for record in records]
         keys = sorted({p.key for p in found if p is not None})
         known = self._known(keys) if keys else {}
-        return [frozenset() if p is None or p.key in known else frozenset(_parts(p)) for p in found]
+        return [frozenset() if p is None or p.key in known else frozenset(parts_of(p)) for p in found]
 
-    def _asking(self, record: Record, encoder: str) -> _Pending | None:
+    def _asking(self, record: Record, encoder: str) -> Pending | None:
         gate = _gate_of(record)
         active = None if gate is None else self._book.get(gate)
         if active is None or active.policy.settings.encoder != encoder:
@@ -297,7 +244,7 @@ class BatchDecider:
         if unknown:
             self._book.refresh(unknown)
 
-    def _admit(self, record: Record, event: ResponsesV1, active: ActivePolicy) -> _Pending:
+    def _admit(self, record: Record, event: ResponsesV1, active: ActivePolicy) -> Pending:
         settings = active.policy.settings
         blank = settings.form.blank([response.text for response in event.responses])
         given = [response.embedding for response in event.responses if response.embedding is not None]
@@ -326,13 +273,13 @@ class BatchDecider:
                 held = "encoder_mismatch"
         elif given:
             embeddings = "event"
-            if not _accepts(settings, event):
+            if not accepts(settings, event):
                 held = "encoder_mismatch"
         elif settings.encoder not in self._encoders:
             held = "encoder_mismatch"
         else:
             embeddings = "encoder"
-        return _Pending(
+        return Pending(
             record=record,
             event=event,
             key=event.key,
@@ -346,7 +293,7 @@ class BatchDecider:
             claims=claims,
         )
 
-    def _set_known_aside(self, results: list[Outcome | _Pending]) -> list[_Pending]:
+    def _set_known_aside(self, results: list[Outcome | Pending]) -> list[Pending]:
         """Replace batches that are decided already by redeliveries, in place; return those that are not.
 
         Only texts are worth the look-up: they would be encoded, or judged. The commit finds the others' repeats.
@@ -354,13 +301,13 @@ class BatchDecider:
         keys = {
             item.key
             for item in results
-            if isinstance(item, _Pending)
+            if isinstance(item, Pending)
             and (item.embeddings == "encoder" or item.active.policy.settings.asks)
         }
         decided = self._known(sorted(keys)) if keys else {}
         pending = []
         for i, item in enumerate(results):
-            if not isinstance(item, _Pending):
+            if not isinstance(item, Pending):
                 continue
             if item.key in decided:
                 results[i] = Redelivery(record=item.record, key=item.key, content_hash=item.content_hash)
@@ -368,24 +315,24 @@ class BatchDecider:
                 pending.append(item)
         return pending
 
-    def _score(self, batches: Sequence[_Pending]) -> None:
+    def _score(self, batches: Sequence[Pending]) -> None:
         """Give scores to `batches`, all texts of an encoder in one call."""
         vectors: dict[int, NDArray[np.float32] | None] = {}
         for name, encoder in self._encoders.items():
             to_encode = [
                 p for p in batches if p.embeddings == "encoder" and p.active.policy.settings.encoder == name
             ]
-            vectors |= zip(map(id, to_encode), _embedded(to_encode, encoder), strict=True)
+            vectors |= zip(map(id, to_encode), embedded_each(to_encode, encoder), strict=True)
         self._mark([p for p in batches if p.active.policy.settings.asks])
         for p in batches:
             if not p.active.policy.settings.asks:
                 self._score_one(p, vectors.get(id(p)))
 
-    def _mark(self, batches: Sequence[_Pending]) -> None:
+    def _mark(self, batches: Sequence[Pending]) -> None:
         """Have a judge mark all answers of `batches` together; those without a mark for each are held."""
         if not batches or self._judge is None:
             return
-        found = self._judge.of([AnswersToMark(prompt=p.event.prompt, answers=_parts(p)) for p in batches])
+        found = self._judge.of([AnswersToMark(prompt=p.event.prompt, answers=parts_of(p)) for p in batches])
         for p, marks in zip(batches, found, strict=True):
             p.asked += tuple((p.event.responses[place].id, one) for place, one in marks.asked)
             scorer = p.active.policy.settings.scores_by
@@ -395,10 +342,11 @@ class BatchDecider:
             else:
                 p.scores, p.raw = made
 
-    def _score_one(self, p: _Pending, vectors: NDArray[np.float32] | NDArray[np.float64] | None) -> None:
+    def _score_one(self, p: Pending, vectors: NDArray[np.float32] | NDArray[np.float64] | None) -> None:
         settings, encoded = p.active.policy.settings, p.embeddings == "encoder"
         if p.claims:
-            p.scores = support_of(p.event, p.claims)
+            scores = recorded(p.event, p.claims).scores_by(settings.scores_by)
+            p.scores = tuple(scores.tolist())
             return
         if p.embeddings == "event":
             vectors = p.rows
@@ -425,7 +373,7 @@ class BatchDecider:
         if batch.embedded:
             p.cloud = cloud_numbers(batch.unit_rows, len(p.blank) - sum(p.blank), settings.encoder)
 
-    def _decide(self, p: _Pending) -> BatchDecision:
+    def _decide(self, p: Pending) -> BatchDecision:
         policy = p.active.policy
         settings = policy.settings
         judged = self._rule(p)
@@ -451,7 +399,7 @@ class BatchDecider:
             metadata |= shipped.recorded(p.event)
         # A hold also says that embeddings came with the event: they may be its reason.
         source = "none" if p.embeddings == "encoder" and p.scores is None else p.embeddings
-        encoder = NO_ENCODER if p.scores is None and source == "none" else _encoder_of(settings, source)
+        encoder = NO_ENCODER if p.scores is None and source == "none" else encoder_of(settings, source)
         event = action_event(
             record=p.record,
             key=p.key,
@@ -502,13 +450,13 @@ class BatchDecider:
             extra_draw=extra,
             cloud=p.cloud,
             asked=p.asked,
-            candidate=_known_beside(p),
+            candidate=known_beside(p),
             signals=None if p.signals is None else p.signals.astype("<f4").tobytes(),
             needed=judged.needed,
             burst=judged.burst,
         )
 
-    def _rule(self, p: _Pending) -> Judged:
+    def _rule(self, p: Pending) -> Judged:
         """Apply the policy to a batch; one that was not scored is held whole."""
         policy = p.active.policy
         settings = policy.settings
@@ -561,7 +509,7 @@ class BatchDecider:
             self._gates[policy.gate] = held
         return held[1]
 
-    def _draw(self, p: _Pending, ruling: Ruling | None, probability: float) -> tuple[bool, frozenset[str]]:
+    def _draw(self, p: Pending, ruling: Ruling | None, probability: float) -> tuple[bool, frozenset[str]]:
         """Say whether the audit sample takes a batch, and which of its responses."""
         settings = p.active.policy.settings
         if ruling is None or not is_sampled(p.active.audit_salt, p.key, probability):
@@ -574,7 +522,7 @@ class BatchDecider:
         return True, draw_responses(p.active.audit_salt, p.key, ids, settings.audit_draws)
 
 
-def _responses(p: _Pending, judged: Judged, drawn: frozenset[str]) -> tuple[ScoredResponse, ...]:
+def _responses(p: Pending, judged: Judged, drawn: frozenset[str]) -> tuple[ScoredResponse, ...]:
     nothing = (None,) * len(judged.shipped)
     hold = p.active.policy.settings.hold_action
     scores, raws, uniforms, unread = (
@@ -588,67 +536,3 @@ def _responses(p: _Pending, judged: Judged, drawn: frozenset[str]) -> tuple[Scor
             )
         ]
     )
-
-
-def _known_beside(p: _Pending) -> CandidateDecision | None:
-    """What the gate's candidate made of a batch when it was decided before, if it is the same one still."""
-    candidate, known = p.active.candidate, p.beside
-    return (
-        known if candidate is not None and known is not None and known.candidate == candidate.number else None
-    )
-
-
-def _beside(p: _Pending) -> Beside | None:
-    """The batch as its gate's candidate gets it; None where there is none, or it has decided it already."""
-    candidate = p.active.candidate
-    if candidate is None or candidate.settings is None or _known_beside(p) is not None:
-        return None
-    return Beside(
-        candidate=candidate,
-        settings=candidate.settings,
-        event=p.event,
-        key=p.key,
-        unit=p.active.policy.settings.unit,
-        blank=p.blank,
-        claims=p.claims,
-        held=p.held,
-        encoder=p.active.policy.settings.encoder,
-        batch=p.batch,
-        rows=p.rows,
-        salt=p.active.audit_salt,
-    )
-
-
-def _parts(p: _Pending) -> list[str]:
-    """The judged part of each answer."""
-    return p.active.policy.settings.form.parts([response.text for response in p.event.responses])
-
-
-def _embedded(batches: Sequence[_Pending], encoder: CachedEncoder) -> list[NDArray[np.float32] | None]:
-    """Embed each batch; if that fails, halve until only the failing ones are None."""
-    if not batches:
-        return []
-    try:
-        return list(encoder.embed(list(map(_parts, batches))))
-    except Unavailable:
-        raise
-    except EncoderGivenUp:
-        if len(batches) == 1:
-            return [None]  # the others may need texts alone that are remembered
-    except Exception:
-        if len(batches) == 1:
-            key = batches[0].key
-            log.warning("deciding.encoding_failed", gate=key.gate, batch_id=key.batch_id, exc_info=True)
-            return [None]
-    half = len(batches) // 2
-    return _embedded(batches[:half], encoder) + _embedded(batches[half:], encoder)
-
-
-def _encoder_of(settings: GateSettings, source: EmbeddingSource) -> str:
-    """What a decision names as the encoder of its scores."""
-    return NO_ENCODER if source == "none" and settings.embeds else settings.encoder
-
-
-def _accepts(settings: GateSettings, event: ResponsesV1) -> bool:
-    first = event.responses[0].embedding
-    return first is not None and settings.accepts(event.embedding_encoder, dimension_of(first))

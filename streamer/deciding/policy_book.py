@@ -19,9 +19,9 @@ from streamer.errors import BadMessage
 from streamer.events.limits import Limits
 from streamer.events.thresholds import ThresholdsV1, decode_threshold
 from streamer.gates.audit_rate import AuditRate
-from streamer.gates.policy import CandidatePolicy, Policy
+from streamer.gates.policy import ActivePolicy, CandidatePolicy, Policy
 from streamer.gates.settings import NO_ENCODER, GateSettings
-from streamer.journal import ActivePolicy, OutboxMessage
+from streamer.journal import OutboxMessage
 from streamer.signing.policies import REFUSAL_TEXTS, PolicyKeys, PolicyVersion, Refusal
 
 log = structlog.get_logger(__name__)

@@ -11,6 +11,9 @@ from streamer.errors import BadMessage
 from streamer.events import codes
 from streamer.events.excerpts import excerpt
 from streamer.events.identifiers import Identifier, check_identifier
+from streamer.scoring.claims.support import least
+from streamer.scoring.judged import WHOLE
+from streamer.scoring.scorer import Floats, Scorer
 
 CLAIMS: Final = "streamer.claims"
 """The key of a batch's metadata, reserved, under which the record of a gate of claims has the
@@ -30,6 +33,12 @@ class RecordedClaims(NamedTuple):
     responses: Mapping[str, str]
     spans: Sequence[tuple[int, int]]
     rests_on: Sequence[Sequence[int]] = ()
+
+    def scores_by(self, scorer: Scorer) -> Floats:
+        """Return the score of each claim and what it rests on by a scorer of claims, shape (K,)."""
+        _, *others = self.responses.values()
+        said = [self.answer[slice(*span)] for span in self.spans]
+        return least(scorer.support(said, list(map(WHOLE.part, others))), self.rests_on)
 
     @property
     def answer(self) -> str:

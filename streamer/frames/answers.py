@@ -5,8 +5,6 @@ Tables of any library in: pandas, polars, pyarrow, NumPy, dicts and lists, by wh
 No library is imported for it: whoever has such a table has the library.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import reprlib
@@ -53,7 +51,8 @@ def columns_of(frame: Any) -> dict[str, list[Any]] | None:
 
     Raises `UsageError` when it is no table, or its columns differ in length or share a name.
     """
-    if isinstance(frame, str | Path) or _has_rows(frame):
+    rows = isinstance(frame, list | tuple) and all(isinstance(row, Mapping) for row in frame)
+    if rows or isinstance(frame, str | Path):
         return None
     found = _columns(frame)
     names = [name for name, _ in found]
@@ -123,10 +122,6 @@ class Tabular(ABC):
 def rows_of(columns: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
     """Return columns of equal length as a list of dicts."""
     return [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
-
-
-def _has_rows(frame: Any) -> bool:
-    return isinstance(frame, list | tuple) and all(isinstance(row, Mapping) for row in frame)
 
 
 def _columns(frame: Any) -> list[tuple[str, Any]]:

@@ -22,6 +22,7 @@ from streamer.clouds.tables.answers import Reading
 from streamer.errors import NotFittedError, UsageError
 from streamer.frames.answers import mapping_of, read
 from streamer.scoring.claims.sentences import splitter
+from streamer.scoring.registry import SUPPORT, claim_scorer
 
 Action = Literal["ship", "mixed", "hold"]
 GIVEN = "given"
@@ -80,6 +81,7 @@ class ClaimGate:
     left_out : claims that do not ship are missing in the text (`drop`), or stand between marks (`mark`).
     rests_on : what a claim ships with or not at all: those that it names (`named`), or all before
         it (`prefix`), as in a derivation.
+    score : ``support`` or ``support-learned``; see docs/claims.md.
     method, parameters : the calibrator, one of mean, age, hb, betting and bernstein, and what it
         has, as in ``{"delta": 0.05}``: docs/guarantees.md. `age` goes by the order of rows.
     seed : any whole number, fixed before labels are read.
@@ -104,6 +106,7 @@ class ClaimGate:
         least_kept: float = 0.0,
         left_out: LeftOut = "drop",
         rests_on: RestsOn = "named",
+        score: str = SUPPORT,
         method: str = Mean.name,
         parameters: Mapping[str, float] | None = None,
         seed: int = 0,
@@ -115,8 +118,8 @@ class ClaimGate:
             raise ValueError(f"rests_on must be one of {', '.join(RESTS_ON)}, not {rests_on!r}")
         self.alpha, self.loss, self.answer = alpha, loss, answer
         self.least_kept, self.left_out, self.rests_on = least_kept, left_out, rests_on
+        self.score, self.columns = claim_scorer(score).name, columns
         self.method, self.parameters, self.seed = method, parameters, seed
-        self.columns = columns
 
     def fit(self, frame: Any) -> "ClaimGate":
         """Calibrate on answers with labelled claims; one without a label counts as wrong.
@@ -157,7 +160,7 @@ class ClaimGate:
     def _prompts(self, frame: Any, *, severities: bool, cut: bool) -> list[ClaimedPrompt]:
         reading = Reading(columns=mapping_of(self.columns))
         table = read(frame, reading, severities=severities)
-        how: Any = {"cut": cut, "rests_on": self.rests_on}
+        how: Any = {"cut": cut, "rests_on": self.rests_on, "scorer": claim_scorer(self.score)}
         return [claimed_prompt(cloud, self.answer, **how) for cloud in table.clouds]
 
     def _decided(self, prompt: ClaimedPrompt) -> DecidedAnswer:

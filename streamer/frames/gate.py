@@ -6,12 +6,10 @@ same scores, severities and seed the threshold is the same, and so is every deci
 
 from __future__ import annotations
 
-import inspect
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -19,41 +17,40 @@ import numpy as np
 
 from streamer.calibration.calibrators.full import Full
 from streamer.calibration.calibrators.mean import Mean
-from streamer.calibration.full_fit import Prompts
 from streamer.calibration.groups import LabelledGroup
-from streamer.calibration.guarantee import besides, budget
-from streamer.calibration.history import NO_HISTORY, History
+from streamer.calibration.guarantee import besides
+from streamer.calibration.history import NO_HISTORY
 from streamer.calibration.specification import Number
 from streamer.calibration.threshold import Threshold
 from streamer.clouds.cloud import NOT_KEPT
 from streamer.clouds.halves import HalvesSplit
 from streamer.clouds.measurement import DecidedBatch, units_of
-from streamer.clouds.offline import ScoredCloud, bad_groups, calibration_groups, decided_batch
+from streamer.clouds.offline import ScoredCloud, calibration_groups, decided_batch
 from streamer.clouds.tables.answers import Reading
 from streamer.clouds.tables.marks import Annotators, Marks
 from streamer.clouds.unlabelled import check_unlabelled, counts, unlabelled_note
 from streamer.errors import NotFittedError, UsageError
-from streamer.frames.answers import Encode, Read, mapping_of, measured, read, scored, signals_of
+from streamer.frames.answers import Read, mapping_of, measured, read, scored, signals_of
+from streamer.frames.calibrating import (
+    any_budget,
+    encode_of,
+    history_of,
+    one_of_each_burst,
+    prompts_of,
+    segments_of,
+    why_closed,
+)
 from streamer.frames.results import Decisions, Report
 from streamer.frames.trial import Decide
-from streamer.gates.batch_key import BatchKey
 from streamer.gates.declared import DIMENSIONS, SegmentFallback, Unit
-from streamer.gates.policy import Bursts, burst_of, sealed_burst
+from streamer.gates.policy import Bursts
 from streamer.gates.policy_gate import PolicyGate
-from streamer.gates.rule import INDICATOR, CalibrationLosses, Cut, Indicator, Rule, Segments, ships_nothing
+from streamer.gates.rule import CalibrationLosses, Cut, Indicator, Rule, Segments, ships_nothing
 from streamer.gates.rule import Full as FullRule
 from streamer.gates.setting import EXTERNAL_PREFIX
 from streamer.gates.settings import NO_ENCODER, PARAMETERS, GateSettings
 from streamer.recalibration.candidates import RunSample, decide
-from streamer.recalibration.sampled import (
-    SampledGroup,
-    SampledItem,
-    bad_bursts,
-    burst_note,
-    cuts_at_budget,
-    one_of_each,
-    pooled_segments,
-)
+from streamer.recalibration.sampled import burst_note, cuts_at_budget, pooled_segments
 from streamer.scoring.blank import is_blank
 from streamer.scoring.judged import form
 from streamer.scoring.registry import CHOICE, CHOOSING, GRAM, LIKELIHOOD, SCORER_NAMES
@@ -76,6 +73,7 @@ class ColumnWarning(UserWarning):
     """It follows from a column's name alone what was taken for what; name the column, and nothing is taken."""
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Gate:
     """Ships answers or holds them, so that on average at most a share `alpha` of prompts gets a wrong one.
 
@@ -89,7 +87,8 @@ class Gate:
         `selective-mean`.
     unit : what ships as one: `best` (at most one answer to a prompt), `response` (each on its own), `batch` (all or none).
     method : the calibrator, as for `streamer gate create`: `full`, `mean`, `selective`, `age`, `transductive`, `hb`, ... None:
-        `full`, which reads all signals of an answer, where the table has texts whose embeddings are known        its own; `mean` elsewhere, for the unit `response`, and with a `scorer` or a `label_floor`.
+        `full`, which reads all signals of an answer, where the table has texts whose embeddings are known, or embeddings of
+        its own; `mean` elsewhere, for the unit `response`, and with a `scorer` or a `label_floor`.
     parameters : of the method, by name: ``{"delta": 0.05}``.
     label_floor : only answers that score above it count on their severities, and nothing below ships; None: no floor.
     segment_by : a column: prompts of the same value have a threshold of their own.
@@ -135,58 +134,32 @@ class Gate:
     [False, True]
     """
 
-    threshold_: Threshold
-    rule_: Rule
-    groups_: tuple[LabelledGroup, ...]
-    recognised_: str
-    settings_: GateSettings
-
-    def __init__(
-        self,
-        *,
-        alpha: float = 0.05,
-        unit: Unit = "best",
-        method: str | None = None,
-        parameters: Mapping[str, Number] | None = None,
-        label_floor: float | None = None,
-        segment_by: str | None = None,
-        segment_fallback: SegmentFallback = "closed",
-        group_by: str | None = None,
-        scorer: str | None = None,
-        encoder: Any = None,
-        columns: Mapping[str, Any] | None = None,
-        unlabelled: str = "worst",
-        scale: tuple[float, float] | None = None,
-        words: Mapping[str, float] | None = None,
-        annotators: str = "mean",
-        trust_score: bool = False,
-        signals: Mapping[str, tuple[float, float]] | None = None,
-        models: Sequence[str] = (),
-        format: str | None = None,  # noqa: A002 - what the command line calls it
-        judged: str = "whole",
-        seed: int = 0,
-    ) -> None:
-        self.alpha = alpha
-        self.unit = unit
-        self.method = method
-        self.parameters = parameters
-        self.label_floor = label_floor
-        self.segment_by = segment_by
-        self.segment_fallback = segment_fallback
-        self.group_by = group_by
-        self.scorer = scorer
-        self.encoder = encoder
-        self.columns = columns
-        self.unlabelled = unlabelled
-        self.scale = scale
-        self.words = words
-        self.annotators = annotators
-        self.trust_score = trust_score
-        self.signals = signals
-        self.models = models
-        self.format = format
-        self.judged = judged
-        self.seed = seed
+    alpha: float = 0.05
+    unit: Unit = "best"
+    method: str | None = None
+    parameters: Mapping[str, Number] | None = None
+    label_floor: float | None = None
+    segment_by: str | None = None
+    segment_fallback: SegmentFallback = "closed"
+    group_by: str | None = None
+    scorer: str | None = None
+    encoder: Any = None
+    columns: Mapping[str, Any] | None = None
+    unlabelled: str = "worst"
+    scale: tuple[float, float] | None = None
+    words: Mapping[str, float] | None = None
+    annotators: str = "mean"
+    trust_score: bool = False
+    signals: Mapping[str, tuple[float, float]] | None = None
+    models: Sequence[str] = ()
+    format: str | None = None
+    judged: str = "whole"
+    seed: int = 0
+    threshold_: Threshold = field(init=False)
+    rule_: Rule = field(init=False)
+    groups_: tuple[LabelledGroup, ...] = field(init=False)
+    recognised_: str = field(init=False)
+    settings_: GateSettings = field(init=False)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters by name; `deep` is there for scikit-learn."""
@@ -264,12 +237,12 @@ class Gate:
             )
         bursts = None
         if self.group_by is not None:
-            groups, bad = _one_of_each(groups, table, found, self.group_by, str(self.seed).encode())
+            groups, bad = one_of_each_burst(groups, table, found, self.group_by, str(self.seed).encode())
             note = f"{note} {burst_note(self.group_by)}".strip()
             bursts = Bursts(self.group_by, b"", bad) if settings.calibrator.of_signals else None
         sizes = [len(group.item_ids) for group in groups]
         largest = max(len(item.cloud.responses) for item in found) if self.unit != "best" else 1
-        segments = _segments(table, self.segment_by)
+        segments = segments_of(table, self.segment_by)
         sample = RunSample(
             groups=groups,
             segments=segments,
@@ -277,8 +250,10 @@ class Gate:
             seed=self.seed,
             # Fewer severities of a prompt say less of its other answers.
             fewest_draws=min(sizes) if drop else max(sizes),
-            history=_history(found, self.unit) if drop else NO_HISTORY,
-            prompts=_prompts(found, groups, segments, self.seed) if settings.calibrator.of_signals else None,
+            history=history_of(found, self.unit) if drop else NO_HISTORY,
+            prompts=prompts_of(found, groups, segments, self.seed)
+            if settings.calibrator.of_signals
+            else None,
         )
         own = decide(GateSettings(**settings.flat() | {"audit_draws": min(_MOST_DRAWS, largest)}), sample)
         threshold = own.threshold
@@ -291,7 +266,7 @@ class Gate:
             (group.scores > threshold.value).any() for group in groups
         )
         closed = none_above or ships_nothing(threshold.state, own.rule)
-        self._why_closed = _why_closed(settings, sample) if closed else ""
+        self._why_closed = why_closed(settings, sample) if closed else ""
         losses = None
         if cuts_at_budget(settings, own.rule):
             by_segment = isinstance(own.rule, Segments)
@@ -377,13 +352,7 @@ class Gate:
 
             return decide
 
-        at, wrong = tried(
-            found,
-            settings.unit,
-            splits,
-            gate_of,
-            drop_unlabelled=drop,
-        )
+        at, wrong = tried(found, settings.unit, splits, gate_of, drop_unlabelled=drop)
         units = units_of(
             [decided_batch(item, unit=settings.unit, state="closed", threshold=None) for item in found],
             settings.unit,
@@ -548,8 +517,8 @@ class Gate:
         if listed is None:
             named = self.scorer or (CHOICE if settings.form.agrees else GRAM)
             scorer = LIKELIHOOD if settings.scorer == LIKELIHOOD else named
-            return scored(table, scorer, _encode(self.encoder), settings.form), None
-        encode = _encode(self.encoder)
+            return scored(table, scorer, encode_of(self.encoder), settings.form), None
+        encode = encode_of(self.encoder)
         return measured(table, listed, settings.unit, encode, settings.form, settings.scores_by)
 
     def _decisions(
@@ -623,111 +592,4 @@ class Gate:
         )
 
 
-_DEFAULTS: Mapping[str, Any] = MappingProxyType(
-    {name: one.default for name, one in inspect.signature(Gate).parameters.items()}
-)
-
-
-def _encode(encoder: Any) -> Encode | None:
-    if encoder is None:
-        return None
-    if isinstance(encoder, str):
-        from streamer.scoring.encoders.registry import load_encoder
-
-        loaded = load_encoder(encoder)
-        return lambda texts: loaded.encode(texts)
-    for one in (getattr(encoder, "encode", None), encoder):
-        if callable(one):
-            return one  # type: ignore[no-any-return]
-    raise ValueError(
-        f"encoder must be a name, an object with encode(texts), or a function of texts, not {type(encoder).__name__}"
-    )
-
-
-def any_budget(settings: GateSettings) -> bool:
-    """Whether a decision names the budget that it needed, so that one calibration answers for all of them."""
-    segmented = settings.segment_by is not None and not settings.calibrator.of_signals
-    return settings.calibrator.of_signals or (cuts_at_budget(settings, INDICATOR) and not segmented)
-
-
-def _why_closed(settings: GateSettings, sample: RunSample) -> str:
-    """Say in a sentence why nothing ships, and what would help."""
-    least = settings.calibrator.groups_needed(sample.alpha)
-    if len(sample.groups) < least:
-        return (
-            f"Nothing ships: a budget of {budget(sample.alpha)} by method {settings.method} needs at least {least} labelled prompts, "
-            f"and there are {len(sample.groups)}."
-        )
-    reason = settings.calibrator.why_closed(sample.for_gate(settings))
-    return f"Nothing ships: {reason or 'even the answers with the highest scores do more harm than the budget allows'}."
-
-
-def _segments(table: Read, key: str | None) -> dict[str, str]:
-    from streamer.gates.policy import segment_of
-
-    if key is None:
-        return {}
-    return {
-        f"{cloud.batch_id}#1": segment_of(metadata, key)
-        for cloud, metadata in zip(table.clouds, table.metadata, strict=True)
-    }
-
-
-def _one_of_each(
-    groups: Sequence[LabelledGroup], table: Read, found: Sequence[ScoredCloud], key: str, salt: bytes
-) -> tuple[list[LabelledGroup], dict[str, list[str]]]:
-    """Keep one prompt of each burst, by the draw of a gate in service; returns the ids of the bad ones, by their burst, too."""
-    metadata = table.metadata or ({},) * len(table.clouds)
-    named = {
-        f"{cloud.batch_id}#1": burst_of(cloud.question, one, key)
-        for cloud, one in zip(table.clouds, metadata, strict=True)
-    }
-    severities = {
-        f"{item.cloud.batch_id}#1": {one.id: one.severity for one in item.cloud.responses} for item in found
-    }
-    sampled = [
-        SampledGroup(
-            key=BatchKey("", group.id.removesuffix("#1"), 1),
-            probability=1.0,
-            items=tuple(
-                SampledItem(response_id=name, score=score, severity=severities[group.id][name])
-                for name, score in zip(group.item_ids, group.scores.tolist(), strict=True)
-            ),
-            burst=None if (name := named[group.id]) is None else sealed_burst(name, b""),
-        )
-        for group in groups
-    ]
-    marked = one_of_each(sampled, salt, datetime.max.replace(tzinfo=UTC))
-    kept = [group for group, one in zip(groups, marked, strict=True) if not one.spare]
-    return kept, bad_bursts(sampled, salt)
-
-
-def _prompts(
-    found: Sequence[ScoredCloud], groups: Sequence[LabelledGroup], segments: Mapping[str, str], seed: int
-) -> Prompts:
-    """The groups with their signals."""
-    rows = {f"{item.cloud.batch_id}#1": item.row for item in found}
-    return Prompts(
-        ids=tuple(group.id for group in groups),
-        rows=np.array([rows[group.id] for group in groups], dtype=np.float32),
-        bad=bad_groups(groups, seed),
-        segments=tuple(segments[group.id] for group in groups) if segments else None,
-    )
-
-
-def _history(found: Sequence[ScoredCloud], unit: Unit) -> History:
-    """The cuts that prompts without any severity fix, where what is missing is taken to be missing at random."""
-    batches = [
-        DecidedBatch(
-            batch_id=item.cloud.batch_id,
-            prompt="",
-            texts=item.cloud.texts,
-            scores=item.scores,
-            shipped=(False,) * len(item.scores),
-            severities=item.cloud.severities,
-        )
-        for item in found
-        if item.scores is not None and all(severity is None for severity in item.cloud.severities)
-    ]
-    units = units_of(batches, unit)
-    return History.of(units.scores[units.shippable], prompts=len(batches))
+_DEFAULTS: Mapping[str, Any] = MappingProxyType({one.name: one.default for one in fields(Gate) if one.init})

@@ -1,7 +1,5 @@
 """A gate's record, tried as a file of answers is: the same halves, calibrations and figures."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -16,13 +14,14 @@ from streamer.clouds.evaluated_claims import CLAIM, ClaimOptions, ClaimResult, e
 from streamer.clouds.offline import ScoredCloud
 from streamer.clouds.stored_answers import AnswerStore, StoredBatch
 from streamer.errors import TryLater, UsageError
+from streamer.events.claims import RecordedClaims
 from streamer.frames.answers import Encode, Read
 from streamer.frames.gate import Gate
 from streamer.frames.results import Report
 from streamer.gates.settings import GateSettings
 from streamer.recalibration import age_cut
 from streamer.recalibration.one_gate import RunStore
-from streamer.scoring.registry import EVERY
+from streamer.scoring.registry import EVERY, claim_scorer
 from streamer.wording.numbers import counted, younger_labels
 
 
@@ -107,7 +106,7 @@ def tried_record(
     kept = [one for one in batches if _usable(one, asked, again=again)]
     if left := len(batches) - len(kept):
         wanted = "the texts" if again else "the signals or the metadata"
-        notes.append(f"{counted(left, 'prompt is', 'prompts are')} left out: {wanted} are not on record.")
+        notes.append(_left_out(left, wanted))
     waiting = sum(one.waits for one in kept)
     if len(kept) < 2 or 2 * waiting > len(kept):
         raise NothingToTry(_too_few(len(kept), waiting))
@@ -144,16 +143,28 @@ def tried_record(
 
 
 def claimed(
-    batches: Sequence[StoredBatch], settings: GateSettings, rests_on: RestsOn = "named"
-) -> list[ClaimedPrompt]:
-    """Return the prompts of a gate of claims with the scores that decided, if they were scored.
+    batches: Sequence[StoredBatch],
+    settings: GateSettings,
+    scorer: str,
+    rests_on: RestsOn = "named",
+) -> tuple[list[ClaimedPrompt], list[str]]:
+    """Return the prompts of a gate of claims that were scored, and what is left out, in a sentence.
 
     Raises `NothingToTry` where there are fewer than two.
+
+    Parameters
+    ----------
+    scorer : the gate's: the scores that decided count. Another one scores the recorded texts.
     """
-    found = []
+    found, left = [], 0
     for one in batches:
         if not (scores := one.scores):
             continue
+        if scorer != settings.scorer:
+            if (kept := RecordedClaims.of(one.metadata)) is None:
+                left += 1
+                continue
+            scores = tuple(kept.scores_by(claim_scorer(scorer)))
         cloud = one.cloud(settings.severity_kind)
         claims = tuple(Claim(said.id, said.text, said.severity) for said in cloud.responses)
         cuts = np.array(scores) if rests_on == "named" else np.minimum.accumulate(scores)
@@ -163,26 +174,28 @@ def claimed(
         found.append(ClaimedPrompt(cloud, cloud.responses[0], claims, group))
     if len(found) < 2:
         raise NothingToTry(_too_few(len(found), 0))
-    return found
+    return found, [_left_out(left, "the texts")] if left else []
 
 
 def tried_claims(
     gate: str, batches: Sequence[StoredBatch], settings: GateSettings, asked: GateSettings
-) -> list[ClaimResult]:
+) -> tuple[list[ClaimResult], list[str]]:
     """Say what a gate of claims with other settings would ship of recorded prompts, and what with
-    its own where they promise another thing; see `evaluate_claims`.
+    its own where they differ; see `evaluate_claims`. And what is left out, as `claimed` does.
     """
-    prompts = claimed(batches, settings)
     ways = dict.fromkeys(
         ClaimOptions(
             alphas=(one.alpha / one.max_attempts,),
             losses=(one.loss,),
             least_kept=one.least_kept,
+            scorer=one.scorer,
             **calibrator_of(one),
         )
         for one in (asked, settings)
     )
-    return [evaluate_prompts(f"gate {gate}", prompts, one) for one in ways]
+    prompts = {way.scorer: claimed(batches, settings, way.scorer) for way in ways}
+    found = [evaluate_prompts(f"gate {gate}", prompts[way.scorer][0], way) for way in ways]
+    return found, prompts[asked.scorer][1]
 
 
 def calibrator_of(settings: GateSettings) -> dict[str, Any]:
@@ -200,6 +213,10 @@ def beside(
     if settings == replace(asked, alpha=settings.alpha):
         own = found.at_budget(settings.alpha / settings.max_attempts)
     return found, own or tried_record(batches, settings, settings)[0], notes
+
+
+def _left_out(left: int, wanted: str) -> str:
+    return f"{counted(left, 'prompt is', 'prompts are')} left out: {wanted} are not on record."
 
 
 def _too_few(kept: int, waiting: int) -> str:

@@ -268,7 +268,7 @@ class Report(Tabular):
         return found
 
     def _repr_html_(self) -> str:
-        return report_html(self)
+        return _shown(self.sentence, self.caveat, report_parts(self) + _through(self))
 
 
 CLASS = "streamer-report"
@@ -310,11 +310,6 @@ def decisions_html(decisions: Decisions) -> str:
     what = "budget needed" if by_signals else "threshold"
     table = _table(("prompt_id", "answer_id", "score", what, ""), rows, numbers=(2, 3))
     return _shown(decisions.sentence, "", f"{table}{more}{chart}")
-
-
-def report_html(report: Report) -> str:
-    """Show a report: what ships and gets through, at each budget, the wrong answers that get through, what signals weigh."""
-    return _shown(report.sentence, report.caveat, report_parts(report) + _through(report))
 
 
 def report_parts(report: Report) -> str:

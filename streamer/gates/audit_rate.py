@@ -8,8 +8,6 @@ what raised it are labels of decisions that were in the record by then; a decisi
 Each decision keeps its p and names its rate, so that anybody with the gate's salt can draw it again.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

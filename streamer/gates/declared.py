@@ -105,7 +105,8 @@ class Declared:
         POLICY,
         "SCORER",
         typed="gram is the agreement of the responses' embeddings, likelihood their log-probability (one response is enough), external "
-        "a score in the event, judge the mark of the configured language model; the others are what `streamer evaluate` compares.",
+        "a score in the event, judge the mark of the configured language model; "
+        "of claims support, the default, and support-learned; the others are what `streamer evaluate` compares.",
         most=64,
         before=NO_VALUE,
         calibrated=True,

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from streamer.calibration.threshold import ThresholdState
+from streamer.gates.audit_rate import AuditRate
 from streamer.gates.rule import (
     INDICATOR,
     CalibrationLosses,
@@ -243,3 +244,20 @@ class MadeBeside:
     number: int
     response_ids: tuple[str, ...]
     decision: CandidateDecision
+
+
+@dataclass(frozen=True, slots=True)
+class ActivePolicy:
+    """A gate's newest policy with the secret that its audit draw derives from.
+
+    `trusted` False: nobody vouches for any policy of this gate; whatever comes is held. `newest_seen` is the version of
+    the gate's newest policy when this one was chosen; it is above the policy's own where later ones were refused. `rate` is
+    the newest of the gate's audit rates, `candidate` the newest line of its story of candidate policies.
+    """
+
+    policy: Policy
+    audit_salt: bytes
+    trusted: bool = True
+    newest_seen: int = 0
+    rate: AuditRate | None = None
+    candidate: CandidatePolicy | None = None

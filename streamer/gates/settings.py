@@ -27,10 +27,9 @@ from streamer.gates.setting import (
 )
 from streamer.gates.shapes import INDICATOR_SHAPE, GateShape
 from streamer.scoring.judged import WHOLE, Form, form
-from streamer.scoring.registry import CHOICE, CHOOSING, is_plugin, scorer_named
+from streamer.scoring.registry import CHOICE, CHOOSING, OF_CLAIMS, is_plugin, scorer_named
 from streamer.scoring.registry import EVERY as EVERY_SCORER
 from streamer.scoring.scorer import Scorer
-from streamer.scoring.scorers.support import Support
 from streamer.scoring.signals.signal_list import SignalList
 
 UNITS: tuple[Unit, ...] = get_args(Unit)
@@ -47,7 +46,6 @@ SCORERS: tuple[str, ...] = tuple(EVERY_SCORER)
 METHODS: tuple[str, ...] = registry.offered()
 """The calibrators that a gate may name."""
 
-SUPPORT = Support.name
 _MOST_LABELLERS = 200
 
 _EXTERNAL_ENCODER = re.compile(r"external:[!-~]{1,190}")
@@ -484,8 +482,8 @@ def unsupported(settings: GateSettings) -> str | None:
     The table of what works with what is in docs/guarantees.md.
     """
     method, shape, unit = settings.calibrator, settings.shape, settings.unit
-    if (unit == "claim") != (settings.scorer == SUPPORT):
-        return f"scorer must be {SUPPORT} with the unit claim alone, not {settings.scorer!r}"
+    if (unit == "claim") != settings.scores_by.of_claims:
+        return f"scorer must be {' or '.join(OF_CLAIMS)} with the unit claim alone, not {settings.scorer!r}"
     if unit == "claim":
         if (refusal := _of_claims(settings)) is not None:
             return refusal

@@ -136,7 +136,9 @@ class BertScorer:
                 scores += self._f1(together)
                 if progress is not None:
                     progress(len(together))
-        return scores if self._baseline is None else [_rescaled(score, self._baseline) for score in scores]
+        if (baseline := self._baseline) is None:
+            return scores
+        return [(score - baseline) / (1.0 - baseline) for score in scores]
 
     def _f1(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
         pairs = [(candidate.strip(), reference.strip()) for candidate, reference in pairs]
@@ -263,10 +265,6 @@ def _read_baseline(file: Path, layer: int) -> float:
     if not -1.0 < baseline < 1.0:
         raise UsageError(f"{file}: the baseline of layer {layer} must lie between -1 and 1, not {baseline}")
     return baseline
-
-
-def _rescaled(score: float, baseline: float) -> float:
-    return (score - baseline) / (1.0 - baseline)
 
 
 def _load_model(folder: Path, layer: int, device: str) -> Any:

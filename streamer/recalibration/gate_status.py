@@ -1,7 +1,5 @@
 """How each gate stands between two runs: what the schedule looks at, and what the gauges show."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime

@@ -15,7 +15,6 @@ from typing import Literal, Protocol
 from streamer.events.alerts import AlertsV1, alert
 from streamer.failpoints import Failpoint, disarmed
 from streamer.gates.policy import RECALIBRATOR, GateRevision, Policy
-from streamer.gates.rule import Cut, Rule
 from streamer.recalibration.comparison import Direction, Reading, direction, lambda_step, ship_rate
 from streamer.recalibration.missing_labels import MissingLabels, unlabelled_by
 from streamer.recalibration.run import (
@@ -30,7 +29,17 @@ from streamer.recalibration.run import (
 )
 from streamer.recalibration.sampled import SampledGroup
 from streamer.recalibration.skill import level_of, separation
-from streamer.recalibration.verdict import Closing, Comparison, Held, Outcome, Verdict, closing, hold, verdict
+from streamer.recalibration.verdict import (
+    Closing,
+    Comparison,
+    Held,
+    Outcome,
+    Proposal,
+    Verdict,
+    closing,
+    hold,
+    verdict,
+)
 
 LONGEST_DEADLINE = 1e9
 LONGEST_UNWATCHED = timedelta(minutes=5)
@@ -79,7 +88,7 @@ class RunStore(AuditSample, Protocol):
     def held(self, gate: str) -> Held | None:
         """Return the wait of a looser threshold that the gate's newest run began, if no policy came since."""
 
-    def proposal(self, gate: str) -> Proposed | None:
+    def proposal(self, gate: str) -> Proposal | None:
         """Return what the gate's newest run proposes; None: nothing, or it is in force or rejected."""
 
     def record_run(
@@ -112,15 +121,6 @@ class RunStore(AuditSample, Protocol):
         expected: int | None = None,
     ) -> int:
         """Store the run and leave the policy as it is; returns the run's number. Raises as `record_run` does."""
-
-
-class Proposed(Protocol):
-    """A threshold that waits for a person."""
-
-    @property
-    def cut(self) -> Cut: ...
-    @property
-    def rule(self) -> Rule: ...
 
 
 class PolicyHistory(Protocol):

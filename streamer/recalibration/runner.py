@@ -9,8 +9,6 @@ and void what each of them promises. A label that is higher than what was read c
 a run come sooner that holds more, or one that may not hold less without new groups.
 """
 
-from __future__ import annotations
-
 import math
 import threading
 from collections.abc import Callable, Sequence
@@ -165,10 +163,6 @@ class RunObserver(Protocol):
     def count_run(self, gate: str, method: str, outcome: str, seconds: float) -> None: ...
 
 
-def _no_look(_status: GateStatus) -> str | None:
-    return None
-
-
 @dataclass(frozen=True, slots=True)
 class GateWork:
     """What is done for one gate, in the runner's thread.
@@ -183,7 +177,7 @@ class GateWork:
     """
 
     recalibrate: Callable[[GateStatus], str]
-    look: Callable[[GateStatus], str | None] = _no_look
+    look: Callable[[GateStatus], str | None] = lambda _status: None
 
 
 class Runner:

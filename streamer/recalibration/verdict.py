@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Literal
 
-from streamer.gates.policy import MONITOR, WARNING, Policy
+from streamer.gates.policy import MONITOR, WARNING, Bursts, Policy
+from streamer.gates.rule import Cut, Rule
 from streamer.gates.setting_changes import calibrated_for_another
 from streamer.gates.settings import GateSettings
 from streamer.recalibration.comparison import Direction, Reading
@@ -125,6 +126,37 @@ def hold(applied: Verdict, *, now: datetime, since: "Held | None", lag: timedelt
         "drift alarm say nothing against it"
     )
     return replace(applied, why=waited)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """A threshold that a run found and that is not in force.
+
+    Attributes
+    ----------
+    run : number of the run.
+    settings : of the gate, as the run saw them.
+    cut, rule, guarantee : what the policy would have.
+    groups, items, missing : of the run.
+    why : why it was not put in force at once; empty when somebody asked for a proposal.
+    bursts : of which it ships nothing.
+    held_until : when the service tests it again, to put it in force by itself; None: it waits for a person.
+    """
+
+    gate: str
+    run: int
+    settings: GateSettings
+    cut: Cut
+    rule: Rule
+    guarantee: str
+    groups: int
+    items: int
+    missing: int
+    by: str
+    at: datetime
+    why: str = ""
+    held_until: datetime | None = None
+    bursts: Bursts | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

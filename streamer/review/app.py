@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import MappingProxyType
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 from starlette.applications import Starlette
@@ -51,8 +51,7 @@ class ReviewRefused(Exception):
         self.code = code
 
 
-class _Answering(Protocol):
-    def __call__(self, session: LabellingSession, message: Any) -> Mapping[str, object]: ...
+_Answering = Callable[[LabellingSession, Any], Mapping[str, object]]
 
 
 def review_app(

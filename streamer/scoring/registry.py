@@ -8,11 +8,13 @@ from functools import lru_cache
 from types import MappingProxyType
 
 from streamer.calibration.specification import discovered
+from streamer.errors import UsageError
 from streamer.scoring import plugins, scorers
 from streamer.scoring.scorer import Scorer
 from streamer.scoring.scorers.choice import Choice
 from streamer.scoring.scorers.gram import Gram
 from streamer.scoring.scorers.likelihood import Likelihood
+from streamer.scoring.scorers.support import Support
 
 EVERY: Mapping[str, Scorer] = MappingProxyType(
     {name: kind() for name, kind in discovered(scorers, Scorer).items()}
@@ -24,11 +26,22 @@ SCORERS: tuple[Scorer, ...] = tuple(one for one in EVERY.values() if one.in_plac
 
 SCORER_NAMES = tuple(one.name for one in SCORERS)
 
+SUPPORT = Support.name
+OF_CLAIMS = tuple(name for name, one in EVERY.items() if one.of_claims)
+"""Those of claims; `SUPPORT` unless another is named."""
+
 GRAM = Gram.name
 CHOICE = Choice.name
 LIKELIHOOD = Likelihood.name
 CHOOSING = (CHOICE, LIKELIHOOD)
 """Those that choose the answer which a list of signals is about."""
+
+
+def claim_scorer(name: str) -> Scorer:
+    """Return a scorer of claims. Raises `UsageError` if there is none of this name."""
+    if name not in OF_CLAIMS:
+        raise UsageError(f"claims are scored by {' or '.join(OF_CLAIMS)}, not {name!r}")
+    return EVERY[name]
 
 
 def is_plugin(name: str) -> bool:

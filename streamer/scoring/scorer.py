@@ -100,6 +100,8 @@ class Scorer(Parametrised):
     in_place: ClassVar[str | None] = None
     """What a gate has in the place of an encoder, for a scorer that reads no embeddings, or how that begins (``judge:``);
     None: it reads them."""
+    of_claims: ClassVar[bool] = False
+    """Whether it scores claims, for gates of the unit `claim`, and no whole answers."""
     asks: ClassVar[bool] = False
     """Whether a language model is asked for what the scores are made of."""
     missing: ClassVar[str] = "scorer_failed"
@@ -108,6 +110,12 @@ class Scorer(Parametrised):
     def score(self, batch: AnswerBatch) -> Floats:
         """Return shape (n,), in [0, 1], rounded to 1e-6; 0 for blank answers. Raises `ValueError` for what has no score."""
         raise ValueError(f"the scores of {self.name} are not computed from answers")
+
+    def support(self, claims: Sequence[str], witnesses: Sequence[str]) -> Floats:
+        """Return how far others support each of K claims, shape (K,), with claims and witnesses as in
+        `streamer.scoring.claims.support.features`: in [0, 1], rounded to 1e-6, 0 for an unread one.
+        """
+        raise ValueError(f"the scorer {self.name} scores whole answers, and no claims")
 
     def holds(self, batch: AnswerBatch) -> bool:
         """Whether it has nothing to say of a batch, since the encoder did not read it."""

@@ -3,8 +3,6 @@
 A token is 256 random bits, so SHA-256 alone hides it: there is nothing to guess, and a slow hash would only slow requests.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import secrets

@@ -1,7 +1,5 @@
 """The service's addresses."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Any

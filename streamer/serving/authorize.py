@@ -1,7 +1,5 @@
 """Who may do what at which gate."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime

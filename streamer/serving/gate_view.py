@@ -1,7 +1,5 @@
 """A gate as it is shown to those who ask it."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Annotated
 

@@ -10,7 +10,7 @@ import msgspec
 
 from streamer.events.actions import ActionsV1
 from streamer.events.desk import DeskV1
-from streamer.events.generate import components
+from streamer.events.json_schema import components
 from streamer.events.labels import LabelsV1
 from streamer.events.responses import ResponsesV1
 from streamer.serving.bodies import MOST_LABELS

@@ -18,6 +18,7 @@ _TITLES: Final = {
     "not_found": "There is nothing here",
     "method_not_allowed": "The path does not take this method",
     "unknown_batch": "The batch is not decided",
+    "given_out": "Decided before, and no longer in the database",
     "not_at_desk": "The batch does not wait for a person",
     "overloaded": "Too many requests wait",
     "no_key": "A key is needed",

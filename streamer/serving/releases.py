@@ -1,7 +1,5 @@
 """What becomes of held batches at the desk, for those who asked: looked up, and waited for."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor

@@ -1,7 +1,5 @@
 """What is done with a request, from its event to the answer that stands on record."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
@@ -127,6 +125,14 @@ class RequestLog:
     async def find(self, key: BatchKey) -> RecordedAction:
         """Return the action event that is recorded for a batch. Raises `Problem` when there is none."""
         found = await self._reading(lambda: self.actions.action(key))
+        decided = found is None and key in await self._reading(lambda: self.actions.known([key]))
+        if decided:
+            raise Problem(
+                410,
+                "given_out",
+                f"gate {key.gate} decided batch {key.batch_id!r}, attempt {key.attempt}, so long ago"
+                " that its decision has left the database; `streamer audit show` names the file",
+            )
         if found is None:
             raise Problem(
                 404,

@@ -1,7 +1,5 @@
 """What requests have in common: a bounded body, the key of a repeat, the trace."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Final
 

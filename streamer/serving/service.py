@@ -1,7 +1,5 @@
 """The service from its leases to its end: the components of this package and of the stream, connected."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import Callable

@@ -129,11 +129,6 @@ def entry_type(leaf: FieldInfo) -> type[BaseModel] | None:
     return entries[1] if entries and issubclass(entries[1], BaseModel) else None
 
 
-def is_list(leaf: FieldInfo) -> bool:
-    """Report whether a setting holds several values (the witnesses)."""
-    return get_origin(leaf.annotation) is tuple
-
-
 def property_name(name: str) -> str:
     """Write a Kafka client property as Kafka does, with dots, whichever way it was given."""
     return name.lower().replace("_", ".")
@@ -211,7 +206,7 @@ class EnvironmentSource(_Source):
             elif found:
                 variable, text = found
                 value: Any = text
-                if is_list(leaf):
+                if get_origin(leaf.annotation) is tuple:  # the witnesses
                     value = _json(text, variable, list, 'array, like ["one", "another"]')
                 elif entry_type(leaf) is not None:
                     value = _json_object(text, variable)

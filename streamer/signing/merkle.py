@@ -5,8 +5,6 @@ the perfect subtrees that n leaves are made of, at most one for each bit of n. P
 implementation of the RFC verifies.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 

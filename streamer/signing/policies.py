@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from datetime import UTC
 from typing import Any, Literal, Protocol, get_args
 
-from streamer.gates.policy import Policy
+from streamer.gates.policy import ActivePolicy, Policy
 from streamer.gates.rule import rule_from_json, rule_to_json
 from streamer.gates.settings import SETTINGS, GateSettings
-from streamer.journal import ActivePolicy
 from streamer.signing.canonical_json import salt_commitment, seed_commitment, signed_text, stored_number
 
 Refusal = Literal["unsigned", "unknown_key", "bad_signature", "unreadable"]

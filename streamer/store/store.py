@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
@@ -11,15 +12,14 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from streamer.errors import BadData, UnfitText
-from streamer.events.alerts import AlertsV1, alert_message
-from streamer.events.desk import DeskV1, desk_message
+from streamer.events.alerts import alert_message
+from streamer.events.desk import desk_message
 from streamer.events.topics import Topics
 from streamer.failpoints import Failpoint, disarmed
 from streamer.gates.batch_key import BatchKey
 from streamer.journal import (
     NO_IDS,
     DataGap,
-    Headers,
     Lease,
     Linked,
     OutboxMessage,
@@ -30,7 +30,7 @@ from streamer.journal import (
     RecordedBatch,
     Slice,
 )
-from streamer.signing.labels import NO_LABEL_KEYS, LabelKeys
+from streamer.labels.signing import NO_LABEL_KEYS, LabelKeys
 from streamer.signing.policies import NO_KEYS, PolicyKeys
 from streamer.store.audit.heads import Heads
 from streamer.store.calibration.encoders import Encoders
@@ -43,17 +43,18 @@ from streamer.store.log import commit, outbox, progress
 from streamer.store.log.dead_letters import DeadLetters
 from streamer.store.log.reports import Reports
 from streamer.store.log.resolve_outcomes import DeadLetterMessage, recorded_batch, stored_decisions
+from streamer.store.part import AlertMessage, DeskMessage, Part, Shared
 from streamer.store.policies.candidates import Candidates
 from streamer.store.policies.gates import Gates
 from streamer.store.policies.policies import Policies
 from streamer.store.policies.policy_writer import PolicyMessage, PolicyWriter
-from streamer.store.risk.alerts import AlertMessage, Alerts
+from streamer.store.risk.alerts import Alerts
 
 if TYPE_CHECKING:
     from streamer.store.audit.chained_rows import ChainedRows
     from streamer.store.calibration.calibration_runs import Calibrations, CarriedScores
     from streamer.store.calibration.recalibration_status import RecalibrationStatus
-    from streamer.store.desk.release_desk import DeskMessage, ReleaseDesk
+    from streamer.store.desk.release_desk import ReleaseDesk
     from streamer.store.labels.answers import SqlAnswers
     from streamer.store.labels.judgements import Judgements
     from streamer.store.labels.reviews import Reviews
@@ -64,15 +65,11 @@ if TYPE_CHECKING:
     from streamer.store.risk.past_decisions import PastDecisions
 
 
-def _default_alert_message(event: AlertsV1) -> OutboxMessage:
-    return alert_message(event, topic=Topics().alerts)
+_ALERT_MESSAGE: AlertMessage = partial(alert_message, topic=Topics().alerts)
+_DESK_MESSAGE: DeskMessage = partial(desk_message, topic=Topics().desk)
 
 
-def _default_desk_message(event: DeskV1, /, *, key: bytes | None, trace: Headers) -> OutboxMessage:
-    return desk_message(event, topic=Topics().desk, key=key, trace=trace)
-
-
-class Store:
+class Store(Part):
     """Everything that the product remembers. Calls block and may come from any thread.
 
     It is the `streamer.journal.Journal` of the stream; its parts serve the other packages.
@@ -83,50 +80,17 @@ class Store:
     alerts, monitoring, past, api_keys, accounts, decision_search, desk : the parts, by subject.
     """
 
-    def __init__(
-        self,
-        database: Database,
-        *,
-        clock: Callable[[], datetime],
-        policy_message: PolicyMessage,
-        dead_letter_message: DeadLetterMessage,
-        alert_message: AlertMessage = _default_alert_message,
-        desk_message: DeskMessage = _default_desk_message,
-        policy_keys: PolicyKeys = NO_KEYS,
-        label_keys: LabelKeys = NO_LABEL_KEYS,
-        publish: bool = True,
-        read: ReadLabels | None = None,
-    ) -> None:
-        writer = PolicyWriter(policy_message, policy_keys)
-        read = read or ReadLabels(writer.trusts, label_keys)
-        self._database = database
-        self._over = partial(
-            Store,
-            clock=clock,
-            policy_message=policy_message,
-            dead_letter_message=dead_letter_message,
-            alert_message=alert_message,
-            desk_message=desk_message,
-            policy_keys=policy_keys,
-            publish=publish,
-            read=read,  # with the keys, and what it has verified
-        )
-        self._clock = clock
-        self._writer = writer
-        self._read = read
-        self._alert_message = alert_message
-        self._desk_message = desk_message
-        self._dead_letter_message = dead_letter_message
-        self._publish = publish
-        self.gates = Gates(database, clock=clock, writer=writer)
-        self.policies = Policies(database, clock=clock, writer=writer)
-        self.encoders = Encoders(database, clock=clock)
-        self.labels = Labels(database, clock=clock, read=read)
-        self.dead_letters = DeadLetters(database, clock=clock)
-        self.reports = Reports(database)
-        self.heads = Heads(database)
-        self.leases = Leases(database)
-        self.alerts = Alerts(database, clock=clock, alert_message=alert_message, read=read)
+    def __init__(self, shared: Shared) -> None:
+        super().__init__(shared)
+        self.gates = Gates(shared)
+        self.policies = Policies(shared)
+        self.encoders = Encoders(shared)
+        self.labels = Labels(shared)
+        self.dead_letters = DeadLetters(shared)
+        self.reports = Reports(shared)
+        self.heads = Heads(shared.database)
+        self.leases = Leases(shared.database)
+        self.alerts = Alerts(shared)
 
     # What workers do not need is imported on first use.
 
@@ -135,71 +99,63 @@ class Store:
         """The people who use the console."""
         from streamer.store.people.accounts import Accounts
 
-        return Accounts(self._database, clock=self._clock)
+        return Accounts(self._shared)
 
     @cached_property
     def decision_search(self) -> DecisionSearch:
         """Decisions that somebody looks for."""
         from streamer.store.log.decision_search import DecisionSearch
 
-        return DecisionSearch(self._database)
+        return DecisionSearch(self._shared)
 
     @cached_property
     def desk(self) -> ReleaseDesk:
         """What waits for people, and what becomes of it."""
         from streamer.store.desk.release_desk import ReleaseDesk
 
-        return ReleaseDesk(
-            self._database,
-            clock=self._clock,
-            message=self._desk_message,
-            publish=self._publish,
-            read=self._read,
-        )
+        return ReleaseDesk(self._shared)
 
     @cached_property
     def api_keys(self) -> ApiKeys:
         """The keys of programs that call the HTTP endpoint."""
         from streamer.store.people.api_keys import ApiKeys
 
-        return ApiKeys(self._database, clock=self._clock)
+        return ApiKeys(self._shared)
 
     @cached_property
     def judgements(self) -> Judgements:
         """What judges were asked, and said."""
         from streamer.store.labels.judgements import Judgements
 
-        return Judgements(self._database, clock=self._clock, read=self._read)
+        return Judgements(self._shared)
 
     @cached_property
     def carried_scores(self) -> CarriedScores:
         """What adopted candidates made of batches that were decided before them."""
         from streamer.store.calibration.calibration_runs import CarriedScores
 
-        return CarriedScores(self._database, clock=self._clock)
+        return CarriedScores(self._shared)
 
     @cached_property
     def calibration(self) -> Calibrations:
         """Runs and candidates."""
         from streamer.store.calibration.calibration_runs import Calibrations
 
-        return Calibrations(
-            self._database, writer=self._writer, alert_message=self._alert_message, read=self._read
-        )
+        return Calibrations(self._shared)
 
     @cached_property
     def answers(self) -> SqlAnswers:
         """Stored answers with their labels."""
         from streamer.store.labels.answers import SqlAnswers
 
-        return SqlAnswers(self._database, read=self._read)
+        return SqlAnswers(self._shared)
 
     @cached_property
     def reviews(self) -> Reviews:
         """What the review page shows and takes."""
         from streamer.store.labels.reviews import Reviews
 
-        return Reviews(self._database, read=self._read)
+        return Reviews(self._shared)
 
     @cached_property
     def evidence(self) -> ChainedRows:
@@ -213,46 +169,33 @@ class Store:
         """What the recalibrator's rounds read and write."""
         from streamer.store.calibration.recalibration_status import RecalibrationStatus
 
-        return RecalibrationStatus(
-            self._database,
-            policies=self.policies,
-            gates=self.gates,
-            labels=self.labels,
-            writer=self._writer,
-            read=self._read,
-        )
+        return RecalibrationStatus(self._shared)
 
     @cached_property
     def monitoring(self) -> Monitoring:
         """The state of the risk in service."""
         from streamer.store.risk.monitoring_state import Monitoring
 
-        return Monitoring(
-            self._database,
-            clock=self._clock,
-            writer=self._writer,
-            alert_message=self._alert_message,
-            read=self._read,
-        )
+        return Monitoring(self._shared)
 
     @cached_property
     def candidates(self) -> Candidates:
         """Candidate policies, and what they made of batches."""
-        return Candidates(self._database, clock=self._clock)
+        return Candidates(self._shared)
 
     @cached_property
     def past(self) -> PastDecisions:
         """What was decided, to ask what another policy would have done."""
         from streamer.store.risk.past_decisions import PastDecisions
 
-        return PastDecisions(self._database, read=self._read)
+        return PastDecisions(self._shared)
 
     def under(self, lease: ProcessLease) -> Store:
         """The same store for the holder of this lease: each transaction that writes raises `LeaseLost` once it is lost.
 
         It has no connections of its own to close.
         """
-        return self._over(self._database.under(lease.check))
+        return Store(replace(self._shared, database=self._database.under(lease.check)))
 
     def lease(
         self, partitions: Sequence[Partition], *, topic_ids: Mapping[str, str] = NO_IDS
@@ -293,8 +236,8 @@ class Store:
                 now=now,
                 firm=firm,
                 clock=self._clock,
-                dead_letter_message=self._dead_letter_message,
-                publish=self._publish,
+                dead_letter_message=self._shared.dead_letter_message,
+                publish=self._shared.publish,
                 linked=linked,
                 queue=None if queued is None else queue,
             )
@@ -310,40 +253,36 @@ class Store:
         return kinds
 
     def known(self, keys: Sequence[BatchKey]) -> dict[BatchKey, bytes]:
-        with self._database.reading() as connection:
-            return commit.known_content(connection, keys)
+        return self._database.read(commit.known_content, keys)
 
     def action(self, key: BatchKey) -> RecordedAction | None:
         """The action event that was recorded for a batch, and its receipt; None where it is not decided."""
         with self._database.reading(snapshot=True) as connection:
             found = stored_decisions(connection, [key]).get(key)
-            if found is None or found[1].value is None:
+            batch, message = found or ({}, None)
+            if message is None or message.value is None:
                 return None
-            batch, message = found
             return RecordedAction(
-                message.value or b"", outbox.receipts_of(connection, [batch["id"]]).get(batch["id"])
+                message.value, outbox.receipts_of(connection, [batch["id"]]).get(batch["id"])
             )
 
     def recorded(self, key: BatchKey) -> RecordedBatch | None:
         """The same with the batch's metadata and its responses' texts, as far as they are kept."""
-        with self._database.reading(snapshot=True) as connection:
-            return recorded_batch(connection, key)
+        return self._database.read_at_once(recorded_batch, key)
 
     def waiting_partitions(self, log_id: str) -> list[int]:
         """The numbers of this log's partitions whose messages wait to be published."""
-        with self._database.reading() as connection:
-            return outbox.waiting_partitions(connection, log_id)
+        return self._database.read(outbox.waiting_partitions, log_id)
 
     def unpublished_topics(
         self, sources: Sequence[Partition], *, ownerless: timedelta | None = timedelta(0)
     ) -> list[str]:
-        with self._database.reading() as connection:
-            return outbox.unpublished_topics(
-                connection,
-                queued=bool(sources),
-                ownerless=ownerless is not None,
-                before=self._before(ownerless),
-            )
+        return self._database.read(
+            outbox.unpublished_topics,
+            queued=bool(sources),
+            ownerless=ownerless is not None,
+            before=self._before(ownerless),
+        )
 
     def unpublished(
         self,
@@ -371,8 +310,7 @@ class Store:
 
     def newer(self, messages: Sequence[OutboxMessage]) -> list[OutboxMessage]:
         """Of each topic and key of these the newest message of no partition, if it is newer than all of these."""
-        with self._database.reading() as connection:
-            return outbox.newer(connection, messages)
+        return self._database.read(outbox.newer, messages)
 
     def mark_published(self, messages: Sequence[OutboxMessage]) -> None:
         now = self._clock()
@@ -400,8 +338,8 @@ def open_store(
     clock: Callable[[], datetime],
     policy_message: PolicyMessage,
     dead_letter_message: DeadLetterMessage,
-    alert_message: AlertMessage = _default_alert_message,
-    desk_message: DeskMessage = _default_desk_message,
+    alert_message: AlertMessage = _ALERT_MESSAGE,
+    desk_message: DeskMessage = _DESK_MESSAGE,
     policy_keys: PolicyKeys = NO_KEYS,
     label_keys: LabelKeys = NO_LABEL_KEYS,
     publish: bool = True,
@@ -442,14 +380,16 @@ def open_store(
     except BaseException:
         database.close()
         raise
+    writer = PolicyWriter(policy_message, policy_keys)
     return Store(
-        database,
-        clock=clock,
-        policy_message=policy_message,
-        dead_letter_message=dead_letter_message,
-        alert_message=alert_message,
-        desk_message=desk_message,
-        policy_keys=policy_keys,
-        label_keys=label_keys,
-        publish=publish,
+        Shared(
+            database=database,
+            clock=clock,
+            writer=writer,
+            read=ReadLabels(writer.trusts, label_keys),
+            dead_letter_message=dead_letter_message,
+            alert_message=alert_message,
+            desk_message=desk_message,
+            publish=publish,
+        )
     )

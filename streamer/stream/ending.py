@@ -1,7 +1,5 @@
 """How a service is asked to end, the deadline by which it has to, and its exit status, which says why it ended."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import faulthandler

@@ -1,12 +1,9 @@
 """Whether a broker accepts us, and if not, why: client libraries keep trying and only report a timeout."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import ssl
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING
 
 from aiokafka.conn import AIOKafkaConnection
 from aiokafka.errors import (
@@ -17,10 +14,7 @@ from aiokafka.errors import (
 from aiokafka.protocol.admin import ApiVersionRequest
 
 from streamer.errors import Unavailable, UsageError
-from streamer.stream.connection import NoToken
-
-if TYPE_CHECKING:
-    from streamer.stream.connection import KafkaConnection
+from streamer.stream.connection import KafkaConnection, NoToken
 
 SECONDS = 5.0
 """How long each server may take to let us in."""

@@ -7,15 +7,12 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
 
+from streamer.journal import Journal, Lease, OutboxMessage, OutcomeKind, Partition, Slice
 from streamer.stream.backoff import until_available
+from streamer.stream.connection import KafkaConnection
+from streamer.stream.hooks import Hooks
 from streamer.stream.relay_lane import RelayLane, RelayLimits
-
-if TYPE_CHECKING:
-    from streamer.journal import Journal, Lease, OutboxMessage, OutcomeKind, Partition, Slice
-    from streamer.stream.connection import KafkaConnection
-    from streamer.stream.hooks import Hooks
 
 _LEFT_BEHIND = timedelta(seconds=5)
 """A row of no partition that waited so long was left behind by the command that wrote it."""

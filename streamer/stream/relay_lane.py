@@ -7,6 +7,7 @@ import functools
 import re
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar, cast
 
@@ -27,16 +28,13 @@ from aiokafka.errors import (
 )
 from aiokafka.partitioner import murmur2
 
+from streamer.journal import Journal, Lease, OutboxMessage, Partition
 from streamer.stream.backoff import Backoff, until_available
+from streamer.stream.connection import KafkaConnection
+from streamer.stream.hooks import Hooks
 from streamer.stream.relay_producers import Producers
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor
-
-    from streamer.journal import Journal, Lease, OutboxMessage, Partition
-    from streamer.stream.connection import KafkaConnection
-    from streamer.stream.hooks import Hooks
-
     Read = Callable[[str, Sequence[Partition], int, int], list[OutboxMessage]]
 
 log = structlog.get_logger(__name__)

@@ -5,14 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
 from aiokafka import AIOKafkaProducer
 
 from streamer.stream.closing import closed_within
-
-if TYPE_CHECKING:
-    from streamer.stream.connection import KafkaConnection
+from streamer.stream.connection import KafkaConnection
 
 
 class Producers:

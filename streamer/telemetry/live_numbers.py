@@ -1,7 +1,5 @@
 """What two looks at a service's metrics show a person who watches: rates, shares and states. Pure."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass

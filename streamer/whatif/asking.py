@@ -1,7 +1,5 @@
 """One question about the past: which threshold would have served, over which prompts, and with what result."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -26,11 +24,12 @@ from streamer.recalibration.run import (
     NothingToCalibrate,
     calibrate_gate,
 )
+from streamer.recalibration.verdict import Proposal
 from streamer.risk.states import RiskInterval
 from streamer.whatif.answers import Basis, Change, Changed, ChangedAnswer, WhatIfAnswer, budget_of
 from streamer.whatif.figures import figures, risk, watched
 from streamer.whatif.past import MOST, Past, PastReader
-from streamer.whatif.ports import CandidateRecord, PastPolicies, PastSample, WaitingProposal
+from streamer.whatif.ports import CandidateRecord, PastPolicies, PastSample
 from streamer.whatif.replay import Difference, replay, replay_record, segments_under
 from streamer.whatif.rescored import Found, RescoredSample, ScoresOf, rescored
 from streamer.wording.numbers import younger_labels
@@ -195,7 +194,7 @@ class WhatIf:
             )
         return wanted
 
-    def _proposed(self) -> WaitingProposal:
+    def _proposed(self) -> Proposal:
         found = self._proposal(self._gate.gate)
         if found is None:
             raise UsageError(f"nothing is proposed for gate {self._gate.gate!r}")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
 from typing import Protocol
 
-from streamer.gates.policy import Bursts, CandidatePolicy, MadeBeside, Policy
-from streamer.gates.rule import Cut, Rule
+from streamer.gates.policy import CandidatePolicy, MadeBeside, Policy
 from streamer.gates.settings import GateSettings
 from streamer.recalibration.run import AuditSample, Since
+from streamer.recalibration.verdict import Proposal
 
 
 class PastSample(AuditSample, Protocol):
@@ -19,28 +18,9 @@ class PastSample(AuditSample, Protocol):
         """Return where the newest alarm that closed the gate, or should have, restarts its sample; None: nowhere."""
         ...
 
-    def proposal(self, gate: str) -> WaitingProposal | None:
+    def proposal(self, gate: str) -> Proposal | None:
         """Return the threshold that waits for a person; None: there is none."""
         ...
-
-
-class WaitingProposal(Protocol):
-    """A threshold that a run found and that is not in force."""
-
-    @property
-    def run(self) -> int: ...
-    @property
-    def settings(self) -> GateSettings: ...
-    @property
-    def cut(self) -> Cut: ...
-    @property
-    def rule(self) -> Rule: ...
-    @property
-    def at(self) -> datetime: ...
-    @property
-    def guarantee(self) -> str: ...
-    @property
-    def bursts(self) -> Bursts | None: ...
 
 
 class PastPolicies(Protocol):

@@ -4,8 +4,6 @@ Labels stay where the audit drew them. With the unit `best` that is the answer t
 another one ranks another first, nobody knows how bad that is.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         outside_checkpoints,
         receipts,
         rescorer,
+        segments,
         signer,
         signing,
         trusted_keys,
@@ -53,7 +54,7 @@ else:
         "streamer.settings.settings": "load_settings",
         "streamer.wiring.asking": "tried_gate tried_gate_of_claims what_if",
         "streamer.wiring.audit": "beside checkpointer compared_with_log known_checkpoints outside_checkpoints receipts "
-        "rescorer signer signing trusted_keys witnesses",
+        "rescorer segments signer signing trusted_keys witnesses",
         "streamer.wiring.candidates": "adopt_candidate set_candidate",
         "streamer.wiring.configured_judge": "judge judge_scoring_id",
         "streamer.wiring.console": "run_console",

@@ -6,6 +6,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from streamer.errors import UsageError
+from streamer.gates.settings import GateSettings
+from streamer.settings.settings import Settings
 from streamer.wiring.parts import now as present
 
 if TYPE_CHECKING:
@@ -13,8 +15,6 @@ if TYPE_CHECKING:
 
     from streamer.clouds.evaluated_claims import ClaimResult
     from streamer.frames.results import Report
-    from streamer.gates.settings import GateSettings
-    from streamer.settings.settings import Settings
     from streamer.store import Store
     from streamer.whatif import WhatIf
 
@@ -53,7 +53,8 @@ def tried_gate_of_claims(
 
     own = store.gates.get(gate).settings
     batches, young = recorded(store.answers, store.calibration, gate, own, now=now, since=since)
-    return tried_claims(gate, batches, own, asked), young
+    found, left = tried_claims(gate, batches, own, asked)
+    return found, young + left
 
 
 def what_if(store: Store, gate: str, *, since: datetime, now: datetime | None = None) -> WhatIf:

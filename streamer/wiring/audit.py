@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streamer.errors import Unavailable, UsageError, small_text
+from streamer.settings.settings import Settings
 from streamer.wiring.parts import connection, now, topics
 
 if TYPE_CHECKING:
@@ -19,9 +20,8 @@ if TYPE_CHECKING:
     from streamer.audit.logged import LogReport
     from streamer.audit.rescoring import Rescorer
     from streamer.audit.signing import Signer
-    from streamer.audit.verification import Processes, RecordReader
+    from streamer.audit.verification import Processes, RecordReader, Segments
     from streamer.audit.witnesses import Witness
-    from streamer.settings.settings import Settings
     from streamer.store import Store
     from streamer.telemetry.recalibrator_metrics import RecalibratorMetrics
 
@@ -142,7 +142,11 @@ def known_checkpoints(settings: Settings, where: str | None) -> list[bytes]:
 
 
 @contextmanager
-def beside(settings: Settings, jobs: int) -> Iterator[Processes | None]:
+def beside(
+    settings: Settings,
+    jobs: int,
+    segments: Segments | None = None,
+) -> Iterator[Processes | None]:
     """Start the processes that verify a record with so many jobs; none for one."""
     from streamer.audit.verification import Processes
 
@@ -150,20 +154,30 @@ def beside(settings: Settings, jobs: int) -> Iterator[Processes | None]:
         yield None
         return
     try:
-        with Processes(jobs, partial(_record_reader, settings)) as processes:
+        with Processes(jobs, partial(_record_reader, settings, segments)) as processes:
             processes.ready()  # before anybody who writes waits for them
             yield processes
     except BrokenExecutor:
         raise Unavailable("a process of --jobs was ended: memory may not suffice") from None
 
 
-def _record_reader(settings: Settings) -> RecordReader:
+def segments(files: Sequence[Path] | None) -> Segments:
+    """Return what was given out, from these files. Raises `UsageError` where one cannot be read."""
+    from streamer.audit.verification import Segments
+
+    try:
+        return Segments(files or ())
+    except OSError as error:
+        raise UsageError(f"cannot read the segment {error.filename}: {error.strerror}") from error
+
+
+def _record_reader(settings: Settings, segments: Segments | None) -> RecordReader:
     from streamer.audit.verification import Lookups, RecordReader
     from streamer.wiring.parts import open_store
 
     store = open_store(settings)
     lookups = Lookups(store.gates.history, store.calibration.inputs)
-    return RecordReader(store.evidence.joined, lookups)
+    return RecordReader(lambda moment: store.evidence.joined(moment, segments), lookups)
 
 
 def rescorer(settings: Settings, tolerance: float | None) -> Rescorer:

@@ -7,16 +7,15 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from streamer.errors import TryLater, UsageError
-from streamer.gates.policy import SIGNED_IN
+from streamer.gates.policy import SIGNED_IN, CandidatePolicy
 from streamer.gates.rule import Cut
 from streamer.gates.settings import PARAMETERS, GateSettings
+from streamer.settings.settings import Settings
 from streamer.wiring.asking import what_if
 from streamer.wiring.parts import now, open_store, recalibrate
 
 if TYPE_CHECKING:
-    from streamer.gates.policy import CandidatePolicy
     from streamer.recalibration.run import CalibrationRun, Recalibration
-    from streamer.settings.settings import Settings
     from streamer.store import Store
 
 _AT_ONCE = 500

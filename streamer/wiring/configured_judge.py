@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import structlog
 
 from streamer.errors import UsageError
+from streamer.settings.settings import Settings
 from streamer.telemetry.catalogue import JUDGE_RESULTS
 from streamer.tracing import NO_TRACING, Tracing
 
 if TYPE_CHECKING:
     from streamer.labels.judge.client import JudgeClient
     from streamer.labels.judge.scores import JudgeScores
-    from streamer.settings.settings import Settings
     from streamer.telemetry.metrics import Metrics
 
 log = structlog.get_logger(__name__)

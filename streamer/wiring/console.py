@@ -10,11 +10,11 @@ from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
 from streamer.errors import StreamerError, UsageError
+from streamer.settings.settings import Settings
 from streamer.wiring.parts import now, open_store, publish_pending
 
 if TYPE_CHECKING:
     from streamer.console.oidc import Issuer
-    from streamer.settings.settings import Settings
 
 
 class OpenedConsole(NamedTuple):

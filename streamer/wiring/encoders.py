@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from streamer.errors import UsageError
 from streamer.gates.settings import NO_ENCODER
+from streamer.settings.settings import Settings
 
 if TYPE_CHECKING:
     from streamer.labels.llm.embeddings import EmbeddingsEndpoint
     from streamer.scoring.encoders.encoder import CachedEncoder
     from streamer.scoring.encoders.endpoint_encoder import EndpointEncoder
     from streamer.scoring.encoders.identity import EncoderIdentity
-    from streamer.settings.settings import Settings
 
 _LONGEST_DELAY = 10.0
 """Seconds that an endpoint may ask to wait: with a worker's one attempt, short of the time that a stop may take."""

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from streamer.errors import UsageError
 from streamer.gates import labeller_names
+from streamer.settings.settings import Settings
+from streamer.signing.policies import PolicyKeys
 
 if TYPE_CHECKING:
-    from streamer.settings.settings import Settings
-    from streamer.signing.labels import LabelKeys
-    from streamer.signing.policies import PolicyKeys
+    from streamer.labels.signing import LabelKeys
 
 _BLOCK = re.compile(
     r"^labeller:(?P<name>[^\n]*)\n+(?P<pem>-----BEGIN (?P<kind>[A-Z ]+)-----\n.*?\n-----END (?P=kind)-----)\s*",
@@ -53,7 +53,7 @@ def policy_keys(settings: Settings) -> PolicyKeys:
 def label_keys(settings: Settings) -> LabelKeys:
     """Return what signs labels here and which signatures are good. Raises `UsageError` when a key cannot be read."""
     from streamer.audit import signing
-    from streamer.signing.labels import NO_LABEL_KEYS, LabelKeys, LabellerKey
+    from streamer.labels.signing import NO_LABEL_KEYS, LabelKeys, LabellerKey
 
     configured = settings.labels
     if configured.private_keys is None and configured.public_keys is None:

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from streamer.events.limits import RECORD_OVERHEAD_BYTES, Limits
 from streamer.events.topic import every
 from streamer.events.topics import Topics
+from streamer.gates.policy import Policy
+from streamer.journal import OutboxMessage
+from streamer.settings.settings import Settings
+from streamer.signing.policies import PolicySignature
 
 if TYPE_CHECKING:
-    from streamer.gates.policy import Policy
-    from streamer.journal import OutboxMessage
     from streamer.recalibration.run import Recalibration
-    from streamer.settings.settings import Settings
-    from streamer.signing.policies import PolicySignature
     from streamer.store import Store
     from streamer.store.db.migrate import SchemaState
     from streamer.stream.connection import KafkaConnection

@@ -13,17 +13,17 @@ from itertools import count
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from streamer.collector import look_as_usual
+from streamer.events.alerts import AlertsV1
+from streamer.journal import Partition
+from streamer.settings.settings import Settings
+from streamer.signing.policies import Refusal
 from streamer.wiring.encoders import encoder, load_candidate_encoder
 from streamer.wiring.keys import policy_keys
 from streamer.wiring.parts import limits, now
 
 if TYPE_CHECKING:
     from streamer.deciding.policy_book import PolicyBook
-    from streamer.events.alerts import AlertsV1
-    from streamer.journal import Partition
     from streamer.scoring.encoders.encoder import CachedEncoder
-    from streamer.settings.settings import Settings
-    from streamer.signing.policies import Refusal
     from streamer.store import Store
     from streamer.store.db.leases import ProcessLease
     from streamer.store.desk.release_desk import ReleaseDesk

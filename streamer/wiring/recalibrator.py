@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from streamer.settings.settings import Settings
+
 if TYPE_CHECKING:
     from streamer.recalibration.gate_status import GateStatus
     from streamer.recalibration.service import Watch
-    from streamer.settings.settings import Settings
     from streamer.store import Store
     from streamer.telemetry.recalibrator_metrics import RecalibratorMetrics
 

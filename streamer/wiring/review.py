@@ -8,11 +8,11 @@ from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
 from streamer.errors import UsageError
+from streamer.settings.settings import Settings
 from streamer.wiring.parts import now, open_store
 
 if TYPE_CHECKING:
     from streamer.review.items import Recalibrating, Rubric
-    from streamer.settings.settings import Settings
     from streamer.store import Store
 
 _COUNT_SECONDS = 1.0

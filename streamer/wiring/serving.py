@@ -17,6 +17,7 @@ from streamer.errors import Unavailable, UsageError
 from streamer.events.topics import HTTP_LOG
 from streamer.failpoints import from_environment
 from streamer.gates.settings import NO_ENCODER, GateSettings
+from streamer.settings.settings import Settings
 from streamer.wiring.configured_judge import judge_scores
 from streamer.wiring.encoders import encoder_identity
 from streamer.wiring.parts import connection, limits, now, open_store, topics
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     from streamer.serving.request_log import RequestLog
     from streamer.serving.service import Service
     from streamer.serving.slots import Slots
-    from streamer.settings.settings import Settings
     from streamer.store import Store
     from streamer.store.db.leases import ProcessLease
     from streamer.stream.connection import KafkaConnection

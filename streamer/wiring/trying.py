@@ -1,7 +1,5 @@
 """Trying a labelled file: for the command, and, in a process of its own, for a page that takes it as an upload."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import re

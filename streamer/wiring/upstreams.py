@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from streamer.errors import UsageError
+from streamer.gates.settings import GateSettings
+from streamer.settings.settings import Settings
 from streamer.settings.sources import file_text
 
 if TYPE_CHECKING:
-    from streamer.gates.settings import GateSettings
     from streamer.serving.chat.upstream import Upstream
-    from streamer.settings.settings import Settings
 
 _NAMED_OTHERWISE = {
     "key_variable",

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from streamer.gates.settings import NO_ENCODER
 from streamer.journal import Partition
+from streamer.settings.settings import Settings
 
 if TYPE_CHECKING:
-    from streamer.settings.settings import Settings
     from streamer.stream.worker import WorkerLimits
 
 from streamer.wiring.configured_judge import judge_scores

@@ -20,7 +20,7 @@ import pytest
 
 from streamer import wiring
 from streamer.cli import main
-from streamer.dev.embedded import EmbeddedStep
+from streamer.cli.dev.embedded import EmbeddedStep
 from streamer.errors import BadData, EncoderGivenUp, Unavailable, UsageError
 from streamer.gates.settings import GateSettings
 from streamer.labels.llm.embeddings import Embeddings, EmbeddingsEndpoint

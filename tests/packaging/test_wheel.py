@@ -290,8 +290,8 @@ HELP = """
 import typer
 from streamer.cli import main
 from streamer.cli.app import app
-from streamer.cli.generate_docs import _commands
-for path, _ in _commands(typer.main.get_command(app), "streamer"):
+from streamer.cli.app import every_command
+for path, _ in every_command(typer.main.get_command(app), "streamer"):
     assert main([*path.split()[1:], "--help"]) == 0, path
 """
 

@@ -39,12 +39,12 @@ from streamer.gates.rule import CalibrationLosses, Cut, Full, rule_from_json, ru
 from streamer.gates.settings import GateSettings
 from streamer.gates.uniforms import keyed_bits, uniform_of, uniforms_for
 from streamer.journal import LabelRevision, Partition, Record
+from streamer.labels.signing import statement as label_statement
 from streamer.recalibration.candidates import RunSample, decide
 from streamer.recalibration.comparison import Reading, direction
 from streamer.scoring.blank import is_blank
 from streamer.signing import merkle
 from streamer.signing.canonical_json import canonical_json, salt_commitment, seed_commitment
-from streamer.signing.labels import statement as label_statement
 from streamer.signing.policies import statement
 from streamer.store.audit import control
 from streamer.store.db.schema import label_revisions

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from streamer.cli.dev.demonstration import check
 from streamer.clouds.simulation import simulate_clouds
-from streamer.dev.demonstration import check
 from streamer.errors import UsageError
 from streamer.events.limits import Limits
 

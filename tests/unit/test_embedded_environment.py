@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from streamer.audit.signing import generate_keys
-from streamer.dev.embedded import EmbeddedStep
+from streamer.cli.dev.embedded import EmbeddedStep
 from streamer.settings.settings import Settings, load_settings
 
 

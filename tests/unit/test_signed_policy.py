@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from streamer.audit import signing
-from streamer.gates.policy import Policy
+from streamer.gates.policy import ActivePolicy, Policy
 from streamer.gates.settings import FLAT_NAMES, GateSettings
-from streamer.journal import ActivePolicy
 from streamer.signing import policies
 from streamer.signing.canonical_json import canonical_json
 from streamer.signing.policies import (

@@ -36,7 +36,7 @@ SETTING, TABLE = (
 USED = """
 from streamer.cli import main
 from streamer.cli.gate_options import SETTINGS
-from streamer.cli.generate_docs import severities_page
+from docs.generate import severities_page
 from streamer.events.codec import encode
 from streamer.events.thresholds import decode_threshold, policy_from_event, threshold_event
 from streamer.gates.settings import GateSettings
@@ -77,11 +77,11 @@ from datetime import UTC, datetime
 
 import sqlalchemy as sa
 
-from streamer.cli.generate_docs import cli_page
+from docs.generate import cli_page
 from streamer.console.pages import _settings
 from streamer.errors import BadMessage
 from streamer.events.codec import encode
-from streamer.events.generate import json_schema
+from streamer.events.json_schema import json_schema
 from streamer.events.thresholds import decode_threshold, policy_from_event, threshold_event, threshold_message
 from streamer.gates.setting_changes import calibrated_for_another
 from streamer.gates.settings import GateSettings

@@ -131,7 +131,7 @@ NOT_A_WORKERS = {
     "torch", "transformers", "uvicorn",
 }  # fmt: skip
 NOT_A_WORKERS_OF_OURS = (
-    "streamer_verify", "streamer.console", "streamer.dev", "streamer.labels.judge", "streamer.labels.llm", "streamer.planning",
+    "streamer_verify", "streamer.console", "streamer.cli", "streamer.labels.judge", "streamer.labels.llm", "streamer.planning",
     "streamer.recalibration.run", "streamer.research", "streamer.review", "streamer.risk.rounds", "streamer.risk.states",
 )  # fmt: skip
 

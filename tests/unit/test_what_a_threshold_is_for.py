@@ -68,7 +68,7 @@ def test_a_gate_of_claims_is_calibrated_for_its_loss_and_says_what_it_cannot_hav
     with pytest.raises(ValueError, match="segment_by goes with the methods"):
         replace(claims, method="hb", segment_by="k")
     for changes in ({"unit": "best"}, {"scorer": "external"}):
-        with pytest.raises(ValueError, match="scorer must be support"):
+        with pytest.raises(ValueError, match="scorer must be support or support-learned"):
             replace(claims, **changes)
 
 

@@ -17,6 +17,8 @@ from streamer.calibration.claims import LOSSES, calibrate_claims, claim_loss, sh
 from streamer.calibration.registry import calibrator
 from streamer.calibration.specification import Sample
 from streamer.gates.settings import GateSettings
+from streamer.scoring.claims.support import features
+from streamer.scoring.registry import EVERY
 from tests.validity.known_risk import most_violations
 
 ALL = tuple(name.replace("C", "2") for name in LOSSES)
@@ -193,3 +195,37 @@ def test_the_plain_rule_finds_the_same_threshold(bag: list[LabelledGroup]) -> No
         allowed = [cut for cut, lost in total.items() if lost <= limit + 1e-9]
         wanted = min(allowed, default=np.inf) if limit >= 0 else np.inf
         assert calibrate_claims(bag, alpha=0.3, loss=kind).value == wanted
+
+
+def said(seed: int, prompts: int = 25) -> list[tuple[list[str], list[str], list[float]]]:
+    """Claims, the other answers, and severities that have nothing to do with the two."""
+    rng = np.random.default_rng(seed)
+
+    def some(most: int) -> list[str]:
+        drawn = rng.integers(0, 9, (rng.integers(1, most + 1), 3)).tolist()
+        return [f"Ward{a} keeps {b} of lot{c}." for a, b, c in drawn]
+
+    made = [(some(3), [" ".join(some(6)) for _ in range(3)]) for _ in range(prompts)]
+    return [(*one, (rng.random(len(one[0])) < 0.25).astype(float).tolist()) for one in made]
+
+
+def test_weights_that_were_frozen_keep_the_budget_and_those_of_the_same_labels_break_it() -> None:
+    alpha, frozen, fitted = 0.2, list[float](), list[float]()
+    for seed in range(12):
+        bag = said(seed)
+        learned = [
+            group(str(i), EVERY["support-learned"].support(*one[:2]).tolist(), one[2])
+            for i, one in enumerate(bag)
+        ]
+        frozen.append(risk(learned, "any", lambda some: right(some, alpha)))
+        rows = [np.column_stack([features(*one[:2]), np.ones(len(one[0]))]) for one in bag]
+        for fresh in range(len(bag)):
+            others = [place for place in range(len(bag)) if place != fresh]
+            labels = np.concatenate([bag[place][2] for place in others])
+            weights = np.linalg.lstsq(np.vstack([rows[place] for place in others]), 1 - labels)[0]
+            scores = [(1 / (1 + np.exp(-(one @ weights)))).tolist() for one in rows]
+            seen = [group(str(place), scores[place], bag[place][2]) for place in others]
+            ships = np.array(scores[fresh]) > right(seen, alpha)
+            fitted.append(claim_loss("any").at(np.array(bag[fresh][2]), ships))
+    assert np.mean(frozen) <= alpha + 1e-9
+    assert np.mean(fitted) > 1.2 * alpha

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from streamer.risk.rounds.alarms import chance_of
-from streamer.risk.states import Draw, EarlyWarning
+from streamer.risk.states import Draw, EarlyWarning, early
 from streamer.risk.states.early import cleared
 from tests.validity.known_risk import most_violations, repeats
 
@@ -51,14 +51,26 @@ def test_a_rate_that_stays_raises_it_no_more_often_than_promised(rate: float) ->
     assert raised <= allowed
 
 
-def test_control_a_limit_that_knows_nothing_of_chance_is_caught() -> None:
-    """The rate of the first marks itself in place of its bound."""
+def test_control_a_rate_that_is_taken_for_known_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of the first 40 marks in place of the one that fits best."""
     rng, size, raised = np.random.default_rng(89), 600, 0
     for _ in range(200):
         said = rng.random(size) < 0.135
-        warning = EarlyWarning(bets=EarlyWarning.open(delta=DELTA).bets, known=200, limit=said[:60].mean())
-        raised += raised_after(said[60:], warning) is not None
+        rate = max(said[:40].mean(), 1 / 40)
+        monkeypatch.setattr(
+            early,
+            "_highest",
+            lambda known, bad, rate=rate: bad * np.log(rate) + (known - bad) * np.log1p(-rate),
+        )
+        raised += raised_after(said, EarlyWarning.open(delta=DELTA)) is not None
     assert raised > most_violations(200, DELTA)
+
+
+def test_a_rate_that_falls_raises_nothing() -> None:
+    rng = np.random.default_rng(103)
+    for _ in range(50):
+        falls = np.concatenate([rng.random(100) < 0.4, rng.random(300) < 0.1])
+        assert raised_after(falls, EarlyWarning.open(delta=DELTA)) is None
 
 
 @pytest.mark.parametrize(

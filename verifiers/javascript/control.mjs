@@ -1,6 +1,7 @@
 // What the control log says of gates, policies, runs, audit rates and erasures, in the order in which it was recorded.
 
 import { canonical, float, parse, plain } from "./json.mjs";
+import { Unreadable } from "./bundle.mjs";
 import { saltCommitment, sha256, signed } from "./hashes.mjs";
 import { CALIBRATED_FOR, FIRST_SETTINGS, FLOATS, LATER_SETTINGS } from "./settings.mjs";
 import { Waits } from "./waits.mjs";
@@ -49,6 +50,7 @@ export class Governance {
     else if (kind === "proposal_rejections") this.waits.rejection(row);
     else if (kind === "audit_rates") this.rates.set(row.id, { row, index });
     else if (kind === "restorations") this.restorations.push(entry);
+    else if (kind === "give_outs") throw new Unreadable("decisions of this record were given out, which verify.pyz reads from segments");
     else if (kind === "erasures") this.erasures.push({ row, place, index });
     else if (kind === "label_revisions") this.#addLabel(entry);
     else if (kind === "label_signatures") this.labelSignatures.push({ row, index });

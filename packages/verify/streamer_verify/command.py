@@ -21,6 +21,7 @@ from streamer_verify.reports import check_report, check_signature, figures_for, 
 from streamer_verify.run_again import check_runs
 from streamer_verify.runs import Runs
 from streamer_verify.scores import check_scores
+from streamer_verify.segments import NO_SEGMENTS, Segments
 from streamer_verify.side_by_side import AT_ONCE, Processes
 from streamer_verify.signatures import ed25519_verify, read_label_keys, read_public_keys
 from streamer_verify.values import strict_json
@@ -38,14 +39,23 @@ def verify_bundle(
     label_keys: Mapping[str, tuple[str, bytes]] | None = None,
     witnesses: Mapping[str, bytes] | None = None,
     beside: Processes | None = None,
+    segments: Segments = NO_SEGMENTS,
 ) -> Verifier:
     """Verify everything that a bundle holds, against checkpoints and receipts from elsewhere where they are given.
 
     `beside`, without figures: processes whose readers are `Ranges` of the bundle, and take part.
     `figures` reads along. With `policy_keys` the signatures of policies are verified, with `label_keys` those of the labels that
     runs of gates with signed labels have read, with `witnesses` their cosignatures of checkpoints.
+    `segments` : of what was given out.
     """
+    if (month := bundle.manifest.get("segment")) is not None:
+        raise ValueError(f"it is a segment, through {month}: give a bundle, and it with --segment")
     verifier = Verifier(keys, verify_signature=verify_signature)
+
+    def read() -> Iterator[dict[str, Any]]:
+        lines = bundle.values("outcomes.jsonl", verifier.fault)
+        yield from segments.filled(lines, verifier.rows("give_outs"))
+
     verifier.left_out, verifier.witnesses = bundle.manifest["left_out"], witnesses or {}
     if receipts is not None:
         verifier.receipts(receipts, origin="the file", may_be_younger=True)
@@ -61,11 +71,12 @@ def verify_bundle(
     verifier.log_of_heads(bundle.lines("heads.jsonl"), bundle.manifest["head"]["record_id"])
     head, runs, alarms = bundle.manifest["head"], Runs(verifier, label_keys), Alarms()
     control = alarms.control(runs.control(bundle.values("control.jsonl", verifier.fault)))
-    outcomes = alarms.outcomes(runs.outcomes(bundle.values("outcomes.jsonl", verifier.fault)))
+    outcomes = alarms.outcomes(runs.outcomes(read()))
     if figures is not None:
         figures.heads(bundle.lines("heads.jsonl"), bundle.lines("checkpoints.jsonl"))
         control, outcomes = figures.control(control), figures.outcomes(outcomes)
     verifier.control(head, control)
+    segments.check(verifier)
     verifier.policy_signatures(policy_keys)
     pieces = [(first, AT_ONCE) for first in range(1, bundle.lengths["outcomes.jsonl"] + 1, AT_ONCE)]
     if beside is None:
@@ -77,7 +88,7 @@ def verify_bundle(
     check_runs(runs, bundle.values("control.jsonl"))
     alarms.check(runs)
     if beside is None:
-        runs.check_budgets(bundle.values("outcomes.jsonl"))
+        runs.check_budgets(read())
     else:
         beside.check_budgets(pieces, verifier, runs)
     return verifier
@@ -86,8 +97,8 @@ def verify_bundle(
 class Ranges:
     """Reads ranges of a bundle's outcomes: the first line, and how many."""
 
-    def __init__(self, path: Path) -> None:
-        self._bundle = Bundle(path)
+    def __init__(self, path: Path, segments: Segments = NO_SEGMENTS) -> None:
+        self._bundle, self._segments = Bundle(path), segments
         self._lines: Iterator[tuple[int, bytes]] = iter(())
         self._next = sys.maxsize
 
@@ -105,7 +116,8 @@ class Ranges:
             self._lines, self._next = enumerate(self._bundle.lines(name), 1), 1
         some = itertools.islice(self._lines, first - self._next, first - self._next + count)
         self._next = first + count
-        yield from self._bundle.some_values(name, some, verifier.fault, again=again)
+        lines = self._bundle.some_values(name, some, verifier.fault, again=again)
+        yield from self._segments.filled(lines, verifier.rows("give_outs"))
 
 
 def complete_lines(data: bytes) -> list[bytes]:
@@ -155,6 +167,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for option, said in FILES_BESIDE.items():
         parser.add_argument(option, type=Path, help=said)
     parser.add_argument(
+        "--segment", type=Path, action="append", default=[], metavar="FILE",
+        help="decisions that were given out, as `streamer db give-out` wrote them; may be repeated",
+    )  # fmt: skip
+    parser.add_argument(
         "--jobs", type=int, default=1, metavar="N", help="how many processes verify; 1 with --report"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -178,13 +194,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         report_keys = read(asked.report_key, lambda path: read_public_keys(path.read_text("ascii")), [])
         report = read(asked.report, lambda path: strict_json(path.read_bytes()))
         figures = None if report is None else figures_for(report)
+        reading = next(iter(asked.segment), None)
+        segments = Segments(asked.segment)
         reading = asked.bundle
         bundle = Bundle(asked.bundle)
-        make = partial(Ranges, asked.bundle)
+        make = partial(Ranges, asked.bundle, segments)
         with nullcontext() if asked.jobs == 1 else Processes(asked.jobs, make) as beside:
             verifier = verify_bundle(
                 bundle, keys, outside, receipts, figures,
                 policy_keys=policy_keys, label_keys=label_keys, witnesses=witnesses, beside=beside,
+                segments=segments,
             )  # fmt: skip
         if report is not None and figures is not None:
             check_report(report, figures, bundle, verifier, verified_with(keys, outside))
@@ -195,7 +214,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if asked.embeddings is not None:
             bundle.at = "the embeddings"
             with asked.embeddings.open("rb") as lines:
-                check_scores(bundle, verifier, lines)
+                check_scores(bundle, verifier, lines, segments)
     except Exception as error:  # any error that a hostile bundle raises is reported in one line
         at = None if bundle is None else (beside and beside.at) or bundle.at
         place = reading if at is None else f"{reading}, {at}"

@@ -36,7 +36,7 @@ WRITTEN_AT = {
     "desk_outcomes": "at", "encoders": "first_seen_at", "erasures": "at", "gate_revisions": "created_at", "gates": "created_at",
     "judgements": "judged_at",
     "label_revisions": "received_at", "label_signatures": "received_at", "policies": "valid_from", "policy_events": "at",
-    "proposal_rejections": "rejected_at", "restorations": "at",
+    "proposal_rejections": "rejected_at", "restorations": "at", "give_outs": "at",
 }  # fmt: skip
 """The column of a control row that says when it was written. An alert is raised before that, and a rate may begin later."""
 
@@ -193,6 +193,7 @@ class Control(Checkpoints):
             "accounts": ("name", "revision"),
             "proposal_rejections": ("run",),
             "restorations": ("id",),
+            "give_outs": ("id",),
         }.get(kind)
         if kind == "label_revisions":
             self._label(row, row["effective_at"], place)

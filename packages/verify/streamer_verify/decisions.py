@@ -27,6 +27,7 @@ from streamer_verify.actions import (
     unread,
 )
 from streamer_verify.all_signals import RULES, never_enough
+from streamer_verify.claims import scores_of
 from streamer_verify.control import Control
 from streamer_verify.signatures import ed25519_verify
 from streamer_verify.values import (
@@ -217,7 +218,7 @@ class Decisions(Control):
                 was = judged_text(decision.settings, came)
             else:
                 ships = [one[3] == "ship" or one[0] in back for one in decision.facts["responses"]]
-                was = shipped_text(claims, ships, decision.settings["left_out"])
+                _, was = shipped(claims, ships, decision.settings["left_out"])
                 rests = zip(ships, claims.get("rests_on", ()), strict=False)
                 if not all(ships[on] for out, every in rests for on in every if out):
                     self.fault("desk", where, "a claim was put back without one it rests on")
@@ -449,19 +450,22 @@ class Decisions(Control):
     def _check_shipped(self, decision: Decision, event: dict[str, Any]) -> None:
         """What the event lets be shown is what ships of the answer, as its claims partition it."""
         facts, claims, content = decision.facts, decision.claims or {}, decision.line["content"]
-        (name, text), *_ = claims["responses"]
         ships = [one[3] == "ship" for one in facts["responses"]]
-        parts = shipped_parts(text, claims["spans"], ships, decision.settings["left_out"])
+        parts, shown = shipped(claims, ships, decision.settings["left_out"])
         said = event.get("answer"), event.get("parts", []), event.get("text_seal")
-        shown = shipped_text(claims, ships, decision.settings["left_out"])
         seal = sha256(bytes.fromhex(content["content_hash"]) + shown.encode()) if parts else None
-        if said != (name, parts, seal):
+        if said != (claims["responses"][0][0], parts, seal):
             self.fault("action", decision.place, "what it lets be shown does not follow from its claims")
-        scores = [one[1] for one in facts["responses"]]
-        for at, rests in enumerate(claims.get("rests_on", ())):
-            if any(scores[at] > scores[on] for on in rests):
-                self.fault("score", decision.place, "a claim has a higher score than one it rests on")
         self.counts["texts put together again from claims"] += 1
+        again = scores_of(claims, decision.settings, facts["scorer"], facts["encoder"])
+        if again is None:
+            by = f"scores of claims by {facts['scorer']} ({facts['encoder']})"
+            self.notes[by] = f"{by} were not derived again"
+        for (claim, score, *_), one in zip(facts["responses"], again or (), strict=False):
+            if abs(score - one) > 2e-6:
+                what = f"claim {claim!r} has the score {score}, and from the texts follows {one:.6f}"
+                self.fault("score", decision.place, what)
+                return
 
     def _of_burst(self, decision: Decision) -> bool:
         """Whether a prompt of a decision's burst has a bad label; bursts are compared with their names where texts are there."""
@@ -628,16 +632,11 @@ class Decisions(Control):
         return event.get("desk_until")
 
 
-def shipped_parts(
-    text: str,
-    spans: Sequence[Any],
-    ships: Sequence[bool],
-    left_out: str,
-) -> list[Any]:
-    """What ships of an answer with claims, in pieces: where in it they stand, or another text."""
-    made: list[Any] = []
+def shipped(claims: dict[str, Any], ships: Sequence[bool], left_out: str) -> tuple[list[Any], str]:
+    """What ships of an answer, in pieces (where in it they stand, or another text), and joined."""
+    text, made = claims["responses"][0][1], list[Any]()
     place = kept = 0
-    for (first, last), out in zip(spans, ships, strict=True):
+    for (first, last), out in zip(claims["spans"], ships, strict=True):
         if out or left_out == "mark":
             bare_gap = not text[place:first].strip()
             line = text[:kept].rstrip(" ")
@@ -657,14 +656,7 @@ def shipped_parts(
             joined[-1] = [last[0], part[1]]
         elif isinstance(part, str) or part[0] < part[1]:
             joined.append(part)
-    return joined
-
-
-def shipped_text(claims: dict[str, Any], ships: Sequence[bool], left_out: str) -> str:
-    """What ships of the answer with these claims, in one piece."""
-    (_, text), *_ = claims["responses"]
-    parts = shipped_parts(text, claims["spans"], ships, left_out)
-    return "".join(one if isinstance(one, str) else text[slice(*one)] for one in parts)
+    return joined, "".join(one if isinstance(one, str) else text[slice(*one)] for one in joined)
 
 
 def _spans(decision: Decision, event: dict[str, Any]) -> list[dict[str, Any]]:

@@ -232,6 +232,8 @@ class FigureRows:
             facts, chain = line.get("facts"), tuple(line["source"][:3])
             self._leaf(chain, line)
             if facts is None:
+                if "given_out" in line and self._inside(line["recorded_at"]):
+                    raise ValueError("decisions of the period were given out, and not read")
                 continue
             if line["kind"] == "label":
                 gate, batch_id, attempt, response_id = facts["response"]

@@ -17,6 +17,7 @@ names = text*
 batch = [text;text;count]
 ends = [text;text;count;count;hash]*
 given_up = [text;count]*
+given_out = [text;text;count;count;count;count;hash]*
 age cut: pending age|worst|labelled-only, seconds number, because text, draws count, waiting count,
  unused count, unused_labelled count, middle_seconds number, delays count, delay_seconds number?,
  deadline_seconds number, window count?
@@ -64,7 +65,7 @@ files: control.jsonl file, outcomes.jsonl file, heads.jsonl file, checkpoints.js
 left out: texts bool, salts bool, other_gates_than text?
 committed: gate text, salt hash, seed hash
 manifest: format =streamer.bundle.v1, made_at made, head logs, left_out left_out, not_evidence
- {text}, files files
+ {text}, files files, segment? text
 heads: record hex, index count, at time, control size, partitions head*, gates committed*
 checkpoints: checkpoint text, schema? =streamer.checkpoints.v1, made_at? made
 receipted = [text;text;count;count;hash;hash]
@@ -114,6 +115,8 @@ control.desk_outcomes+: content? released, erased_at? time, missing? text
 control.dead_letter_replays: id count, dead_letter count, at time, by text
 control.restorations: id count, at time, by text, reason text, origin text, kept count, given_up
  json:given_up, signature base64
+control.give_outs: id count, at time, by text, reason text, through text, file text, sha256 hash,
+ bytes count, heads count, logs json:given_out
 control.carried_scores: batch count, scorer text, response_id text, score share, of batch
 control.carried_signals: list hash, batch count, signals hex, of batch
 control.candidate_policies: id count, gate text, settings json:object?, state cut|open|closed|full?,
@@ -134,7 +137,8 @@ outcomes.decision: control [count;hash], batch batch, number count, created_at t
  cut_threshold? cut:cut_state, segment? text, burst? text, uniforms? share?*, not_read? cut|unread|twin?*,
  timestamp_ms? whole, deadline_ms? whole, audit_rate? count, extra_draw? bool, signals? hex, newest_seen? count, judged?
  judged*, budget? [number;count]
-outcomes.decision+: content? texts, erased_at? time, action? message, judged? judgement*
+outcomes.decision+: content? texts, erased_at? time, action? message,
+ judged? judgement*, given_out? count
 outcomes.duplicate: control [count;hash], batch batch
 outcomes.conflict: control [count;hash], batch batch, code text, timestamp_ms whole, content_mac
  hash

@@ -13,6 +13,7 @@ from typing import Any
 
 from streamer_verify.actions import is_blank, judged_text
 from streamer_verify.bundle import Bundle
+from streamer_verify.segments import NO_SEGMENTS, Segments
 from streamer_verify.values import place_of, sha256, strict_json
 from streamer_verify.verifier import Verifier
 
@@ -91,6 +92,8 @@ class _ScoresAgain:
         later = self._later.get(tuple(facts["batch"]), {})
         if not recorded or None in recorded or (facts["scorer"] == "judge" and not later):
             return
+        if facts["unit"] == "claim":  # derived with the decision
+            return
         if facts["embedding_source"] != "encoder":
             self._left_out("they came with their events, or from embeddings that did")
             return
@@ -141,7 +144,12 @@ class _ScoresAgain:
         self._verifier.notes[f"scores: {why}"] = f"scores of some batches: {why}"
 
 
-def check_scores(bundle: Bundle, verifier: Verifier, embeddings: Iterable[bytes]) -> None:
+def check_scores(
+    bundle: Bundle,
+    verifier: Verifier,
+    embeddings: Iterable[bytes],
+    segments: Segments = NO_SEGMENTS,
+) -> None:
     """Derive the scores of a bundle again that follow from its texts and these embeddings; differences become faults.
 
     Parameters
@@ -151,4 +159,4 @@ def check_scores(bundle: Bundle, verifier: Verifier, embeddings: Iterable[bytes]
     """
     again = _ScoresAgain(read_embeddings(embeddings), verifier)
     again.control(bundle.values("control.jsonl"))
-    again.outcomes(bundle.values("outcomes.jsonl"))
+    again.outcomes(segments.filled(bundle.values("outcomes.jsonl"), verifier.rows("give_outs")))

@@ -25,7 +25,7 @@ AT_ONCE = 1_000
 _AHEAD = 2
 """Ranges that each process has been given and nobody has taken yet."""
 
-_KEPT = ("source", "index", "recorded_at", "leaf", "root")
+_KEPT = ("source", "index", "recorded_at", "leaf", "root", "given_out")
 """What is needed of a line where the logs come together."""
 
 
@@ -218,7 +218,7 @@ def _part(read: Callable[..., Iterator[Read]]) -> Part:
     failed: Exception | None = None
     try:
         for one in read(*_told):
-            kept = {name: one.line[name] for name in _KEPT}
+            kept = {name: one.line[name] for name in _KEPT if name in one.line}
             lines.append((len(verifier.faults), one._replace(line=kept)))
     except Exception as error:  # raised where the ranges before it have been taken
         failed = error

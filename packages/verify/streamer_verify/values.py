@@ -9,6 +9,7 @@ import re
 import uuid
 from binascii import a2b_base64
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from itertools import repeat
 from operator import itemgetter
 from typing import Any
@@ -145,6 +146,17 @@ def place_of(line: dict[str, Any]) -> str:
 def parsed(value: Any) -> Any:
     """Return what JSON in a text says."""
     return json.loads(value) if isinstance(value, str) else value
+
+
+@lru_cache
+def given_out_of(logs: str) -> dict[tuple[Any, ...], tuple[int, int, int, str, int]]:
+    """Of each log of a row of `give_outs`: first leaf, one past the last, how many decisions left,
+    their root, and how many lines of the segment come before."""
+    found, lines = {}, 0
+    for log_id, topic, partition, first, end, count, root in json.loads(logs):
+        found[log_id, topic, partition] = first, end, count, root, lines
+        lines += end - first
+    return found
 
 
 def same_json(one: Any, other: Any, near: float = 0.0) -> bool:

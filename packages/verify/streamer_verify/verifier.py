@@ -11,7 +11,14 @@ from typing import Any, NamedTuple
 from streamer_verify.checkpoints import MOST_FAULTS, Chain
 from streamer_verify.decisions import Decisions
 from streamer_verify.logs import Log
-from streamer_verify.values import HTTP_LOG, base64_as_hex, canonical_json, log_of, sha256
+from streamer_verify.values import (
+    HTTP_LOG,
+    base64_as_hex,
+    canonical_json,
+    given_out_of,
+    log_of,
+    sha256,
+)
 
 
 class Read(NamedTuple):
@@ -45,6 +52,8 @@ class Verifier(Decisions):
         self._ends: dict[Chain, tuple[Log, int]] = {}
         self._said: dict[Chain, int] = {}
         self._holes: dict[Chain, tuple[int, int]] = {}
+        self._given: dict[tuple[int, Chain], Log] = {}
+        self._unread: Counter[int] = Counter()  # by what gave them out
 
     def outcomes(self, lines: Iterable[dict[str, Any]]) -> None:
         """Verify the logs of outcomes, which come partition by partition."""
@@ -57,7 +66,8 @@ class Verifier(Decisions):
             place = f"{source[1]}[{source[2]}], leaf {index}, offset {line['source'][3]}"
             self._later = {}
             if facts is None:
-                self._not_read(line, place, line.get("missing", "what it is about is missing"))
+                if not self._was_given_out(line):
+                    self._not_read(line, place, line.get("missing", "what it is about is missing"))
             else:
                 if line["kind"] == "decision":
                     place += " ({}/{}#{})".format(*facts["batch"])
@@ -68,7 +78,9 @@ class Verifier(Decisions):
                 if sha256(b"\x00" + self._canonical(sealed)) != line["leaf"]:
                     self.fault("log", place, f"the {line['kind']} is not what was recorded")
                 self._about(line, facts, place)
-            if self._events:
+                if "given_out" in line and facts["sampled"]:
+                    self.fault("log", place, "it was drawn, which is not given out")
+            if self._events and (facts is not None or "given_out" not in line):
                 self._receipt_of(source, index, line, place)
             yield Read(line, None if facts is None else facts["control"], place, self._later)
 
@@ -101,6 +113,9 @@ class Verifier(Decisions):
             if later:
                 self._once(later, place)
             self._append(source, log, line, place)
+            if (number := line.get("given_out")) is not None:
+                self._given.setdefault((number, source), Log()).append(bytes.fromhex(line["leaf"]))
+                self._unread[number] += control is None
             last = offset
             self.counts["outcomes"] += 1
         if at is not None:
@@ -154,6 +169,35 @@ class Verifier(Decisions):
                     f"checkpoint {covering.numbers[at]} covers it and saw {covering.controls[at]} control leaves, it says {size}",
                 )
         self._said[chain] = max(size, before or 0)
+
+    def _was_given_out(self, line: dict[str, Any]) -> bool:
+        """Whether a decision without content is among leaves of which decisions were given out."""
+        row, none = self.row("give_outs", line.get("given_out")), (0, 0)
+        if row is None:
+            return False
+        first, end, *_ = given_out_of(row["logs"]).get(tuple(line["source"][:3]), none)
+        return bool(first <= line["index"] < end)
+
+    def _end_of_given_out(self) -> None:
+        """Compare what was given out with what is on record of it, and say what was not read."""
+        for (number,), row in self.rows("give_outs").items():
+            for chain, (first, end, count, root, _) in given_out_of(row["logs"]).items():
+                log = self._given.get((number, chain)) or Log()
+                if first < self._begins.get(chain, (0,))[0]:
+                    continue  # read before
+                if (log.size, log.root()) != (count, root):
+                    self.fault(
+                        "log",
+                        f"{chain[1]}[{chain[2]}], leaves {first} to {end - 1}",
+                        f"other decisions are gone than were given out through {row['through']}:"
+                        f" {log.size}, not {count}",
+                    )
+            if unread := self._unread[number]:
+                self.counts["decisions given out, not read"] += unread
+                self.notes[f"given out {number}"] = (
+                    f"{unread} decisions through {row['through']}: they were given out in"
+                    f" {row['file']}, SHA-256 {row['sha256']}; --segment reads it"
+                )
 
     def _hole(self, chain: Chain, first: int, end: int, place: str) -> None:
         """Count the offsets from `first` to `end` - 1, which have no outcome, and are not recorded as lost either."""
@@ -247,5 +291,6 @@ class Verifier(Decisions):
                 f" {count} times, by up to {longest.total_seconds():.0f} s, first at {at}: a clock was wrong, or somebody"
                 " wrote it"
             )
+        self._end_of_given_out()
         self._end_of_desk()
         self._uncovered(head)

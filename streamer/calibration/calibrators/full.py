@@ -1,7 +1,5 @@
 """The budget for each prompt by all its signals: see `streamer.calibration.full_fit`."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import ClassVar

@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,9 +37,6 @@ from streamer.calibration.one_item import Counted, OneItem
 from streamer.calibration.p_values import binomial
 from streamer.calibration.specification import Calibrated, Calibrator, Family, Risk, Sample
 from streamer.calibration.threshold import Threshold
-
-if TYPE_CHECKING:
-    pass
 
 Indices = NDArray[np.intp]
 

@@ -20,8 +20,6 @@ schemes the budget is broken. For c <= 1 a level with S(l) <= B = alpha (G + 1) 
 S(l) > alpha (G + 1) never does, so that only the window between them is kept.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -3,8 +3,6 @@
 To read another tool's files, declare one more `Format`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Whether a number that should be known before anybody has judged an answer is the mark itself."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping

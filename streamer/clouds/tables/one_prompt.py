@@ -1,7 +1,5 @@
 """Answers to one prompt: as a table has them, brought together from its rows, and as one response cloud."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The alarms that are opened for a gate: what each bets against, and what it may spend."""
 
-from __future__ import annotations
-
 import math
 from typing import assert_never
 

@@ -6,8 +6,6 @@ complete and only rises from then on; one that is older than the label deadline 
 missing labels it counts as missing once it is older than the label lag was when it was read.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -266,5 +264,5 @@ class LabelAlarmReader:
 def _tail(alarm: WatchedAlarm) -> Sequence[Draw]:
     state = alarm.state
     if isinstance(state, EarlyWarning):
-        return (*state.waiting, *state.bets.tail)
+        return state.waiting
     return state.bets.tail if isinstance(state, LabelAlarm) else ()

@@ -6,8 +6,6 @@ whose newest batches were all decided after it. Each policy's `drift_delta` is s
 embedding cloud.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import replace

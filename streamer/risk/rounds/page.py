@@ -4,8 +4,6 @@ The transaction succeeds only if the gate's row still stands where it was read, 
 watch at once, neither count a decision twice nor leave one out.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta

@@ -381,7 +381,7 @@ def _alarm(one: WatchedAlarm) -> AlarmReport:
         closed_policy=one.closed_policy,
     )
     if isinstance(state, EarlyWarning):
-        return replace(report, chance=state.chance)
+        return replace(report, chance=state.bets.chance(state.bets.seen))
     if not isinstance(state, LabelAlarm):
         return report
     pending = state.bets.pending

@@ -6,8 +6,6 @@ same order, and have a place of their own in the record.
 Reading it again uses labels that have come since: which decisions are read, and in which order, does not depend on them.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What watching needs a store to be; `streamer.store` implements it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol

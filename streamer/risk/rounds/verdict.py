@@ -7,8 +7,6 @@ bet, by the interval of the policy in force alone, and while an alarm on the pro
 yet. So with a chance of at most delta/2 a period that breaks the budget is ever called kept, however often it is read.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import datetime, timedelta
 

@@ -8,8 +8,6 @@ A turn reads the record at one moment, computes, and writes everything in one tr
 alerts, and the policy that closes the gate where an alarm does (`page`).
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

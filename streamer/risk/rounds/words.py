@@ -1,7 +1,5 @@
 """What an alarm that was raised says: the alert, and the reason of the policy that it closes the gate by."""
 
-from __future__ import annotations
-
 from datetime import datetime
 
 from streamer.events.alerts import AlertsV1, Detail, alert
@@ -47,9 +45,11 @@ def _warning(alarm: WatchedAlarm) -> str:
     state = alarm.state
     if not isinstance(state, EarlyWarning):
         return f"what comes has drifted since calibration run {alarm.run}"
+    bets, (before, was, since) = state.bets, state.bets.rise
     return (
-        f"marks of what ships ({alarm.about.partition(',')[0]}) passed the rate of the stable phase, {_percent(state.limit or 0.0)}, within"
-        f" {state.bets.seen} answers; that is false with a chance of at most {_percent(state.chance)}"
+        f"{_percent(since)} of the last {bets.seen - before} answers that shipped are marked bad"
+        f" ({alarm.about.partition(',')[0]}), and {_percent(was)} of the {before} before were; that is"
+        f" false with a chance of at most {_percent(bets.chance(bets.seen))}"
     )
 
 

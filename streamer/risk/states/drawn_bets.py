@@ -85,7 +85,40 @@ class Draw(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DrawnBets:
+class Promise:
+    """How seldom an alarm is false that restarts.
+
+    Attributes
+    ----------
+    delta : chance of a false alarm, beside what `false_every` adds; in (0, 1).
+    false_every : H, draws for which one false alarm more is accepted; None: none.
+    """
+
+    delta: float
+    false_every: int | None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "delta", check_delta(self.delta))
+        if self.false_every is not None:
+            whole_number("false_every", self.false_every, least=1)
+
+    @property
+    def inflow(self) -> float:
+        """Rho."""
+        return 0.0 if self.false_every is None else RESTART_EVERY / (self.false_every * self.delta)
+
+    def chance(self, draws: int) -> float:
+        """The most that a false alarm may have as a chance within so many draws, at most 1."""
+        return min(1.0, self.delta * (1 + self.inflow * -(-draws // RESTART_EVERY)))
+
+
+def restart_weight(restart: int) -> float:
+    """Return w_k of the k-th restart."""
+    return 1 / (_SUM_OF_WEIGHTS * (restart + 1) * math.log(restart + 1) ** 2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrawnBets(Promise):
     """The evidence so far. Immutable; once raised it stays as it was then.
 
     The state is five stakes and the draws that may still change: the newest `KEPT`, and all from the first unknown one on, at
@@ -93,8 +126,6 @@ class DrawnBets:
 
     Attributes
     ----------
-    delta : chance of a false alarm, beside what `false_every` adds; in (0, 1).
-    false_every : H, draws for which one false alarm more is accepted; None: none.
     stakes : B_j after `draws` draws.
     unstaked : what the w_k divide: 1, less what an older engine had put in.
     draws : those that `stakes` hold; up to and with the one that raised it.
@@ -103,8 +134,6 @@ class DrawnBets:
     raised_by : its number; None also where it is not known.
     """
 
-    delta: float
-    false_every: int | None
     stakes: Stakes = (0.0,) * len(STRENGTHS)
     unstaked: float = 1.0
     draws: int = 0
@@ -113,9 +142,7 @@ class DrawnBets:
     raised_by: int | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "delta", check_delta(self.delta))
-        if self.false_every is not None:
-            whole_number("false_every", self.false_every, least=1)
+        Promise.__post_init__(self)
         whole_number("draws", self.draws, least=0)
         if len(self.stakes) != len(STRENGTHS) or not all(math.isfinite(b) and b >= 0 for b in self.stakes):
             raise ValueError(
@@ -147,10 +174,6 @@ class DrawnBets:
         """The present evidence of what is known: draws whose loss is not known are left out."""
         newest = deque(self._path(leave_out=True), maxlen=1)
         return math.fsum(newest[0] if newest else self.stakes)
-
-    def chance(self, draws: int) -> float:
-        """The most that a false alarm may have as a chance within so many draws, at most 1."""
-        return min(1.0, self.delta * (1 + self._inflow * -(-draws // RESTART_EVERY)))
 
     def after(
         self,
@@ -194,17 +217,12 @@ class DrawnBets:
                 base, stakes = place, found
         return replace(ahead, stakes=stakes, draws=self.draws + base, tail=tuple(tail[base:]))
 
-    @property
-    def _inflow(self) -> float:
-        return 0.0 if self.false_every is None else RESTART_EVERY / (self.false_every * self.delta)
-
     def _path(self, *, leave_out: bool = False) -> Iterator[Stakes]:
         """The stakes after each draw of the tail, unknown losses at 0; or left out, which is a factor of 1."""
-        stakes, count, inflow = self.stakes, self.draws, self._inflow
+        stakes, count, inflow = self.stakes, self.draws, self.inflow
         for draw in self.tail:
             if count % RESTART_EVERY == 0:
-                restart = count // RESTART_EVERY + 1
-                weight = 1 / (_SUM_OF_WEIGHTS * (restart + 1) * math.log(restart + 1) ** 2)
+                weight = restart_weight(count // RESTART_EVERY + 1)
                 put = (self.unstaked * weight + inflow) / len(STRENGTHS)
                 stakes = tuple([stake + put for stake in stakes])
             count += 1

@@ -1,71 +1,169 @@
-"""An early warning: is a cheap mark of what ships, a judge's for one, bad more often than it was in the gate's stable phase?
+"""An early warning: is a cheap mark of what ships bad more often since some moment than before?
 
-Answers i = 1, 2, ... that shipped have marks x_i, 0 or 1. Of the first 40, 60 and 200 that are
-known, k of n are 1, and s is the least Clopper-Pearson upper bound so far, each at `error`, a sixth
-of delta: a change that comes between two spoils the later one. From then on bets on every marked
-answer (`drawn_bets`, each its own draw, at delta/2) win where marks come to more than s.
+Answers that shipped have marks x_1, x_2, ..., 0 or 1, in the order in which they became known. A
+change may have come after c_k = r (k + 1) of them, k = 1, 2, ..., r = 10; it has the weight w_k +
+rho of the k-th restart in `drawn_bets`. With L_p for the likelihood of independent marks at the
+rate p, its mean over p ~ Beta(1/2, 3) for those before the change, and for those since the rates
+s_j whose log odds are a_j = .75, 1.5, 2, 3 above those of what came before, with weights v_j of
+.1, .3, .3, .3,
 
-**Promise.** If marks come independently at one rate q for as long as bets are made, a bound is below q with a chance of at most
-`error` each; where none is, E[x_i | past] <= s. So within N marked answers the warning is false with a chance of at most
-delta + N/H, H being `false_every`. It says nothing of the budget: that a judge marks more answers is not that more are wrong.
+    E_t = sum_{c_k < t} (w_k + rho) E_p[L_p(x_1 .. x_c)] sum_j v_j L_{s_j}(x_(c+1) .. x_t)
+          / max_p L_p(x_1 .. x_t),    c = c_k,
+
+where what came before counts as (b + 1/2)/(c + 1), b of the first c marks being 1. 1/delta raises
+the warning.
+
+**Promise.** If marks come independently at one rate p, none sooner or later for what it says, each
+term with L_p in place of its maximum is a nonnegative martingale that begins at its weight, and no
+smaller: s_j is fixed before the marks that it is about. So by Ville's inequality the warning is
+false within N marked answers with a chance of at most delta (1 + rho ceil(N/r)), about delta +
+N/H, whatever p is: nothing has to be known of the stable phase. It says nothing of the budget:
+that a judge marks more answers is not that more are wrong.
+
+Source: Wasserman, Ramdas and Balakrishnan, Universal inference (2020); Shin, Ramdas and Rinaldo,
+E-detectors (2024).
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from streamer.calibration.p_values import upper_share
-from streamer.risk.states.drawn_bets import MOST_WAITING, Draw, DrawnBets, StateOfBets
+from streamer.risk.states import json_form
+from streamer.risk.states.drawn_bets import MOST_WAITING, RESTART_EVERY, Draw, Promise, restart_weight
 
-SIZES = (40, 60, 200)
-"""Known marks of the stable phase at which their rate is bounded."""
+FIRST = 2 * RESTART_EVERY
+"""Marks before the first change that is looked for."""
+
+MOST_CHANGES = 60
+"""The newest possible changes that are kept: one that was not seen in 600 marks is a small one."""
 
 URGENT = 40
 """The newest answers that shipped before a gate was held: all of them are to be labelled."""
 
+_BETA = (0.5, 3.0)
+_RISES, _WEIGHTS = np.array([0.75, 1.5, 2.0, 3.0]), np.array([0.1, 0.3, 0.3, 0.3])
+
+Floats = NDArray[np.float64]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EarlyWarning(StateOfBets):
+class MarkBets(Promise):
+    """The evidence so far. Immutable; once raised it stays as it was then.
+
+    Attributes
+    ----------
+    known, bad : marks read, and those of them that are 1.
+    changes : the newest moments of a possible change, in order: c, and how many of the first c marks are 1.
+    evidence : E after the last mark; 1/delta raises the warning.
+    raised_at : the mark, from 1, that raised it; None while it is quiet.
+    raised_by : the number of its answer.
+    """
+
+    known: int = 0
+    bad: int = 0
+    changes: tuple[tuple[int, int], ...] = ()
+    evidence: float = 0.0
+    raised_at: int | None = None
+    raised_by: int | None = None
+
+    @property
+    def seen(self) -> int:
+        """Marks read."""
+        return self.known
+
+    @property
+    def rise(self) -> tuple[int, float, float]:
+        """The change that divides the marks most clearly: c, and the rates before and since."""
+        before, bad = np.array(self.changes).T
+        since = self.known - before
+        rates = np.stack([bad / before, (self.bad - bad) / since])
+        most = int(np.argmax((rates[1] - rates[0]) * np.sqrt(before * since)))
+        return int(before[most]), *rates[:, most].tolist()
+
+    def after(self, marks: Sequence[tuple[int, float]]) -> "MarkBets":
+        """Return the state after more marks, the same however they are cut into pieces.
+
+        Parameters
+        ----------
+        marks : the number of each answer, and 0 or 1, in the order in which they became known.
+        """
+        bets, at = self, 0
+        while at < len(marks) and bets.raised_at is None:
+            gap = bets.known % RESTART_EVERY
+            if bets.known >= FIRST and not gap:
+                changes = (*bets.changes, (bets.known, bets.bad))[-MOST_CHANGES:]
+                bets = replace(bets, changes=changes)
+            piece = marks[at : at + RESTART_EVERY - gap]
+            bets, at = bets._read(piece), at + len(piece)
+        return bets
+
+    def _read(self, marks: Sequence[tuple[int, float]]) -> "MarkBets":
+        known = self.known + np.arange(1, len(marks) + 1)
+        bad = self.bad + np.cumsum([mark for _, mark in marks])
+        path = self._path(known, bad)
+        reached = np.flatnonzero(path >= 1 / self.delta)
+        last = int(reached[0]) if reached.size else len(marks) - 1
+        bets = replace(self, known=int(known[last]), bad=int(bad[last]), evidence=float(path[last]))
+        return replace(bets, raised_at=bets.known, raised_by=marks[last][0]) if reached.size else bets
+
+    def _path(self, known: Any, bad: Any) -> Floats:
+        """E after so many marks, all of them behind the newest possible change."""
+        if not self.changes:
+            return np.zeros(len(known))
+        from scipy.special import betaln  # slow to import, and few gates need it
+
+        c, c_bad = np.array(self.changes).T
+        weights = [restart_weight((one - FIRST) // RESTART_EVERY + 1) + self.inflow for one in c.tolist()]
+        before = betaln(c_bad + _BETA[0], c - c_bad + _BETA[1]) - betaln(*_BETA)
+        odds = np.log((c_bad + 0.5) / (c - c_bad + 0.5))[:, None] + _RISES
+        since, since_bad = known[:, None] - c, bad[:, None] - c_bad
+        # ln L_s: shape (marks, changes, rates)
+        logs = since_bad[..., None] * odds - since[..., None] * np.logaddexp(0.0, odds)
+        logs += (before - _highest(known, bad)[:, None])[..., None]
+        path: Floats = (weights * (np.exp(logs) * _WEIGHTS).sum(axis=-1)).sum(axis=-1)
+        return path
+
+
+def _highest(known: Any, bad: Any) -> Floats:
+    """The log-likelihood at the rate that fits best."""
+    shares = np.stack([bad / known, 1 - bad / known])
+    found: Floats = known * np.sum(shares * np.log(np.where(shares > 0, shares, 1.0)), axis=0)
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EarlyWarning(json_form.State):
     """The state of an early warning. Immutable; `observe` returns the next state.
 
     Attributes
     ----------
     bets : the evidence.
-    known, bad : marks of the stable phase, and those of them that are 1; at most 200.
-    limit : s; None until 40 marks are known.
-    waiting : answers of the stable phase whose mark has not come.
+    waiting : answers whose mark has not come.
     """
 
     json_kind: ClassVar[str] = "streamer.monitoring.early-warning.v1"
 
-    bets: DrawnBets
-    known: int = 0
-    bad: int = 0
-    limit: float | None = None
+    bets: MarkBets
     waiting: tuple[Draw, ...] = ()
 
     @classmethod
     def open(cls, *, delta: float, false_every: int | None = None) -> "EarlyWarning":
         """Begin with nothing known; it is false with a chance of at most delta, and `false_every` as in `DrawnBets`."""
-        return cls(bets=DrawnBets(delta=delta / 2, false_every=false_every))
+        return cls(bets=MarkBets(delta=delta, false_every=false_every))
 
     @property
     def evidence(self) -> float:
-        """The most that any prefix of the marks comes to; 1/bets.delta raises the warning."""
+        """What the marks come to; 1/bets.delta raises the warning."""
         return self.bets.evidence
 
     @property
     def raised_at(self) -> int | None:
-        """The answer that the bets read, from 1, that raised it; None while it is quiet."""
+        """The mark, from 1, that raised it; None while it is quiet."""
         return self.bets.raised_at
-
-    @property
-    def chance(self) -> float:
-        """The most that the chance of a false warning may be within what was read."""
-        return min(1.0, self.bets.delta + self.bets.chance(self.bets.seen))
 
     def observe(
         self,
@@ -79,31 +177,16 @@ class EarlyWarning(StateOfBets):
         Parameters
         ----------
         marks : answers that shipped, in order; `loss` is the mark, 0 or 1, and None where it has not come. Limits are not read.
-        known : marks by the numbers of answers.
+        known : marks by the numbers of answers; the first of an answer counts.
         overdue : an answer of this moment or before waits for its mark no more.
         """
         if self.raised_at is not None:
             return self
-        new, given = list(marks), known or {}
-        bets = self.bets
-        if self.limit is not None:
-            draws = [one._replace(limit=self.limit) for one in new]
-            bets = bets.after(draws, known=given, overdue=overdue)
-        if self.known >= SIZES[-1]:
-            return replace(self, bets=bets)
-        there = [(one, given.get(one.number, one.loss)) for one in (*self.waiting, *new)]
-        told = [mark for _, mark in there if mark is not None][: SIZES[-1] - self.known]
-        count, bad = self.known + len(told), self.bad + int(sum(told))
-        limit = self.limit
-        if any(self.known < size <= count for size in SIZES):
-            bound = upper_share(np.array([bad]), np.array([count]), self.bets.delta / len(SIZES))
-            limit = min(float(bound[0]), 0.99 if limit is None else limit)
+        given = known or {}
+        there = [(one, given.get(one.number, one.loss)) for one in (*self.waiting, *marks)]
+        bets = self.bets.after([(one.number, mark) for one, mark in there if mark is not None])
         waiting = [one for one, mark in there if mark is None and one.moment > overdue]
-        if count >= SIZES[-1]:
-            waiting = []
-        return replace(
-            self, bets=bets, known=count, bad=bad, limit=limit, waiting=tuple(waiting[-MOST_WAITING:])
-        )
+        return replace(self, bets=bets, waiting=tuple(waiting[-MOST_WAITING:]))
 
 
 def cleared(severities: Iterable[float | None], limit: float) -> bool:

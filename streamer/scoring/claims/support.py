@@ -4,11 +4,12 @@ characters. Pure; no encoder.
 Witnesses are the other answers, but for blank ones. With C the words of a claim without function
 words, f(x) the share of witnesses that have the word x, and a mean over nothing being 0:
 
-    contain   the mean of f over C gram4     the mean over witnesses of the share of the claim's
-    sequences of 4 characters that it has keys      the mean of f over the numbers and capitalised
-    words among C; 1 where there are none weakest   the least f over C rare      the mean of the
-    lowest third of f over C A         the mean over the answer's claims of (contain + gram4 + keys)
-    / 3
+    contain   the mean of f over C
+    gram4     the mean over witnesses of the share of the claim's sequences of 4 characters it has
+    keys      the mean of f over the numbers and capitalised words among C; 1 without any
+    weakest   the least f over C
+    rare      the mean of the lowest third of f over C
+    A         the mean over the answer's claims of (contain + gram4 + keys) / 3
 
     support = (contain + keys + weakest + rare + 2 A) / 6, rounded to 6 places
 
@@ -29,38 +30,22 @@ from streamer.scoring.signals.measured import names_of, words_of
 
 Floats = NDArray[np.float64]
 
-NAME = "support@1"
-FUNCTION_WORDS = frozenset({
-    "a", "about", "also", "an", "and", "are", "as", "at", "be", "been", "being", "but", "by",
-    "can", "could", "did", "do", "does", "for", "from", "had", "has", "have", "he", "her", "here",
-    "him", "his", "how", "i", "if", "in", "into", "is", "it", "its", "may", "me", "might", "must",
-    "my", "of", "on", "or", "our", "over", "shall", "she", "should", "so", "such", "than", "that",
-    "the", "their", "them", "then", "there", "these", "they", "this", "those", "to", "us", "was",
-    "we", "were", "what", "when", "where", "which", "who", "whom", "why", "will", "with", "would",
-    "you", "your",
-})  # fmt: skip
+_WORDS = (
+    "a about also an and are as at be been being but by can could did do does for from had has "
+    "have he her here him his how i if in into is it its may me might must my of on or our over "
+    "shall she should so such than that the their them then there these they this those to us was "
+    "we were what when where which who whom why will with would you your"
+)
+FUNCTION_WORDS = frozenset(_WORDS.split())
 """Frozen: words that say nothing by themselves. Negations do."""
 
 _SYMBOLS = re.compile(r"[^\w\s]")
 
 
-def support(claims: Sequence[str], witnesses: Sequence[str]) -> Floats:
-    """Return shape (K,), in [0, 1], higher is safer.
-
-    Raises `ValueError` if there is no witness: such an answer is held.
-
-    Parameters
-    ----------
-    claims : the K >= 1 claims of one answer, as texts.
-    witnesses : the other answers to the prompt, without their reasoning; blank ones are passed
-        over.
-    """
-    parts = features(claims, witnesses)
-    contain, gram4, keys, weakest, rare = parts.T
-    answer = ((contain + gram4 + keys) / 3).mean()
+def finished(values: Floats, claims: Sequence[str]) -> Floats:
+    """Round to 6 places; a claim that has no word in C has 0."""
     read = np.array([bool(_content(_plain(one))) for one in claims])
-    whole = np.round((contain + keys + weakest + rare + 2 * answer) / 6, 6)
-    found: Floats = np.where(read, whole, 0.0)
+    found: Floats = np.where(read, np.round(values, 6), 0.0)
     return found
 
 
@@ -75,7 +60,10 @@ def least(scores: Floats, rests_on: Sequence[Sequence[int]]) -> Floats:
     """Lower each score, shape (K,), to the least of what its claim rests on, and what that rests on.
 
     So what scores above any threshold is closed: no claim is in it without what it rests on.
+    Without `rests_on` nothing rests on anything.
     """
+    if not rests_on:
+        return scores
     rests = [[at, *on] for at, on in enumerate(rests_on)]
     while ((lower := np.array([scores[on].min() for on in rests])) < scores).any():
         scores = lower
@@ -83,7 +71,16 @@ def least(scores: Floats, rests_on: Sequence[Sequence[int]]) -> Floats:
 
 
 def features(claims: Sequence[str], witnesses: Sequence[str]) -> Floats:
-    """Return shape (K, 5): contain, gram4, keys, weakest and rare of each claim; see `support`."""
+    """Return contain, gram4, keys, weakest, rare and A of each claim, shape (K, 6).
+
+    Raises `ValueError` if there is no witness: such an answer is held.
+
+    Parameters
+    ----------
+    claims : the K >= 1 claims of one answer, as texts.
+    witnesses : the other answers to the prompt, without their reasoning; blank ones are passed
+        over.
+    """
     others = [_plain(one) for one in witnesses if not is_blank(one)]
     if not others:
         raise ValueError("support needs another answer that is not blank")
@@ -98,7 +95,8 @@ def features(claims: Sequence[str], witnesses: Sequence[str]) -> Floats:
         alike = sum(len(sequences & one) for one in grams) / (max(1, len(sequences)) * len(grams))
         named = _mean(shares[keys]) if keys.any() else 1.0
         rows.append((_mean(shares), alike, named, shares.min(initial=1.0), _mean(third)))
-    return np.array(rows, dtype=np.float64).reshape(len(rows), 5)
+    found = np.array(rows, dtype=np.float64).reshape(len(rows), 5)
+    return np.column_stack([found, np.full(len(rows), (found[:, :3].sum(axis=1) / 3).mean())])
 
 
 def _plain(text: str) -> str:

@@ -1,7 +1,5 @@
 """What a caller gets of a recorded decision, before a protocol gives it a form."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal

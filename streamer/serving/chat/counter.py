@@ -1,7 +1,5 @@
 """What is done with a chat request: sampled once, decided by the gate, and answered from the record."""
 
-from __future__ import annotations
-
 import asyncio
 import uuid
 from collections import Counter

@@ -1,7 +1,5 @@
 """A chat completion request as it is read: what the gate can answer for, and a clear refusal of everything else."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The addresses at which a gate answers in place of a model."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any

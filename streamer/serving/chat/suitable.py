@@ -1,7 +1,5 @@
 """Which gates can answer chat requests: asked when one comes, and before that when a gate is made or changed."""
 
-from __future__ import annotations
-
 from streamer.events.responses import UPSTREAM
 from streamer.gates.setting import EXTERNAL_PREFIX
 from streamer.gates.settings import GateSettings

@@ -9,6 +9,8 @@ import json
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from datetime import datetime
+from functools import cached_property
 from itertools import pairwise
 from operator import itemgetter
 from typing import Any
@@ -22,6 +24,7 @@ from streamer.journal import Partition
 from streamer.scoring.scorers.judge import Judge
 from streamer.signing.canonical_json import canonical_json
 from streamer.store.audit import control
+from streamer.store.audit.given_out import all_given_out
 from streamer.store.audit.heads import all_cosigned, all_heads, head_data, newest_signed, proof_of_head
 from streamer.store.audit.input_evidence import gone_from_the_desk, marked, scored_later
 from streamer.store.audit.logged import LoggedRows
@@ -40,6 +43,7 @@ from streamer.store.db.schema import (
     erasures,
     gate_revisions,
     gates,
+    give_outs,
     judgements,
     label_revisions,
     label_signatures,
@@ -53,6 +57,8 @@ from streamer.store.db.schema.types import Row, encode_headers, no_evidence
 from streamer.store.log import leaves
 from streamer.store.log.progress import partition_heads
 from streamer.store.policies.policy_rows import read_versions
+from streamer_verify.segments import NO_SEGMENTS, Rows, Segments
+from streamer_verify.values import given_out_of
 from streamer_verify.verifier import Verifier
 
 _Others = Callable[[str | None], None] | None
@@ -69,28 +75,44 @@ class ChainedRows:
         self._database = database
 
     @contextmanager
-    def snapshot(self, others: _Others = None) -> "Iterator[ChainedRowsSnapshot]":
+    def snapshot(
+        self, others: _Others = None, segments: Segments = NO_SEGMENTS
+    ) -> "Iterator[ChainedRowsSnapshot]":
         """Everything read until the end is of one moment.
 
         `others` has other processes call `joined` with its argument. On SQLite writers wait for it.
+        `segments` : have what was given out.
         """
         with self._of_one_moment(others) as connection:
-            yield ChainedRowsSnapshot(connection)
+            yield ChainedRowsSnapshot(connection, segments)
 
     @contextmanager
-    def joined(self, moment: str | None) -> "Iterator[ChainedRowsSnapshot]":
+    def joined(
+        self,
+        moment: str | None,
+        segments: Segments | None = None,
+    ) -> "Iterator[ChainedRowsSnapshot]":
         """The record at the moment of another process's `snapshot`."""
         with self._database.reading(snapshot=True) as connection:
             if moment is not None:
                 connection.exec_driver_sql(f"SET TRANSACTION SNAPSHOT '{moment}'")
             self._begun(connection)
-            yield ChainedRowsSnapshot(connection)
+            yield ChainedRowsSnapshot(connection, segments or NO_SEGMENTS)
 
     @contextmanager
     def logged(self) -> Iterator[LoggedRows]:
         """The same, by what the topics' own records are."""
         with self._of_one_moment() as connection:
             yield LoggedRows(connection)
+
+    def given_out(self, since: datetime | None) -> list[str]:
+        """Say which files have what was recorded since a moment and given out; None: ever."""
+        with self._database.reading() as connection:
+            return [
+                f"decisions through {row['through']} that were not drawn are in {row['file']} alone"
+                for row in all_given_out(connection).values()
+                if since is None or row["through"] >= f"{since:%Y-%m}"
+            ]
 
     def log_faults(self) -> list[str]:
         """Recompute the partitions' logs and the seals of texts, and say what does not fit, and where; nothing: all does."""
@@ -138,6 +160,9 @@ class _LogsAlone(Verifier):
     def _how_far(self, *_: Any, **__: Any) -> None:
         """The control log is not read: neither what leaves saw of it, nor which erasures it has."""
 
+    def _was_given_out(self, line: dict[str, Any]) -> bool:
+        return "given_out" in line
+
     def _erased(self, *_: Any, **__: Any) -> None: ...
 
     def _label(self, *_: Any, **__: Any) -> None: ...
@@ -146,8 +171,12 @@ class _LogsAlone(Verifier):
 class ChainedRowsSnapshot:
     """The record at one moment, page by page; implements `streamer.audit.verification.Snapshot`."""
 
-    def __init__(self, connection: sa.Connection) -> None:
-        self._connection = connection
+    def __init__(self, connection: sa.Connection, segments: Segments = NO_SEGMENTS) -> None:
+        self._connection, self.segments = connection, segments
+
+    @cached_property
+    def _given_out(self) -> dict[tuple[int], dict[str, Any]]:
+        return all_given_out(self._connection)
 
     def head(self) -> dict[str, Any]:
         try:
@@ -195,9 +224,11 @@ class ChainedRowsSnapshot:
         """The outcomes of one of `ranges`."""
         place, first, end = piece
         for page in pages(self._connection, Partition(*place), after=first, end=end):
-            about = OutcomeRows(self._connection, page)
-            for row in page:
-                yield _outcome_line(row, about)
+            yield from self._lines(page)
+
+    def _lines(self, page: Sequence[Row]) -> Iterator[dict[str, Any]]:
+        about, given = OutcomeRows(self._connection, page), self._given_out
+        return self.segments.filled((_outcome_line(row, about, given) for row in page), given)
 
     def _places(self) -> list[tuple[Any, ...]]:
         """Every log, in the order of `outcomes`."""
@@ -355,10 +386,11 @@ class ChainedRowsSnapshot:
         if row is None:
             return None
         partition = Partition(row["log_id"], row["topic"], row["partition"])
-        line = _outcome_line(row, OutcomeRows(self._connection, [row]))
-        version = self._connection.execute(
-            sa.select(decisions.c.policy_version).where(decisions.c.batch == batch["id"])
-        ).scalar_one()
+        (line,) = self._lines([row])
+        head = self._covering(partition, row["leaf_index"])
+        if line["facts"] is None:
+            return {"line": line, "head": head, "batch": [batch[name] for name in BATCH]}
+        version = line["facts"]["policy"]
         (policy,) = control.sealed_rows(self._connection, policies, [(batch["gate"], version)])
         (revision,) = control.sealed_rows(
             self._connection, gate_revisions, [(batch["gate"], policy["gate_revision"])]
@@ -389,7 +421,7 @@ class ChainedRowsSnapshot:
                     .order_by(label_revisions.c.id)
                 ).mappings()
             ],
-            "head": self._covering(partition, row["leaf_index"]),
+            "head": head,
             "desk": self._desk_of(batch),
             "spoke": self._spoke(batch["gate"], version, line["facts"]),
         }
@@ -537,6 +569,9 @@ def _erased_otherwise() -> Iterator[tuple[str, sa.Select[Any] | sa.CompoundSelec
             .outerjoin(erasures, erasures.c.at == erased)
             .where(erased.is_not(None), erasures.c.id.is_(None) | (moment >= erasures.c.before))
         )
+        if table is batches:
+            left = sa.exists().where(give_outs.c.at == erased) & decided.is_(None)
+            without_erasure = without_erasure.where(~left)
         if table is judgements:
             # Where a gate keeps no texts, its judge's words are erased when they come.
             came = sa.exists().where(
@@ -549,7 +584,7 @@ def _erased_otherwise() -> Iterator[tuple[str, sa.Select[Any] | sa.CompoundSelec
         yield table.name, unsaid.union_all(without_erasure).order_by(key.name)
 
 
-def _outcome_line(row: Row, about: OutcomeRows) -> dict[str, Any]:
+def _outcome_line(row: Row, about: OutcomeRows, given_out: Rows) -> dict[str, Any]:
     line: dict[str, Any] = {
         "source": [row["log_id"], row["topic"], row["partition"], row["offset"]],
         "index": row["leaf_index"],
@@ -562,6 +597,12 @@ def _outcome_line(row: Row, about: OutcomeRows) -> dict[str, Any]:
         facts = about.facts(row)
         return line | {"facts": facts} | _covered(row, about, judged="judged" in facts)
     except LookupError as error:
+        gone = row["kind"] == "decision" and row["batch"] not in about.decisions
+        for (number,), one in given_out.items() if gone else ():
+            first, end, *_ = given_out_of(one["logs"]).get(tuple(line["source"][:3]), (0, 0))
+            if first <= line["index"] < end:
+                missing = f"it was given out in {one['file']}, SHA-256 {one['sha256']}"
+                return line | {"facts": None, "missing": missing, "given_out": number}
         return line | {"facts": None, "missing": str(error.args[0])}
     except (AttributeError, TypeError, ValueError) as error:
         # SQLite stores a value of any type in any column.

@@ -177,7 +177,7 @@ def _parts(
         .where(batches.c.erased_at.is_(None), decisions.c.decided_at < before),
         lambda ids: [
             sa.update(responses).where(responses.c.batch.in_(ids)).values(text=None),
-            _erased(batches, ids, now),
+            erased(batches, ids, now),
         ],
     )
     yield (
@@ -186,13 +186,13 @@ def _parts(
         sa.select(dead_letters.c.id).where(
             dead_letters.c.erased_at.is_(None), dead_letters.c.recorded_at < before
         ),
-        lambda ids: [_erased(dead_letters, ids, now)],
+        lambda ids: [erased(dead_letters, ids, now)],
     )
     yield (
         "judgements",
         judgements,
         sa.select(judgements.c.id).where(judgements.c.erased_at.is_(None), judgements.c.judged_at < before),
-        lambda ids: [_erased(judgements, ids, now)],
+        lambda ids: [erased(judgements, ids, now)],
     )
     yield (
         "released",
@@ -202,7 +202,7 @@ def _parts(
         .join(batches, same(batches, desk_outcomes, *BATCH))
         .join(decisions, decisions.c.batch == batches.c.id)
         .where(desk_texts.c.erased_at.is_(None), decisions.c.decided_at < before),
-        lambda ids: [_erased(desk_texts, ids, now)],
+        lambda ids: [erased(desk_texts, ids, now)],
     )
     yield (
         "messages",
@@ -223,7 +223,7 @@ def _parts(
         sa.select(calibration_runs.c.id).where(
             calibration_runs.c.burst_key.is_not(None), calibration_runs.c.finished_at < before, superseded
         ),
-        lambda ids: [_erased(calibration_runs, ids, now)],
+        lambda ids: [erased(calibration_runs, ids, now)],
     )
     for table in (outbox, pending_messages):
         yield (
@@ -240,7 +240,8 @@ def _emptied(table: sa.Table, ids: Sequence[int]) -> list[sa.Executable]:
     return [sa.update(table).where(table.c.id.in_(ids)).values(key=None, value=None, headers=())]
 
 
-def _erased(table: sa.Table, ids: Sequence[int], now: datetime) -> sa.Update:
+def erased(table: sa.Table, ids: Sequence[int], now: datetime) -> sa.Update:
+    """Empty what erasures empty of these rows."""
     # sa.null(): a JSON column would write the JSON value null.
     nothing: dict[str, Any] = {name: sa.null() for name in kept_of(table).erased}
     if "erased_at" in nothing:

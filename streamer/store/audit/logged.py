@@ -95,7 +95,9 @@ class LoggedRows:
             batches.c.id,
             *batches.c[BATCH],
             *(decisions.c[f"action_{name}"] for name in ("topic", "key", "value", "headers")),
-        ).join_from(batches, decisions, decisions.c.batch == batches.c.id)
+        ).join(outcomes, (outcomes.c.batch == batches.c.id) & (outcomes.c.kind == "decision"))
+        # What was given out is not kept here, and was decided all the same.
+        query = query.outerjoin(decisions, decisions.c.batch == batches.c.id)
         rows = list(bulk_insert.look_up(self._connection, query, list(batches.c[BATCH]), sorted(set(keys))))
         receipts = receipts_of(self._connection, [row["id"] for row in rows])
         return {

@@ -4,7 +4,7 @@ candidate made of batches decided before it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
@@ -22,7 +22,7 @@ from streamer.gates.settings import GateSettings
 from streamer.recalibration.age_cut import AgeCut
 from streamer.recalibration.run import CalibrationRun, Heads, PolicyChanged, SampleQuery, Since
 from streamer.recalibration.sampled import SampledGroup
-from streamer.recalibration.verdict import Held, Outcome
+from streamer.recalibration.verdict import Held, Outcome, Proposal
 from streamer.risk.states import RiskAlarm
 from streamer.store.audit import control
 from streamer.store.calibration.audit_sample import (
@@ -32,7 +32,7 @@ from streamer.store.calibration.audit_sample import (
 )
 from streamer.store.calibration.run_rows import cut_of, inputs_of, write_run
 from streamer.store.db import bulk_insert
-from streamer.store.db.engine import Database, writes_no_evidence
+from streamer.store.db.engine import writes_no_evidence
 from streamer.store.db.schema import (
     batches,
     calibration_inputs,
@@ -49,28 +49,19 @@ from streamer.store.db.schema import (
     review_offers,
 )
 from streamer.store.db.schema.joins import BATCH, same
-from streamer.store.labels.read_labels import ReadLabels
 from streamer.store.log.progress import partition_heads
+from streamer.store.part import Part
 from streamer.store.policies import proposals
-from streamer.store.policies.policy_writer import PolicyWriter
-from streamer.store.policies.proposals import Proposal
-from streamer.store.risk.alerts import AlertMessage, closures, raise_alert
+from streamer.store.risk.alerts import closures, raise_alert
 
 _CONTROL = {"log_id": "control", "topic": "", "partition": 0}
 _HEAD = itemgetter("log_id", "topic", "partition", "size", "root")
 
 
-class Calibrations:
+class Calibrations(Part):
     """Implements `streamer.recalibration.one_gate.RunStore`."""
 
-    def __init__(
-        self, database: Database, *, writer: PolicyWriter, alert_message: AlertMessage, read: ReadLabels
-    ) -> None:
-        self._database = database
-        self._writer = writer
-        self._alert_message = alert_message
-        self._read = read
-        self._moment: sa.Connection | None = None
+    _moment: sa.Connection | None = None
 
     @contextmanager
     def one_moment(self) -> Iterator[Calibrations]:
@@ -141,8 +132,7 @@ class Calibrations:
             return set(connection.execute(query).scalars())
 
     def standing_alarms(self, gate: str) -> frozenset[str]:
-        with self._database.reading() as connection:
-            return _standing_alarms(connection, gate)
+        return self._database.read(_standing_alarms, gate)
 
     def known_evidence(self, gate: str) -> float:
         query = sa.select(monitor_alarms.c.state).where(
@@ -285,7 +275,7 @@ class Calibrations:
                 now=now,
             )
             if alert is not None:
-                raise_alert(connection, alert, message=self._alert_message, now=now)
+                raise_alert(connection, alert, message=self._shared.alert_message, now=now)
             self._database.failpoint("in_record")
             return policy
 
@@ -387,8 +377,7 @@ class Calibrations:
         )
 
     def proposal(self, gate: str) -> Proposal | None:
-        with self._database.reading() as connection:
-            return proposals.newest(connection, gate)
+        return self._database.read(proposals.newest, gate)
 
     def inputs(self, run: int) -> list[SampledGroup]:
         """What a stored run read, exactly, in order of decision and by response. Raises `UsageError` when there is no such run."""
@@ -429,12 +418,8 @@ def _standing_alarms(connection: sa.Connection, gate: str) -> frozenset[str]:
     return frozenset(connection.execute(query).scalars())
 
 
-class CarriedScores:
+class CarriedScores(Part):
     """Scores of earlier batches, sealed; a batch has one set of them a scorer."""
-
-    def __init__(self, database: Database, *, clock: Callable[[], datetime]) -> None:
-        self._database = database
-        self._clock = clock
 
     def keep(self, scorer: str, scores: Mapping[int, Mapping[str, float]]) -> None:
         def work(connection: sa.Connection) -> None:

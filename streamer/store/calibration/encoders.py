@@ -1,22 +1,15 @@
 """Which encoder a decision's short name stands for: revision, full weight hash, dimension."""
 
-from collections.abc import Callable
-from datetime import datetime
-
 import sqlalchemy as sa
 
 from streamer.scoring.encoders.identity import EncoderIdentity
 from streamer.store.audit import control
-from streamer.store.db.engine import Database
 from streamer.store.db.schema import encoders
+from streamer.store.part import Part
 
 
-class Encoders:
+class Encoders(Part):
     """The encoders that workers have run."""
-
-    def __init__(self, database: Database, *, clock: Callable[[], datetime]) -> None:
-        self._database = database
-        self._clock = clock
 
     def register(self, identity: EncoderIdentity) -> None:
         """Remember an encoder before its first decision; one that is known already changes nothing."""
@@ -51,10 +44,9 @@ class Encoders:
     def get(self, identity: str) -> list[EncoderIdentity]:
         """Return what a name stands for, the first seen first; more than one if revisions share weights."""
         query = sa.select(encoders).where(encoders.c.id == identity).order_by(encoders.c.first_seen_at)
-        with self._database.reading() as connection:
-            return [
-                EncoderIdentity(
-                    row["id"].rpartition("@")[0], row["revision"], row["weight_hash"], row["dimension"]
-                )
-                for row in connection.execute(query).mappings()
-            ]
+        return [
+            EncoderIdentity(
+                row["id"].rpartition("@")[0], row["revision"], row["weight_hash"], row["dimension"]
+            )
+            for row in self._database.mappings(query)
+        ]

@@ -22,7 +22,6 @@ from streamer.recalibration.age_cut import AgeCut
 from streamer.recalibration.gate_status import MOST_COUNTED, GateStatus, LastRun
 from streamer.recalibration.run import SampleQuery
 from streamer.store.calibration.audit_sample import readable
-from streamer.store.db.engine import Database
 from streamer.store.db.schema import (
     batches,
     calibration_candidates,
@@ -38,10 +37,10 @@ from streamer.store.db.schema.joins import BATCH, REVISION_OF_RUN, same
 from streamer.store.db.schema.types import of_row
 from streamer.store.labels.read_labels import ReadLabels
 from streamer.store.labels.revisions import Labels
+from streamer.store.part import Part, Shared
 from streamer.store.policies.gates import Gates
 from streamer.store.policies.policies import Policies
 from streamer.store.policies.policy_rows import SETTINGS, settings_of
-from streamer.store.policies.policy_writer import PolicyWriter
 from streamer.store.risk.alerts import closures
 
 _LATE_RUNS = 1000
@@ -410,28 +409,16 @@ class _InForce(NamedTuple):
     run: int
 
 
-class RecalibrationStatus:
+class RecalibrationStatus(Part):
     """Implements `streamer.recalibration.gate_status.GateStatuses`."""
 
-    def __init__(
-        self,
-        database: Database,
-        *,
-        policies: Policies,
-        gates: Gates,
-        labels: Labels,
-        writer: PolicyWriter,
-        read: ReadLabels,
-    ) -> None:
-        self._database = database
-        self._policies = policies
-        self._gates = gates
-        self._labels = labels
-        self._writer = writer
+    def __init__(self, shared: Shared) -> None:
+        super().__init__(shared)
+        self._policies, self._gates, self._labels = Policies(shared), Gates(shared), Labels(shared)
         self._versions: dict[str, int] = {}
         self._in_force: dict[str, _InForce] = {}
         self._runs = NewestRuns()
-        self._counts = GroupCounts(read)
+        self._counts = GroupCounts(self._read)
         self._one_at_a_time = threading.Lock()
 
     def statuses(self, *, now: datetime, recount: bool = True) -> list[GateStatus]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import select
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,15 +16,12 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 
 from streamer.lazy import LazyModule
-from streamer.store.db.schema.types import columns_of
+from streamer.store.db.schema.types import Columns, Row, columns_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     import psycopg
     import psycopg.adapt
 
-    from streamer.store.db.schema.types import Columns, Row
 else:
     psycopg = LazyModule("psycopg")  # SQLite does without it
 

@@ -8,17 +8,20 @@ import re
 import select
 import sqlite3
 import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import event, exc
+from sqlalchemy.engine.interfaces import DBAPIConnection, ExceptionContext
+from sqlalchemy.pool import ConnectionPoolEntry
 
 from streamer.errors import BadData, DatabaseFault, Unavailable, UnfitText, Unreadable, UsageError, why
-from streamer.failpoints import disarmed
+from streamer.failpoints import Failpoint, disarmed
 from streamer.lazy import LazyModule
 from streamer.security.visible import redact_text
 from streamer.signing.canonical_json import canonical_json
@@ -26,17 +29,13 @@ from streamer.store.db.schema.types import asked_of_text
 from streamer.store.db.transport import STATEMENT_MODE, is_pooled, protected, to_the_primary
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     import psycopg
-    from sqlalchemy.engine.interfaces import DBAPIConnection, ExceptionContext
-    from sqlalchemy.pool import ConnectionPoolEntry
 
-    from streamer.failpoints import Failpoint
 else:
     psycopg = LazyModule("psycopg")  # SQLite does without it
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 SCHEMA = "streamer"
 """The schema that holds all our tables on PostgreSQL."""
@@ -191,6 +190,30 @@ class Database:
         """A transaction that only reads; with `snapshot` every statement sees the same moment."""
         with self.errors(), (self._snapshots if snapshot else self._readers).begin() as connection:
             yield connection
+
+    def read(
+        self, work: Callable[Concatenate[sa.Connection, P], T], /, *args: P.args, **named: P.kwargs
+    ) -> T:
+        """Return what `work` makes of a transaction that only reads, and these arguments."""
+        with self.reading() as connection:
+            return work(connection, *args, **named)
+
+    def read_at_once(
+        self, work: Callable[Concatenate[sa.Connection, P], T], /, *args: P.args, **named: P.kwargs
+    ) -> T:
+        """Do the same where every statement sees the same moment."""
+        with self.reading(snapshot=True) as connection:
+            return work(connection, *args, **named)
+
+    def rows(self, query: sa.Executable) -> Sequence[sa.Row[*tuple[Any, ...]]]:
+        """Return all rows of one query."""
+        with self.reading() as connection:
+            return connection.execute(query).all()
+
+    def mappings(self, query: sa.Executable) -> Sequence[sa.RowMapping]:
+        """Return all rows of one query by their columns' names."""
+        with self.reading() as connection:
+            return connection.execute(query).mappings().all()
 
     def under(self, check: Callable[[sa.Connection], None]) -> Database:
         """The same database, where whatever writes calls `check` before it commits, and writes nothing if that raises.

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -32,8 +33,6 @@ from streamer.store.db.schema.decisions import ONLY_ON_SQLITE
 from streamer.store.db.schema.types import MONTH, MONTHLY, is_month
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     import psycopg
     from alembic.config import Config
     from alembic.script import ScriptDirectory
@@ -220,8 +219,7 @@ def note_served(connection: sa.Connection, scripts: ScriptDirectory) -> None:
 
 
 def _revision(database: Database) -> tuple[str | None, bool]:
-    with database.reading() as connection:
-        return _known_revision(connection)
+    return database.read(_known_revision)
 
 
 def _known_revision(connection: sa.Connection) -> tuple[str | None, bool]:

@@ -6,6 +6,7 @@ app's to read and to add to, and nobody's to change.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import filterfalse
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,8 +20,6 @@ from streamer.store.db.schema import metadata
 from streamer.store.db.schema.types import Kept, is_month, kept_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import psycopg
 else:
     psycopg = LazyModule("psycopg")  # SQLite does without it

@@ -5,8 +5,6 @@ What is between this program and PostgreSQL: nothing, or a pooler that shares th
 Everything here works with either, since nothing that is set, locked or prepared outlives its transaction.
 """
 
-from __future__ import annotations
-
 import os
 from typing import Literal, TypeAlias
 

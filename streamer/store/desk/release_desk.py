@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import hmac
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 import sqlalchemy as sa
@@ -23,11 +23,9 @@ from streamer.events.receipts import with_receipt
 from streamer.gates import free_text
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.settings import GateSettings
-from streamer.journal import Headers, OutboxMessage
 from streamer.scoring.blank import is_blank
 from streamer.signing.canonical_json import canonical_json
 from streamer.store.audit import control
-from streamer.store.db.engine import Database
 from streamer.store.db.schema import (
     batches,
     decisions,
@@ -59,12 +57,12 @@ from streamer.store.desk.rows import (
     state_of,
 )
 from streamer.store.log.outbox import enqueue
+from streamer.store.part import Part
 from streamer.store.policies.fence import newest_version
 from streamer.wording.numbers import when
 
 if TYPE_CHECKING:
     from streamer.risk.rounds.report import DeskReport
-    from streamer.store.labels.read_labels import ReadLabels
 
 MOST_AT_ONCE: Final = 100
 """Batches that one transaction rejects for their deadline."""
@@ -74,14 +72,6 @@ Offer = tuple[tuple[DeskAnswer, ...], DeskClaims | None]
 
 _EXCERPT = 400
 _LATELY = 20
-
-
-class DeskMessage(Protocol):
-    """Makes the message of an outcome."""
-
-    def __call__(self, event: DeskV1, /, *, key: bytes | None, trace: Headers) -> OutboxMessage:
-        """Return the message; `key` is that of the action, `trace` are its headers."""
-        ...
 
 
 class NotAtDesk(UsageError):
@@ -130,7 +120,7 @@ class Reject(NamedTuple):
     """Go on holding the batch."""
 
 
-class ReleaseDesk:
+class ReleaseDesk(Part):
     """The desk of every gate. Calls block; from any thread.
 
     Parameters
@@ -138,21 +128,6 @@ class ReleaseDesk:
     message : makes the message of an outcome.
     publish : whether outcomes are to go to Kafka.
     """
-
-    def __init__(
-        self,
-        database: Database,
-        *,
-        clock: Callable[[], datetime],
-        message: DeskMessage,
-        publish: bool,
-        read: ReadLabels,
-    ) -> None:
-        self._database = database
-        self._clock = clock
-        self._message = message
-        self._publish = publish
-        self._read = read
 
     # -- looking --------------------------------------------------------------------------------------------
 
@@ -199,22 +174,20 @@ class ReleaseDesk:
             .join(decisions, decisions.c.batch == desk_items.c.batch)
             .group_by(desk_items.c.gate)
         )
-        with self._database.reading() as connection:
-            return {
-                gate: DeskQueue(waiting=count, oldest=oldest)
-                for gate, count, oldest in connection.execute(query)
-            }
+        return {
+            gate: DeskQueue(waiting=count, oldest=oldest)
+            for gate, count, oldest in self._database.rows(query)
+        }
 
     def counts(self) -> dict[tuple[str, str], int]:
         """How many were ever `released`, `rejected` by a person or `expired`, by gate and word."""
         query = sa.select(
             desk_outcomes.c.gate, desk_outcomes.c.action, desk_outcomes.c.reason, sa.func.count()
         ).group_by(desk_outcomes.c.gate, desk_outcomes.c.action, desk_outcomes.c.reason)
-        with self._database.reading() as connection:
-            return {
-                (gate, "expired" if reason == "deadline_passed" else action): count
-                for gate, action, reason, count in connection.execute(query)
-            }
+        return {
+            (gate, "expired" if reason == "deadline_passed" else action): count
+            for gate, action, reason, count in self._database.rows(query)
+        }
 
     def batch(self, key: BatchKey) -> DeskBatch | None:
         """A batch that is or was at the desk; None for any other."""
@@ -247,16 +220,14 @@ class ReleaseDesk:
 
     def state(self, key: BatchKey) -> DeskState | None:
         """Whether a batch waits, or what became of it; None for one that never came to the desk."""
-        with self._database.reading(snapshot=True) as connection:
-            return state_of(connection, key)
+        return self._database.read_at_once(state_of, key)
 
     def outcomes(self, keys: Sequence[BatchKey]) -> dict[BatchKey, DeskV1]:
         """What became of those of these batches that no longer wait."""
         if not keys:
             return {}
         query = outcome_query().where(desk_outcomes.c.id.in_([desk_id(key) for key in keys]))
-        with self._database.reading() as connection:
-            found = [event_of(row) for row in connection.execute(query).mappings()]
+        found = [event_of(row) for row in self._database.mappings(query)]
         return {BatchKey(one.gate, one.batch_id, one.attempt): one for one in found}
 
     def receipt(self, outcome: DeskV1) -> str | None:
@@ -267,8 +238,7 @@ class ReleaseDesk:
     def lately(self) -> list[DeskV1]:
         """What was decided last, the newest first; without texts."""
         query = outcome_query().order_by(desk_outcomes.c.at.desc()).limit(_LATELY)
-        with self._database.reading() as connection:
-            return [event_of(dict(row) | {"text": None}) for row in connection.execute(query).mappings()]
+        return [event_of(dict(row) | {"text": None}) for row in self._database.mappings(query)]
 
     def in_period(self, gate: str, settings: GateSettings, *, now: datetime) -> DeskReport | None:
         """`report` of the gate's budget period; None where nothing was decided in it and the gate has no desk."""
@@ -431,10 +401,10 @@ class ReleaseDesk:
                 connection.execute(sa.insert(desk_texts).values(outcome=event.desk_id, text=shown, salt=salt))
             events.append(event)
         control.append(connection, desk_outcomes, [(event.desk_id,) for event in events], now=now)
-        if self._publish:
+        if self._shared.publish:
             receipts = receipts_of(connection, events)
             for event, (row, *_) in zip(events, taken, strict=True):
-                message = self._message(event, key=row["action_key"], trace=row["action_headers"])
+                message = self._shared.desk_message(event, key=row["action_key"], trace=row["action_headers"])
                 headers = with_receipt(message.headers, receipts[event.desk_id])
                 enqueue(connection, replace(message, headers=headers), now)
         return events

@@ -9,20 +9,15 @@ import sqlalchemy as sa
 
 from streamer.clouds.stored_answers import StoredBatch, StoredResponse
 from streamer.gates.settings import NO_ENCODER, GateSettings
-from streamer.store.db.engine import Database
 from streamer.store.db.schema import batches, decisions, gate_revisions, policies, responses
 from streamer.store.db.schema.joins import POLICY_OF_DECISION, REVISION_OF_POLICY, key_of
 from streamer.store.db.schema.types import Row
-from streamer.store.labels.read_labels import ReadLabels
 from streamer.store.labels.revisions import Severities
+from streamer.store.part import Part
 
 
-class SqlAnswers:
+class SqlAnswers(Part):
     """Implements `streamer.clouds.stored_answers.AnswerStore`."""
-
-    def __init__(self, database: Database, *, read: ReadLabels) -> None:
-        self._database = database
-        self._read = read
 
     def audited(
         self, gate: str, *, settings: GateSettings, older_than: datetime, since: datetime | None = None

@@ -2,7 +2,7 @@
 
 import hmac
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -17,13 +17,12 @@ from streamer.labels.judge.record import Judgement
 from streamer.labels.llm.record import Exchange
 from streamer.store.audit import control
 from streamer.store.db import bulk_insert
-from streamer.store.db.engine import Database
 from streamer.store.db.schema import judgements
 from streamer.store.db.schema.joins import RESPONSE, is_batch, key_of
 from streamer.store.db.schema.types import HASH_BYTES, of_row
-from streamer.store.labels.read_labels import ReadLabels
 from streamer.store.labels.revisions import store_labels
 from streamer.store.log.leaves import judgement_mac
+from streamer.store.part import Part
 
 _Response = tuple[BatchKey, str]
 
@@ -64,13 +63,8 @@ class StoredJudgement:
     erased_at: datetime | None
 
 
-class Judgements:
+class Judgements(Part):
     """The judgements of all gates, and the labels that come with them."""
-
-    def __init__(self, database: Database, *, clock: Callable[[], datetime], read: ReadLabels) -> None:
-        self._database = database
-        self._clock = clock
-        self._read = read
 
     def keep(self, attempts: Sequence[Attempted], *, kind: str, labeller: str, source: str) -> int:
         """Keep labels and judgements, all or none, and return how many labels are new.
@@ -119,8 +113,7 @@ class Judgements:
         query = sa.select(judgements).where(is_batch(key, judgements)).order_by(judgements.c.id)
         if response_id is not None:
             query = query.where(judgements.c.response_id == response_id)
-        with self._database.reading() as connection:
-            return [_stored(row) for row in connection.execute(query).mappings()]
+        return [_stored(row) for row in self._database.mappings(query)]
 
 
 def _response(attempt: Attempted) -> _Response:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from streamer.journal import LabelRevision
-from streamer.signing.labels import NO_LABEL_KEYS, LabelKeys
+from streamer.labels.signing import NO_LABEL_KEYS, LabelKeys
 from streamer.signing.policies import PolicyVersion
 from streamer.store.audit import control
 from streamer.store.db import bulk_insert

@@ -4,8 +4,6 @@ A claim is a row under the answer's key, so that of any number of processes one 
 expires, and counts for nothing afterwards.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any

@@ -13,9 +13,9 @@ import sqlalchemy as sa
 from streamer.events.claims import RecordedClaims
 from streamer.gates.batch_key import BatchKey
 from streamer.journal import LabelRevision
+from streamer.labels.signing import LabelKeys
 from streamer.review.items import Decided, Mark, Reviewer, ReviewItem, UnknownItem
 from streamer.scoring.judged import form
-from streamer.signing.labels import LabelKeys
 from streamer.store.db.engine import upsert
 from streamer.store.db.schema import (
     batches,

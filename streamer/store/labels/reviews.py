@@ -7,9 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from streamer.review.items import Decided, GateProgress, Mark, Progress, Reviewer, ReviewItem
-from streamer.store.db.engine import Database
 from streamer.store.db.schema import decisions, responses, review_claims, review_offers
-from streamer.store.labels.read_labels import ReadLabels
 from streamer.store.labels.review_claims import (
     SHOWN,
     beside,
@@ -33,17 +31,14 @@ from streamer.store.labels.review_offers import (
     texts_of,
 )
 from streamer.store.labels.revisions import unlabelled
+from streamer.store.part import Part
 from streamer.store.risk.audit_rates import held_early
 
 _ROUNDS = 20
 
 
-class Reviews:
+class Reviews(Part):
     """Implements `streamer.review.items.ReviewStore`."""
-
-    def __init__(self, database: Database, *, read: ReadLabels) -> None:
-        self._database = database
-        self._read = read
 
     def next(
         self, reviewer: Reviewer, gates: Sequence[str], *, hold: timedelta, now: datetime
@@ -67,8 +62,7 @@ class Reviews:
         return None
 
     def refusals(self, labeller: str, gates: Sequence[str]) -> dict[str, str]:
-        with self._database.reading() as connection:
-            return self._read.refusals(connection, labeller, gates)
+        return self._database.read(self._read.refusals, labeller, gates)
 
     def others(self, reviewer: Reviewer, token: str) -> list[str]:
         with self._database.reading() as connection:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -18,9 +18,8 @@ from streamer.errors import Unavailable, UsageError
 from streamer.events.claims import RecordedClaims
 from streamer.gates.batch_key import BatchKey
 from streamer.journal import LabelRevision
-from streamer.signing.labels import NO_LABEL_KEYS, LabelKeys
+from streamer.labels.signing import NO_LABEL_KEYS, LabelKeys
 from streamer.store.audit import control
-from streamer.store.db.engine import Database
 from streamer.store.db.schema import (
     batches,
     decisions,
@@ -32,8 +31,9 @@ from streamer.store.db.schema import (
 from streamer.store.db.schema.decisions import EXTRA_DRAW, SAMPLED
 from streamer.store.db.schema.joins import BATCH, JUDGED, RESPONSE, key_of, same
 from streamer.store.db.schema.types import of_row
-from streamer.store.labels.read_labels import ReadLabels, UnreadLabels
+from streamer.store.labels.read_labels import UnreadLabels
 from streamer.store.log.resolve_outcomes import StoredLabel, add_labels, known_gates
+from streamer.store.part import Part
 from streamer.store.risk.audit_rates import held_early, newest_shipped, raised_gates
 
 AT_ONCE = 2_000
@@ -162,13 +162,8 @@ def severities_given(labels: sa.FromClause, gate: str, kind: str) -> sa.Subquery
     )
 
 
-class Labels:
+class Labels(Part):
     """The labels of all gates."""
-
-    def __init__(self, database: Database, *, clock: Callable[[], datetime], read: ReadLabels) -> None:
-        self._database = database
-        self._clock = clock
-        self._read = read
 
     def add(
         self,
@@ -217,21 +212,28 @@ class Labels:
                     f"{error}. {start} of {len(revisions)} labels are stored; to store the others, do the same again"
                 ) from error
         added = sum(one.is_new for one in stored)
-        with self._database.reading() as connection:
-            unread = self._read.unread_among(connection, [one.label for one in stored])
+        labels = [one.label for one in stored]
+        unread = self._database.read(self._read.unread_among, labels)
         return Added(added, len(stored) - added, sum(one.is_newly_signed for one in stored), unread)
 
     def unrecorded(self, revisions: Sequence[LabelRevision]) -> list[LabelRevision]:
         """Those whose batch, attempt or response is not in the record: it may come later, or the id is wrong."""
-        known: set[tuple[BatchKey, str]] = set()
+        known: set[tuple[BatchKey, str | None]] = set()
         named = (batches.c.gate, batches.c.batch_id, batches.c.attempt, responses.c.response_id)
-        query = sa.select(*named).join_from(batches, responses, responses.c.batch == batches.c.id)
+        query = sa.select(*named).join_from(
+            batches, responses, responses.c.batch == batches.c.id, isouter=True
+        )
         batch_ids = sorted({label.key.batch_id for label in revisions})
         with self._database.reading() as connection:
             for some in (batch_ids[i : i + _IDS_A_QUERY] for i in range(0, len(batch_ids), _IDS_A_QUERY)):
                 for row in connection.execute(query.where(batches.c.batch_id.in_(some))):
                     known.add((BatchKey(row.gate, row.batch_id, row.attempt), row.response_id))
-        return [label for label in revisions if (label.key, label.response_id) not in known]
+        return [
+            label
+            for label in revisions
+            # of what was given out nobody knows the responses
+            if not known & {(label.key, label.response_id), (label.key, None)}
+        ]
 
     def urgent(self, now: datetime) -> frozenset[str]:
         """The gates whose audit rate is raised: the risk alarm waits for their labels."""
@@ -318,13 +320,10 @@ class Labels:
         )
         if gate is not None:
             query = query.where(decisions.c.gate == gate)
-        with self._database.reading() as connection:
-            return [
-                DrawnResponse(
-                    BatchKey(row.gate, row.batch_id, row.attempt), row.response_id, row.severity_kind
-                )
-                for row in connection.execute(query)
-            ]
+        return [
+            DrawnResponse(BatchKey(row.gate, row.batch_id, row.attempt), row.response_id, row.severity_kind)
+            for row in self._database.rows(query)
+        ]
 
     def pending(self) -> dict[str, int]:
         """How many drawn responses wait for a severity, by gate; every gate is there."""
@@ -345,8 +344,7 @@ class Labels:
         query = sa.select(label_revisions.c.gate, label_revisions.c.kind, sa.func.count()).group_by(
             label_revisions.c.gate, label_revisions.c.kind
         )
-        with self._database.reading() as connection:
-            return {(gate, kind): count for gate, kind, count in connection.execute(query)}
+        return {(gate, kind): count for gate, kind, count in self._database.rows(query)}
 
     def severities(self, gate: str, kind: str) -> Severities:
         """The present severities of one gate and kind."""
@@ -355,13 +353,11 @@ class Labels:
 
     def refusals(self, labeller: str, gates: Sequence[str]) -> dict[str, str]:
         """Say of which of these gates labels that this labeller gives here would not be read, and why."""
-        with self._database.reading() as connection:
-            return self._read.refusals(connection, labeller, gates)
+        return self._database.read(self._read.refusals, labeller, gates)
 
     def unread(self, gate: str | None = None) -> dict[str, UnreadLabels]:
         """Labels that are recorded and not read, by gate; gates without any are left out."""
-        with self._database.reading(snapshot=True) as connection:
-            return self._read.unread(connection, gate)
+        return self._database.read_at_once(self._read.unread, gate)
 
 
 def store_labels(

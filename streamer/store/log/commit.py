@@ -6,8 +6,6 @@ as a leaf of its partition's log, and progress is moved by compare-and-set. Last
 policies say.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any

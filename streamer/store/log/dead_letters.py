@@ -1,7 +1,7 @@
 """Records that were refused: looked at, and sent again as they were."""
 
 import builtins
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -12,10 +12,10 @@ from streamer.events.outgoing import TRUNCATED
 from streamer.events.topics import HTTP_LOG
 from streamer.journal import Headers, OutboxMessage
 from streamer.store.audit import control
-from streamer.store.db.engine import Database
 from streamer.store.db.schema import dead_letter_replays, dead_letters
 from streamer.store.db.schema.types import Row, of_row
 from streamer.store.log.outbox import enqueue
+from streamer.store.part import Part
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,33 +43,26 @@ class StoredDeadLetter:
         return _truncated(self.headers)
 
 
-class DeadLetters:
+class DeadLetters(Part):
     """The dead letters of all topics."""
-
-    def __init__(self, database: Database, *, clock: Callable[[], datetime]) -> None:
-        self._database = database
-        self._clock = clock
 
     def list(self, *, code: str | None = None, limit: int = 50) -> builtins.list[StoredDeadLetter]:
         """Dead letters, the newest first; with `code`, only those of that error code."""
         query = sa.select(dead_letters).order_by(dead_letters.c.id.desc()).limit(limit)
         if code is not None:
             query = query.where(dead_letters.c.code == code)
-        with self._database.reading() as connection:
-            return [_letter(row) for row in connection.execute(query).mappings()]
+        return [_letter(row) for row in self._database.mappings(query)]
 
     def get(self, identity: int) -> StoredDeadLetter:
         """One dead letter. Raises `UsageError` when there is none of this id."""
-        with self._database.reading() as connection:
-            return _one(connection, identity)
+        return self._database.read(_one, identity)
 
     def counts(self, *, replayed: bool = True) -> dict[str, int]:
         """How many there are, by error code; without `replayed` those alone that were never sent again."""
         query = sa.select(dead_letters.c.code, sa.func.count().label("n")).group_by(dead_letters.c.code)
         if not replayed:
             query = query.where(dead_letters.c.replayed_at.is_(None))
-        with self._database.reading() as connection:
-            return {row.code: row.n for row in connection.execute(query.order_by(dead_letters.c.code))}
+        return {row.code: row.n for row in self._database.rows(query.order_by(dead_letters.c.code))}
 
     def never_replayed(self, code: str) -> builtins.list[int]:
         """Ids of this error code that were not sent again before and still have all bytes, the oldest first."""
@@ -83,8 +76,7 @@ class DeadLetters:
             )
             .order_by(dead_letters.c.id)
         )
-        with self._database.reading() as connection:
-            return [row.id for row in connection.execute(query) if _truncated(row.headers) is None]
+        return [row.id for row in self._database.rows(query) if _truncated(row.headers) is None]
 
     def replay(self, identities: Sequence[int], *, by: str) -> int:
         """Send the original bytes to their topic again (by the outbox) and note who did; all or none.

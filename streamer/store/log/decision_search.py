@@ -10,9 +10,9 @@ from typing import Literal
 
 import sqlalchemy as sa
 
-from streamer.store.db.engine import Database
 from streamer.store.db.schema import batches, decisions, gates, responses
 from streamer.store.db.schema.types import of_row
+from streamer.store.part import Part
 
 MOST_SEARCHED = 20_000
 _EXCERPT = 300
@@ -87,11 +87,8 @@ class FoundDecisions:
     cut_short: bool = False
 
 
-class DecisionSearch:
+class DecisionSearch(Part):
     """Looks decisions up."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def find(
         self, wanted: Wanted, *, before: int | None = None, limit: int = 50, most: int = MOST_SEARCHED
@@ -132,12 +129,11 @@ class DecisionSearch:
             )
         )
         wanted = set(answers)
-        with self._database.reading() as connection:
-            return {
-                (batch, response): (prompt, text)
-                for batch, response, prompt, text in connection.execute(query)
-                if (batch, response) in wanted
-            }
+        return {
+            (batch, response): (prompt, text)
+            for batch, response, prompt, text in self._database.rows(query)
+            if (batch, response) in wanted
+        }
 
 
 def _candidates(wanted: Wanted, names: list[str], before: int | None) -> sa.Select[tuple[int]]:

@@ -13,7 +13,6 @@ import sqlalchemy as sa
 from streamer.journal import Partition
 from streamer.scoring.reading import RULES, Rule
 from streamer.store.db import bulk_insert, roles
-from streamer.store.db.engine import Database
 from streamer.store.db.schema import (
     batches,
     decisions,
@@ -28,6 +27,7 @@ from streamer.store.db.schema.log import QUEUED
 from streamer.store.db.schema.types import REAL, UtcDateTime
 from streamer.store.db.transport import Pooling, pooling
 from streamer.store.log import outbox
+from streamer.store.part import Part
 
 _SHIPS = (decisions.c.mode == "enforce", decisions.c.outcome.in_(("ship", "mixed")))
 
@@ -129,11 +129,8 @@ _TABLES: dict[str, tuple[sa.FromClause, Sequence[sa.ColumnClause[Any]], Sequence
 """What is exported: where from, columns, the gate first; and what orders the rows, their moment first."""
 
 
-class Reports:
+class Reports(Part):
     """Read-only questions."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     @contextmanager
     def table(
@@ -160,25 +157,21 @@ class Reports:
 
     def unpublished_ships(self, gate: str) -> int:
         """How many enforced decisions of a gate that ship something are committed and not yet published."""
-        with self._database.reading() as connection:
-            return unpublished_ships(connection, gate)
+        return self._database.read(unpublished_ships, gate)
 
     def still_waiting(self, gate: str, log: Mapping[Partition, tuple[int, int]] | None = None) -> Waiting:
         """What still waits of a gate. `log`: first and end offset of each partition of the responses; None: not known."""
-        with self._database.reading() as connection:
-            return still_waiting(connection, gate, log)
+        return self._database.read(still_waiting, gate, log)
 
     def outbox_pending(self) -> int:
         """Messages that wait to be published."""
-        with self._database.reading() as connection:
-            return outbox.waiting(connection)
+        return self._database.read(outbox.waiting)
 
     def may_rewrite(self) -> bool:
         """Whether this database user could change or delete what was recorded; a file has no users: False."""
         if self._database.sqlite:
             return False
-        with self._database.reading() as connection:
-            return roles.may_rewrite(connection)
+        return self._database.read(roles.may_rewrite)
 
     def pooling(self) -> Pooling | None:
         """How PostgreSQL is reached; None for a file."""
@@ -192,10 +185,9 @@ class Reports:
         query = sa.select(
             progress.c.log_id, progress.c.topic, progress.c.partition, progress.c.log_size
         ).order_by(progress.c.log_id, progress.c.topic, progress.c.partition)
-        with self._database.reading() as connection:
-            return {
-                Partition(log, topic, number): size for log, topic, number, size in connection.execute(query)
-            }
+        return {
+            Partition(log, topic, number): size for log, topic, number, size in self._database.rows(query)
+        }
 
     def has_others_than(self, gate: str, *, batch_prefix: str) -> bool:
         """Whether a gate has batches or labels of batches whose id does not begin with `batch_prefix`."""

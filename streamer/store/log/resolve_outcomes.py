@@ -1,7 +1,5 @@
 """Resolving outcomes: the first of a batch key is its decision, and the next ones repeat it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -145,7 +143,7 @@ def _settle_batches(
         for (_, decision), batch, columns in zip(first.values(), ids, answers, strict=False)
     ]
     inserted = bulk_insert.insert_new(connection, batches, new, unique=BATCH)
-    standing: dict[BatchKey, tuple[Row, OutboxMessage]] = {}
+    standing: dict[BatchKey, tuple[Row, OutboxMessage | None]] = {}
     for (entry, decision), batch, columns in zip(first.values(), new, answers, strict=True):
         if batch["id"] in inserted:
             entry.batch, entry.message = batch, decision.action
@@ -169,21 +167,25 @@ def _settle_batches(
 
 def stored_decisions(
     connection: sa.Connection, keys: Iterable[BatchKey]
-) -> dict[BatchKey, tuple[Row, OutboxMessage]]:
-    """Those of the keys that are decided: the batch, and the action that was published for it."""
+) -> dict[BatchKey, tuple[Row, OutboxMessage | None]]:
+    """Those of the keys that are decided: the batch, and its action; None: it was given out."""
     found = bulk_insert.look_up(
         connection,
         sa.select(
             *batches.c["id", *BATCH, "content_hash"],
             *(decisions.c[f"action_{name}"] for name in ("topic", "key", "value", "headers")),
-        ).join_from(batches, decisions, decisions.c.batch == batches.c.id),
+        ).join_from(batches, decisions, decisions.c.batch == batches.c.id, isouter=True),
         list(batches.c[BATCH]),
         sorted(keys),
     )
     return {
         key_of(row): (
             row,
-            OutboxMessage(row["action_topic"], row["action_key"], row["action_value"], row["action_headers"]),
+            None
+            if row["action_topic"] is None
+            else OutboxMessage(
+                row["action_topic"], row["action_key"], row["action_value"], row["action_headers"]
+            ),
         )
         for row in found
     }

@@ -2,7 +2,6 @@
 
 import builtins
 from collections.abc import Callable, Sequence
-from datetime import datetime
 
 import sqlalchemy as sa
 from sqlalchemy import exc
@@ -12,21 +11,17 @@ from streamer.gates import labeller_names
 from streamer.gates.policy import SIGNED_IN
 from streamer.security.accounts import ROLES, Account, Role, hidden, issued, new_name_fault
 from streamer.store.audit import control
-from streamer.store.db.engine import Database
 from streamer.store.db.schema import accounts
 from streamer.store.db.schema.types import of_row
+from streamer.store.part import Part
 
 _ADMINISTRATOR: Role = "administrator"
 _MOST_CHARACTERS = 150
 """With what is put before it, it is still a name that a policy's record has room for."""
 
 
-class Accounts:
+class Accounts(Part):
     """The accounts of everybody who may use the console."""
-
-    def __init__(self, database: Database, *, clock: Callable[[], datetime]) -> None:
-        self._database = database
-        self._clock = clock
 
     def add(
         self, name: str, *, roles: Sequence[str], password: str, by: str, reason: str = "added"
@@ -105,13 +100,11 @@ class Accounts:
 
     def get(self, name: str) -> Account | None:
         """The account of this name as it stands; None where there never was one."""
-        with self._database.reading() as connection:
-            return _newest(connection, name)
+        return self._database.read(_newest, name)
 
     def list(self) -> builtins.list[Account]:
         """Every account as it stands, by name, closed ones too."""
-        with self._database.reading() as connection:
-            return _all(connection)
+        return self._database.read(_all)
 
     def any(self) -> bool:
         """Whether there was ever an account: from then on people sign in."""

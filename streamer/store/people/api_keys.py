@@ -1,7 +1,7 @@
 """API keys on record: made, listed and revoked, each act sealed in the control log."""
 
 import builtins
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
 import sqlalchemy as sa
@@ -11,20 +11,16 @@ from streamer.errors import UsageError
 from streamer.gates.free_text import MOST_WHO, MOST_WHY, fault
 from streamer.security.api_keys import MAY, ApiKey, Rate, digest_of, new_token
 from streamer.store.audit import control
-from streamer.store.db.engine import Database
 from streamer.store.db.schema import api_key_revocations, api_keys, gates
 from streamer.store.db.schema.types import Row, of_row
+from streamer.store.part import Part
 from streamer.store.policies.policy_rows import no_gate
 
 _MOST_CHARACTERS = {"note": MOST_WHY, "reason": MOST_WHY, "name": MOST_WHO}
 
 
-class ApiKeys:
+class ApiKeys(Part):
     """The keys with which programs call `streamer serve`."""
-
-    def __init__(self, database: Database, *, clock: Callable[[], datetime]) -> None:
-        self._database = database
-        self._clock = clock
 
     def create(
         self,
@@ -85,8 +81,7 @@ class ApiKeys:
             .outerjoin(api_key_revocations, revoked.id == api_keys.c.id)
             .order_by(api_keys.c.created_at, api_keys.c.id)
         )
-        with self._database.reading() as connection:
-            return [_key(row) for row in connection.execute(query).mappings()]
+        return [_key(row) for row in self._database.mappings(query)]
 
     def revoke(self, identity: str, *, by: str, reason: str, now: datetime | None = None) -> ApiKey:
         """Revoke a key for good. Services take it for at most `MOST_SECONDS_OLD` more.

@@ -1,7 +1,6 @@
 """Candidate policies: who set one and when, sealed in the control log, and what they made of batches, in no log."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -20,7 +19,6 @@ from streamer.store.audit import control
 from streamer.store.calibration.audit_sample import in_revisions
 from streamer.store.calibration.run_rows import remembered_prompts
 from streamer.store.db import bulk_insert
-from streamer.store.db.engine import Database
 from streamer.store.db.schema import (
     batches,
     candidate_decisions,
@@ -31,6 +29,7 @@ from streamer.store.db.schema import (
 )
 from streamer.store.db.schema.joins import BATCH, key_of
 from streamer.store.db.schema.types import Row, of_row
+from streamer.store.part import Part
 
 log = LazyLogger(__name__)
 
@@ -64,12 +63,8 @@ def newest_candidates(
         return found
 
 
-class Candidates:
+class Candidates(Part):
     """Sets, stops and reads them; implements `streamer.whatif.ports.CandidateRecord`."""
-
-    def __init__(self, database: Database, *, clock: Callable[[], datetime]) -> None:
-        self._database = database
-        self._clock = clock
 
     def start(
         self,
@@ -142,8 +137,7 @@ class Candidates:
 
     def story(self, gate: str) -> list[CandidatePolicy]:
         """Every line about the gate's candidates, the oldest first."""
-        with self._database.reading() as connection:
-            return _read(connection, candidate_policies.c.gate == gate)
+        return self._database.read(_read, candidate_policies.c.gate == gate)
 
     def counts(self, candidate: int) -> dict[str | None, int]:
         """How many decisions a candidate was beside, by the reason why it has no scores; None: it has some."""
@@ -152,8 +146,7 @@ class Candidates:
             .where(candidate_decisions.c.candidate == candidate)
             .group_by(candidate_decisions.c.why)
         )
-        with self._database.reading() as connection:
-            return {row.why: row.decisions for row in connection.execute(query)}
+        return {row.why: row.decisions for row in self._database.rows(query)}
 
     def drawn(self, gate: str, settings: GateSettings) -> tuple[Mapping[int, set[str]], Iterator[MadeBeside]]:
         """First attempts that the audit drew and another score, or list of signals, decided, with the responses that it drew, and

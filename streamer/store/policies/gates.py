@@ -2,7 +2,7 @@
 
 import builtins
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -16,23 +16,17 @@ from streamer.gates.setting import GATE_NAME, GATE_NAME_RULE
 from streamer.gates.setting_changes import calibrated_for_another
 from streamer.gates.settings import PARAMETERS, GateSettings
 from streamer.store.audit import control
-from streamer.store.db.engine import Database
 from streamer.store.db.schema import gate_revisions, gates, policies
 from streamer.store.db.schema.joins import REVISION_OF_POLICY, same
 from streamer.store.db.schema.types import HASH_BYTES, Row, of_row
+from streamer.store.part import Part
 from streamer.store.policies.policy_rows import SETTINGS, no_gate, settings_of
-from streamer.store.policies.policy_writer import PolicyWriter
 
 _SEED_BITS = 63
 
 
-class Gates:
+class Gates(Part):
     """The decision points that risk owners have set up."""
-
-    def __init__(self, database: Database, *, clock: Callable[[], datetime], writer: PolicyWriter) -> None:
-        self._database = database
-        self._clock = clock
-        self._writer = writer
 
     def create(
         self,
@@ -149,8 +143,7 @@ class Gates:
 
     def get(self, name: str) -> GateRevision:
         """The revision that the newest policy carries. Raises `UsageError` when there is no such gate."""
-        with self._database.reading() as connection:
-            return _in_force(connection, name)
+        return self._database.read(_in_force, name)
 
     def list(self) -> builtins.list[GateRevision]:
         """The revision that the newest policy of every gate carries, by name."""
@@ -161,8 +154,7 @@ class Gates:
     def history(self, name: str) -> builtins.list[GateRevision]:
         """Every revision, the oldest first. Raises `UsageError` when there is no such gate."""
         query = _select().where(gates.c.name == name).order_by(gate_revisions.c.revision)
-        with self._database.reading() as connection:
-            found = [_revision(row) for row in connection.execute(query).mappings()]
+        found = [_revision(row) for row in self._database.mappings(query)]
         if not found:
             raise no_gate(name)
         return found

@@ -1,7 +1,7 @@
 """Policies: written one version after the other, never changed; the newest of a gate is the one in force."""
 
 import builtins
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
@@ -10,17 +10,17 @@ import sqlalchemy as sa
 
 from streamer.errors import UsageError
 from streamer.gates.audit_rate import AuditRate
-from streamer.gates.policy import CandidatePolicy, Policy
-from streamer.journal import ActivePolicy, OutboxMessage
+from streamer.gates.policy import ActivePolicy, CandidatePolicy, Policy
+from streamer.journal import OutboxMessage
 from streamer.signing.policies import PolicyVersion
 from streamer.store.audit import control
-from streamer.store.db.engine import Database
 from streamer.store.db.schema import policy_events
 from streamer.store.db.schema.types import of_row
 from streamer.store.log.outbox import enqueue, is_waiting
+from streamer.store.part import Part
 from streamer.store.policies.candidates import newest_candidates
 from streamer.store.policies.policy_rows import keys_below, newest_keys, no_gate, read_versions
-from streamer.store.policies.policy_writer import PolicyWriter, one_version
+from streamer.store.policies.policy_writer import one_version
 from streamer.store.risk.audit_rates import newest_rates
 
 
@@ -36,13 +36,8 @@ class PolicyEvent:
     at: datetime
 
 
-class Policies:
+class Policies(Part):
     """The life of policies."""
-
-    def __init__(self, database: Database, *, clock: Callable[[], datetime], writer: PolicyWriter) -> None:
-        self._database = database
-        self._clock = clock
-        self._writer = writer
 
     def newest(self, gate: str) -> Policy:
         """The newest policy, whether it is trusted or not. Raises `UsageError` when there is no such gate."""
@@ -102,8 +97,7 @@ class Policies:
 
     def version(self, gate: str, version: int) -> PolicyVersion:
         """One version, not yet trusted. Raises `UsageError` when it does not exist."""
-        with self._database.reading() as connection:
-            return one_version(connection, gate, version)
+        return self._database.read(one_version, gate, version)
 
     def events(self, gate: str) -> builtins.list[PolicyEvent]:
         """What was done to the gate's policies, the oldest first."""
@@ -186,8 +180,7 @@ class Policies:
 
     def message(self, policy: Policy) -> OutboxMessage | None:
         """The message about a policy; None when the record does not have this policy, or it is not trusted."""
-        with self._database.reading() as connection:
-            return self._own_message(connection, policy)
+        return self._database.read(self._own_message, policy)
 
     def announce(self, policy: Policy) -> bool:
         """Have the message about a policy published again, because others overwrote it on its topic.

@@ -8,9 +8,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from streamer.errors import UsageError
-from streamer.gates.policy import Policy
+from streamer.gates.policy import ActivePolicy, Policy
 from streamer.gates.settings import FLAT_NAMES, GateSettings
-from streamer.journal import ActivePolicy
 from streamer.signing.policies import PolicyVersion
 from streamer.store.audit import control
 from streamer.store.calibration.run_rows import bursts_of, losses_of, with_prompts

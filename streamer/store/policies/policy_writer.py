@@ -4,8 +4,6 @@ A policy is written in one transaction: the policy, its signature, its events, t
 closing: their seals, which wait for it) and the outbox row are there together or not at all.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime

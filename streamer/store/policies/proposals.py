@@ -1,16 +1,16 @@
 """Thresholds that a run found and that wait for somebody to put them in force."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 
 from streamer.errors import UsageError
-from streamer.gates.policy import SIGNED_IN, Bursts, Policy
-from streamer.gates.rule import Cut, Rule
+from streamer.gates.policy import SIGNED_IN, Policy
+from streamer.gates.rule import Cut
 from streamer.gates.setting_changes import calibrated_for_another
-from streamer.gates.settings import GateSettings
+from streamer.recalibration.verdict import Proposal
 from streamer.store.audit import control
 from streamer.store.calibration.run_rows import bursts_of, with_prompts
 from streamer.store.db.schema import (
@@ -36,37 +36,6 @@ _COLUMNS: tuple[sa.ColumnElement[Any], ...] = (
     *calibration_candidates.c["state", "threshold", "rule"],
     *gate_revisions.c[SETTINGS],
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Proposal:
-    """A threshold that a run found and that is not in force.
-
-    Attributes
-    ----------
-    run : number of the run.
-    settings : of the gate, as the run saw them.
-    cut, rule, guarantee : what the policy would have.
-    groups, items, missing : of the run.
-    why : why it was not put in force at once; empty when somebody asked for a proposal.
-    bursts : of which it ships nothing.
-    held_until : when the service tests it again, to put it in force by itself; None: it waits for a person.
-    """
-
-    gate: str
-    run: int
-    settings: GateSettings
-    cut: Cut
-    rule: Rule
-    guarantee: str
-    groups: int
-    items: int
-    missing: int
-    by: str
-    at: datetime
-    why: str = ""
-    held_until: datetime | None = None
-    bursts: Bursts | None = None
 
 
 def newest(connection: sa.Connection, gate: str) -> Proposal | None:

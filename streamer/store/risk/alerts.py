@@ -1,9 +1,7 @@
 """Alerts: told once a cause, in the transaction of whatever caused them, and acknowledged by a person."""
 
-from __future__ import annotations
-
 import builtins
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -14,9 +12,8 @@ import sqlalchemy as sa
 from streamer.errors import UsageError
 from streamer.events.alerts import LEVELS, OTHER_CAUSES, SCHEMA, AlertsV1
 from streamer.gates.policy import MONITOR
-from streamer.journal import OutboxMessage
 from streamer.store.audit import control
-from streamer.store.db.engine import Database, upsert
+from streamer.store.db.engine import upsert
 from streamer.store.db.schema import (
     alert_acknowledgements,
     alert_assignments,
@@ -31,11 +28,9 @@ from streamer.store.db.schema import (
 )
 from streamer.store.db.schema.joins import REVISION_OF_POLICY
 from streamer.store.db.schema.types import Row
-from streamer.store.labels.read_labels import ReadLabels
 from streamer.store.labels.revisions import severities_given
 from streamer.store.log.outbox import enqueue
-
-AlertMessage = Callable[[AlertsV1], OutboxMessage]
+from streamer.store.part import AlertMessage, Part
 
 _MOST_NAME = 200
 _FACTS = ("alert_id", "gate", "kind", "level", "message", "details", "policy_version", "raised_at")
@@ -101,26 +96,15 @@ class ShippedDraw:
     severity: float
 
 
-class Alerts:
+class Alerts(Part):
     """The alerts of all gates."""
-
-    def __init__(
-        self,
-        database: Database,
-        *,
-        clock: Callable[[], datetime],
-        alert_message: AlertMessage,
-        read: ReadLabels,
-    ) -> None:
-        self._read = read
-        self._database = database
-        self._clock = clock
-        self._message = alert_message
 
     def raise_(self, event: AlertsV1) -> bool:
         """Record an alert and enqueue its message; returns False when the same alert is on record already."""
         return self._database.writing(
-            lambda connection: raise_alert(connection, event, message=self._message, now=self._clock())
+            lambda connection: raise_alert(
+                connection, event, message=self._shared.alert_message, now=self._clock()
+            )
         )
 
     def list(
@@ -133,8 +117,7 @@ class Alerts:
             query = query.where(alerts.c.gate == gate)
         if unacknowledged:
             query = query.where(alert_acknowledgements.c.alert.is_(None))
-        with self._database.reading() as connection:
-            return [_raised(row) for row in connection.execute(query).mappings()]
+        return [_raised(row) for row in self._database.mappings(query)]
 
     def incidents(self, gate: str | None = None, *, limit: int = 200) -> builtins.list[Incident]:
         """The newest alerts, and all open ones up to the limit, as incidents: open ones first, the worst before the rest."""
@@ -160,18 +143,20 @@ class Alerts:
         )
 
     def incident(self, named: str) -> Incident:
-        """The incident that an alert belongs to, or the open one of a gate where there is one. Raises `UsageError`."""
+        """The incident that an alert belongs to; of a gate its worst open one, else its newest. Raises `UsageError`."""
         with self._database.reading() as connection:
             gate = connection.scalar(sa.select(alerts.c.gate).where(alerts.c.gate == named).limit(1))
             row = None if gate is not None else _one(connection, named)
         every = self.incidents(gate or row["gate"])  # type: ignore[index]
-        for one in every:
-            if one.open if row is None else any(each.number == row["id"] for each in one.alerts):
-                return one
-        raise UsageError(f"gate {gate} has no alert that nobody has acknowledged")
+        found = [one for one in every if row is None or any(each.number == row["id"] for each in one.alerts)]
+        if not found:
+            raise UsageError(f"alert {named} is older than the newest alerts of its gate")
+        return found[0] if found[0].open else max(found, key=lambda one: one.first.number)
 
     def assign(self, incident: Incident, assignee: str, *, by: str) -> None:
-        """Name who looks after an incident. Raises `UsageError` for no name."""
+        """Name who looks after an open incident. Raises `UsageError` for no name, or an incident that is over."""
+        if not incident.open:
+            raise UsageError(f"gate {incident.gate} has no alert that nobody has acknowledged")
         if not 0 < len(assignee.strip()) <= _MOST_NAME:
             raise UsageError(f"name who looks after it, in 1 to {_MOST_NAME} characters")
         row = {
@@ -216,8 +201,7 @@ class Alerts:
             alert_deliveries.c.alert == alerts.c.id, alert_deliveries.c.channel == channel
         )
         query = _select().where(alerts.c.raised_at >= since, ~done).order_by(alerts.c.id).limit(limit)
-        with self._database.reading() as connection:
-            return [_raised(row) for row in connection.execute(query).mappings()]
+        return [_raised(row) for row in self._database.mappings(query)]
 
     def delivered(self, raised: RaisedAlert, channel: str, *, error: str | None = None) -> None:
         """Record that a channel took an alert, or, with the last error, that it was given up. Twice is as good as once."""
@@ -233,8 +217,7 @@ class Alerts:
         query = sa.select(alerts.c.gate, alerts.c.kind, sa.func.count()).group_by(
             alerts.c.gate, alerts.c.kind
         )
-        with self._database.reading() as connection:
-            return {(gate, kind): count for gate, kind, count in connection.execute(query)}
+        return {(gate, kind): count for gate, kind, count in self._database.rows(query)}
 
     def acknowledge(self, alert_id: str, *, by: str, reason: str, now: datetime | None = None) -> RaisedAlert:
         """Record that somebody has looked at an alert. Where an alarm raised it, the gate's next alarm opens.

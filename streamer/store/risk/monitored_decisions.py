@@ -1,7 +1,5 @@
 """Decisions and labels as watching reads them: page by page, by their numbers, with nothing read twice."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -134,9 +132,13 @@ def decided(connection: sa.Connection, gate: str, *, after: int, until: int, lim
     if not rows:
         return LoggedDecisions()
     stretch = (decisions.c.gate == gate, decisions.c.batch.between(rows[0][0], rows[-1][0]))
-    return _logged(
-        connection, gate, rows, lambda asked: bulk_insert.as_given(connection.execute(asked.where(*stretch)))
-    )
+    wanted = {row[0] for row in rows}  # later attempts lie between them
+
+    def ask(asked: sa.Select[Any]) -> Sequence[Sequence[Any]]:
+        found = bulk_insert.as_given(connection.execute(asked.where(*stretch)))
+        return [row for row in found if row[0] in wanted]
+
+    return _logged(connection, gate, rows, ask)
 
 
 def reference(connection: sa.Connection, run: int) -> LoggedDecisions:

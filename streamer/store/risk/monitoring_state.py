@@ -1,8 +1,6 @@
 """Where the watching of each gate stands: read at one moment, written in one transaction or not at all."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from math import inf
@@ -29,7 +27,6 @@ from streamer.risk.rounds.verdict import with_verdict
 from streamer.store.audit import control
 from streamer.store.calibration.run_rows import inputs_of, with_prompts
 from streamer.store.db import bulk_insert
-from streamer.store.db.engine import Database
 from streamer.store.db.schema import (
     alert_acknowledgements,
     alerts,
@@ -40,11 +37,10 @@ from streamer.store.db.schema import (
     policies,
 )
 from streamer.store.db.schema.joins import CANDIDATE_OF_RUN, REVISION_OF_RUN
-from streamer.store.labels.read_labels import ReadLabels
+from streamer.store.part import Part
 from streamer.store.policies.policy_rows import newest_keys, read_versions
-from streamer.store.policies.policy_writer import PolicyWriter
 from streamer.store.risk import audit_rates, monitored_decisions
-from streamer.store.risk.alerts import AlertMessage, acknowledge, raise_alert
+from streamer.store.risk.alerts import acknowledge, raise_alert
 from streamer.store.risk.decided import decided
 from streamer.store.risk.monitoring_rows import (
     read_watch,
@@ -59,27 +55,11 @@ log = structlog.get_logger(__name__)
 _MOST_ALERTS = 20
 
 
-class Monitoring:
+class Monitoring(Part):
     """Implements `streamer.risk.rounds.store.WatchStore`."""
 
-    def __init__(
-        self,
-        database: Database,
-        *,
-        clock: Callable[[], datetime],
-        writer: PolicyWriter,
-        alert_message: AlertMessage,
-        read: ReadLabels,
-    ) -> None:
-        self._database = database
-        self._clock = clock
-        self._writer = writer
-        self._message = alert_message
-        self._read = read
-
     def probe(self) -> Probe:
-        with self._database.reading() as connection:
-            return monitored_decisions.probe(connection)
+        return self._database.read(monitored_decisions.probe)
 
     def news(self, *, after: Watermark, until: Watermark, alert_ids: Collection[str]) -> News:
         with self._database.reading(snapshot=True) as connection:
@@ -112,13 +92,11 @@ class Monitoring:
 
     def rate(self, gate: str) -> tuple[AuditRate | None, int]:
         """The newest audit rate of a gate, and how many labels raised rates asked for on its day."""
-        with self._database.reading(snapshot=True) as connection:
-            return _rate(connection, gate)
+        return self._database.read_at_once(_rate, gate)
 
     def watch(self, gate: str) -> GateWatch:
         """Where the watching of a gate stands; a new one where it was never watched."""
-        with self._database.reading(snapshot=True) as connection:
-            return read_watch(connection, gate)
+        return self._database.read_at_once(read_watch, gate)
 
     def judged(self, gate: str, *, now: datetime) -> RiskReport | None:
         """What is known of a gate's risk, with its verdict as of now; None when its newest policy cannot be read."""
@@ -149,8 +127,9 @@ class Monitoring:
             return [sequence_of(row) for row in rows]
 
     def decided(self, gate: str, *, after: int, until: int, limit: int) -> LoggedDecisions:
-        with self._database.reading(snapshot=True) as connection:
-            return monitored_decisions.decided(connection, gate, after=after, until=until, limit=limit)
+        return self._database.read_at_once(
+            monitored_decisions.decided, gate, after=after, until=until, limit=limit
+        )
 
     def labelled(self, gate: str, decisions: LoggedDecisions, *, until: int) -> LoggedDecisions:
         with self._database.reading(snapshot=True) as connection:
@@ -165,12 +144,10 @@ class Monitoring:
             return monitored_decisions.relabelled(connection, labels, gate, numbers, after=after, until=until)
 
     def calibrated(self, run: int) -> CalibratedSample | None:
-        with self._database.reading(snapshot=True) as connection:
-            return calibrated(connection, run)
+        return self._database.read_at_once(calibrated, run)
 
     def reference(self, run: int) -> LoggedDecisions:
-        with self._database.reading(snapshot=True) as connection:
-            return monitored_decisions.reference(connection, run)
+        return self._database.read_at_once(monitored_decisions.reference, run)
 
     def late_labels(self, gate: str, *, after: int, until: int, read: int) -> int:
         with self._database.reading(snapshot=True) as connection:
@@ -215,7 +192,7 @@ class Monitoring:
             write_sequences(connection, before, watch, written.ended)
             write_alarms(connection, before, watch, written.ended)
             for event in written.make_alerts(closed, refused):
-                raise_alert(connection, event, message=self._message, now=now)
+                raise_alert(connection, event, message=self._shared.alert_message, now=now)
             if written.rate is not None:
                 audit_rates.append(connection, before.gate, written.rate, now)
             return True

@@ -15,10 +15,9 @@ from streamer.gates.batch_key import BatchKey
 from streamer.gates.policy import Policy, burst_of, segment_of
 from streamer.gates.rule import Cut, Needed
 from streamer.scoring.judged import WHOLE
-from streamer.store.db.engine import Database
 from streamer.store.db.schema import batches, decisions, responses
-from streamer.store.labels.read_labels import ReadLabels
 from streamer.store.labels.revisions import Severities
+from streamer.store.part import Part
 from streamer.store.policies.policy_rows import read_versions
 from streamer.whatif.past import MOST, Past
 
@@ -40,12 +39,8 @@ _ANSWERED = (
 _BATCH = itemgetter(0)
 
 
-class PastDecisions:
+class PastDecisions(Part):
     """Implements `streamer.whatif.past.PastReader`."""
-
-    def __init__(self, database: Database, *, read: ReadLabels) -> None:
-        self._database = database
-        self._read = read
 
     def read(
         self,

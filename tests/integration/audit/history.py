@@ -22,10 +22,11 @@ from streamer.events.cloudevents import rfc3339
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.settings import GateSettings
 from streamer.journal import DataGap, LabelRevision, Partition, Record, Slice
+from streamer.labels.signing import LabellerKey
 from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.settings.settings import Settings, load_settings
-from streamer.signing.labels import LabellerKey
 from streamer.store import Store
+from streamer_verify.segments import NO_SEGMENTS, Segments
 from tests.migrated import migrated
 from tests.run_folder import made_once
 
@@ -247,6 +248,7 @@ def verify(
     label_keys: Mapping[str, LabellerKey] | None = None,
     witnesses: Mapping[str, bytes] | None = None,
     others: Callable[[str | None], None] | None = None,
+    segments: Segments = NO_SEGMENTS,
     **options: Any,
 ) -> VerificationReport:
     """`audit verify`, with the checkpoints of the file unless told otherwise; of a store that is open, or of the settings'."""
@@ -254,7 +256,7 @@ def verify(
     kept = outside if outside is not None else found[0] if found is not None else None
     with (
         wiring.open_store(settings) if store is None else nullcontext(store) as opened,
-        opened.evidence.snapshot(others) as snapshot,
+        opened.evidence.snapshot(others, segments) as snapshot,
     ):
         return verify_record(
             snapshot,

@@ -34,6 +34,7 @@ from streamer.gates.settings import GateSettings
 from streamer.risk.rounds.alarms import goes_on, label_alarm
 from streamer.risk.rounds.logged import LoggedDecision, Terms
 from streamer.risk.rounds.watch import RiskWatch
+from streamer.scoring.registry import OF_CLAIMS
 from streamer.store import Store
 from streamer.store.audit.forgetting import prune
 from streamer.store.db.schema import batches, decisions, responses
@@ -59,6 +60,7 @@ SAID = ("Ada wrote notes.", "Bern has {0} towers!", "Lyon has {0} hills.", "Riga
 GATES: dict[str, dict[str, Any]] = {
     name.replace(":C", "").replace("-", ""): {"loss": name.replace("C", "2")} for name in LOSSES
 } | {"marked": {"left_out": "mark", "label_floor": 0.6}, "half": {"least_kept": 0.5}, "given": {}}
+GATES["learned"] = {"scorer": "support-learned", "encoder": "support-learned@1"}
 GATES |= {
     "betting": {"method": "betting", "alpha": 0.3},
     "aged": {"method": "age", "rho": 0.99, "alpha": 0.2},
@@ -194,7 +196,7 @@ def test_a_claim_ships_with_what_it_rests_on_or_not_at_all(
 
     settings = settings_for(f"sqlite:///{tmp_path / 'record.db'}", tmp_path)
     migrated(settings)
-    monkeypatch.setattr("streamer.deciding.claims.least", lambda scores, _rests_on: scores)
+    monkeypatch.setattr("streamer.events.claims.least", lambda scores, _rests_on: scores)
     with wiring.open_store(settings) as other:
         scribe = Scribe(other, settings)
         scribe.gate("given", **CHOSEN)
@@ -481,7 +483,7 @@ def test_the_record_answers_as_a_file_of_the_same_claims(
 ) -> None:
     drawn = [n for n, one in decided(store, "share") if one.audit.sampled and n < PROMPTS]
     asked = ["evaluate", "--unit", "claim", "--loss", "share", "--alpha", "10%", "--alpha", "20%"]
-    (file,) = told(*asked, a_file("share", drawn, tmp_path / "clouds.jsonl"))
+    path = a_file("share", drawn, tmp_path / "clouds.jsonl")
     now = wiring.now()
     batches = [
         one
@@ -490,11 +492,14 @@ def test_the_record_answers_as_a_file_of_the_same_claims(
     ]
     missing = {one.batch_id for one in batches if any(said.severity is None for said in one.responses)}
     assert missing <= {"batch-1"}  # (1, 3), which is wrong of neither
-    options = ClaimOptions(losses=("share",), alphas=(0.1, 0.2))
-    found = evaluate_prompts("gate share", claimed(batches, store.gates.get("share").settings), options)
-    own = to_builtins(found)
-    if not missing:
-        assert {**file, "name": ""} == {**json.loads(msgspec.json.encode(own)), "name": ""}
+    for scorer in OF_CLAIMS:  # of the other one the texts on record are scored
+        (file,) = told(*asked, "--scorer", scorer, path)
+        options = ClaimOptions(losses=("share",), alphas=(0.1, 0.2), scorer=scorer)
+        prompts, left = claimed(batches, store.gates.get("share").settings, scorer)
+        own = to_builtins(evaluate_prompts("gate share", prompts, options))
+        assert not left
+        if not missing:
+            assert {**file, "name": ""} == {**json.loads(msgspec.json.encode(own)), "name": ""}
     (whole,) = told(*asked, "--from-store", "share")
     assert (whole["name"], len(whole["rows"])) == ("gate share", 2)
     tried = told("what-if", "share", "--alpha", "20%")
@@ -502,6 +507,13 @@ def test_the_record_answers_as_a_file_of_the_same_claims(
     first, own_loss = told("what-if", "half", "--loss", "wrong-among", "--least-kept", "0")
     assert [one["rows"][0]["loss"] for one in (first, own_loss)] == ["wrong-among", "any"]
     assert main(["evaluate", "--from-store", "share", "--unit", "best"]) == 2
+    tried = told("what-if", "share", "--scorer", "support-learned")
+    asked = [*asked[:-2], "--from-store"]
+    (other,) = told(*asked, "share", "--scorer", "support-learned")
+    assert [one["scorer"] for one in tried] == ["support-learned", "support"]
+    assert tried[0] == other
+    (own,) = told(*asked, "learned")
+    assert own["scorer"] == "support-learned"
 
 
 @pytest.mark.parametrize("gate", GATES)

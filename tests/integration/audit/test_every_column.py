@@ -10,7 +10,8 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from streamer import wiring
-from streamer.store.db.schema import metadata
+from streamer.store.audit import control
+from streamer.store.db.schema import give_outs, metadata
 from streamer.store.db.schema.types import UtcDateTime, no_evidence
 from tests.integration.audit.attacker import breaking_in
 from tests.integration.audit.tampering_table import make_site
@@ -119,6 +120,10 @@ def test_whichever_value_is_changed_it_is_named_or_said_to_be_no_evidence(
     Of each column one change in turn: another's value or NULL, in a row of one kind. `make faults` makes them all.
     """
     site = make_site(tmp_path)
+    left: dict[str, Any] = dict.fromkeys(("file", "by", "reason"), "made up") | {"bytes": 1, "heads": 1}
+    left |= {"id": 1, "at": wiring.now(), "through": "2026-05", "sha256": "ab" * 32, "logs": "[]"}
+    with wiring.open_store(site.settings) as store:  # the second verifier refuses such a record
+        store._database.writing(lambda one: control.insert(one, give_outs, left, now=left["at"]))
     with breaking_in(site.settings.database.url):
         pass  # no trigger is left, and copies have none
     (own := tmp_path / "copy").mkdir()

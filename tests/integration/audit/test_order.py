@@ -14,7 +14,8 @@ import pytest
 from streamer import wiring
 from streamer.deciding.decider import BatchDecider
 from streamer.events.topics import HTTP, HTTP_LOG
-from streamer.journal import ActivePolicy, Partition, Record, Slice
+from streamer.gates.policy import ActivePolicy
+from streamer.journal import Partition, Record, Slice
 from streamer.settings.settings import Settings
 from streamer.store import prune
 from tests.integration.audit.attacker import breaking_in, rebuild_control, rebuild_outcomes

@@ -113,6 +113,8 @@ def test_a_person_does_everything_by_keyboard(
     root.follows("a worker refuses policy 2")
     root.until(lambda: "acknowledged by administrator" in root.said())
     root.fits("acknowledged alerts")
+    root.goes(f"/incident?alert={GATE}")
+    root.sees_page("A past incident")
 
     # A decision is looked for and read.
     root.follows("Decisions")

@@ -305,3 +305,13 @@ def test_without_keys_it_listens_on_this_machine_alone(
     monkeypatch.setenv("STREAMER_HTTP_PORT", "0")
     assert main(["serve", "--no-kafka", "--host", host]) == 2
     assert "there is no key yet; make one (`streamer key create`)" in capsys.readouterr().err
+
+
+def test_what_was_given_out_is_decided_no_second_time(sqlite_site: Site) -> None:
+    endpoint = sqlite_site.serve()
+    endpoint.ask(batch("b-1"))
+    with sqlite_site.store._database.engine.begin() as connection:
+        connection.exec_driver_sql("DELETE FROM decisions")
+    held(endpoint.ask(batch("b-1")), 410, "given_out")
+    held(endpoint.client.get(f"/v1/gates/{GATE}/decisions/b-1"), 410, "given_out")
+    assert sqlite_site.outcomes() == ["decision", "duplicate"]

@@ -36,7 +36,7 @@ def test_the_same_cause_is_told_once(world: World) -> None:
 
 def test_an_alert_stands_or_falls_with_its_transaction(world: World) -> None:
     def work(connection: sa.Connection) -> None:
-        raise_alert(connection, made(), message=world.store.alerts._message, now=START)
+        raise_alert(connection, made(), message=world.store.alerts._shared.alert_message, now=START)
         raise RuntimeError("the cause did not happen")
 
     with pytest.raises(RuntimeError):
@@ -92,13 +92,18 @@ def test_open_alerts_of_a_gate_and_cause_are_one_incident(world: World) -> None:
     alerts.assign(alerts.incident("support-bot"), "ana", by="ben")
     alerts.assign(answers, "ben", by="ana")
     assert alerts.incident(answers.alerts[0].alert.alert_id[:8]).assignee == "ben"
-    for one in answers.alerts:
+    for one in (*answers.alerts, *draws.alerts):
         alerts.acknowledge(one.alert.alert_id, by="ana", reason="mended", now=START + timedelta(hours=1))
+    past = alerts.incident("support-bot")
+    assert (past.first.alert.kind, past.open) == ("draws", [])
+    with pytest.raises(UsageError, match="no alert that nobody has acknowledged"):
+        alerts.assign(past, "ana", by="ben")
     later = START + timedelta(hours=2)
     alerts.raise_(alert("support-bot", "risk", "alarm 2", message="Again.", raised_at=later))
-    assert [len(one.alerts) for one in alerts.incidents()] == [1, 1, 3]  # what is open, then what is over
+    found = alerts.incidents()
+    assert [len(one.alerts) for one in found] == [1, 1, 3]  # what is open, then what is over
     with pytest.raises(UsageError, match="1 to 200"):
-        alerts.assign(answers, " ", by="ana")
+        alerts.assign(found[0], " ", by="ana")
 
 
 def test_a_change_is_placed_where_it_began() -> None:

@@ -18,9 +18,9 @@ from streamer.gates.setting_changes import calibrated_for_another
 from streamer.journal import LabelRevision
 from streamer.labels.filling import Attempted
 from streamer.labels.severity import LabelTask, Severity
+from streamer.labels.signing import LabelKeys, LabellerKey, statement
 from streamer.recalibration.run import SampleQuery, calibrate_gate
 from streamer.review.items import Mark, Reviewer
-from streamer.signing.labels import LabelKeys, LabellerKey, statement
 from streamer.store import Store, open_store
 from streamer.store.db.schema import control_head, label_revisions, label_signatures
 from streamer.store.labels.read_labels import UnreadLabels

@@ -12,9 +12,9 @@ import sqlalchemy as sa
 from streamer.audit import signing
 from streamer.deciding.policy_book import TrustedPolicies
 from streamer.errors import UsageError
-from streamer.gates.policy import Policy
+from streamer.gates.policy import ActivePolicy, Policy
 from streamer.gates.rule import BatchCut, Cut, Segments
-from streamer.journal import ActivePolicy, OutboxMessage
+from streamer.journal import OutboxMessage
 from streamer.scoring.signals.signal_list import SignalList
 from streamer.signing.policies import PolicyKeys, PolicySignature
 from streamer.store import Store, open_store

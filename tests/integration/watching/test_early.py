@@ -38,7 +38,7 @@ def held(traffic: Traffic) -> list[Any]:
     alarm = traffic.store.monitoring.watch(GATE).alarm("early")
     assert alarm is not None
     assert isinstance(alarm.state, EarlyWarning)
-    assert (alarm.state.known, alarm.raised_by) == (100, None)
+    assert (alarm.state.bets.known, alarm.raised_by) == (100, None)
     made = marked(traffic, 60, 0.6, seed=5)
     watcher.watch(GATE, now=START + 4 * HOUR)
     policy = traffic.store.policies.newest(GATE)
@@ -150,4 +150,7 @@ def test_answers_that_use_over_half_of_the_budget_are_the_signal_of_all_signals(
         watcher.watch(GATE, now=START + seed * HOUR)
     policy = traffic.store.policies.newest(GATE)
     assert policy.held_early
-    assert "marks of what ships (signals) passed the rate of the stable phase" in policy.reason
+    assert (
+        "100 % of the last 10 answers that shipped are marked bad (signals), and 0 % of the 100 before"
+        in policy.reason
+    )

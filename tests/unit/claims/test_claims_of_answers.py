@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -13,7 +14,10 @@ from streamer.calibration.groups import LabelledGroup
 from streamer.clouds.claims import RESTS_ON, claimed_prompt, claims_in, shipped_text
 from streamer.clouds.cloud import Claim, Cloud, CloudResponse
 from streamer.scoring.claims.sentences import says, sentences, splitter
-from streamer.scoring.claims.support import features, support
+from streamer.scoring.claims.support import features
+from streamer.scoring.registry import EVERY, OF_CLAIMS, SUPPORT
+from streamer.scoring.scorers.support_learned import BIAS, WEIGHTS
+from streamer_verify.claims import scores_of
 
 BLOCKS = (
     "# A heading. Of two\n", "\n", "  \n", "- an item. With two\n  lines\n", "1. first\n",
@@ -21,6 +25,9 @@ BLOCKS = (
     "One sentence. Another, of Dr. No!\r\n", "---\n", "是的。不是。", "👍 ", "a | b\n",
 )  # fmt: skip
 TEXT = st.lists(st.one_of(st.sampled_from(BLOCKS), st.text(max_size=12)), max_size=12).map("".join)
+
+
+support = EVERY[SUPPORT].support
 
 
 def cut(text: str) -> list[str]:
@@ -51,26 +58,38 @@ def test_support_is_what_its_text_says() -> None:
     witnesses = ["Paris has rivers.", " ", "Two rivers; PARIS is 2"]
     gram4 = (8 / 12 + 5 / 12) / 2  # of pari aris rish isha shas has2 as2r s2ri 2riv rive iver vers
     rows = features(["Paris has 2 rivers"], witnesses)
-    assert np.allclose(rows, [[5 / 6, gram4, 3 / 4, 1 / 2, 1 / 2]])
     answer = (5 / 6 + gram4 + 3 / 4) / 3
+    assert np.allclose(rows, [[5 / 6, gram4, 3 / 4, 1 / 2, 1 / 2, answer]])
     wanted = (5 / 6 + 3 / 4 + 1 / 2 + 1 / 2 + 2 * answer) / 6
     assert support(["Paris has 2 rivers"], witnesses).tolist() == [round(wanted, 6)]
+    odds = math.exp(BIAS + float(rows[0] @ WEIGHTS))
+    learned = EVERY["support-learned"].support(["Paris has 2 rivers"], witnesses)
+    assert learned.tolist() == [round(odds / (1 + odds), 6)]
 
 
+@pytest.mark.parametrize("name", OF_CLAIMS)
 @given(
-    st.lists(TEXT, min_size=1, max_size=4),
-    st.lists(TEXT.filter(says), min_size=1, max_size=4),
-    st.randoms(),
+    claims=st.lists(TEXT, min_size=1, max_size=4),
+    witnesses=st.lists(TEXT.filter(says), min_size=1, max_size=4),
 )
-def test_support_is_a_share_and_no_order_matters(
-    claims: list[str], witnesses: list[str], random: object
+def test_a_score_is_a_share_and_no_order_matters_and_the_verifier_derives_it(
+    name: str, claims: list[str], witnesses: list[str]
 ) -> None:
-    found = support(claims, witnesses)
+    scorer = EVERY[name]
+    found = scorer.support(claims, witnesses)
     assert ((found >= 0) & (found <= 1)).all()
-    assert np.allclose(support(claims[::-1], [*witnesses[::-1], "  "])[::-1], found, atol=2e-6)
+    backwards = scorer.support(claims[::-1], [*witnesses[::-1], "  "])[::-1]
+    assert np.allclose(backwards, found, atol=2e-6)
+    ends = np.cumsum([0, *map(len, claims)]).tolist()
+    texts = list(enumerate(["".join(claims), *witnesses]))
+    kept = {"responses": texts, "spans": list(pairwise(ends))}
+    again = scores_of(kept, {"judged": "raw@1"}, name, str(scorer.in_place))
+    assert np.allclose(again or (), found, atol=2e-6)
 
 
-def test_what_was_not_read_is_not_supported() -> None:
+@pytest.mark.parametrize("name", OF_CLAIMS)
+def test_what_was_not_read_is_not_supported(name: str) -> None:
+    scored = EVERY[name].support
     for claim, witness in (
         ("👍", "👎"),
         ("It is not so.", "It is so."),
@@ -78,11 +97,11 @@ def test_what_was_not_read_is_not_supported() -> None:
         ("ไม่ใช่", "ใช่"),
         ("नहीं", "हाँ"),
     ):
-        same, other = (support([claim], [one] * 3)[0] for one in (claim, witness))
+        same, other = (scored([claim], [one] * 3)[0] for one in (claim, witness))
         assert other < same - 0.15, claim
-    assert support(["It is.", "…", ""], ["It is."] * 3).tolist() == [0, 0, 0]
+    assert scored(["It is.", "…", ""], ["It is."] * 3).tolist() == [0, 0, 0]
     with pytest.raises(ValueError, match="another answer"):
-        support(["a"], [" "])
+        scored(["a"], [" "])
 
 
 def prompt(*texts: str) -> Cloud:

@@ -16,6 +16,7 @@ from streamer.clouds.cloud import cloud_row, parse_cloud
 from streamer.clouds.cloud_files import read_clouds
 from streamer.clouds.evaluated_claims import ClaimOptions, evaluate_claims
 from streamer.errors import UsageError
+from streamer.scoring.registry import OF_CLAIMS
 
 WORDS = (
     "Amber", "Basalt", "Cobalt", "Dolomite", "Ebony", "Flint", "Garnet", "Halite", "Iolite", "Jasper"
@@ -140,18 +141,25 @@ def test_plan_and_try_say_the_same(file: Path, capsys: pytest.CaptureFixture[str
         return json.loads(capsys.readouterr().out)
 
     asked = ["--loss", "any", "--alpha", "10%"]
-    (evaluated,) = said("evaluate", str(file), *asked, "--out", str(file.parent / "out"))
-    (tried,) = said("try", str(file), *asked)
-    assert evaluated["rows"][0] in tried["rows"]
-    planned = said("plan", "--data", str(file), *asked, "--labels", "60")
-    assert planned[-1] == evaluated
+    for scorer in (*OF_CLAIMS, None):
+        chosen = [*asked, *(["--scorer", scorer] if scorer else [])]
+        (evaluated,) = said("evaluate", str(file), *chosen, "--out", str(file.parent / "out"))
+        (tried,) = said("try", str(file), *chosen)
+        assert evaluated["rows"][0] in tried["rows"]
+        assert evaluated["scorer"] == tried["scorer"] == (scorer or "support")
+        planned = said("plan", "--data", str(file), *chosen, "--labels", "60")
+        assert planned[-1] == evaluated
     assert [one["calibrating"] for one in planned] == [9, 10, 18, 30]
     assert planned[1]["rows"][0]["labels"]["mean"] <= 60
     assert main(["plan", "--data", str(file), *asked]) == 0
     assert "labelled prompts" in capsys.readouterr().out
     assert main(["try", str(file), "--no-open"]) == 0
     assert "of prompts get something" in capsys.readouterr().out
-    for wrong in (["--alpha", "1%"], ["--alpha", "10%", "--attempts", "2"]):
+    for wrong in (
+        ["--alpha", "1%"],
+        ["--alpha", "10%", "--attempts", "2"],
+        ["--alpha", "10%", "--scorer", "gram"],
+    ):
         assert main(["plan", "--data", str(file), *wrong]) == 2
     assert main(["plan", "--alpha", "10%", "--unit", "claim"]) == 2
 

@@ -66,10 +66,9 @@ def objects(text: str) -> list[dict]:
 def commands() -> list[list[str]]:
     import typer
 
-    from streamer.cli.app import app
-    from streamer.cli.generate_docs import _commands
+    from streamer.cli.app import app, every_command
 
-    return [path.split()[1:] for path, _ in _commands(typer.main.get_command(app), "streamer")]
+    return [path.split()[1:] for path, _ in every_command(typer.main.get_command(app), "streamer")]
 
 
 def test_the_list_says_of_each_command_what_its_own_help_begins_with() -> None:
@@ -669,7 +668,7 @@ def test_dev_says_that_it_loads_an_encoder_if_it_has_one(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("STREAMER_ENCODER_NAME", encoder)
-    monkeypatch.setattr("streamer.dev.embedded_step.run_dev", lambda *_args, **_kwargs: 0)
+    monkeypatch.setattr("streamer.cli.dev.embedded_step.run_dev", lambda *_args, **_kwargs: 0)
     monkeypatch.setattr("streamer.cli.services.end_on_sigterm", lambda: None)
     status, _, err = run(capsys, "dev", "--no-view")
     assert status == 0

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from rich.console import Console
 
+from streamer.cli.dev.look import Line, Look
 from streamer.cli.dev_screen import bar, draw
-from streamer.dev.look import Line, Look
 from streamer.telemetry.live_numbers import GateNumbers, LiveNumbers, ShownInterval
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from streamer.cli import generate_docs
+from docs import generate as generate_docs
 from streamer.scoring.registry import SCORER_NAMES
 from streamer.settings.settings import Settings
 from streamer.settings.sources import leaves, variable_name
@@ -12,7 +12,7 @@ from streamer.telemetry.catalogue import CATALOGUE
 
 
 def test_the_pages_are_up_to_date() -> None:
-    assert generate_docs.stale() == [], "run python -m streamer.cli.generate_docs"
+    assert generate_docs.stale() == [], "run python -m docs.generate"
 
 
 def test_check_notices_and_writing_cures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,8 +6,8 @@ import pytest
 
 from streamer import cli, wiring
 from streamer.errors import UsageError
+from streamer.labels.signing import LabelKeys
 from streamer.settings.settings import load_settings
-from streamer.signing.labels import LabelKeys
 from tests.unit.cli.test_cli import database, empty_directory, objects, run  # noqa: F401 - fixtures
 
 

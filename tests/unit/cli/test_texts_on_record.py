@@ -9,8 +9,7 @@ import sqlalchemy as sa
 import typer
 
 from streamer.cli import WRONG_USAGE, main
-from streamer.cli.app import app
-from streamer.cli.generate_docs import _commands
+from streamer.cli.app import app, every_command
 from streamer.gates.free_text import MOST_WHO, MOST_WHY, fault
 from streamer.store.db.schema import metadata
 from streamer.store.db.schema.types import asked_of_text
@@ -22,7 +21,7 @@ NOT_WRITTEN_BY_PEOPLE = {"decisions.reason"}
 
 
 def options() -> Iterator[tuple[list[str], str]]:
-    for path, command in _commands(typer.main.get_command(app), "streamer"):
+    for path, command in every_command(typer.main.get_command(app), "streamer"):
         for one in command.params:
             for name in set(one.opts) & set(OPTIONS) if one.metavar in ("WHO", "TEXT", "WHY") else ():
                 yield path.split()[1:], name

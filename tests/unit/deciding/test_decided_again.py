@@ -13,8 +13,8 @@ from streamer.events.actions import decode_action
 from streamer.events.limits import Limits
 from streamer.events.topics import Topics
 from streamer.gates.batch_key import BatchKey
-from streamer.gates.policy import Policy
-from streamer.journal import ActivePolicy, BatchDecision, Outcome, Partition, Record, Redelivery
+from streamer.gates.policy import ActivePolicy, Policy
+from streamer.journal import BatchDecision, Outcome, Partition, Record, Redelivery
 from streamer.scoring.encoders.encoder import CachedEncoder
 from tests.counting_encoder import CountingEncoder
 from tests.unit.deciding.test_decider import active, batch, raw

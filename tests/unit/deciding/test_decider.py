@@ -24,17 +24,9 @@ from streamer.events.thresholds import threshold_event
 from streamer.events.topics import Topics
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.gate import gate_batch
-from streamer.gates.policy import Policy
+from streamer.gates.policy import ActivePolicy, Policy
 from streamer.gates.settings import GateSettings
-from streamer.journal import (
-    ActivePolicy,
-    BatchDecision,
-    DeadLetter,
-    LabelRevision,
-    Partition,
-    Record,
-    Redelivery,
-)
+from streamer.journal import BatchDecision, DeadLetter, LabelRevision, Partition, Record, Redelivery
 from streamer.labels.answer_forms import answer_batch
 from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.scoring.encoders.identity import EncoderIdentity

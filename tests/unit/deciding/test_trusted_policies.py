@@ -12,9 +12,9 @@ from streamer.deciding.policy_book import Announcements, PolicyBook, TrustedPoli
 from streamer.errors import Unavailable
 from streamer.events.limits import DEFAULT_LIMITS
 from streamer.events.thresholds import threshold_event, threshold_message
-from streamer.gates.policy import Policy
+from streamer.gates.policy import ActivePolicy, Policy
 from streamer.gates.settings import GateSettings
-from streamer.journal import ActivePolicy, OutboxMessage
+from streamer.journal import OutboxMessage
 from streamer.signing.policies import NO_KEYS, PolicyKeys, PolicyVersion
 from tests.made import a_policy
 

@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 import streamer.events
-from streamer.events import codes, generate, thresholds
+from docs import generate_events as generate
+from streamer.events import codes, thresholds
 from streamer.events.dead_letters import dead_letter_message
 from streamer.events.topic import every, types
 from streamer.journal import Partition, Record
@@ -146,7 +147,7 @@ def test_the_schemas_require_what_the_readers_require(topic: str) -> None:
 
 
 def test_nothing_generated_is_stale(capsys: pytest.CaptureFixture[str]) -> None:
-    assert generate.main(["--check"]) == 0, "run `python -m streamer.events.generate`"
+    assert generate.main(["--check"]) == 0, "run `python -m docs.generate_events`"
     assert capsys.readouterr().out == ""
 
 

@@ -38,7 +38,7 @@ def test_what_stands_in_the_way_is_what_the_page_says() -> None:
     assert obstacles() == {
         "batches (gate, batch_id, attempt)",
         "review_offers (token)",
-        "calibration_inputs -> responses",
+        "calibration_inputs -> batches",
         "candidate_prompts -> batches",
         "desk_outcomes -> batches",
         "outcomes -> batches",

@@ -24,6 +24,7 @@ from streamer.store.db.schema.control import (
     control_queue,
     cosignatures,
     erasures,
+    give_outs,
     heads,
     restorations,
     signed_head,

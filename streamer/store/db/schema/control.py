@@ -121,6 +121,33 @@ restorations = sa.Table(
 )
 """Backups that were restored, and what had been signed after they were made."""
 
+give_outs = sa.Table(
+    "give_outs",
+    metadata,
+    sa.Column("id", BIGINT, primary_key=True, autoincrement=False, comment="from 1, without holes"),
+    required("at", UtcDateTime),
+    required("by", sa.Text),
+    required("reason", sa.Text),
+    required("through", sa.Text, comment="the month by whose end they were recorded"),
+    required("file", sa.Text, comment="the segment that has them, as it was called"),
+    required("sha256", sa.Text, comment="of that file, in hexadecimal"),
+    required("bytes", BIGINT, comment="how long it is"),
+    required("heads", BIGINT, comment="of the log of heads under the checkpoint that covers them"),
+    required(
+        "logs",
+        sa.Text,
+        comment="of each log: log_id, topic, partition, first leaf, one past the last, how many"
+        " decisions left, and the root of a Merkle log of their leaves; a JSON array",
+    ),
+    sized_text("by", 200),
+    sized_text("reason", 500),
+    sized_text("file", 1000),
+    check("through", "length(through) = 7"),
+    check("sha256", "length(sha256) = 64"),
+    info=kept(sealed=True),
+)
+"""Decisions that left the database for a file."""
+
 cosignatures = sa.Table(
     "cosignatures",
     metadata,

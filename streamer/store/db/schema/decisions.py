@@ -84,7 +84,7 @@ responses = sa.Table(
     one_of("not_read", RULES),
     one_of("action", ("ship", *HOLD_ACTIONS)),
     check("shipped_has_score", "action <> 'ship' OR score IS NOT NULL"),
-    info=kept(erased=("text",)),
+    info=kept(erased=("text",), prunable=True),
     postgresql_partition_by=MONTHLY,
 )
 
@@ -173,11 +173,10 @@ decisions = sa.Table(
 carried_scores = sa.Table(
     "carried_scores",
     metadata,
-    sa.Column("batch", BIGINT, autoincrement=False),
+    sa.Column("batch", BIGINT, sa.ForeignKey("batches.id"), autoincrement=False),
     sa.Column("scorer", sa.Text),
     sa.Column("response_id", sa.Text),
     required("score", REAL),
-    sa.ForeignKeyConstraint(["batch", "response_id"], ["responses.batch", "responses.response_id"]),
     sa.PrimaryKeyConstraint("scorer", "batch", "response_id"),
     sized_text("scorer", 64),
     within_unit_interval("score"),

@@ -71,6 +71,7 @@ judgements = sa.Table(
     info=kept(
         sealed="NOT for_score",
         erased=("exchanges", "salt", "erased_at"),
+        prunable=True,
         no_evidence={"id": "a number that nothing names, where the judgement is of a score"},
     ),
 )

@@ -1,7 +1,5 @@
 """`streamer dev` and `streamer demo` from settings: everything on the embedded step."""
 
-from __future__ import annotations
-
 import signal
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -9,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from streamer.cli.dev.demonstration import DemoObserver
+from streamer.cli.dev.embedded import EmbeddedStep
+from streamer.cli.dev.look import Look, Looking
 from streamer.clouds.cloud import Cloud
-from streamer.dev.demonstration import DemoObserver
-from streamer.dev.embedded import EmbeddedStep
-from streamer.dev.look import Look, Looking
 from streamer.errors import UsageError, why
 from streamer.gates.declared import Unit
 from streamer.gates.policy import GateRevision
@@ -58,7 +56,7 @@ def run_dev(
     announce : gets the addresses once all is ready, and as ``request`` a shell line that asks the endpoint.
     show : gets a look at everything every second from then on.
     """
-    from streamer.dev.embedded import EmbeddedStep
+    from streamer.cli.dev.embedded import EmbeddedStep
     from streamer.security.visible import redact_text
     from streamer.settings.sources import find_dev_session
     from streamer.store import absolute_url
@@ -138,14 +136,14 @@ _SHOWN = 5
 
 
 def _request(step: EmbeddedStep, store: Store) -> str:
-    from streamer.dev.embedded_step import first_request
+    from streamer.cli.dev.embedded_step import first_request
 
     served = step.endpoint
     return first_request(served["endpoint"], store.gates.list(), encoder=served["encoder"])
 
 
 def _looking(step: EmbeddedStep, store: Store) -> Looking:
-    from streamer.dev.look import Line, Looking
+    from streamer.cli.dev.look import Line, Looking
 
     def policies() -> list[Line]:
         return [
@@ -200,8 +198,8 @@ def run_demo(
     watch: DemoObserver,
 ) -> tuple[DemoRun, Path]:
     """Play the demo on an embedded step of its own, with a new database; returns the run and its page."""
-    from streamer.dev.demonstration import Stage, Story, check, play
-    from streamer.dev.embedded import EmbeddedStep
+    from streamer.cli.dev.demonstration import Stage, Story, check, play
+    from streamer.cli.dev.embedded import EmbeddedStep
     from streamer.report.page import write_report
     from streamer.wiring.encoders import encoder_identity
 

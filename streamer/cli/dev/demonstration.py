@@ -1,7 +1,5 @@
 """The demo's story, on real parts: a closed gate collects an audit sample, is calibrated, opens, and is measured."""
 
-from __future__ import annotations
-
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
@@ -13,6 +11,7 @@ from typing import Protocol
 import msgspec
 
 from streamer.calibration.registry import every
+from streamer.cli.dev.embedded import EmbeddedStep
 from streamer.clouds.cloud import (
     Cloud,
     cloud_labels,
@@ -22,7 +21,6 @@ from streamer.clouds.cloud import (
     split_clouds,
 )
 from streamer.clouds.measurement import DecidedBatch, measure
-from streamer.dev.embedded import EmbeddedStep
 from streamer.errors import StreamerError, Unavailable, UsageError
 from streamer.events.labels import encode_label
 from streamer.events.limits import Limits

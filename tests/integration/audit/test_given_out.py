@@ -1,0 +1,354 @@
+"""Months that are given out: what nobody needs leaves, and the record proves as much as before."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamer import wiring
+from streamer.audit.story import full_receipt, story_of
+from streamer.audit.verification import Segments, VerificationReport
+from streamer.errors import UsageError
+from streamer.gates.batch_key import BatchKey
+from streamer.journal import Partition
+from streamer.risk.rounds.watch import RiskWatch
+from streamer.signing.merkle import leaf_hash
+from streamer.store import GivenOut, give_out, make_months, prune, schema_state
+from streamer.store.db.engine import Database
+from streamer_verify.bundle import Bundle
+from streamer_verify.command import Ranges, checkpoint_lines
+from streamer_verify.command import verify_bundle as by_one_file
+from streamer_verify.side_by_side import Processes
+from streamer_verify.verifier import Verifier
+from tests.integration.audit.alone import in_javascript
+from tests.integration.audit.attacker import breaking_in
+from tests.integration.audit.beside import few_lines
+from tests.integration.audit.conftest import Record
+from tests.integration.audit.history import KEYS, LOG, Scribe, event, export, label, verify
+from tests.integration.watching.conftest import Shown
+from tests.unit.signing.test_merkle import root_by_proof
+
+GONE = "WHERE NOT EXISTS (SELECT 1 FROM decisions d WHERE d.batch = b.id) ORDER BY b.id"
+CHANGED_BY_IT = {"control entries", "checkpoints", "decisions given out, not read"}
+
+
+class Months:
+    """A record of which months are given out."""
+
+    def __init__(self, record: Record) -> None:
+        self.record, self.settings = record, record.settings
+        self.file = record.directory / "segment.zip"
+        self.at = wiring.now() + timedelta(days=400)
+        self.month = f"{wiring.now():%Y-%m}"
+
+    def watch(self) -> None:
+        """Everything is published, monitoring reads it, and a checkpoint covers it."""
+        with wiring.open_store(self.settings) as store:
+            places = [Partition(LOG, "streamer.responses", number) for number in range(2)]
+            while waiting := store.unpublished(places, limit=500):
+                store.mark_published(waiting)
+            watcher = RiskWatch(store.monitoring, alerts=store.alerts, observer=Shown())
+            for _ in range(3):
+                self.at += timedelta(days=1)
+                watcher.round(store.gates.list(), now=self.at)
+        self.checkpoint()
+
+    def checkpoint(self) -> None:
+        with wiring.open_store(self.settings) as store:
+            Scribe(store, self.settings).checkpoint()
+
+    def deliver(self, *values: bytes) -> list[str]:
+        """Let a worker decide; returns what became of each."""
+        with wiring.open_store(self.settings) as store:
+            Scribe(store, self.settings).deliver(values)
+        newest = "SELECT kind FROM outcomes ORDER BY recorded_at DESC, leaf_index DESC"
+        return [kind for (kind,) in reversed(self.rows(newest)[: len(values)])]
+
+    def change(self, *statements: str) -> None:
+        with breaking_in(self.record.url) as connection:
+            for one in statements:
+                assert connection.exec_driver_sql(one).rowcount > 0
+
+    def gone(self) -> list[BatchKey]:
+        """The batches whose decisions were given out."""
+        columns = "gate, batch_id, attempt"
+        return [BatchKey(*row) for row in self.rows(f"SELECT {columns} FROM batches b {GONE}")]
+
+    def give(self, **options: Any) -> GivenOut:
+        given = {"now": self.at, "by": "ana", "reason": "the disk is full", "keys": KEYS} | options
+        month, out = given.pop("month", self.month), given.pop("out", self.file)
+        return give_out(self.record.url, month, out, **given)
+
+    def verify(self, segments: Iterable[Path] = ()) -> VerificationReport:
+        return verify(self.settings, segments=Segments(segments))
+
+    def alone(self, segments: Iterable[Path] = ()) -> Verifier:
+        target = self.record.directory / "bundle.zip"
+        target.unlink(missing_ok=True)
+        export(self.settings, target)
+        outside = checkpoint_lines(self.record.file.read_bytes())
+        return by_one_file(Bundle(target), KEYS, outside, segments=Segments(segments))
+
+    def rows(self, query: str) -> list[Any]:
+        database = Database(self.record.url)
+        try:
+            with database.reading() as connection:
+                return list(connection.exec_driver_sql(query))
+        finally:
+            database.close()
+
+    def count(self, query: str) -> int:
+        return int(self.rows(query)[0][0])
+
+
+@pytest.fixture
+def months(record: Record) -> Months:
+    found = Months(record)
+    found.watch()
+    return found
+
+
+def rest(counts: Any) -> dict[str, int]:
+    return {name: count for name, count in counts.items() if name not in CHANGED_BY_IT and count}
+
+
+def test_what_was_not_drawn_leaves_and_everything_verifies(months: Months) -> None:
+    before, alone = months.verify(), months.alone()
+    assert (before.faults, alone.faults) == ((), [])
+    decided = months.count("SELECT count(*) FROM decisions")
+    planned = months.give(dry_run=True)
+    given = months.give()
+    assert (planned.sha256, planned.decisions) == (None, given.decisions)
+    stays = months.count("SELECT count(*) FROM decisions")
+    assert (given.decisions > 10, stays) == (True, decided - given.decisions)
+    texts = "SELECT count(*) FROM batches WHERE erased_at IS NULL"
+    answered = "SELECT count(DISTINCT batch) FROM responses"
+    assert months.count(texts) == stays == months.count(answered)
+
+    found, found_alone = months.verify(), months.alone()
+    assert (found.faults, found_alone.faults) == ((), [])
+    for one, notes in ((found, found.notes), (found_alone, found_alone.notes.values())):
+        assert one.counts["decisions given out, not read"] == given.decisions
+        (note,) = (said for said in notes if "given out" in said)
+        assert note == (
+            f"{given.decisions} decisions through {months.month}: they were given out in"
+            f" segment.zip, SHA-256 {given.sha256}; --segment reads it"
+        )
+    for name in ("calibrations derived again", "runs whose sample is complete"):
+        assert found.counts[name] == before.counts[name] > 0
+
+    months.checkpoint()
+    found, found_alone = months.verify([months.file]), months.alone([months.file])
+    assert (found.faults, found_alone.faults) == ((), [])
+    assert (found.notes, found_alone.notes) == (before.notes, alone.notes)
+    assert rest(found.counts) == rest(before.counts)
+    assert rest(found_alone.counts) == rest(alone.counts)
+    target = months.record.directory / "bundle.zip"
+    with Processes(2, partial(Ranges, target, Segments([months.file]))) as beside, few_lines():
+        found_beside = by_one_file(
+            Bundle(target), KEYS, None, segments=Segments([months.file]), beside=beside
+        )
+    assert (found_beside.faults, rest(found_beside.counts)) == ([], rest(alone.counts))
+    assert "were given out" in in_javascript(target, None)["unreadable"]
+    with pytest.raises(ValueError, match="it is a segment"):
+        by_one_file(Bundle(months.file), KEYS, None)
+
+    assert months.give() == given  # repeated, it says the same
+    with wiring.open_store(months.settings) as store:
+        assert store.evidence.log_faults() == []
+
+
+def test_a_repeat_of_what_was_given_out_is_decided_no_second_time(months: Months) -> None:
+    months.give()
+    gate, batch_id, attempt = key = months.gone()[0]
+    number = int(batch_id.removeprefix("batch-"))
+    decided = months.count("SELECT count(*) FROM decisions")
+    waiting = months.count("SELECT count(*) FROM pending_messages")
+    repeats = [event(gate, number, attempt=attempt, prompt=prompt) for prompt in ("one", "another")]
+    assert months.deliver(*repeats) == ["duplicate", "duplicate"]
+    assert months.count("SELECT count(*) FROM decisions") == decided
+    assert months.count("SELECT count(*) FROM pending_messages") == waiting
+    with wiring.open_store(months.settings) as store:
+        assert store.action(key) is None
+        assert store.recorded(key) is None
+        assert key in store.known([key])
+        assert store.labels.unrecorded([replace(label(gate, number), key=key)]) == []
+    months.checkpoint()
+    assert months.verify().faults == ()
+    assert months.verify([months.file]).faults == ()
+
+
+def test_inclusion_of_what_was_given_out_is_proved(months: Months) -> None:
+    given = months.give()
+    key = months.gone()[0]
+    about = {"gate": key.gate, "attempt": key.attempt}
+    with wiring.open_store(months.settings) as store:
+        with store.evidence.snapshot() as snapshot:
+            (told,) = snapshot.decisions_of(key.batch_id, **about)
+            assert story_of(told) == [("given out", f"segment.zip, SHA-256 {given.sha256}")]
+        with store.evidence.snapshot(segments=Segments([months.file])) as snapshot:
+            (told,) = snapshot.decisions_of(key.batch_id, **about)
+            of = snapshot.leaves, snapshot.proof_of_head
+            proved = full_receipt(told["line"], told["head"], *of)
+    proof = [bytes.fromhex(one) for one in proved["proof"]]
+    leaf = leaf_hash(proved["data"].encode())
+    assert root_by_proof(proved["index"], proved["size"], leaf, proof).hex() == proved["root"]
+    assert json.loads(proved["data"])["facts"]["batch"] == list(key)
+
+
+GIVEN = f"(SELECT id FROM batches b {GONE} LIMIT 1)"
+KEPT = "(SELECT min(batch) FROM decisions WHERE sampled)"
+TAMPERED = {
+    "the row removed": (["DELETE FROM give_outs"], "a row that a decision refers to is missing"),
+    "the row removed from the log": (
+        ["DELETE FROM give_outs", "DELETE FROM control_log WHERE kind = 'give_outs'"],
+        "a row that a decision refers to is missing",
+    ),
+    "another file named": (
+        ["UPDATE give_outs SET sha256 = 'aa' || substr(sha256, 3)"],
+        "it is not what was recorded",
+    ),
+    "a leaf replaced": (
+        [f"UPDATE outcomes SET leaf_hash = root WHERE kind = 'decision' AND batch = {GIVEN}"],
+        "its root is not that of the leaves up to it",
+    ),
+    "a drawn decision removed": (
+        [
+            f"DELETE FROM decisions WHERE batch = {KEPT}",
+            "DELETE FROM responses WHERE batch NOT IN (SELECT batch FROM decisions)",
+        ],
+        "other decisions are gone than were given out",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", TAMPERED)
+def test_what_is_changed_is_named_with_the_segment_and_without(months: Months, what: str) -> None:
+    months.give()
+    months.checkpoint()
+    statements, detail = TAMPERED[what]
+    months.change(*statements)
+    for segments in ([], [months.file]):
+        for faults in (
+            [one.detail for one in months.verify(segments).faults],
+            [one["detail"] for one in months.alone(segments).faults],
+        ):
+            assert any(detail in one for one in faults), faults
+
+
+def test_a_month_that_is_deleted_without_being_given_out_is_named(months: Months) -> None:
+    months.change("DELETE FROM decisions WHERE NOT sampled")
+    details = {one.detail for one in months.verify().faults}
+    assert "a row that a decision refers to is missing" in details
+
+
+def test_a_segment_that_is_changed_or_of_another_record_is_named(months: Months) -> None:
+    months.give()
+    whole = months.file.read_bytes()
+    other = months.record.directory / "other.zip"
+    export(months.settings, other)
+    months.file.write_bytes(whole[:-200] + bytes([whole[-200] ^ 1]) + whole[-199:])
+    for file in (months.file, other):
+        (fault,) = months.verify([file]).faults
+        assert (fault.check, fault.place) == ("segment", str(file))
+        assert fault.detail.startswith(
+            "nothing was given out into it: it was changed, or is of another record"
+        )
+        (named,) = months.alone([file]).faults
+        assert (named["check"], named["place"]) == ("segment", str(file))
+
+
+@pytest.mark.parametrize("where", ["written", "recorded"])
+def test_whoever_was_interrupted_goes_on(months: Months, where: str) -> None:
+    def stop(done: str) -> None:
+        if done == where:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        months.give(progress=stop)
+    assert months.verify([months.file] if where == "recorded" else []).faults == ()
+    given = months.give(chunk=3)
+    emptied = "SELECT count(*) FROM batches WHERE erased_at IS NOT NULL"
+    assert months.count(emptied) == given.decisions
+    assert months.verify([months.file]).faults == ()
+
+
+def test_a_file_that_is_not_what_the_record_has_stays_and_nothing_leaves(months: Months) -> None:
+    export(months.settings, months.file)
+    decided = months.count("SELECT count(*) FROM decisions")
+    with pytest.raises(UsageError, match="is not what the record has: remove it"):
+        months.give()
+    assert months.count("SELECT count(*) FROM decisions") == decided
+
+
+def test_what_is_still_needed_is_said(record: Record) -> None:
+    months = Months(record)
+    with pytest.raises(UsageError, match="no checkpoint covers all"):
+        months.give()
+    months.checkpoint()
+    with pytest.raises(UsageError, match="monitoring has not read all that best, each decided"):
+        months.give()
+    months.watch()
+    for options, says in (
+        ({"month": "2026-13"}, "written like 2026-05"),
+        ({"now": wiring.now()}, "has not ended"),
+        ({"out": record.directory / "segment"}, "must end in .zip"),
+        ({"witnesses": ["w"]}, "that every witness has cosigned covers"),
+    ):
+        with pytest.raises(UsageError, match=says):
+            months.give(**options)
+    months.change("UPDATE decisions SET segment = 'x' WHERE NOT sampled")
+    with pytest.raises(UsageError, match="is not what was recorded"):
+        months.give()
+
+
+def test_months_follow_each_other_and_erasures_keep_their_place(months: Months) -> None:
+    old = {"older_than": timedelta(0), "now": months.at, "sooner_than_six_months": True}
+    prune(months.record.url, **old)  # type: ignore[arg-type]
+    first = months.give()
+    more = [event("each", number) for number in range(100, 140)]
+    assert set(months.deliver(*more)) == {"decision"}
+    months.watch()
+    pruned = prune(months.record.url, **old | {"now": months.at})  # type: ignore[arg-type]
+    assert pruned.batches == len(more)
+    later = months.at + timedelta(days=40)
+    second = months.record.directory / "second.zip"
+    with pytest.raises(UsageError, match="was given out with"):
+        months.give(month=f"{wiring.now() - timedelta(days=40):%Y-%m}")
+    then = months.give(month=f"{wiring.now() + timedelta(days=32):%Y-%m}", out=second, now=later)
+    assert 0 < then.decisions < len(more)
+    months.checkpoint()
+    assert months.verify([months.file, second]).faults == ()
+    assert months.verify([second]).counts["decisions given out, not read"] == first.decisions
+    assert months.alone([second, months.file]).faults == []
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("template", ["postgresql"], indirect=True)
+def test_partitions_are_put_in_place_of_those_that_lost_decisions(months: Months) -> None:
+    make_months(months.record.url, now=wiring.now(), ahead=0)
+    more = [event("each", number) for number in range(100, 140)]
+    assert set(months.deliver(*more)) == {"decision"}
+    months.watch()
+    oid = "SELECT CAST(oid AS bigint) FROM pg_class WHERE relname = 'decisions_before'"
+    was = months.count(oid)
+    given = months.give()
+    assert months.count(oid) != was
+    assert (
+        months.count("SELECT count(*) FROM decisions_before WHERE NOT sampled") > 0
+    )  # the first under a policy
+    months.checkpoint()
+    assert schema_state(months.record.url).drift == ()
+    assert months.verify([months.file]).faults == ()
+    assert months.verify().counts["decisions given out, not read"] == given.decisions
+    database = Database(months.record.url)
+    with pytest.raises(Exception, match="append-only"), database.engine.begin() as one:
+        one.exec_driver_sql("UPDATE decisions_before SET segment = 'x'")
+    database.close()
