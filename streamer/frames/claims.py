@@ -14,6 +14,7 @@ from streamer.clouds.claims import (
     ClaimedPrompt,
     LeftOut,
     RestsOn,
+    check_answered,
     claimed_prompt,
     claims_in,
     shipped_text,
@@ -132,6 +133,7 @@ class ClaimGate:
             When a parameter is out of its range.
         """
         found = self._prompts(frame, severities=True, cut=False)
+        check_answered(found, self.answer, "the table")
         groups = [one.group for one in found if one.group is not None]
         if all(claim.severity is None for one in found for claim in one.claims):
             raise UsageError("no claim has a severity, so nothing can be learnt (docs/claims.md)")
