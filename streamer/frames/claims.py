@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from streamer.calibration.calibrators.mean import Mean
 from streamer.calibration.claims import calibrate_claims, shipped_claims
-from streamer.calibration.registry import calibrator
+from streamer.calibration.registry import calibrator, check_parameters
 from streamer.calibration.threshold import Threshold
 from streamer.clouds.claims import (
     LEFT_OUT,
@@ -139,6 +139,7 @@ class ClaimGate:
             raise UsageError("no claim has a severity, so nothing can be learnt (docs/claims.md)")
         how: Any = {"alpha": self.alpha, "loss": self.loss, "least_kept": self.least_kept}
         by = calibrator(self.method, self.parameters or {})
+        check_parameters(self.method, self.parameters or {})
         self.threshold_ = calibrate_claims(groups, by=by, seed=self.seed, **how)
         alike = all(_as_cut(one) for one in found if one.group is not None)
         self.splitter_ = splitter() if alike else GIVEN

@@ -130,6 +130,8 @@ def test_a_gate_in_python_ships_text(file: Path) -> None:
     assert (found.action, found.answer_id, found.units[-1].ships) == ("mixed", "r00", False)
     assert found.text == "".join(one.text for one in found.units if one.ships)
     assert all(one.ships == (one.score > gate.threshold_.value) for one in found.units)
+    with pytest.raises(ValueError, match="method hb has no parameter 'dleta'; it has delta"):
+        ClaimGate(method="hb", parameters={"dleta": 0.1}).fit(file)
     with pytest.raises(UsageError, match="no answer is by the model 'm9'"):
         ClaimGate(answer="m9").fit(file)
     given = lines()
