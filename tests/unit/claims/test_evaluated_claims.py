@@ -10,13 +10,15 @@ from typing import Any
 
 import pytest
 
-from streamer import ClaimGate
+from streamer import ClaimGate, wiring
 from streamer.cli import main
+from streamer.cli.gate import chosen_settings
 from streamer.clouds.cloud import cloud_row, parse_cloud
 from streamer.clouds.cloud_files import read_clouds
 from streamer.clouds.evaluated_claims import ClaimOptions, evaluate_claims
 from streamer.errors import UsageError
 from streamer.scoring.registry import OF_CLAIMS
+from streamer.scoring.scorers.support_learned import VERSION
 
 WORDS = (
     "Amber", "Basalt", "Cobalt", "Dolomite", "Ebony", "Flint", "Garnet", "Halite", "Iolite", "Jasper"
@@ -200,3 +202,18 @@ def test_the_public_figures(claims_paths: list[Path]) -> None:
         for name, wanted in figures.items():
             assert [getattr(row, name).mean for row in rows] == pytest.approx(wanted, abs=0.02), name
         assert all((row.risk.mean or 0) <= row.alpha + 0.01 for row in rows)
+
+
+def test_a_gate_of_claims_keeps_its_scorer_and_names_the_version_of_its_weights() -> None:
+    settings = wiring.load_settings()
+    present: dict[str, Any] = {"encoder": "none"}
+    for given, scorer, encoder in (
+        ({"unit": "claim"}, "support", "none"),
+        ({"scorer": "support-learned"}, "support-learned", VERSION),
+        ({"alpha": 0.2}, "support-learned", VERSION),
+    ):
+        chosen = chosen_settings(present, given, settings, lambda _: None)
+        assert (chosen.scorer, chosen.encoder) == (scorer, encoder)
+        present = chosen.named()
+    with pytest.raises(UsageError, match="support or support-learned"):
+        chosen_settings(present, {"scorer": "gram"}, settings, lambda _: None)
