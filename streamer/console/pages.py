@@ -12,7 +12,7 @@ from streamer.audit import story
 from streamer.audit.story import needed_of, shown_of, story_of, threshold_of, unit_of, why_of
 from streamer.audit.verification import UNREADABLE
 from streamer.console.charts import Moment, course_chart, interval_bar
-from streamer.console.what_if import Questions
+from streamer.console.what_if import Questions, number
 from streamer.errors import Unreadable, UsageError
 from streamer.gates.policy import SIGNED_IN
 from streamer.gates.setting_changes import differences, unread
@@ -493,15 +493,7 @@ def _moment(name: str, text: str) -> datetime | None:
 
 
 def _score(name: str, text: str) -> float | None:
-    if not text.strip():
-        return None
-    try:
-        found = float(text.strip().replace(",", "."))
-    except ValueError:
-        found = float("nan")
-    if not 0 <= found <= 1:
-        raise UsageError(f"the {name} must be a number from 0 to 1, not {text!r}")
-    return found
+    return number(name, text, 0, 1) if text.strip() else None
 
 
 def _whole(name: str, text: str) -> int | None:

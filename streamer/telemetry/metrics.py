@@ -105,8 +105,8 @@ def show(gauge: Any, value: float | None, *labels: str) -> None:
         gauge.labels(*labels).set(value)
 
 
-class RequestMetrics:
-    """Requests that a service answers by HTTP, in a registry of its own. Thread-safe; no call blocks or raises.
+class ServiceMetrics:
+    """Metrics of some services, in a registry of their own. Thread-safe; no call blocks or raises.
 
     Parameters
     ----------
@@ -130,6 +130,10 @@ class RequestMetrics:
     def exposition(self) -> bytes:
         """Render all metrics in Prometheus' text format."""
         return generate_latest(self.registry)
+
+
+class RequestMetrics(ServiceMetrics):
+    """Requests that a service answers by HTTP."""
 
     def open_metrics(self) -> bytes:
         """Render all metrics in the format OpenMetrics 1.0, which has exemplars."""
