@@ -186,23 +186,19 @@ def plan(
     if past is not None and gate.unit is None and has_claims(past.read):
         of_claims()
         return
+    asked_for: dict[str, Any] = {
+        "alpha": alpha, "attempts": gate.attempts, "labels": labels, "seed": seed,
+    }  # fmt: skip
     try:
-        if measured:
-            method = None if gate.promise is gate.method is None else chosen.name
-            found = _plan_past(past, unit, method, alpha, gate.attempts, labels, responses, seed)
-        else:
+        if not measured:
             made = _guess(guessed, responses)
-            found = plan_past(
-                guessed_answers(made, seed=seed),
-                chosen,
-                unit,
-                answers=made.responses,
-                guessed=True,
-                alpha=alpha,
-                attempts=gate.attempts,
-                labels=labels,
-                seed=seed,
-            )
+            answers = guessed_answers(made, seed=seed)
+            found = plan_past(answers, chosen, unit, answers=made.responses, guessed=True, **asked_for)
+        elif past is None:
+            found = plan_past({}, chosen, unit, **asked_for)
+        else:
+            method = None if gate.promise is gate.method is None else chosen.name
+            found = _plan_past(past, unit, method, responses, **asked_for)
     except ValueError as error:
         raise UsageError(str(error)) from None
     if json:
@@ -233,28 +229,16 @@ def _check_measured(
 
 
 def _plan_past(
-    past: "_Past | None",
-    unit: "Unit",
-    method: str | None,
-    alpha: float,
-    attempts: int,
-    labels: int | None,
-    responses: int | None,
-    seed: int,
+    past: "_Past", unit: "Unit", method: str | None, responses: int | None, **asked: Any
 ) -> "PastPlan":
     """Try numbers of labels and of answers on past ones, by the gate that `streamer try` makes of them."""
-    from streamer.calibration.registry import calibrator
     from streamer.frames.answers import Read
     from streamer.frames.gate import Gate
     from streamer.planning.past import plan_past
     from streamer.planning.prompts import fewer_answers
 
-    if past is None:
-        return plan_past(
-            {}, calibrator(method or "full"), unit, alpha=alpha, attempts=attempts, labels=labels, seed=seed
-        )
     gate = Gate(
-        alpha=alpha,
+        alpha=asked["alpha"],
         unit=unit,
         method=method,
         unlabelled=past.unlabelled,
@@ -264,23 +248,15 @@ def _plan_past(
     )
     table = Read(tuple(past.clouds), None, len(past.clouds), str(past.file))
     settings = gate._settings(table)
-    by_size = fewer_answers(table.clouds, responses, seed=seed)
+    by_size = fewer_answers(table.clouds, responses, seed=asked["seed"])
     found = {}
     with progress("Scoring responses", len(by_size)) as advance:
         for done, (size, clouds) in enumerate(by_size.items(), start=1):
             part = replace(table, clouds=clouds)
             found[size] = gate._scored(part, gate._settings(part))[0]
             advance(done)
-    return plan_past(
-        found,
-        settings.calibrator,
-        unit,
-        alpha=alpha,
-        attempts=attempts,
-        labels=labels,
-        drop_unlabelled=past.unlabelled == "drop",
-        seed=seed,
-    )
+    drop = past.unlabelled == "drop"
+    return plan_past(found, settings.calibrator, unit, drop_unlabelled=drop, **asked)
 
 
 def _plan_claims(
