@@ -15,7 +15,6 @@ from streamer.cli import FOUND
 from streamer.cli import options as opt
 from streamer.cli.broker import announce_now
 from streamer.cli.console import note, print_json, print_pairs, progress, say, warn
-from streamer.cli.options import write_key_files
 from streamer.cli.services import PortOption, run_service
 from streamer.collector import looking_rarely
 from streamer.errors import Unreadable, UsageError
@@ -321,33 +320,15 @@ def export(
 
 
 def _export(
-    store: "Store",
-    out: Path,
-    keys: list[bytes],
-    segments: list[Path] | None,
-    *,
-    gate: str | None = None,
-    texts: bool,
-    salts: bool,
+    store: "Store", out: Path, keys: list[bytes], segments: list[Path] | None, **what: Any
 ) -> dict[str, Any]:
-    """Write a bundle, and return its manifest."""
+    """Write a bundle; `what` is in it, as `write_bundle` has it. Returns its manifest."""
     from streamer.audit.bundle import write_bundle
 
-    total = _outcomes(store)
-    with (
-        store.evidence.snapshot(segments=wiring.segments(segments)) as snapshot,
-        progress("export", total) as done,
-    ):
-        return write_bundle(
-            snapshot,
-            out,
-            keys=keys,
-            made_at=rfc3339(wiring.now()),
-            gate=gate,
-            texts=texts,
-            salts=salts,
-            progress=done,
-        )
+    total, given = _outcomes(store), wiring.segments(segments)
+    with store.evidence.snapshot(segments=given) as snapshot, progress("export", total) as done:
+        made_at = rfc3339(wiring.now())
+        return write_bundle(snapshot, out, keys=keys, made_at=made_at, progress=done, **what)
 
 
 @app.command()
@@ -604,7 +585,7 @@ def keygen(
     """
     from streamer.audit.signing import generate_keys
 
-    beside = write_key_files(out, *generate_keys())
+    beside = opt.write_key_files(out, *generate_keys())
     say(
         f"{out}: the private key. For checkpoints: STREAMER_AUDIT_PRIVATE_KEY_FILE, where the recalibrator runs and nowhere else. For "
         "policies: STREAMER_POLICIES_PRIVATE_KEY_FILE, where policies are made."
