@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -125,6 +125,8 @@ def give_out(
         if row is None and dry_run:
             return GivenOut(month, count, str(out), None, None)
         if row is None:
+            if before:  # its call may have been interrupted
+                _empty(database, list(before.values())[-1], chunk)
             with ChainedRows(database).snapshot() as rows:
                 if not out.exists():
                     at, segment = rfc3339(now), (month, pieces)
@@ -147,10 +149,11 @@ def give_out(
 def _end_of(month: str) -> datetime:
     try:
         begins = datetime.strptime(month, "%Y-%m").replace(tzinfo=UTC)
-    except ValueError:
-        raise UsageError(f"a month is written like 2026-05, not {month!r}") from None
-    years, months = divmod(begins.month, 12)
-    return begins.replace(year=begins.year + years, month=months + 1)
+        if f"{begins:%Y-%m}" == month:
+            return (begins + timedelta(days=31)).replace(day=1)
+    except (ValueError, OverflowError):
+        pass
+    raise UsageError(f"a month is written like 2026-05, not {month!r}")
 
 
 def _pieces(
@@ -220,7 +223,7 @@ def _within(pieces: Sequence[_Piece]) -> sa.ColumnElement[bool]:
         in_partition(Partition(*place), outcomes) & outcomes.c.leaf_index.between(first, end - 1)
         for place, first, end in pieces
     )
-    return (outcomes.c.kind == "decision") & sa.or_(*ranges)
+    return (outcomes.c.kind == "decision") & sa.or_(sa.false(), *ranges)
 
 
 def _gone(pieces: Sequence[_Piece]) -> sa.Select[Any]:
