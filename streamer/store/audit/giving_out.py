@@ -28,7 +28,7 @@ from streamer.store.audit.forgetting import CHUNK, erased
 from streamer.store.audit.given_out import all_given_out
 from streamer.store.audit.heads import all_cosigned, head_data, newest_signed
 from streamer.store.db.engine import Database
-from streamer.store.db.migrate import alone, require_migrated
+from streamer.store.db.migrate import again_after_collisions, alone, require_migrated
 from streamer.store.db.schema import (
     batches,
     decisions,
@@ -134,7 +134,7 @@ def give_out(
                 _compare(rows, month, pieces, out)
             progress("written")
             said = {"at": now, "by": by, "reason": reason, "through": month, "heads": heads}
-            row = _leave(database, pieces, out, before, said)
+            row = again_after_collisions(lambda: _leave(database, pieces, out, before, said), database)
             progress("recorded")
         if row["through"] != month:
             raise UsageError(f"{month} was given out with {row['through']}, in {row['file']}")
@@ -331,7 +331,8 @@ def _copied(connection: sa.Connection, gone: sa.Select[Any]) -> list[tuple[str, 
             for end in (part, f"{part}_new")
         )
         connection.exec_driver_sql(f"LOCK TABLE {was.name}, {old.name} IN SHARE MODE")
-        for one, table in zip(_MONTHLY, (now, new), strict=True):
+        for one, before, table in zip(_MONTHLY, (was, old), (now, new), strict=True):
+            connection.execute(_STAY_ON_DISK, {"part": before.name})
             connection.exec_driver_sql(f"CREATE TABLE {table.name} (LIKE {one.name} INCLUDING ALL)")
         stays = ~sa.exists(gone.where(_GIVEN.c.batch == was.c.batch).correlate(was))
         kept = sa.exists().where(now.c.batch == old.c.batch)
@@ -346,6 +347,10 @@ def _copied(connection: sa.Connection, gone: sa.Select[Any]) -> list[tuple[str, 
 
 
 _MONTHLY = (decisions, responses)
+_STAY_ON_DISK = sa.text(
+    "SELECT set_config('default_tablespace', coalesce((SELECT spcname FROM pg_tablespace AS space"
+    " JOIN pg_class ON reltablespace = space.oid WHERE pg_class.oid = CAST(:part AS regclass)), ''), true)"
+)
 
 
 def _exchange(connection: sa.Connection, part: str, bound: str) -> None:

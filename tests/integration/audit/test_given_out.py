@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -11,6 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from streamer import wiring
@@ -22,6 +25,7 @@ from streamer.journal import Partition
 from streamer.risk.rounds.watch import RiskWatch
 from streamer.signing.merkle import leaf_hash
 from streamer.store import GivenOut, give_out, make_months, prune, schema_state
+from streamer.store.audit import control
 from streamer.store.audit.chained_rows import ChainedRowsSnapshot
 from streamer.store.db.engine import Database
 from streamer_verify.bundle import Bundle
@@ -373,10 +377,35 @@ def test_partitions_are_put_in_place_of_those_that_lost_decisions(months: Months
     more = [event("each", number) for number in range(100, 140)]
     assert set(months.deliver(*more)) == {"decision"}
     months.watch()
-    oid = "SELECT CAST(oid AS bigint) FROM pg_class WHERE relname = 'decisions_before'"
-    was = months.count(oid)
-    given = months.give()
-    assert months.count(oid) != was
+    of_file = "SELECT oid, reltablespace FROM pg_class WHERE relname = 'decisions_before'"
+    database, reads = Database(months.record.url), threading.Event()
+    with psycopg.connect(months.record.url.replace("+psycopg", ""), autocommit=True) as one:
+        one.execute("SET allow_in_place_tablespaces = on")
+        one.execute("CREATE TABLESPACE slow LOCATION ''")
+        one.execute("ALTER TABLE streamer.decisions_before SET TABLESPACE slow")
+    (was,) = months.rows(of_file)
+
+    def calibrate() -> None:
+        """Read decisions, then wait for who waits for them."""
+        waits = "SELECT 1 FROM pg_locks WHERE mode = 'AccessExclusiveLock' AND NOT granted"
+        with database.engine.begin() as two:
+            two.exec_driver_sql("SELECT 1 FROM decisions LIMIT 1")
+            reads.set()
+            while not months.rows(waits):
+                time.sleep(0.01)
+            control.head(two, lock=True)
+
+    def collide(done: str) -> None:
+        if done == "written":
+            calibrates.start()
+            reads.wait()
+
+    calibrates = threading.Thread(target=calibrate)
+    given = months.give(progress=collide)
+    calibrates.join()
+    ((oid, space),) = months.rows(of_file)
+    assert oid != was.oid
+    assert space == was.reltablespace > 0
     assert (
         months.count("SELECT count(*) FROM decisions_before WHERE NOT sampled") > 0
     )  # the first under a policy
@@ -384,7 +413,6 @@ def test_partitions_are_put_in_place_of_those_that_lost_decisions(months: Months
     assert schema_state(months.record.url).drift == ()
     assert months.verify([months.file]).faults == ()
     assert months.verify().counts["decisions given out, not read"] == given.decisions
-    database = Database(months.record.url)
-    with pytest.raises(Exception, match="append-only"), database.engine.begin() as one:
-        one.exec_driver_sql("UPDATE decisions_before SET segment = 'x'")
+    with pytest.raises(Exception, match="append-only"), database.engine.begin() as three:
+        three.exec_driver_sql("UPDATE decisions_before SET segment = 'x'")
     database.close()
