@@ -105,8 +105,7 @@ def tried_record(
     again = asked.scored_by != settings.scored_by
     kept = [one for one in batches if _usable(one, asked, again=again)]
     if left := len(batches) - len(kept):
-        wanted = "the texts" if again else "the signals or the metadata"
-        notes.append(_left_out(left, wanted))
+        notes.append(_left_out(left, "the texts" if again else "the signals or the metadata"))
     waiting = sum(one.waits for one in kept)
     if len(kept) < 2 or 2 * waiting > len(kept):
         raise NothingToTry(_too_few(len(kept), waiting, notes))

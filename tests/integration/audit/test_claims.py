@@ -501,7 +501,7 @@ def test_the_record_answers_as_a_file_of_the_same_claims(
         if not missing:
             assert {**file, "name": ""} == {**json.loads(msgspec.json.encode(own)), "name": ""}
     erased = [replace(one, metadata=None) for one in batches]
-    with pytest.raises(NothingToTry, match=rf"^{len(erased)} prompts are left out: the texts are not on"):
+    with pytest.raises(NothingToTry, match=f"{len(erased)} prompts are left out: the texts are"):
         claimed(erased, store.gates.get("share").settings, "support-learned")
     (whole,) = told(*asked, "--from-store", "share")
     assert (whole["name"], len(whole["rows"])) == ("gate share", 2)
