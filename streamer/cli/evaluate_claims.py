@@ -44,13 +44,14 @@ class OfClaims:
     ] = None
     answer: AnswerOption = "first"
     least_kept: Annotated[
-        float,
+        float | None,
         option(
             "SHARE",
-            "Ship nothing of an answer of which less than this share of claims is left.",
+            "Ship nothing of an answer of which less than this share of claims is left. Default: 0; of a "
+            "gate's record, the gate's.",
             parser=share_from(0),
         ),
-    ] = 0.0
+    ] = None
     rests_on: Annotated[
         Literal["named", "prefix"],
         option(
@@ -67,7 +68,7 @@ class OfClaims:
         return ClaimOptions(
             losses=tuple(self.loss or losses or ALL_LOSSES),
             answer=self.answer,
-            least_kept=self.least_kept,
+            least_kept=self.least_kept or 0.0,
             rests_on=self.rests_on,
             **others,
         )
@@ -104,7 +105,7 @@ class Calibrating(ScoredClaims):
     ) -> "list[ClaimResult]":
         """Evaluate the claims of each file and gate, and write `claims.json` to a folder.
 
-        Of gates those of the first answer, by the gate's loss unless others are named.
+        Of gates those of the first answer, by the gate's loss and least kept unless others are named.
         """
         import msgspec
 
@@ -130,7 +131,9 @@ class Calibrating(ScoredClaims):
             for text in left:
                 warn(f"gate {name}: {text}")
             losses = tuple(self.loss or (settings.loss,))
-            own = replace(asked, losses=losses, scorer=scorer, **calibrator_of(settings))
+            least = settings.least_kept if self.least_kept is None else self.least_kept
+            how: Any = {"losses": losses, "least_kept": least, "scorer": scorer}
+            own = replace(asked, **how, **calibrator_of(settings))
             found.append(evaluate_prompts(f"gate {name}", prompts, own))
         write_file(
             out / "claims.json",

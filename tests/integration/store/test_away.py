@@ -171,7 +171,7 @@ def test_a_deadlock_is_run_again(postgres_world: World) -> None:
     for thread in threads:
         thread.join(timeout=240)
     assert not failures
-    assert len(runs) == 3
+    assert len(runs) >= 3, "the one that lost, once more or, on a busy machine, again"
 
 
 class LossyLink:
