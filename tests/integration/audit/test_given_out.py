@@ -230,6 +230,15 @@ def test_bytes_of_texts_that_left_are_overwritten(months: Months) -> None:
     assert [texts[one] for one in gone if texts[one] not in stay and texts[one].encode() in kept] == []
 
 
+def test_monitoring_that_begins_anew_takes_what_stayed_for_no_draw(months: Months) -> None:
+    months.deliver(*(event("each", number) for number in range(100, 160)))
+    months.watch()
+    months.give()
+    months.change(*(f"DELETE FROM monitor_{one}" for one in ("alarms", "sequences", "gates")))
+    months.watch()
+    assert months.rows("SELECT id FROM alerts WHERE kind = 'draws'") == []
+
+
 GIVEN = f"(SELECT id FROM batches b {GONE} LIMIT 1)"
 KEPT = "(SELECT min(batch) FROM decisions WHERE sampled)"
 TAMPERED = {
