@@ -6,7 +6,6 @@ A budget may only go down: whoever removes something lowers it, and whoever adds
 import ast
 import io
 import re
-import subprocess
 import tokenize
 import tomllib
 from functools import cache
@@ -16,7 +15,8 @@ import grimp
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-ROOT = Path(__file__).parents[1]
+from tests.checkout import ROOT, tracked
+
 PACKAGE = ROOT / "streamer"
 SHOWN = 20
 LONG, WIDE = 600, 100
@@ -44,16 +44,8 @@ BUDGETS = {
 @cache
 def files() -> dict[str, str]:
     """Every text that git tracks, or would track, by its path."""
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
     suffixes = {".py", ".md", *LANGUAGES}
-    paths = (name for name in listed.stdout.split("\0") if Path(name).suffix in suffixes)
-    return {name: (ROOT / name).read_text("utf-8") for name in paths if (ROOT / name).is_file()}
+    return {name: (ROOT / name).read_text("utf-8") for name in tracked() if Path(name).suffix in suffixes}
 
 
 def python(*, tests: bool) -> dict[str, str]:
