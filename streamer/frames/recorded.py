@@ -183,18 +183,20 @@ def tried_claims(
     """Say what a gate of claims with other settings would ship of recorded prompts, and what with
     its own where they differ; see `evaluate_claims`. And what is left out, as `claimed` does.
     """
-    ways = dict.fromkeys(
+    ways = {
         ClaimOptions(
             alphas=(one.alpha / one.max_attempts,),
             losses=(one.loss,),
             least_kept=one.least_kept,
             scorer=one.scorer,
             **calibrator_of(one),
-        )
-        for one in (asked, settings)
-    )
+        ): said
+        for one, said in ((asked, "what if"), (settings, "as it is"))
+    }
     prompts = {way.scorer: claimed(batches, settings, way.scorer) for way in ways}
-    found = [evaluate_prompts(f"gate {gate}", prompts[way.scorer][0], way) for way in ways]
+    found = [
+        evaluate_prompts(f"gate {gate}, {said}", prompts[way.scorer][0], way) for way, said in ways.items()
+    ]
     return found, prompts[asked.scorer][1]
 
 

@@ -281,8 +281,7 @@ def test_with_numpy_and_scipy_alone_there_is_the_core(installed: Callable[..., I
 HELP = """
 import typer
 from streamer.cli import main
-from streamer.cli.app import app
-from streamer.cli.app import every_command
+from streamer.cli.app import app, every_command
 for path, _ in every_command(typer.main.get_command(app), "streamer"):
     assert main([*path.split()[1:], "--help"]) == 0, path
 """

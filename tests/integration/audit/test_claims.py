@@ -506,12 +506,15 @@ def test_the_record_answers_as_a_file_of_the_same_claims(
     assert [row for one in tried for row in one["rows"]] == whole["rows"][::-1]
     first, own_loss = told("what-if", "half", "--loss", "wrong-among", "--least-kept", "0")
     assert [one["rows"][0]["loss"] for one in (first, own_loss)] == ["wrong-among", "any"]
+    assert [one["name"] for one in (first, own_loss)] == ["gate half, what if", "gate half, as it is"]
+    (half,) = told("evaluate", "--from-store", "half", "--alpha", f"{own_loss['rows'][0]['alpha']}")
+    assert half["rows"] == own_loss["rows"]  # by the gate's least kept
     assert main(["evaluate", "--from-store", "share", "--unit", "best"]) == 2
     tried = told("what-if", "share", "--scorer", "support-learned")
     asked = [*asked[:-2], "--from-store"]
     (other,) = told(*asked, "share", "--scorer", "support-learned")
     assert [one["scorer"] for one in tried] == ["support-learned", "support"]
-    assert tried[0] == other
+    assert tried[0] == {**other, "name": "gate share, what if"}
     (own,) = told(*asked, "learned")
     assert own["scorer"] == "support-learned"
 

@@ -113,7 +113,7 @@ def write(database: sqlite3.Connection, column: sa.Column[Any], row: int, value:
 
 
 def test_whichever_value_is_changed_it_is_named_or_said_to_be_no_evidence(tmp_path: Path):
-    """A column that is new, and in no log, fails here: seal it, or say in its table's `kept(no_evidence=...)` why not.
+    """A column that is new, and in no log, fails here: seal it, or say in its table's `no_evidence` why not.
 
     Of each column one change in turn: another's value or NULL, in a row of one kind. `make faults` makes them all.
     """

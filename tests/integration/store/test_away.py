@@ -156,7 +156,7 @@ def test_a_deadlock_is_run_again(postgres_world: World):
         world.store._database.writing(transaction)
 
     at_once(work, ("other", "support-bot"), ("support-bot", "other"))
-    assert len(runs) >= 3, "two begin, and whichever the server ended began again"
+    assert len(runs) >= 3, "the one that lost, once more or, on a busy machine, again"
 
 
 class LossyLink:

@@ -130,6 +130,10 @@ def test_a_gate_in_python_ships_text(file: Path) -> None:
     assert (found.action, found.answer_id, found.units[-1].ships) == ("mixed", "r00", False)
     assert found.text == "".join(one.text for one in found.units if one.ships)
     assert all(one.ships == (one.score > gate.threshold_.value) for one in found.units)
+    with pytest.raises(ValueError, match="method hb has no parameter 'dleta'; it has delta"):
+        ClaimGate(method="hb", parameters={"dleta": 0.1}).fit(file)
+    with pytest.raises(UsageError, match="no answer is by the model 'm9'"):
+        ClaimGate(answer="m9").fit(file)
     given = lines()
     given[0]["responses"][0]["claims"].pop()
     file.write_text("".join(json.dumps(line) + "\n" for line in given))
@@ -183,7 +187,7 @@ def test_what_nobody_labelled_counts_as_wrong(file: Path) -> None:
             evaluate_claims("x", some, replace(ClaimOptions(), **{name: value}))
     for claim in chain.from_iterable(line["responses"][0]["claims"] for line in rows):
         claim["label"] = None
-    with pytest.raises(UsageError, match="x: 0 prompts have claims with severities"):
+    with pytest.raises(UsageError, match="x: 0 prompts with claims that have severities"):
         evaluate_claims("x", [parse_cloud(json.dumps(line).encode(), "x") for line in rows], ClaimOptions())
 
 
