@@ -103,7 +103,7 @@ def test_one_claim_a_row_is_the_same(file: Path, tmp_path: Path) -> None:
 
 def test_claims_are_read_and_written_and_bad_ones_refused() -> None:
     line = lines(1)[0]
-    x = {"text": "a", "id": "x", "span": [0, 3]}
+    x = {"text": line["responses"][0]["text"][:3], "id": "x", "span": [0, 3]}
     line["responses"][0]["claims"] = [x, {"text": "b", "rests_on": ["x"]}]
     cloud = parse_cloud(json.dumps(line).encode(), "here")
     assert parse_cloud(json.dumps(cloud_row(cloud)).encode(), "here") == cloud
@@ -111,6 +111,7 @@ def test_claims_are_read_and_written_and_bad_ones_refused() -> None:
         ([{"text": "a", "span": [0, 3]}, {"text": "b", "span": [2, 4]}], "spans"),
         ([{"text": "a", "span": [0, 9999]}], "spans"),
         ([{"text": "a", "span": [3, 3]}], "spans"),
+        ([{"text": "what is not there", "span": [0, 3]}], "at its span stands"),
         ([{"text": "a", "id": "x"}, {"text": "b", "id": "x"}], "same id"),
         ([{"text": "a", "label": 2}], "label"),
         ([{"text": "a", "rests_on": ["c07"]}], "rests on 'c07'"),
