@@ -232,10 +232,12 @@ def evaluate_prompts(name: str, every: Sequence[ClaimedPrompt], options: ClaimOp
     groups = [one.group for one in ready if one.group is not None]
     claims = sum(len(group.item_ids) for group in groups)
     labelled = sum(one.severity is not None for prompt in ready for one in prompt.claims)
+    held = dict(Counter(one.held for one in every if one.held))
     if len(groups) < 2 or not labelled:
+        why = "".join(f"; {counted(count, 'prompt')} held: {WHY_HELD[one]}" for one, count in held.items())
         raise UsageError(
             f"{name}: {counted(len(groups) if labelled else 0, 'prompt')} with claims that have severities in the "
-            f"answer that was asked for ({options.answer}), and two are needed; give claims a label in [0, 1]"
+            f"answer that was asked for ({options.answer}), and two are needed; give claims a label in [0, 1]{why}"
         )
     splits = seeded_splits(
         [one.cloud for one in ready],
@@ -253,7 +255,7 @@ def evaluate_prompts(name: str, every: Sequence[ClaimedPrompt], options: ClaimOp
         claims=claims,
         wrong=float(np.concatenate([one.severities for one in groups]).mean()),
         calibrating=len(splits[0].first),
-        held=dict(Counter(one.held for one in every if one.held)),
+        held=held,
         unlabelled=missing,
         needless=sum(one.severity is None for prompt in every for one in prompt.claims) - missing,
         rows=tuple(row for loss in losses for row in _rows(groups, splits, loss, options)),

@@ -105,11 +105,10 @@ def tried_record(
     again = asked.scored_by != settings.scored_by
     kept = [one for one in batches if _usable(one, asked, again=again)]
     if left := len(batches) - len(kept):
-        wanted = "the texts" if again else "the signals or the metadata"
-        notes.append(_left_out(left, wanted))
+        notes.append(_left_out(left, "the texts" if again else "the signals or the metadata"))
     waiting = sum(one.waits for one in kept)
     if len(kept) < 2 or 2 * waiting > len(kept):
-        raise NothingToTry(_too_few(len(kept), waiting))
+        raise NothingToTry(_too_few(len(kept), waiting, notes))
     if again and not (asked.calibrator.of_signals or (asked.embeds and asked.scorer in EVERY)):
         raise UsageError(
             f"scores of the scorer {asked.scorer} cannot be computed from the record; `streamer candidate set` has it score "
@@ -172,9 +171,10 @@ def claimed(
         ids = tuple(said.id for said in claims)
         group = LabelledGroup(cloud.batch_id, ids, cuts, np.array(severities))
         found.append(ClaimedPrompt(cloud, cloud.responses[0], claims, group))
+    notes = [_left_out(left, "the texts")] if left else []
     if len(found) < 2:
-        raise NothingToTry(_too_few(len(found), 0))
-    return found, [_left_out(left, "the texts")] if left else []
+        raise NothingToTry(_too_few(len(found), 0, notes))
+    return found, notes
 
 
 def tried_claims(
@@ -221,8 +221,8 @@ def _left_out(left: int, wanted: str) -> str:
     return f"{counted(left, 'prompt is', 'prompts are')} left out: {wanted} are not on record."
 
 
-def _too_few(kept: int, waiting: int) -> str:
-    return (
+def _too_few(kept: int, waiting: int, notes: Sequence[str]) -> str:
+    return "".join(f"{one} " for one in notes) + (
         f"{counted(kept, 'prompt was', 'prompts were')} drawn for labelling and can be judged, {waiting} of them without a "
         "label: label what `streamer label queue` shows, or give an earlier --since"
     )

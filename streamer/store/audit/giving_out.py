@@ -24,7 +24,7 @@ from streamer.signing.canonical_json import canonical_json
 from streamer.signing.merkle import Edge, root_of
 from streamer.store.audit import control
 from streamer.store.audit.chained_rows import ChainedRows, ChainedRowsSnapshot
-from streamer.store.audit.forgetting import CHUNK, erased
+from streamer.store.audit.forgetting import CHUNK, erased, overwriting
 from streamer.store.audit.given_out import all_given_out
 from streamer.store.audit.heads import all_cosigned, head_data, newest_signed
 from streamer.store.db.engine import Database
@@ -292,6 +292,7 @@ def _leave(
             for leaf in connection.execute(leaves.order_by(outcomes.c.leaf_index)).scalars():
                 log.append(leaf)
             logs.append([*place, first, end, log.size, log.root().hex()])
+        overwriting(connection)
         own = sa.exists().where(batches.c.id.in_(gone), same(batches, judgements, *BATCH))
         connection.execute(sa.delete(judgements).where(judgements.c.for_score, own))
         parts = [] if database.sqlite else _copied(connection, gone)
@@ -374,6 +375,7 @@ def _empty(database: Database, row: dict[str, Any], chunk: int) -> None:
     while last is not None:
 
         def work(connection: sa.Connection, after: int = last) -> int | None:
+            overwriting(connection)
             ids = list(connection.scalars(left.where(outcomes.c.batch > after).limit(chunk)))
             emptied = erased(batches, ids, row["at"]).where(batches.c.erased_at.is_(None))
             connection.execute(emptied)

@@ -28,7 +28,7 @@ from streamer.risk.states import (
     RiskAlarm,
     SelectiveAlarm,
 )
-from streamer.store.db.schema import monitor_alarms, monitor_gates, monitor_sequences
+from streamer.store.db.schema import batches, decisions, monitor_alarms, monitor_gates, monitor_sequences
 from streamer.store.db.schema.joins import same
 from streamer.store.db.schema.types import Row, of_row
 
@@ -189,7 +189,11 @@ def read_watch(connection: sa.Connection, gate: str) -> GateWatch:
     own = sa.select(monitor_gates).where(monitor_gates.c.gate == gate)
     row = connection.execute(own).mappings().one_or_none()
     if row is None:
-        return GateWatch(gate=gate)
+        joined = sa.outerjoin(batches, decisions, decisions.c.batch == batches.c.id)
+        left = sa.select(sa.func.max(batches.c.id)).select_from(joined)
+        left = left.where(batches.c.gate == gate, decisions.c.batch.is_(None))
+        # Of what was given out the drawn ones are left: that is no draw.
+        return GateWatch(gate=gate, seen=connection.scalar(left) or 0)
     sequences = sa.select(monitor_sequences).where(monitor_sequences.c.gate == gate)
     last = sequences.order_by(monitor_sequences.c.number.desc()).limit(1)
     sequence = connection.execute(last).mappings().one_or_none()

@@ -28,7 +28,7 @@ from streamer.errors import UsageError
 from streamer.events.actions import ActionsV1, decode_action, text_to_show
 from streamer.events.desk import DeskV1, decode_desk
 from streamer.events.responses import decode_responses
-from streamer.frames.recorded import claimed
+from streamer.frames.recorded import NothingToTry, claimed
 from streamer.gates.rule import Cut, Segments
 from streamer.gates.settings import GateSettings
 from streamer.risk.rounds.alarms import goes_on, label_alarm
@@ -500,6 +500,9 @@ def test_the_record_answers_as_a_file_of_the_same_claims(
         assert not left
         if not missing:
             assert {**file, "name": ""} == {**json.loads(msgspec.json.encode(own)), "name": ""}
+    erased = [replace(one, metadata=None) for one in batches]
+    with pytest.raises(NothingToTry, match=f"{len(erased)} prompts are left out: the texts are"):
+        claimed(erased, store.gates.get("share").settings, "support-learned")
     (whole,) = told(*asked, "--from-store", "share")
     assert (whole["name"], len(whole["rows"])) == ("gate share", 2)
     tried = told("what-if", "share", "--alpha", "20%")

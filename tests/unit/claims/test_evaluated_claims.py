@@ -187,7 +187,8 @@ def test_what_nobody_labelled_counts_as_wrong(file: Path) -> None:
             evaluate_claims("x", some, replace(ClaimOptions(), **{name: value}))
     for claim in chain.from_iterable(line["responses"][0]["claims"] for line in rows):
         claim["label"] = None
-    with pytest.raises(UsageError, match="x: 0 prompts with claims that have severities"):
+    rows[0]["responses"][0]["claims"] *= 11
+    with pytest.raises(UsageError, match=r"x: 0 prompts with claims .*; 1 prompt held: .* 64"):
         evaluate_claims("x", [parse_cloud(json.dumps(line).encode(), "x") for line in rows], ClaimOptions())
 
 
