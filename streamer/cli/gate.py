@@ -33,13 +33,7 @@ from streamer.gates.declared import FIRST_PARAMETERS, Embeddings
 from streamer.gates.policy import Policy
 from streamer.gates.setting import EXTERNAL_PREFIX, UPSTREAM_ID
 from streamer.gates.setting_changes import calibrated_for_another, differences, unread
-from streamer.gates.settings import (
-    HELD_WORDS,
-    NO_ENCODER,
-    GateSettings,
-    is_in_place,
-    stands_for,
-)
+from streamer.gates.settings import HELD_WORDS, NO_ENCODER, GateSettings, is_in_place, stands_for
 from streamer.gates.shapes import INDICATOR_SHAPE
 from streamer.scoring.judged import WHOLE, form
 from streamer.scoring.registry import CHOICE, CHOOSING, EVERY, GRAM, LIKELIHOOD, OF_CLAIMS, SUPPORT

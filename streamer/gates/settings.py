@@ -19,12 +19,7 @@ from streamer.calibration.claims import by_steps, claim_loss, first_wrong
 from streamer.calibration.specification import Calibrator, Number, Range
 from streamer.gates import labeller_names, shapes
 from streamer.gates.declared import FIRST_PARAMETERS, Declared, HoldAction, Mode, Unit
-from streamer.gates.setting import (
-    EXTERNAL_PREFIX,
-    NO_VALUE,
-    SHAPING,
-    Setting,
-)
+from streamer.gates.setting import EXTERNAL_PREFIX, NO_VALUE, SHAPING, Setting
 from streamer.gates.shapes import INDICATOR_SHAPE, GateShape
 from streamer.scoring.judged import WHOLE, Form, form
 from streamer.scoring.registry import CHOICE, CHOOSING, OF_CLAIMS, is_plugin, scorer_named

@@ -1,7 +1,7 @@
 """Settings of language models: encoders, judges, samplers, the models behind gates; and what every group of settings is."""
 
 from decimal import Decimal  # pydantic reads it
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -23,9 +23,10 @@ def setting(default: Any, text: str, **bounds: Any) -> Any:
     return Field(default, description=text, **bounds)
 
 
-def _check_prices(of_input: Decimal | None, of_output: Decimal | None) -> None:
-    if (of_input is None) != (of_output is None):
+def _check_prices(said: Any) -> Any:
+    if (said.price_per_million_input is None) != (said.price_per_million_output is None):
         raise ValueError("give price_per_million_input and price_per_million_output, or neither")
+    return said
 
 
 class EncoderSettings(Group):
@@ -76,15 +77,18 @@ class EncoderSettings(Group):
     )
 
 
-class JudgeSettings(Group):
-    """The language model that `streamer label judge` asks, and workers for gates with `--scorer judge`, at any OpenAI-compatible
-    endpoint."""
-
+class _Asked(Group):
     base_url: str | None = setting(
         None,
         "Base URL including the version, like `https://api.openai.com/v1`; without it no model is asked.",
     )
     model: str | None = setting(None, "The model's name at the endpoint.")
+
+
+class JudgeSettings(_Asked):
+    """The language model that `streamer label judge` asks, and workers for gates with `--scorer judge`, at any OpenAI-compatible
+    endpoint."""
+
     api_key: str | None = setting(
         None, "The endpoint's key, if it asks for one; better in a file.", repr=False
     )
@@ -117,20 +121,12 @@ class JudgeSettings(Group):
     )
     price_per_million_output: _ReplyPrice = None
 
-    @model_validator(mode="after")
-    def _both_prices(self) -> Self:
-        _check_prices(self.price_per_million_input, self.price_per_million_output)
-        return self
+    _both_prices = model_validator(mode="after")(_check_prices)
 
 
-class SamplingSettings(Group):
+class SamplingSettings(_Asked):
     """The language models that `streamer sample` asks, at any OpenAI-compatible endpoints."""
 
-    base_url: str | None = setting(
-        None,
-        "Base URL including the version, like `https://api.openai.com/v1`; without it no model is asked.",
-    )
-    model: str | None = setting(None, "The model's name at the endpoint.")
     api_key: str | None = setting(
         None, "The endpoint's key, where one host is asked; better in a file.", repr=False
     )
@@ -275,10 +271,7 @@ class UpstreamSettings(Group):
         False, "Decide about the answers of the gate that handed the request on together with this one's own."
     )
 
-    @model_validator(mode="after")
-    def _both_prices(self) -> Self:
-        _check_prices(self.price_per_million_input, self.price_per_million_output)
-        return self
+    _both_prices = model_validator(mode="after")(_check_prices)
 
 
 class BertScoreSettings(Group):

@@ -6,10 +6,8 @@ EU_AI_ACT = Framework(
     name="eu-ai-act",
     title="EU AI Act",
     edition="Regulation (EU) 2024/1689, articles and paragraphs as published on 12 July 2024",
-    applies=(
-        "These articles bind providers and deployers of high-risk systems. Whether the system behind these gates is one, and who is"
-        " its provider, the record does not say."
-    ),
+    applies="These articles bind providers and deployers of high-risk systems. Whether the system behind these gates is one, and who is"
+    " its provider, the record does not say.",
     clauses=(
         clause(
             "Article 9(2)(c)",

@@ -6,10 +6,8 @@ ISO_42001 = Framework(
     name="iso-42001",
     title="ISO/IEC 42001",
     edition="ISO/IEC 42001:2023, clauses of the main text and controls of Annex A",
-    applies=(
-        "The standard is about an organisation's management system; the statement of applicability says which controls of Annex A"
-        " it has chosen. The record knows neither."
-    ),
+    applies="The standard is about an organisation's management system; the statement of applicability says which controls of Annex A"
+    " it has chosen. The record knows neither.",
     clauses=(
         clause(
             "6.1.2, 8.2",

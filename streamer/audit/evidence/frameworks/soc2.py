@@ -6,10 +6,8 @@ SOC2 = Framework(
     name="soc2",
     title="SOC 2",
     edition="Trust Services Criteria of 2017, with the points of focus as revised in 2022",
-    applies=(
-        "A practitioner examines controls of a service organisation against the criteria in scope. Which categories are in scope,"
-        " and the description of the system, are not on record."
-    ),
+    applies="A practitioner examines controls of a service organisation against the criteria in scope. Which categories are in scope,"
+    " and the description of the system, are not on record.",
     clauses=(
         clause(
             "CC4.1",
