@@ -445,6 +445,7 @@ def report(
         outside=None if outside is None else outside[0],
         about={"system": system, "version": system_version, "provider": provider, "signatory": signatory},
         signed_with=None if signer is None else signer.key_id,
+        segments=wiring.segments(None if bundle is None else segment),
     )
     written = write_report(found, out, pdf=pdf, signer=signer)
     faults = found["figures"]["verification"]["value"]["faults"]

@@ -296,6 +296,7 @@ def _leave(
         own = sa.exists().where(batches.c.id.in_(gone), same(batches, judgements, *BATCH))
         connection.execute(sa.delete(judgements).where(judgements.c.for_score, own))
         parts = [] if database.sqlite else _copied(connection, gone)
+        _needless(connection, said["through"], pieces)  # a repeat may have come meanwhile
         control.hold_head(connection)  # before tables that those read who hold it
         for part, bound in parts:
             _exchange(connection, part, bound)

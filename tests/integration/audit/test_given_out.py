@@ -19,6 +19,8 @@ import sqlalchemy as sa
 from sqlalchemy.engine.interfaces import DBAPIConnection
 
 from streamer import wiring
+from streamer.audit.evidence.frameworks import ALL
+from streamer.audit.evidence.pack import make_report
 from streamer.audit.story import full_receipt, story_of
 from streamer.audit.verification import Segments, VerificationReport
 from streamer.errors import UsageError
@@ -335,6 +337,31 @@ def test_two_at_once_write_one_file(months: Months, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(ChainedRowsSnapshot, "heads", meanwhile)
     months.give()
     assert months.verify([months.file]).faults == ()
+
+
+def test_what_came_again_meanwhile_is_published_first(months: Months) -> None:
+    repeats = (
+        "INSERT INTO pending_messages (source_log_id, source_topic, source_partition, topic, batch)"
+        " SELECT log_id, topic, partition, 'streamer.actions', batch FROM outcomes WHERE kind = 'decision'"
+    )
+    decided = months.count("SELECT count(*) FROM decisions")
+    with pytest.raises(UsageError, match="wait for the broker"):
+        months.give(progress=lambda done: months.change(repeats) if done == "written" else None)
+    assert months.count("SELECT count(*) FROM decisions") == decided
+    months.change("DELETE FROM pending_messages")
+    assert months.give().decisions > 0
+
+
+def test_a_report_on_a_bundle_reads_segments_beside_it(months: Months) -> None:
+    months.give()
+    months.checkpoint()
+    target = months.record.directory / "bundle.zip"
+    export(months.settings, target)
+    report = partial(make_report, target, ALL["soc2"], since=None, until=None, keys=KEYS)
+    with pytest.raises(UsageError, match="give --segment FILE"):
+        report()
+    made = report(segments=Segments([months.file]))
+    assert made["figures"]["verification"]["value"]["faults"] == 0
 
 
 def test_a_file_that_is_not_what_the_record_has_stays_and_nothing_leaves(months: Months) -> None:
