@@ -422,6 +422,27 @@ def test_months_follow_each_other_and_erasures_keep_their_place(months: Months) 
 
 @pytest.mark.postgres
 @pytest.mark.parametrize("template", ["postgresql"], indirect=True)
+def test_who_reads_at_one_moment_keeps_the_months_as_they_were(months: Months) -> None:
+    make_months(months.record.url, now=wiring.now(), ahead=0)
+    months.deliver(*(event("each", number) for number in range(100, 140)))
+    months.watch()
+    database = Database(months.record.url)
+    count, waits = "SELECT count(*) FROM decisions", "SELECT 1 FROM pg_locks WHERE NOT granted"
+    gives = threading.Thread(target=months.give)
+    with database.reading(snapshot=True) as connection:
+        connection.exec_driver_sql("SELECT 1")
+        decided = months.count(count)
+        gives.start()
+        while gives.is_alive() and not months.rows(waits):
+            time.sleep(0.01)
+        assert connection.exec_driver_sql(count).scalar_one() == decided
+    gives.join()
+    assert months.count(count) < decided
+    database.close()
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("template", ["postgresql"], indirect=True)
 def test_partitions_are_put_in_place_of_those_that_lost_decisions(months: Months) -> None:
     make_months(months.record.url, now=wiring.now(), ahead=0)
     more = [event("each", number) for number in range(100, 140)]
