@@ -62,7 +62,12 @@ def make_report(
             raise UsageError(f"the period is empty: it begins at {begins} and ends at {ends}")
         figures = Figures(begins, ends, gates)
         verifier = verify_bundle(
-            opened, keys, outside, figures, verify_signature=signing.verify, segments=segments
+            opened,
+            keys,
+            outside,
+            figures=figures,
+            verify_signature=signing.verify,
+            segments=segments,
         )
         found = figures.result(opened, verifier)
     unknown = [name for name in gates or () if f"decisions/{name}" not in found]
