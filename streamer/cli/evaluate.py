@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from streamer import wiring
+from streamer.calibration.calibrators.mean import Mean
 from streamer.cli.console import note, output, print_json, print_table, say, warn
 from streamer.cli.evaluate_claims import Calibrating, StoredGate, print_claims
 from streamer.cli.options import (
@@ -203,6 +204,8 @@ def evaluate(
         if not json:
             say("")
             output().print(f"figures   {out / 'claims.json'}", markup=False, soft_wrap=True)
+    elif claims.scorer is not None or claims.method != Mean.name:
+        raise UsageError("--scorer and --method are of claims, and there are none; see --scorers")
     if not rest and not others:
         return
     how = {"reading": reading, **options.reading()}

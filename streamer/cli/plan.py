@@ -186,6 +186,8 @@ def plan(
     if past is not None and gate.unit is None and has_claims(past.read):
         of_claims()
         return
+    if claims.scorer is not None:
+        raise UsageError("--scorer is of claims, and --data names none: leave it out")
     asked_for: dict[str, Any] = {
         "alpha": alpha, "attempts": gate.attempts, "labels": labels, "seed": seed,
     }  # fmt: skip

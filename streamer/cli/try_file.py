@@ -91,6 +91,8 @@ def try_(
     def of_claims(clouds: Sequence[Cloud]) -> None:
         from streamer.clouds.evaluated_claims import evaluate_claims
 
+        for name in given.keys() & {"label_floor", "segment_by", "segment_fallback", "group_by"}:
+            raise UsageError(f"claims are not tried with --{name.replace('_', '-')}: leave it out")
         budgets = tuple(sorted({given.get("alpha", 0.05), *_SHOWN}))
         asked = claims.asked(
             "any",

@@ -287,13 +287,9 @@ class _Site:
         """Return the handler of a decision's record as JSON."""
 
         def show(request: Request, _session: Session) -> Response:
+            found = self.pages.record_of(dict(request.query_params))
             return Response(
-                json.dumps(
-                    self.pages.record_of(dict(request.query_params)),
-                    default=str,
-                    ensure_ascii=False,
-                    indent=2,
-                ),
+                json.dumps(found, default=str, ensure_ascii=False, indent=2),
                 media_type="application/json",
                 headers={"content-disposition": 'attachment; filename="decision.json"'},
             )

@@ -181,7 +181,8 @@ def tried_claims(
     gate: str, batches: Sequence[StoredBatch], settings: GateSettings, asked: GateSettings
 ) -> tuple[list[ClaimResult], list[str]]:
     """Say what a gate of claims with other settings would ship of recorded prompts, and what with
-    its own where they differ; see `evaluate_claims`. And what is left out, as `claimed` does.
+    its own where they differ; see `evaluate_claims`. And what is left out, as `claimed` does, and
+    which other settings are not tried.
     """
     ways = {
         ClaimOptions(
@@ -197,7 +198,11 @@ def tried_claims(
     found = [
         evaluate_prompts(f"gate {gate}, {said}", prompts[way.scorer][0], way) for way, said in ways.items()
     ]
-    return found, prompts[asked.scorer][1]
+    notes = prompts[asked.scorer][1]
+    for name in ("segment_by", "segment_fallback", "label_floor", "pending", "window"):
+        if getattr(asked, name) != getattr(settings, name):
+            notes.append(f"--{name.replace('_', '-')} is not tried on claims.")
+    return found, notes
 
 
 def calibrator_of(settings: GateSettings) -> dict[str, Any]:

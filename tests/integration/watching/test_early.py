@@ -149,6 +149,6 @@ def test_answers_that_use_over_half_of_the_budget_are_the_signal_of_all_signals(
     policy = traffic.store.policies.newest(GATE)
     assert policy.held_early
     assert (
-        "100 % of the last 10 answers that shipped are marked bad (signals), and 0 % of the 100 before"
+        "100 % of the last 10 marks of answers that shipped are bad (signals), and 0 % of the 100 before"
         in policy.reason
     )

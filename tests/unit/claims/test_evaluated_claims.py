@@ -8,9 +8,13 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from streamer import ClaimGate, wiring
+from streamer.calibration.claims import calibrate_claims
+from streamer.calibration.groups import LabelledGroup
+from streamer.calibration.registry import calibrator
 from streamer.cli import main
 from streamer.cli.gate import chosen_settings
 from streamer.clouds.cloud import cloud_row, parse_cloud
@@ -169,6 +173,39 @@ def test_plan_and_try_say_the_same(file: Path, capsys: pytest.CaptureFixture[str
     ):
         assert main(["plan", "--data", str(file), *wrong]) == 2
     assert main(["plan", "--alpha", "10%", "--unit", "claim"]) == 2
+
+
+def test_what_claims_or_whole_answers_do_not_read_is_refused(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = file.parent / "whole.jsonl"
+    whole.write_text(
+        json.dumps({"question_id": "q", "question": "?", "responses": [{"text": "Yes", "label": 0}] * 2})
+    )
+    for command, said in (
+        (["try", str(file), "--label-floor", "0.3"], "not tried with --label-floor"),
+        (["evaluate", str(whole), "--scorer", "support"], "see --scorers"),
+        (["evaluate", str(whole), "--method", "hb"], "see --scorers"),
+        (["plan", "--alpha", "10%", "--scorer", "support"], "--scorer is of claims"),
+    ):
+        assert main(command) == 2, command
+        assert said in " ".join(capsys.readouterr().err.split())
+    assert main(["try", str(file), "--no-open", "--unit", "claim"]) == 0
+    assert "of prompts get something" in capsys.readouterr().out
+
+
+def test_a_guarantee_says_what_was_fixed_and_why_nothing_ships() -> None:
+    groups = [LabelledGroup(f"p{i}", ("a",), np.array([0.5]), np.array([0.0])) for i in range(60)]
+
+    def said(method: str, **parameters: float) -> str:
+        return calibrate_claims(groups, alpha=0.05, by=calibrator(method, parameters)).guarantee
+
+    assert "the loss, the method and the budget were fixed" in said("mean")
+    assert "the loss, the method with its parameters and the budget were fixed" in said("hb")
+    assert "the loss, the method with its parameters, the seed and the budget were" in said("betting")
+    short = said("age", rho=0.5)  # their weights add up to 2, however many there are
+    assert "add up to 2, which supports no budget below 33.3 %" in short
+    assert "no score is safe enough" not in short
 
 
 def test_what_nobody_labelled_counts_as_wrong(file: Path) -> None:
