@@ -30,7 +30,7 @@ BUDGETS = {
     "lines of Python in tests": (93_494, 75_000),
     "tokens of Python outside tests": (764_730, None),
     "tokens of other languages outside tests": (99_760, None),
-    "words of docs by hand": (68_170, 50_000),
+    "words of docs by hand": (68_190, 50_000),
     f"files of streamer/ over {LONG} lines": (2, 0),
     f"lines of Python over {WIDE} columns": (12_691, 0),
     "layers": (14, 14),
