@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import marshal
 import unicodedata
 from bisect import bisect_left
 from collections import Counter
@@ -622,8 +623,11 @@ class Decisions(Control):
             },
             "source": dict(zip(("topic", "partition", "offset"), line["source"][1:], strict=True)),
         }  # fmt: skip
-        for name, value in recorded.items():
-            if not same_json(event.get(name), value):
+        published = {name: event.get(name) for name in recorded}
+        # Written alike, they are the same, and most are: to walk through both takes five times as long.
+        alike = marshal.dumps(published, 2) == marshal.dumps(recorded, 2)
+        for name, value in () if alike else recorded.items():
+            if not same_json(published[name], value):
                 self.fault("action", place, f"the published event says another {name}")
         if decision.claims is not None:
             self._check_shipped(decision, event)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from binascii import a2b_base64, b2a_base64
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
-from functools import lru_cache, reduce
-from typing import Any
+from functools import lru_cache
+from itertools import count
+from typing import Any, cast
 
 from streamer_verify.settings import FORM
 from streamer_verify.values import strict_json
@@ -180,7 +182,11 @@ _BASIC: dict[str, dict[str, Any]] = {
     "some": {"type": "integer", "minimum": 0, "maximum": 10**6},
     "hash": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
     "hex": {"type": "string", "pattern": "^([0-9a-f]{2})*$"},
-    "base64": {"type": "string", "pattern": f"^({_64}{{4}})*({_64}[AQgw]==|{_64}{{2}}[AEIMQUYcgkosw048]=)?$"},
+    "base64": {
+        "type": "string",
+        "contentEncoding": "base64",
+        "pattern": f"^({_64}{{4}})*({_64}[AQgw]==|{_64}{{2}}[AEIMQUYcgkosw048]=)?$",
+    },
     "time": {"type": "string", "format": "date-time", "pattern": f"^{_TIME}\\+00:00$"},
     "made": {"type": "string", "format": "date-time", "pattern": f"^{_TIME}Z$"},
 }
@@ -268,14 +274,11 @@ SCHEMAS = _schemas()
 """JSON Schemas of the manifest, checkpoints and lines, by file and `kind`."""
 
 _SAID = {
-    "string": "a text", "integer": "a whole number", "number": "a number", "boolean": "true or false", "object": "an object",
-    "array": "a list", "null": "null",
+    "string": ("a text", "str"), "integer": ("a whole number", "int"), "number": ("a number", "int float"),
+    "boolean": ("true or false", "bool"), "object": ("an object", "dict"), "array": ("a list", "list"),
+    "null": ("null", "none"),
 }  # fmt: skip
-
-_TYPES: dict[str, tuple[type, ...]] = {
-    "string": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,), "object": (dict,), "array": (list,),
-    "null": (type(None),),
-}  # fmt: skip
+"""What types of JSON are called, and what Python reads them as."""
 
 Wrong = tuple[str, str] | None
 """Where in a value something is not of its form, and what; None: nothing."""
@@ -284,134 +287,141 @@ Wrong = tuple[str, str] | None
 def checker(schema: dict[str, Any]) -> Callable[[Any], Wrong]:
     """Return what compares a value with a schema, in the part of JSON Schema that `SCHEMAS` use.
 
-    Stricter than the standard in one thing: a whole number has no point and no exponent.
+    It is compiled: a call for each part of each line of a record would take most of the time of a verification. Stricter than
+    the standard in one thing: a whole number has no point and no exponent.
     """
-    tests: list[Callable[[Any], Wrong]] = []
-    if "enum" in schema or "const" in schema:
-        words = schema.get("enum", [schema.get("const")])
-        tests.append(
-            lambda value: (
-                None if value in words and type(value) in (str, type(None)) else ("", f"is none of {words}")
-            )
+    source = _Source()
+    source.test(schema, "value", "", 1)
+    exec("\n".join(["def check(value):", *source.lines, " return None"]), source.known)  # noqa: S102
+    return cast(Callable[[Any], Wrong], source.known["check"])
+
+
+class _Source:
+    """Lines of Python that compare a variable with a schema, and the values that they name."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self._numbers = count()
+        self.known: dict[str, Any] = {"none": type(None), "is_moment": _is_moment, "is_base64": _is_base64}
+
+    def name(self, value: Any) -> str:
+        """Name a value."""
+        self.known[f"k{len(self.known)}"] = value
+        return f"k{len(self.known) - 1}"
+
+    def test(self, schema: dict[str, Any], v: str, at: str, depth: int) -> None:
+        """Add the tests of the variable `v`, which stands at the place `at` of the whole, an f-string."""
+
+        def wrong_if(test: str, what: str, where: str = at) -> None:
+            self.lines.append(f"{' ' * depth}if {test}: return f{where!r}, {what!r}")
+
+        def wrong_by(call: str) -> None:
+            self.lines.append(f"{' ' * depth}if wrong := {call}: return f{at!r} + wrong[0], wrong[1]")
+
+        types = schema.get("type", [])
+        types = [types] if isinstance(types, str) else types
+        if "enum" in schema or "const" in schema:
+            words = schema.get("enum", [schema.get("const")])
+            no_text = f"type({v}) is not str" + (f" and {v} is not None" if None in words else "")
+            wrong_if(f"({no_text}) or {v} not in {self.name(set(words))}", f"is none of {words}")
+        if types:
+            classes = " ".join(_SAID[one][1] for one in types).split()
+            said = " or ".join(_SAID[one][0] for one in types)
+            wrong_if(" and ".join(f"type({v}) is not {one}" for one in classes), f"is not {said}")
+        first, nullable = len(self.lines), "null" in types
+        depth += nullable
+        least, most = (
+            schema.get(f"{one}imum", schema.get(f"exclusive{one.title()}imum")) for one in ("min", "max")
         )
-    if "type" in schema:
-        tests.append(_plain_checker(schema))
-    if "format" in schema:
-        tests.append(_no_moment)
-    if "contentSchema" in schema:
-        tests.append(_text_checker(checker(schema["contentSchema"])))
-    if "prefixItems" in schema:
-        tests.append(_tuple_checker([checker(one) for one in schema["prefixItems"]]))
-    elif "items" in schema:
-        tests.append(_list_checker(checker(schema["items"]), schema.get("minItems", 0)))
-    if schema.get("properties") or "additionalProperties" in schema:
-        tests.append(_object_checker(schema))
-    if "if" in schema:
-        holds, yes, no = (checker(schema[name]) for name in ("if", "then", "else"))
-        tests.append(lambda value: None if value is None else no(value) if holds(value) else yes(value))
-    if "anyOf" in schema:
-        ways = [checker(one) for one in schema["anyOf"]]
-        tests.append(lambda value: ("", "has none of its forms") if all(way(value) for way in ways) else None)
-    return reduce(_both, tests, tests.pop(0)) if tests else lambda _: None
+        if least is not None:
+            above, below = ("<" if f"exclusive{one}imum" in schema else "<=" for one in ("Min", "Max"))
+            wrong_if(f"not {least!r} {above} {v} {below} {most!r}", f"is not between {least} and {most}")
+        if "contentEncoding" in schema:
+            wrong_if(f"not is_base64({v})", "is not of its form")
+        elif "pattern" in schema:
+            wrong_if(f"not {self.name(re.compile(schema['pattern']).fullmatch)}({v})", "is not of its form")
+        if "format" in schema:
+            wrong_if(f"not is_moment({v})", "is no moment")
+        if "contentSchema" in schema:
+            wrong_by(f"{self.name(_text_checker(checker(schema['contentSchema'])))}({v})")
+        parts = schema.get("prefixItems", ())
+        if parts:
+            wrong_if(f"len({v}) != {len(parts)}", f"has not {len(parts)} parts")
+        for place, one in enumerate(parts):
+            self._member(one, f"{v}[{place}]", f"{at}[{place}]", depth)
+        if "items" in schema:
+            if "minItems" in schema:
+                wrong_if(f"len({v}) < {schema['minItems']}", f"has fewer than {schema['minItems']} parts")
+            self._each(schema["items"], f"enumerate({v})", at + "[{%s}]", depth)
+        if schema.get("properties") or "additionalProperties" in schema:
+            self._members(schema, v, at, depth, wrong_if)
+        if "if" in schema:
+            holds, yes, no = (self.name(checker(schema[one])) for one in ("if", "then", "else"))
+            wrong_by(f"({no} if {holds}({v}) else {yes})({v})")
+        if "anyOf" in schema:
+            ways = [f"{self.name(checker(one))}({v})" for one in schema["anyOf"]]
+            wrong_if(" and ".join(ways), "has none of its forms")
+        if nullable and len(self.lines) > first:
+            self.lines.insert(first, f"{' ' * (depth - 1)}if {v} is not None:")
+
+    def _members(
+        self, schema: dict[str, Any], v: str, at: str, depth: int, wrong_if: Callable[[str, str, str], None]
+    ) -> None:
+        members, more = schema.get("properties", {}), schema.get("additionalProperties", True)
+        needed = schema.get("required", ())
+        if needed:
+            keys = self.name(dict.fromkeys(needed).keys())
+            wrong_if(
+                f"not {keys} <= {v}.keys()", "is missing", f"{at}.{{next(k for k in {keys} if k not in {v})}}"
+            )
+        if not more:
+            keys = self.name(members.keys())
+            wrong_if(
+                f"not {v}.keys() <= {keys}", "is unknown", f"{at}.{{next(k for k in {v} if k not in {keys})}}"
+            )
+        for name, one in members.items():
+            first = len(self.lines)
+            self._member(one, f"{v}[{name!r}]", f"{at}.{name}", depth + (name not in needed))
+            if name not in needed and len(self.lines) > first:
+                self.lines.insert(first, f"{' ' * depth}if {name!r} in {v}:")
+        if isinstance(more, dict):
+            self._each(more, f"{v}.items()", at + ".{%s}", depth)
+
+    def _member(self, schema: dict[str, Any], value: str, at: str, depth: int) -> None:
+        first, v = len(self.lines), f"v{next(self._numbers)}"
+        self.test(schema, v, at, depth)
+        if len(self.lines) > first:
+            self.lines.insert(first, f"{' ' * depth}{v} = {value}")
+
+    def _each(self, schema: dict[str, Any], pairs: str, at: str, depth: int) -> None:
+        first, number = len(self.lines), next(self._numbers)
+        v, key = f"v{number}", f"i{number}"
+        self.test(schema, v, at % key, depth + 1)
+        if len(self.lines) > first:
+            self.lines.insert(first, f"{' ' * depth}for {key}, {v} in {pairs}:")
 
 
-def _plain_checker(schema: dict[str, Any]) -> Callable[[Any], Wrong]:
-    """Compare type, bounds and pattern at once: a call for each would take most of the time."""
-    names = [schema["type"]] if isinstance(schema["type"], str) else schema["type"]
-    types = {one for name in names for one in _TYPES[name]}
-    what = " or ".join(_SAID[name] for name in names)
-    least, most = (
-        schema.get(f"{one}imum", schema.get(f"exclusive{one.title()}imum")) for one in ("min", "max")
-    )
-    above, below = "exclusiveMinimum" in schema, "exclusiveMaximum" in schema
-    fits = re.compile(schema["pattern"]).fullmatch if "pattern" in schema else None
-    if fits is None and least is None:
-        return lambda value: None if type(value) in types else ("", f"is not {what}")
-
-    def check(value: Any) -> Wrong:
-        if type(value) not in types:
-            return "", f"is not {what}"
-        if value is None:
-            return None
-        if fits is not None:
-            return None if fits(value) else ("", "is not of its form")
-        within = (least < value if above else least <= value) and (value < most if below else value <= most)
-        return None if within else ("", f"is not between {least} and {most}")
-
-    return check
-
-
-def _both(first: Callable[[Any], Wrong], second: Callable[[Any], Wrong]) -> Callable[[Any], Wrong]:
-    return lambda value: first(value) or second(value)
-
-
-def _no_moment(value: str | None) -> Wrong:
+def _is_moment(value: str) -> bool:
     try:
-        if value is not None:
-            datetime.fromisoformat(value)
+        datetime.fromisoformat(value)
     except ValueError:
-        return "", "is no moment"
-    return None
+        return False
+    return True
+
+
+def _is_base64(value: str) -> bool:
+    try:
+        return b2a_base64(a2b_base64(value), newline=False) == value.encode()
+    except ValueError:
+        return False
 
 
 def _text_checker(inner: Callable[[Any], Wrong]) -> Callable[[Any], Wrong]:
-    def check(value: str | None) -> Wrong:
+    def check(value: str) -> Wrong:
         try:
-            return None if value is None else inner(strict_json(value.encode()))
+            return inner(strict_json(value.encode()))
         except ValueError as error:
             return "", f"is no JSON ({error})"
-
-    return check
-
-
-def _tuple_checker(parts: list[Callable[[Any], Wrong]]) -> Callable[[Any], Wrong]:
-    size = len(parts)
-
-    def check(value: list[Any] | None) -> Wrong:
-        if value is None:
-            return None
-        if len(value) != size:
-            return "", f"has not {size} parts"
-        for at, (part, one) in enumerate(zip(parts, value, strict=True)):
-            if wrong := part(one):
-                return f"[{at}]{wrong[0]}", wrong[1]
-        return None
-
-    return check
-
-
-def _list_checker(each: Callable[[Any], Wrong], least: int) -> Callable[[Any], Wrong]:
-    def check(value: list[Any] | None) -> Wrong:
-        if value is None:
-            return None
-        if len(value) < least:
-            return "", f"has fewer than {least} parts"
-        for at, one in enumerate(value):
-            if wrong := each(one):
-                return f"[{at}]{wrong[0]}", wrong[1]
-        return None
-
-    return check
-
-
-def _object_checker(schema: dict[str, Any]) -> Callable[[Any], Wrong]:
-    known = {name: checker(one) for name, one in schema.get("properties", {}).items()}
-    needed, more = dict.fromkeys(schema.get("required", ())), schema.get("additionalProperties", True)
-    other = checker(more) if isinstance(more, dict) else None
-
-    def check(value: dict[str, Any] | None) -> Wrong:
-        if value is None:
-            return None
-        if not needed.keys() <= value.keys():
-            return f".{next(name for name in needed if name not in value)}", "is missing"
-        for name, one in value.items():
-            test = known.get(name, other)
-            if test is None:
-                if not more:
-                    return f".{name}", "is unknown"
-            elif wrong := test(one):
-                return f".{name}{wrong[0]}", wrong[1]
-        return None
 
     return check
 

@@ -66,15 +66,14 @@ class OutcomeRows:
         self.signatures = _by(connection, label_signatures.c.id, {row["label_signature"] for row in page})
         last = _by(connection, control_log.c.leaf_index, {row["control_size"] - 1 for row in page})
         self.controls = {0: EMPTY_ROOT} | {index + 1: row["root"] for index, row in last.items()}
-        found = sorted(
-            bulk_insert.look_up(
-                connection, sa.select(responses), [responses.c.batch], [(batch,) for batch in decided]
-            ),
-            key=itemgetter("batch", "position"),
+        names = responses.c.keys()
+        own = bulk_insert.look_up_rows(
+            connection, sa.select(responses), [responses.c.batch], [(batch,) for batch in decided]
         )
-        self.responses = dict.fromkeys(decided, columns_of(responses.c.keys(), ())) | {
-            batch: columns_of(responses.c.keys(), [tuple(row.values()) for row in rows])
-            for batch, rows in groupby(found, key=itemgetter("batch"))
+        of, place = names.index("batch"), names.index("position")
+        self.responses = dict.fromkeys(decided, columns_of(names, ())) | {
+            batch: columns_of(names, rows)
+            for batch, rows in groupby(sorted(own, key=itemgetter(of, place)), key=itemgetter(of))
         }
         self.judged = self._judged(connection)
 
@@ -121,5 +120,8 @@ def _by(
     without: Sequence[str] = (),
 ) -> dict[int, Row]:
     keys = [(value,) for value in sorted(value for value in values if value is not None)]
-    query = sa.select(*(one for one in column.table.columns if one.name not in without))
-    return {row[column.name]: row for row in bulk_insert.look_up(connection, query, [column], keys)}
+    columns = [one for one in column.table.columns if one.name not in without]
+    names = [one.name for one in columns]
+    rows = bulk_insert.look_up_rows(connection, sa.select(*columns), [column], keys)
+    key = names.index(column.name)
+    return {row[key]: dict(zip(names, row, strict=True)) for row in rows}
