@@ -246,7 +246,8 @@ class Decisions(Control):
             )
 
     def _decision(self, line: dict[str, Any], facts: dict[str, Any], place: str) -> None:
-        self._later["batch"] = hashlib.sha256(self._canonical(facts["batch"])).digest()[:16]
+        batch = self._canonical(facts["batch"])
+        self._later["batch"] = hashlib.sha256(batch).digest()[:16]
         gate, policy_version = facts["batch"][0], facts["policy"]
         policy = self.row("policies", gate, policy_version)
         if policy is None:
@@ -268,7 +269,7 @@ class Decisions(Control):
                 untrusted and (name != "mode" or facts[name] == "enforce")
             ):
                 self.fault("action", place, f"its {name} is not that of policy {policy_version}")
-        if facts["action_id"] != action_id_of(self._canonical(facts["batch"])):
+        if facts["action_id"] != action_id_of(batch):
             self.fault("action", place, "its action_id does not follow from gate, batch and attempt")
         overdue = is_overdue(facts.get("deadline_ms"), facts["decided_at"])
         if overdue and facts["outcome"] in ("ship", "mixed"):
@@ -293,8 +294,8 @@ class Decisions(Control):
         if best is not False:
             self._draw(decision, best)
         waits = None if line.get("action") is None else self._event(decision, best or 0)
-        if (batch := tuple(facts["batch"])) in self._desk:
-            self._later["desk"] = batch
+        if (which := tuple(facts["batch"])) in self._desk:
+            self._later["desk"] = which
         if not untrusted:
             self._at_desk(decision, waits)
 
