@@ -9,7 +9,7 @@ import pytest
 
 from streamer.audit import signing
 from streamer.audit.checkpointing import CheckpointFile
-from streamer.audit.evidence.document import TITLES, WORDS
+from streamer.audit.evidence.figures import TITLES, WORDS
 from streamer.audit.evidence.framework import FAMILIES
 from streamer.audit.evidence.frameworks import ALL
 from streamer.errors import UsageError

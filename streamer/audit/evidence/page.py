@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping
 from html import escape
 
-from streamer.audit.evidence.document import Document, EvidenceTable, Shown, ShownClause
+from streamer.audit.evidence.document import Document, Shown, ShownClause
+from streamer.audit.evidence.figures import EvidenceTable
 from streamer.web.plot import COLOURS
 
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 720, 190, 52, 26, 22

@@ -16,7 +16,8 @@ import pytest
 from streamer import wiring
 from streamer.audit import signing
 from streamer.audit.bundle import write_bundle
-from streamer.audit.evidence.document import WORDS, document_of
+from streamer.audit.evidence.document import document_of
+from streamer.audit.evidence.figures import WORDS
 from streamer.audit.evidence.frameworks import ALL
 from streamer.audit.evidence.pack import BUNDLE, JSON, PAGE, PDF, make_report, write_report
 from streamer.errors import UsageError
