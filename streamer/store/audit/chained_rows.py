@@ -21,38 +21,31 @@ import sqlalchemy as sa
 from streamer.errors import Unavailable
 from streamer.gates.rule import Full
 from streamer.journal import Partition
-from streamer.scoring.scorers.judge import Judge
 from streamer.signing.canonical_json import canonical_json
 from streamer.store.audit import control
 from streamer.store.audit.given_out import all_given_out
 from streamer.store.audit.heads import all_cosigned, all_heads, head_data, newest_signed, proof_of_head
-from streamer.store.audit.input_evidence import gone_from_the_desk, marked, scored_later
+from streamer.store.audit.input_evidence import marked, scored_later
 from streamer.store.audit.logged import LoggedRows
 from streamer.store.audit.outcome_rows import OutcomeRows, pages
+from streamer.store.audit.unchained import not_in_outcomes, unchained
 from streamer.store.db.engine import Database
 from streamer.store.db.schema import (
     batches,
     calibration_runs,
     control_log,
-    dead_letter_replays,
-    dead_letters,
     decisions,
-    desk_items,
     desk_outcomes,
     desk_texts,
-    erasures,
     gate_revisions,
     gates,
-    give_outs,
     judgements,
     label_revisions,
-    label_signatures,
     outcomes,
     policies,
     progress,
-    responses,
 )
-from streamer.store.db.schema.joins import BATCH, same
+from streamer.store.db.schema.joins import BATCH
 from streamer.store.db.schema.types import Row, encode_headers, no_evidence
 from streamer.store.log import leaves
 from streamer.store.log.progress import partition_heads
@@ -121,7 +114,7 @@ class ChainedRows:
             rows = ChainedRowsSnapshot(connection)
             verifier.outcomes(rows.outcomes())
             verifier.heads(rows.head())
-            verifier.unchained(row for row in rows.not_in_outcomes() if row["kind"] == decisions.name)
+            verifier.unchained(row for row in not_in_outcomes(connection) if row["kind"] == decisions.name)
         return [f"{fault['place']}: {fault['detail']}" for fault in verifier.faults]
 
     @contextmanager
@@ -256,17 +249,7 @@ class ChainedRowsSnapshot:
             yield canonical_json({"checkpoint": note.decode()})
 
     def unchained(self) -> Iterator[dict[str, Any]]:
-        """Rows, or columns of them, that belong to no log, or contradict it: somebody wrote them without the program."""
-        sealed = {
-            tuple(row)
-            for row in self._connection.execute(sa.select(control_log.c.kind, control_log.c.subject))
-        }
-        for table in control.SEALED_TABLES:
-            for row in self._connection.execute(control.keys_to_seal(table)).mappings():
-                subject = control.subject_of(table, row)
-                if (table.name, subject) not in sealed:
-                    yield {"kind": table.name, "subject": subject}
-        yield from self.not_in_outcomes()
+        return unchained(self._connection)
 
     def not_evidence(self) -> dict[str, str]:
         return no_evidence()
@@ -276,87 +259,6 @@ class ChainedRowsSnapshot:
 
     def marked(self) -> Iterator[dict[str, Any]]:
         yield from marked(self._connection)
-
-    def not_in_outcomes(self) -> Iterator[dict[str, Any]]:
-        """Rows that should belong to the partitions' logs, and do not, or contradict them."""
-        # NOT IN: SQLite looks its list up in an index that it makes once; of NULLs there must be none.
-        decided = sa.select(outcomes.c.batch).where(
-            outcomes.c.kind == "decision", outcomes.c.batch.is_not(None)
-        )
-        # Each of these says beside its outcome where and when it came; a label that came again has an outcome more.
-        letter, label, signature = dead_letters.c, label_revisions.c, label_signatures.c
-        place = [letter[name] == outcomes.c[name] for name in (*_PLACE, "recorded_at")]
-        refused = sa.select(letter.id).join_from(dead_letters, outcomes, outcomes.c.dead_letter == letter.id)
-        labelled = sa.select(label.id).join_from(label_revisions, outcomes, outcomes.c.label == label.id)
-        signed = sa.select(signature.id).join_from(
-            label_signatures, outcomes, outcomes.c.label_signature == signature.id
-        )
-        queries: dict[str, sa.Select[Any]] = {
-            "decisions": sa.select(batches.c.gate, batches.c.batch_id, batches.c.attempt)
-            .where(batches.c.id.not_in(decided))
-            .order_by(batches.c.id),
-            "judgements": sa.select(judgements.c.id)
-            .select_from(
-                sa.outerjoin(
-                    judgements,
-                    batches,
-                    same(judgements, batches, *BATCH)
-                    & batches.c.id.in_(decided)
-                    & batches.c.id.in_(sa.select(decisions.c.batch).where(decisions.c.scorer == Judge.name)),
-                )
-            )
-            .where(judgements.c.for_score, batches.c.id.is_(None) | judgements.c.label.is_not(None))
-            .order_by(judgements.c.id),
-            "dead_letters": sa.select(letter.log_id, letter.topic, letter.partition, letter.offset)
-            .where(letter.id.not_in(refused.where(*place)))
-            .order_by(letter.id),
-            "label_revisions": sa.select(label.id)
-            .where(
-                label.source == control.TOPIC_SOURCE,
-                label.id.not_in(labelled.where(label.received_at == outcomes.c.recorded_at))
-                # no event has these, and no leaf covers the second
-                | label.raw_severity.is_not(None)
-                | label.remark.is_not(None),
-            )
-            .order_by(label.id),
-            "label_signatures": sa.select(signature.id)
-            .where(
-                signature.source == control.TOPIC_SOURCE,
-                signature.id.not_in(
-                    signed.where(
-                        signature.received_at == outcomes.c.recorded_at, signature.label == outcomes.c.label
-                    )
-                ),
-            )
-            .order_by(signature.id),
-        }
-        for kind, query in (*queries.items(), *_other_forms(), *_erased_otherwise()):
-            for row in self._connection.execute(query):
-                yield {"kind": kind, "subject": _text(list(row))}
-        for batch in gone_from_the_desk(self._connection):
-            yield {"kind": desk_items.name, "subject": _text(batch)}
-        yield from self._said_of_replays()
-
-    def _said_of_replays(self) -> Iterator[dict[str, Any]]:
-        """Messages that contradict the newest sealed replay about when and by whom they were sent again."""
-        letter, replay = dead_letters.c, dead_letter_replays.c
-        newest = sa.select(sa.func.max(replay.id).label("id")).group_by(replay.dead_letter).subquery()
-        last = (
-            sa.select(replay.dead_letter, replay.at, replay.by)
-            .join(newest, newest.c.id == replay.id)
-            .subquery()
-        )
-        query = (
-            sa.select(letter.log_id, letter.topic, letter.partition, letter.offset)
-            .join_from(dead_letters, last, last.c.dead_letter == letter.id, isouter=True)
-            .where(
-                letter.replayed_at.is_distinct_from(last.c.at)
-                | letter.replayed_by.is_distinct_from(last.c.by)
-            )
-            .order_by(letter.id)
-        )
-        for row in self._connection.execute(query):
-            yield {"kind": "dead_letters", "subject": _text(list(row))}
 
     def decisions_of(
         self, batch_id: str, *, gate: str | None = None, attempt: int | None = None
@@ -531,59 +433,6 @@ class ChainedRowsSnapshot:
         return salt.hex()
 
 
-def _other_forms() -> Iterator[tuple[str, sa.Select[Any]]]:
-    """Rows that have what no log reads of their kind: what belongs to other kinds, or is a copy of what is elsewhere."""
-    own, batch = outcomes.c, outcomes.c.kind.in_(("decision", "duplicate", "conflict"))
-    refers = (
-        (own.batch, batch),
-        (own.dead_letter, own.kind.in_(("conflict", "dead_letter"))),
-        (own.label, own.kind == "label"),
-        (own.label_signature, own.kind == "label"),
-    )
-    wrong = sa.or_(*(column.is_not(None) & ~kind for column, kind in refers))
-    place = [own[name] for name in _PLACE]
-    yield outcomes.name, sa.select(*place).where(wrong).order_by(*place)
-    other_gate = sa.select(batches.c.gate, batches.c.batch_id, batches.c.attempt).join(
-        decisions, (decisions.c.batch == batches.c.id) & (decisions.c.gate != batches.c.gate)
-    )
-    yield decisions.name, other_gate.order_by(batches.c.id)
-
-
-def _erased_otherwise() -> Iterator[tuple[str, sa.Select[Any] | sa.CompoundSelect[Any]]]:
-    """Rows that are not erased as erasures leave them: whole, and at the moment of one on record that allowed it."""
-    decided = sa.select(decisions.c.decided_at).where(decisions.c.batch == batches.c.id).scalar_subquery()
-    for table, moment, *content in (
-        (batches, decided, "prompt", "references", "metadata", "content_hash", "salt"),
-        (dead_letters, dead_letters.c.recorded_at, "detail", "key", "value", "headers", "salt"),
-        (desk_texts, sa.null(), "text", "salt"),
-        (judgements, judgements.c.judged_at, "exchanges", "salt"),
-    ):
-        (key,), erased = table.primary_key.columns, table.c.erased_at
-        there = sa.or_(*(table.c[name].is_not(None) for name in content))
-        if table is batches:
-            there |= sa.exists().where(responses.c.batch == key, responses.c.text.is_not(None))
-        yield f"{table.name}.erased_at", sa.select(key).where(erased.is_not(None), there).order_by(key)
-        unsaid = sa.select(key).where(erased.is_(None), table.c.salt.is_(None))
-        without_erasure = (
-            sa.select(key)
-            .outerjoin(erasures, erasures.c.at == erased)
-            .where(erased.is_not(None), erasures.c.id.is_(None) | (moment >= erasures.c.before))
-        )
-        if table is batches:
-            left = sa.exists().where(give_outs.c.at == erased) & decided.is_(None)
-            without_erasure = without_erasure.where(~left)
-        if table is judgements:
-            # Where a gate keeps no texts, its judge's words are erased when they come.
-            came = sa.exists().where(
-                same(batches, judgements, *BATCH),
-                outcomes.c.batch == batches.c.id,
-                outcomes.c.kind == "decision",
-                outcomes.c.recorded_at == erased,
-            )
-            without_erasure = without_erasure.where(~(table.c.for_score & came))
-        yield table.name, unsaid.union_all(without_erasure).order_by(key.name)
-
-
 def _outcome_line(row: Row, about: OutcomeRows, given_out: Rows) -> dict[str, Any]:
     line: dict[str, Any] = {
         "source": [row["log_id"], row["topic"], row["partition"], row["offset"]],
@@ -683,7 +532,3 @@ def _columns(digest: Any, today: list[str]) -> list[str]:
 
 def _base64(value: bytes | None) -> str | None:
     return None if value is None else base64.b64encode(value).decode("ascii")
-
-
-def _text(values: list[Any]) -> str:
-    return json.dumps(values, ensure_ascii=False, separators=(",", ":"))
