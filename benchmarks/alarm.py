@@ -10,12 +10,12 @@ often than promised.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
 from scipy.stats import binom
+from shared import parser_of
 
 from streamer.gates.settings import GateSettings
 from streamer.risk.rounds.alarms import chance_of
@@ -317,7 +317,7 @@ def closed_phases(rng: np.random.Generator) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--streams", type=int, default=400)
     parser.add_argument("--short", action="store_true", help="a smaller form")
     arguments = parser.parse_args()

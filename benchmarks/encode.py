@@ -29,6 +29,7 @@ from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
+from shared import parser_of
 
 from streamer.scoring.encoders.registry import DEFAULT_ENCODER, find_encoder, load_encoder
 
@@ -241,9 +242,7 @@ def print_for_people(result: dict[str, Any]) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--name", default=DEFAULT_ENCODER)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--threads", type=int, default=None)

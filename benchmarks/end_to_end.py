@@ -42,7 +42,7 @@ from typing import Any
 import msgspec
 import numpy as np
 from encode import WORDS, machine
-from shared import TABLES, Template
+from shared import TABLES, Template, parser_of
 
 from streamer import wiring
 from streamer.scoring.encoders.registry import DEFAULT_ENCODER, encoder_identity, find_encoder
@@ -58,22 +58,14 @@ ALONE, AT_RANDOM = 40, 80
 DIMENSION = 384
 GIVEN = {"gate": {"encoder": "external:made-up", "embeddings": "accept", "dimension": DIMENSION}, "rate": 600}
 TEXTS = {"gate": {"encoder": encoder_identity(DEFAULT_ENCODER).id}}
+SHORT: dict[str, Any] = {"answers": 10, "words": (8, 16), "rate": 20}
+ALL_SIGNALS = {"scorer": "choice", "signals": SignalList().text}
 KINDS: dict[str, dict[str, Any]] = {
-    "scores": {
-        "gate": {"scorer": "external", "encoder": "none"},
-        "rate": 1200,
-        "answers": 10,
-        "words": (8, 16),
-    },
-    "embeddings, JSON": GIVEN | {"answers": 10, "words": (8, 16)},
-    "embeddings, base64": GIVEN | {"answers": 10, "words": (8, 16)},
-    "short texts": TEXTS | {"answers": 10, "words": (8, 16), "rate": 20},
-    "short texts, all signals": {
-        "gate": TEXTS["gate"] | {"scorer": "choice", "signals": SignalList().text},
-        "answers": 10,
-        "words": (8, 16),
-        "rate": 20,
-    },
+    "scores": SHORT | {"gate": {"scorer": "external", "encoder": "none"}, "rate": 1200},
+    "embeddings, JSON": SHORT | GIVEN,
+    "embeddings, base64": SHORT | GIVEN,
+    "short texts": SHORT | TEXTS,
+    "short texts, all signals": SHORT | {"gate": TEXTS["gate"] | ALL_SIGNALS},
     "long texts": TEXTS | {"answers": 5, "words": (55, 65), "rate": 12},
 }
 """Settings of the gate, a guess of the rate (events a second) that sets how many make a turn, and what an event holds."""
@@ -456,20 +448,16 @@ def measure(
     place: Place,
     database: PostgresServer,
     kind: str,
-    *,
-    rounds: int,
-    seconds: float,
-    short: bool,
+    given: argparse.Namespace,
     encoders: dict[str, Any],
-    beside: Path | None = None,
-    quota: float | None = None,
 ) -> Result:
-    events = max(20, round(KINDS[kind]["rate"] * seconds))
+    rounds, short, quota = given.rounds, given.short, given.quota
+    events = max(20, round(KINDS[kind]["rate"] * given.seconds))
     with ExitStack() as stack:
         one, url = workers(place, database, stack, kind, 1, quota=quota)
         arms = {"worker": one}
-        if beside is not None and "signals" not in kind:
-            arms["worker before"] = workers(place, database, stack, kind, 1, beside)[0]
+        if given.beside is not None and "signals" not in kind:
+            arms["worker before"] = workers(place, database, stack, kind, 1, given.beside)[0]
         if not short:
             arms["two workers"] = workers(place, database, stack, kind, 2, quota=quota)[0]
         numbers = iter(range(10**9))
@@ -637,9 +625,7 @@ def draw(results: Sequence[Result], path: Path) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument(
         "--kinds", nargs="+", choices=KINDS, default=[one for one in KINDS if "signals" not in one]
     )
@@ -685,19 +671,7 @@ def main() -> int:
             place = Place(broker, Path(folder), clients)
             results: list[Result] = []
             for kind in given.kinds:
-                results.append(
-                    measure(
-                        place,
-                        database,
-                        kind,
-                        rounds=given.rounds,
-                        seconds=given.seconds,
-                        short=given.short,
-                        encoders=encoders,
-                        beside=given.beside,
-                        quota=given.quota,
-                    )
-                )
+                results.append(measure(place, database, kind, given, encoders))
                 if given.json:  # what is measured is kept, whatever becomes of the next kind
                     given.json.write_text(json.dumps([msgspec.to_builtins(one) for one in results]))
     finally:

@@ -10,7 +10,6 @@ this process and with nothing around it, the encoder: in turns with the lone req
 over its median), and in turns with the half load, at the same moments, a thread that encodes whatever waits in one call.
 """
 
-import argparse
 import base64
 import http.client
 import json
@@ -32,6 +31,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
+from shared import parser_of
 
 from streamer import wiring
 from streamer.gates.settings import GateSettings
@@ -204,9 +204,7 @@ def figures(seconds: list[float], encoder: float) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--requests", type=int, default=600, help="of each kind, in each part")
     parser.add_argument("--clients", type=int, default=16)
     parser.add_argument("--database")

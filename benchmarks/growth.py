@@ -9,7 +9,6 @@ processor, which on SQLite does all of the work, and by the clock. The exit stat
 it takes at the smallest size: by the processor on SQLite, by the clock on PostgreSQL.
 """
 
-import argparse
 import statistics
 import sys
 import tempfile
@@ -24,7 +23,7 @@ from typing import Any
 
 import psycopg
 from encode import machine
-from shared import databases
+from shared import databases, parser_of
 from sqlalchemy import make_url
 from verifying import Site, Worker
 
@@ -129,9 +128,7 @@ def measure(name: str, urls: Sequence[str], sizes: Sequence[int], turns: int) ->
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--sizes", type=int, nargs="+", default=[1_000, 10_000, 100_000])
     parser.add_argument("--turns", type=int, default=40)
     parser.add_argument("--short", action="store_true", help="the two smaller sizes")

@@ -7,14 +7,13 @@ gate's decisions is drawn, all of these are labelled; no run is due. Broker and 
 when a quiet round takes more than `LIMIT` of what it would if every gate cost what one alone does.
 """
 
-import argparse
 import statistics
 import sys
 import time
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-from shared import databases, message, refused
+from shared import databases, message, parser_of, refused
 from watching import created, fill
 
 from streamer.recalibration.runner import GateWork
@@ -78,7 +77,7 @@ def measure(url: str, gates: int, decisions: int, rounds: int) -> bool:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--gates", type=int, default=200)
     parser.add_argument("--decisions", type=int, default=20)
     parser.add_argument("--rounds", type=int, default=10)

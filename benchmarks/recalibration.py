@@ -18,12 +18,12 @@ the alarm 138; where it costs more than a hundredth of the share served; or wher
 knowing every label would, or exposes more than the budget.
 """
 
-import argparse
 import json
 import sys
 
 import numpy as np
 from numpy.typing import NDArray
+from shared import parser_of
 
 from streamer.recalibration.age_cut import choose
 from streamer.recalibration.suffix_test import suffix_test
@@ -182,9 +182,7 @@ def pending(
 
 def main() -> int:
     """Measure, print, and judge."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--streams", type=int, default=300)
     parser.add_argument("--short", action="store_true")
     parser.add_argument("--json", action="store_true")

@@ -9,7 +9,6 @@ compiled as in the image, and adds up its files; `worker,oidc,judge` is what the
 where `import streamer` or `--help` takes longer than to import NumPy and SciPy's distributions, or a worker ten times as long.
 """
 
-import argparse
 import os
 import resource
 import statistics
@@ -22,6 +21,7 @@ from pathlib import Path
 
 from encode import machine
 from end_to_end import Place, made_event
+from shared import parser_of
 
 from streamer import wiring
 from streamer.gates.settings import GateSettings
@@ -110,9 +110,7 @@ def installed_megabytes(extras: str, folder: Path) -> float:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--short", action="store_true", help="a smaller form")
     parser.add_argument("--install", action="store_true", help="also install the extras, and weigh them")
     given = parser.parse_args()

@@ -10,7 +10,6 @@ the largest that a process had. One job and several are measured in turns, by th
 Exit status 1 if something does not fit.
 """
 
-import argparse
 import json
 import os
 import statistics
@@ -22,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from encode import machine
-from shared import databases
+from shared import databases, parser_of
 
 from streamer import wiring
 from streamer.audit import signing
@@ -188,9 +187,7 @@ def measure(url: str, decisions: int, behind: int, jobs: int, rounds: int) -> bo
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--decisions", type=int, default=20_000)
     parser.add_argument("--behind", type=int, default=200)
     parser.add_argument("--jobs", type=int, default=2)

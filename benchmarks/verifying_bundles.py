@@ -7,7 +7,6 @@ programs run as a user runs them, in turns; times are their processors'. The uni
 unpacked bundle. Exit status 1 where a verifier finds a fault, or takes more than 3,000 times one SHA-256 of the bundle.
 """
 
-import argparse
 import hashlib
 import os
 import shutil
@@ -19,6 +18,7 @@ import time
 from pathlib import Path
 
 from encode import machine
+from shared import parser_of
 
 from streamer import wiring
 from streamer.scoring.signals.signal_list import SignalList
@@ -80,9 +80,7 @@ def seconds(command: list[str], folder: Path) -> tuple[float, float]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--decisions", type=int, default=10_000)
     parser.add_argument("--labelled", type=int, default=1_000)
     parser.add_argument("--rounds", type=int, default=3)

@@ -13,7 +13,6 @@ half of what one at p = 1 takes, as if those that are not drawn were read one by
 than twice what one of a new gate does.
 """
 
-import argparse
 import gc
 import random
 import statistics
@@ -29,7 +28,7 @@ from typing import Any
 from unittest.mock import patch
 
 from msgspec.structs import replace
-from shared import PARTITION, databases, decision, message, refused
+from shared import PARTITION, databases, decision, message, parser_of, refused
 
 from streamer.gates.settings import GateSettings
 from streamer.journal import LabelRevision, Slice
@@ -223,7 +222,7 @@ def created(store: Store, probability: float = 0.2) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--work", type=int, default=20_000)
     parser.add_argument("--history", type=int, default=40_000)
     parser.add_argument("--timed", type=int, default=2_000)

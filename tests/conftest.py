@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
+import inspect
 import logging
 import os
 import pickle
@@ -32,6 +34,7 @@ from tests.services.prometheus import Prometheus, what_prometheus_needs
 from tests.services.requirements import missing
 from tests.statements import share_statements
 from tests.times import SLOW_TESTS, Recorder, function_of
+from tests.told import Told, telling
 
 if TYPE_CHECKING:
     from streamer.research.experiments.stored_encoder import StoredEncoder
@@ -160,6 +163,16 @@ def _take_few_examples(item: pytest.Item) -> None:
     most = hypothesis.settings.get_profile(QUICK).max_examples
     if own is not None and own.max_examples > most:
         test._hypothesis_internal_use_settings = hypothesis.settings(own, max_examples=most)  # type: ignore[union-attr]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine in a loop of its own, with its fixtures made outside."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    given = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    asyncio.run(pyfuncitem.obj(**given))
+    return True
 
 
 @pytest.hookimpl(wrapper=True)
@@ -353,6 +366,12 @@ def second_browser(_other_browser: Browser) -> Browser:
     """Another Chromium, with a profile of its own: somebody else's."""
     _other_browser.forget()
     return _other_browser
+
+
+@pytest.fixture
+def told(capsys: pytest.CaptureFixture[str]) -> Told:
+    """A command in this process, and what it prints: `told("gate", "list", status=2).err`."""
+    return telling(capsys)
 
 
 # ---- the encoder and the response clouds

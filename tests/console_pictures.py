@@ -7,7 +7,6 @@ do not fit their width are named, and the exit status is then 1.
 """
 
 import io
-import itertools
 import sys
 import tempfile
 from base64 import b64decode
@@ -24,14 +23,12 @@ from PIL import Image
 from streamer.clouds.cloud import Cloud
 from streamer.clouds.simulation import simulate_clouds
 from streamer.events.alerts import alert
-from streamer.risk.rounds.watch import RiskWatch
 from streamer.store import migrate
-from tests.integration.console.conftest import PASSWORD, Site, propose
+from tests.integration.console.conftest import PASSWORD, Site, propose, watched
 from tests.integration.console.test_desk import FRONT, hold
 from tests.integration.console.test_pages import Visitor
 from tests.integration.store.conftest import START, World
 from tests.integration.store.labelled_gate import GATE, LabelledGate
-from tests.integration.watching.conftest import Shown
 from tests.services.browser import Browser
 
 DOCS = Path(__file__).resolve().parents[1] / "docs" / "console"
@@ -124,19 +121,6 @@ def fill(world: World) -> Callable[[], None]:
         watched(world, world.clock.now)
 
     return turn
-
-
-def watched(world: World, now: datetime) -> None:
-    """Watch every gate for three rounds."""
-    moments = itertools.count()
-    watch = RiskWatch(
-        world.store.monitoring,
-        alerts=world.store.alerts,
-        observer=Shown(),
-        monotonic=lambda: next(moments) / 1000,
-    )
-    for _ in range(3):
-        watch.round(world.store.gates.list(), now=now)
 
 
 def serve(

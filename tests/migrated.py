@@ -1,7 +1,5 @@
 """Databases with the tables in them, for tests that are not about how the tables come to be: migrating takes a second."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

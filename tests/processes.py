@@ -229,8 +229,7 @@ class _Teller:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.tell(
-            "report",
-            self._config.hook.pytest_report_to_serializable(config=self._config, report=report),
+            "report", self._config.hook.pytest_report_to_serializable(config=self._config, report=report)
         )
 
     def pytest_warning_recorded(

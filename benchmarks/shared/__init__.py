@@ -1,5 +1,6 @@
 """What benchmarks share: decisions to commit, their rows as lines of COPY, and databases that end with them."""
 
+import argparse
 import hashlib
 import tempfile
 import uuid
@@ -17,6 +18,11 @@ from streamer.journal import BatchDecision, OutboxMessage, Partition, Record, Sc
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 PARTITION = Partition("bench", "streamer.responses", 0)
+
+
+def parser_of(text: str | None) -> argparse.ArgumentParser:
+    """A parser of arguments whose help is a program's docstring."""
+    return argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
 
 
 def message(policy: Policy, _signature: object = None) -> OutboxMessage:

@@ -1,149 +1,128 @@
 """The dashboard `calibration`: what the thresholds stand on, what the next one waits for, who decides."""
 
 from deploy.grafana.expressions import GATE, led, per_second, shown
-from deploy.grafana.panels import BAD, BLUE, DOUBTFUL, FINE, GREY, ORANGE, SKY, Dashboard, Panel, Query, Row
+from deploy.grafana.panels import (
+    BAD,
+    BLUE,
+    DOUBTFUL,
+    FINE,
+    GREY,
+    ORANGE,
+    SKY,
+    Dashboard,
+    Panel,
+    Query,
+    Row,
+    stat,
+)
 
 LEADER = "max (streamer_recalibrator_leader)"
 SINCE_ROUND = "time() - max (streamer_recalibrator_round_timestamp_seconds and on (job, instance) streamer_recalibrator_leader == 1)"
 NEW, WANTED = led("calibration_new_groups"), led("calibration_wanted_groups")
 
 NOW = Row(
-    title="Now",
-    panels=(
-        Panel(
-            title="Recalibrator",
-            kind="stat",
-            width=4,
-            height=5,
-            unit="none",
-            description="Whether one recalibrator leads. Without one nobody watches the risk.",
+    "Now",
+    (
+        stat(
+            "Recalibrator",
+            "none",
+            "Whether one recalibrator leads. Without one nobody watches the risk.",
+            (Query(LEADER, "leader"),),
             names={0.0: ("NONE LEADS", BAD), 1.0: ("leads", FINE)},
             no_value="NONE LEADS",
-            queries=(Query(expr=LEADER, legend="leader"),),
         ),
-        Panel(
-            title="Last round",
-            kind="stat",
-            width=4,
-            height=5,
-            unit="s",
-            description="Time since the leading recalibrator finished a round over all gates.",
+        stat(
+            "Last round",
+            "s",
+            "Time since the leading recalibrator finished a round over all gates.",
+            (Query(SINCE_ROUND, "ago"),),
             steps=((None, FINE), (300, DOUBTFUL), (900, BAD)),
             no_value="never",
-            queries=(Query(expr=SINCE_ROUND, legend="ago"),),
         ),
-        Panel(
-            title="Proposals that wait",
-            kind="stat",
-            width=4,
-            height=5,
-            unit="none",
-            description="Gates with a threshold that was found and not put in force: it waits for a person "
+        stat(
+            "Proposals that wait",
+            "none",
+            "Gates with a threshold that was found and not put in force: it waits for a person "
             "(`streamer threshold activate`), or for one label lag.",
+            (
+                Query(f"sum ({led('proposal_pending')})", "for a person"),
+                Query(
+                    f"count ({led('proposal_held_until_timestamp_seconds')}) or vector(0)",
+                    "for their time",
+                    BLUE,
+                ),
+            ),
             steps=((None, FINE), (1, DOUBTFUL)),
-            queries=(
-                Query(expr=f"sum ({led('proposal_pending')})", legend="for a person"),
-                Query(
-                    expr=f"count ({led('proposal_held_until_timestamp_seconds')}) or vector(0)",
-                    legend="for their time",
-                    colour=BLUE,
-                ),
-            ),
         ),
-        Panel(
-            title="Labels pending",
-            kind="stat",
-            width=4,
-            height=5,
-            unit="short",
-            colour_background=False,
-            description="Drawn responses that wait for a severity: `streamer review`, `streamer label queue`.",
-            queries=(Query(expr=led("labels_pending"), legend="{{gate}}", colour=BLUE),),
+        stat(
+            "Labels pending",
+            "short",
+            "Drawn responses that wait for a severity: `streamer review`, `streamer label queue`.",
+            (Query(led("labels_pending"), colour=BLUE),),
         ),
-        Panel(
-            title="Last run",
-            kind="stat",
-            width=4,
-            height=5,
-            unit="dateTimeFromNow",
-            colour_background=False,
-            description="When the gate was last calibrated, whatever came of it.",
+        stat(
+            "Last run",
+            "dateTimeFromNow",
+            "When the gate was last calibrated, whatever came of it.",
+            (Query(f"1000 * {led('calibration_last_run_timestamp_seconds')} > 0", colour=BLUE),),
             no_value="never",
-            queries=(
-                Query(
-                    expr=f"1000 * {led('calibration_last_run_timestamp_seconds')} > 0",
-                    legend="{{gate}}",
-                    colour=BLUE,
-                ),
-            ),
         ),
-        Panel(
-            title="On the way to the next run",
-            kind="stat",
-            width=4,
-            height=5,
-            unit="percentunit",
+        stat(
+            "On the way to the next run",
+            "percentunit",
+            "Newly labelled groups, as a share of those that bring a run about.",
+            (Query(f"{NEW} / ({WANTED} > 0)", colour=BLUE),),
             decimals=0,
-            colour_background=False,
-            description="Newly labelled groups, as a share of those that bring a run about.",
             no_value="not by labels",
-            queries=(Query(expr=f"{NEW} / ({WANTED} > 0)", legend="{{gate}}", colour=BLUE),),
         ),
     ),
+    width=4,
+    height=5,
 )
 
 THRESHOLDS = Row(
-    title="Thresholds",
-    panels=(
+    "Thresholds",
+    (
         Panel(
-            title="Lambda by method, and the one in force",
-            unit="percentunit",
-            most=1.0,
-            height=10,
-            description="What each calibrator found at the last run. Only the gate's own method decides; choosing "
+            "Lambda by method, and the one in force",
+            "percentunit",
+            "What each calibrator found at the last run. Only the gate's own method decides; choosing "
             "among the others after looking at labels would void the guarantee. A method that found no cut has no line.",
-            queries=(
-                Query(
-                    expr=led("calibration_lambda_ratio", "gate", "method"),
-                    legend="{{gate}} {{method}}",
-                    look="faint",
-                ),
-                Query(
-                    expr=shown("policy_lambda_ratio"),
-                    legend="{{gate}} in force",
-                    colour=BAD,
-                    look="limit",
-                ),
+            (
+                Query(led("calibration_lambda_ratio", "gate", "method"), "{{gate}} {{method}}", look="faint"),
+                Query(shown("policy_lambda_ratio"), "{{gate}} in force", BAD, look="limit"),
             ),
-        ),
-        Panel(
-            title="Labelled groups",
-            unit="short",
             height=10,
-            description="Groups (prompts) that the last calibration stood on, those labelled since, and how many of "
+            most=1.0,
+        ),
+        Panel(
+            "Labelled groups",
+            "short",
+            "Groups (prompts) that the last calibration stood on, those labelled since, and how many of "
             "those bring the next run about.",
-            queries=(
-                Query(expr=led("calibration_groups"), legend="{{gate}} calibrated on", colour=BLUE),
-                Query(expr=NEW, legend="{{gate}} new", colour=SKY),
-                Query(expr=WANTED, legend="{{gate}} wanted", colour=GREY, look="limit"),
+            (
+                Query(led("calibration_groups"), "{{gate}} calibrated on", BLUE),
+                Query(NEW, "{{gate}} new", SKY),
+                Query(WANTED, "{{gate}} wanted", GREY, look="limit"),
             ),
+            height=10,
         ),
         Panel(
-            title="Policy versions",
-            unit="none",
+            "Policy versions",
+            "none",
+            "Version of the policy in force; every step is a new policy.",
+            (Query(shown("policy_version")),),
             decimals=0,
-            description="Version of the policy in force; every step is a new policy.",
-            queries=(Query(expr=shown("policy_version"), legend="{{gate}}"),),
         ),
         Panel(
-            title="Refused policies",
-            unit="short",
-            description="Policies that workers refused in the ten minutes before each moment, by gate and reason. They "
+            "Refused policies",
+            "short",
+            "Policies that workers refused in the ten minutes before each moment, by gate and reason. They "
             "go on with the last good one.",
-            queries=(
+            (
                 Query(
-                    expr=f"sum by (gate, reason) (increase(streamer_policies_refused_total{{{GATE}}}[10m]))",
-                    legend="{{gate}} {{reason}}",
+                    f"sum by (gate, reason) (increase(streamer_policies_refused_total{{{GATE}}}[10m]))",
+                    "{{gate}} {{reason}}",
                 ),
             ),
         ),
@@ -151,90 +130,79 @@ THRESHOLDS = Row(
 )
 
 RUNS = Row(
-    title="Runs",
-    panels=(
+    "Runs",
+    (
         Panel(
-            title="Runs by outcome",
-            unit="short",
-            width=8,
-            description="Calibration runs of the service in the hour before each moment, by what came of them.",
-            queries=(
+            "Runs by outcome",
+            "short",
+            "Calibration runs of the service in the hour before each moment, by what came of them.",
+            (
                 Query(
-                    expr=f"sum by (gate, outcome) (increase(streamer_calibration_runs_total{{{GATE}}}[1h]))",
-                    legend="{{gate}} {{outcome}}",
+                    f"sum by (gate, outcome) (increase(streamer_calibration_runs_total{{{GATE}}}[1h]))",
+                    "{{gate}} {{outcome}}",
                     look="bar",
                 ),
             ),
         ),
         Panel(
-            title="Duration of a run, 95 %",
-            unit="s",
-            width=8,
-            description="From the reading of labels to the record of the run, over the last six hours of each moment.",
-            queries=(
+            "Duration of a run, 95 %",
+            "s",
+            "From the reading of labels to the record of the run, over the last six hours of each moment.",
+            (
                 Query(
-                    expr="histogram_quantile(0.95, sum by (le) (increase(streamer_calibration_duration_seconds_bucket[6h])))",
-                    legend="95 %",
-                    colour=BLUE,
+                    "histogram_quantile(0.95, sum by (le) (increase(streamer_calibration_duration_seconds_bucket[6h])))",
+                    "95 %",
+                    BLUE,
                 ),
             ),
         ),
         Panel(
-            title="Alerts in the record",
-            unit="short",
-            width=8,
-            decimals=0,
-            description="Alerts that the product raised, ever, by kind: each step is one. `streamer alert list` "
+            "Alerts in the record",
+            "short",
+            "Alerts that the product raised, ever, by kind: each step is one. `streamer alert list` "
             "shows them.",
-            queries=(Query(expr=led("alerts_total", "gate", "kind"), legend="{{gate}} {{kind}}"),),
+            (Query(led("alerts_total", "gate", "kind"), "{{gate}} {{kind}}"),),
+            decimals=0,
         ),
     ),
+    width=8,
 )
 
 LABELS = Row(
-    title="Labels",
-    panels=(
+    "Labels",
+    (
         Panel(
-            title="Labels pending over time",
-            unit="short",
-            description="Drawn responses that wait for a severity. A line that only rises means that nobody labels.",
-            queries=(Query(expr=led("labels_pending"), legend="{{gate}}", colour=None),),
+            "Labels pending over time",
+            "short",
+            "Drawn responses that wait for a severity. A line that only rises means that nobody labels.",
+            (Query(led("labels_pending")),),
         ),
         Panel(
-            title="Labels that are not read",
-            unit="short",
-            description="Labels by labellers that the gate does not read, or without a valid signature. `streamer gate show` "
+            "Labels that are not read",
+            "short",
+            "Labels by labellers that the gate does not read, or without a valid signature. `streamer gate show` "
             "says how many of each.",
-            queries=(Query(expr=led("labels_unread"), legend="{{gate}}", colour=None),),
+            (Query(led("labels_unread")),),
         ),
         Panel(
-            title="Drawn, and labelled by the topic",
-            unit="cps",
-            description="Batches drawn for labelling and severities that came by the labels topic, a second. Labels "
+            "Drawn, and labelled by the topic",
+            "cps",
+            "Batches drawn for labelling and severities that came by the labels topic, a second. Labels "
             "by file and by `streamer review` are not in it.",
-            queries=(
-                Query(
-                    expr=per_second("audit_sampled_batches_total", "gate", where=GATE),
-                    legend="{{gate}} drawn",
-                ),
-                Query(
-                    expr=per_second("labels_total", "gate", "kind", where=GATE),
-                    legend="{{gate}} {{kind}}",
-                    colour=None,
-                ),
+            (
+                Query(per_second("audit_sampled_batches_total", "gate", where=GATE), "{{gate}} drawn"),
+                Query(per_second("labels_total", "gate", "kind", where=GATE), "{{gate}} {{kind}}"),
             ),
         ),
         Panel(
-            title="Overdue share",
-            unit="percentunit",
+            "Overdue share",
+            "percentunit",
+            "Of the drawn decisions that monitoring has read, the share whose label missed the deadline.",
+            (Query(f"gate:streamer_overdue_labels:ratio{{{GATE}}}", colour=ORANGE),),
             width=24,
             height=6,
             most=1.0,
-            description="Of the drawn decisions that monitoring has read, the share whose label missed the deadline.",
             steps=((None, FINE), (0.2, DOUBTFUL)),
-            queries=(
-                Query(expr=f"gate:streamer_overdue_labels:ratio{{{GATE}}}", legend="{{gate}}", colour=ORANGE),
-            ),
         ),
     ),
 )

@@ -1,6 +1,8 @@
 """What a dashboard is made of, in as much of Grafana's JSON as these dashboards need. Pure."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
@@ -15,10 +17,11 @@ Kind = Literal["stat", "timeseries", "state-timeline", "table", "heatmap"]
 Look = Literal["line", "band-upper", "band-lower", "limit", "faint", "bar"]
 
 _WIDTH = 24
+_PLAIN = ((None, FINE),)
 _REF_IDS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Query:
     """One PromQL expression of a panel.
 
@@ -31,41 +34,55 @@ class Query:
     """
 
     expr: str
-    legend: str
+    legend: str = "{{gate}}"
     colour: str | None = None
     look: Look = "line"
     unit: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+def banded(bounds: Sequence[str], legend: str, colour: str) -> tuple[Query, Query, Query]:
+    """A line within a band; `bounds` has its lower edge, the line and its upper edge."""
+    lower, line, upper = bounds
+    edges = Query(lower, "lower", SKY, "band-lower"), Query(upper, "upper", SKY, "band-upper")
+    return *edges, Query(line, legend, colour)
+
+
+@dataclass(frozen=True, slots=True)
 class Panel:
-    """One panel; `steps` are (from which value, colour), the first from ``None``."""
+    """One panel; `steps` are (from which value, colour), the first from ``None``.
+
+    Width and height are those of its row where None. What has no meaning by steps or names has no coloured background.
+    """
 
     title: str
-    description: str
     unit: str
+    description: str
     queries: tuple[Query, ...]
     kind: Kind = "timeseries"
-    width: int = 12
-    height: int = 8
-    steps: tuple[tuple[float | None, str], ...] = ((None, FINE),)
+    width: int | None = None
+    height: int | None = None
+    steps: tuple[tuple[float | None, str], ...] = _PLAIN
     names: dict[float, tuple[str, str]] = field(default_factory=dict)
     """Words (and colours) that stand for values."""
     no_value: str = "no data"
-    least: float | None = 0.0
     most: float | None = None
     decimals: int | None = None
     stacked: bool = False
     logarithmic: bool = False
-    colour_background: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+stat = partial(Panel, kind="stat")
+"""A panel of the present values in large letters."""
+
+
+@dataclass(frozen=True, slots=True)
 class Row:
     """Panels side by side under a heading; they wrap where the width is used up."""
 
     title: str
     panels: tuple[Panel, ...]
+    width: int = 12
+    height: int = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,11 +166,12 @@ class Dashboard:
             )  # fmt: skip
             y, x, line = y + 1, 0, 0
             for panel in row.panels:
-                if x + panel.width > _WIDTH:
+                width, height = panel.width or row.width, panel.height or row.height
+                if x + width > _WIDTH:
                     y, x, line = y + line, 0, 0
-                place = {"x": x, "y": y, "w": panel.width, "h": panel.height}
+                place = {"x": x, "y": y, "w": width, "h": height}
                 placed.append({"id": len(placed) + 1, "gridPos": place, **_panel(panel)})
-                x, line = x + panel.width, max(line, panel.height)
+                x, line = x + width, max(line, height)
             y += line
         return placed
 
@@ -239,7 +257,8 @@ def _defaults(panel: Panel) -> dict[str, Any]:
         else [],
         "custom": {},
     }
-    bounds = {"min": panel.least, "max": panel.most, "decimals": panel.decimals}
+    from_zero = panel.kind in ("stat", "timeseries", "heatmap") and not panel.logarithmic
+    bounds = {"min": 0.0 if from_zero else None, "max": panel.most, "decimals": panel.decimals}
     defaults |= {name: value for name, value in bounds.items() if value is not None}
     if panel.kind == "timeseries":
         defaults["custom"] = {
@@ -296,7 +315,7 @@ def _options(panel: Panel) -> dict[str, Any]:
             "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
             "orientation": "auto",
             "textMode": "auto" if len(panel.queries) == 1 else "value_and_name",
-            "colorMode": "background" if panel.colour_background else "value",
+            "colorMode": "background" if panel.names or panel.steps != _PLAIN else "value",
             "graphMode": "none",
             "justifyMode": "auto",
             "wideLayout": True,

@@ -3,17 +3,19 @@ files (https://c2sp.org/tlog-tiles), and embeddings of a bundle's answers; form 
 """
 
 import base64
+import fcntl
 import hashlib
 import itertools
 import json
+import os
 import shutil
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, Any, BinaryIO, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -176,20 +178,35 @@ def _read(what: str, read: Callable[[], T]) -> T:
 def _writing(target: Path) -> Iterator[Callable[[str], IO[bytes]]]:
     """Open files of the bundle; it gets its name once everything is written, or not at all."""
     partial = target.with_name(target.name + ".partial")
-    try:
-        if target.suffix == ".zip":
-            with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive:
-                yield lambda name: archive.open(name, "w", force_zip64=True)
-        else:
-            partial.mkdir(parents=True)
-            yield lambda name: (partial / name).open("wb")
-        partial.rename(target)
-    except BaseException:
-        if partial.is_dir():
-            shutil.rmtree(partial)
-        else:
-            partial.unlink(missing_ok=True)
-        raise
+    with _alone(partial) if target.suffix == ".zip" else nullcontext() as file:
+        try:
+            if file is None:
+                partial.mkdir(parents=True)
+                yield lambda name: (partial / name).open("wb")
+            elif target.exists():
+                raise UsageError(f"{target} was written by another process meanwhile")
+            else:
+                file.truncate()
+                with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+                    yield lambda name: archive.open(name, "w", force_zip64=True)
+            partial.rename(target)
+        except BaseException:
+            if partial.is_dir():
+                shutil.rmtree(partial)
+            else:
+                partial.unlink(missing_ok=True)
+            raise
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[BinaryIO]:
+    """Open a file for writing that no other process writes so."""
+    with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "r+b") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(f"another process writes {path}") from None
+        yield file
 
 
 WIDTH = 256

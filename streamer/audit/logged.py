@@ -350,8 +350,7 @@ def _actions(rows: Rows, report: LogReport) -> _Published[OutboxMessage]:
         report.counts["receipts compared with the log"] += given is not None
         if recorded.value is None:
             report.counts["actions that are not kept"] += 1
-            return None
-        if (recorded.key, recorded.value, own) != (record.key, record.value, headers):
+        elif (recorded.key, recorded.value, own) != (record.key, record.value, headers):
             return "is another one than on record"
         return None if given in (None, link) else "has a receipt of another leaf than the record's"
 

@@ -187,8 +187,9 @@ def calibrate_claims(
     alpha, least_kept = check_alpha(alpha), check_least_kept(least_kept)
     kind = claim_loss(loss)
     steps = [kind.steps(group, least_kept=least_kept) for group in groups]
-    found = by_steps(by).calibrate(Sample(groups=steps, alpha=alpha, seed=seed)).threshold
-    return replace(found, guarantee=_guarantee(found, kind, by))
+    sample = Sample(groups=steps, alpha=alpha, seed=seed)
+    found = by_steps(by).calibrate(sample).threshold
+    return replace(found, guarantee=_guarantee(found, kind, by, sample))
 
 
 def by_steps(by: Calibrator) -> Calibrator:
@@ -233,25 +234,27 @@ def labels_needed(group: LabelledGroup, loss: ClaimLoss) -> int:
     return int((group.scores >= least).sum())
 
 
-def _guarantee(found: Threshold, loss: ClaimLoss, by: Calibrator) -> str:
+def _guarantee(found: Threshold, loss: ClaimLoss, by: Calibrator, sample: Sample) -> str:
     basis = f"loss {loss.name} on {counted(found.groups, 'prompt')}, each counting once"
     if found.state == "closed" and found.groups < (needed := by.groups_needed(found.alpha)):
         return (
             f"Nothing ships. Basis: {basis}. A budget of {budget(found.alpha)} needs at least "
             f"{needed} prompts with labelled claims."
         )
-    ships = "Nothing ships: no score is safe enough."
-    if found.state != "closed":
-        ships = what_ships(found.state)
+    ships = what_ships(found.state)
+    if found.state == "closed":
+        ships = f"Nothing ships: {by.why_closed(sample) or 'no score is safe enough'}."
     population = "exchangeable with these"
     other = "a bound with high probability for this calibration"
     if by.family == "with high probability":
         population = "drawn from one population with these, all independently"
         other = "a joint bound over several calibrations"
+    method = "the method" + (" with its parameters" if by.parameters() else "")
+    method += ", the seed" if by.seeded else ""
     return (
         f"{ships} {by.promised(loss.promise, found.alpha)}; a prompt that gets nothing counts 0. "
         f"Basis: {basis}. Assumptions: future prompts are {population}; how an answer is cut into "
-        "claims, the score, the choice of the answer, the loss, the method and the budget were "
+        f"claims, the score, the choice of the answer, the loss, {method} and the budget were "
         "fixed before any label was read; each claim was labelled as it reads in the whole answer, "
         f"and ships as it stands. Not promised: {other}, or for one prompt or kind of prompt."
     )

@@ -46,8 +46,6 @@ class BoundedRisk(Calibrator):
     by_sum: ClassVar[bool] = True
     bound: ClassVar[str]
     """The bound in words, for guarantees."""
-    seeded: ClassVar[bool] = False
-    """Whether it reads the groups in an order that follows from the seed."""
 
     delta: float
 

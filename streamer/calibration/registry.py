@@ -1,6 +1,6 @@
 """Every calibrator by name: those in `streamer.calibration.calibrators`."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from types import MappingProxyType
 
@@ -51,6 +51,15 @@ def calibrator(name: str, parameters: Mapping[str, Number] = MappingProxyType({}
     parameters : those that it does not have are passed over.
     """
     return made(every(), name, parameters, what="method")
+
+
+def check_parameters(name: str, given: Iterable[str]) -> None:
+    """Raise `ValueError` for a parameter that the calibrator does not have."""
+    own = every()[name].ranges()
+    if other := [one for one in given if one not in own]:
+        raise ValueError(
+            f"the method {name} has no parameter {other[0]!r}; it has {', '.join(own) or 'none'}"
+        )
 
 
 def weighting_scheme(name: str, parameters: Mapping[str, Number] = MappingProxyType({})) -> WeightingScheme:

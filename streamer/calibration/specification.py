@@ -272,6 +272,8 @@ class Calibrator(Parametrised, ABC):
     """Whether it holds for ranks within the batch."""
     by_sum: ClassVar[bool] = False
     """Whether it reads any loss of a group that falls with the level: see `LabelledGroup.summed`."""
+    seeded: ClassVar[bool] = False
+    """Whether it reads the groups in an order that follows from the seed."""
     by_segment: ClassVar[bool] = False
     """Whether each segment may be calibrated on its own, with a fallback for small ones."""
     label_floor: ClassVar[bool] = True

@@ -21,9 +21,9 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.command("list")
 def list_(
-    gate: Annotated[str | None, typer.Argument(metavar="GATE", help="Only this gate.")] = None,
-    open_: Annotated[bool, typer.Option("--open", help="Only alerts that nobody has acknowledged.")] = False,
-    limit: Annotated[int, typer.Option(metavar="N", min=1, help="At most this many.")] = 20,
+    gate: Annotated[str | None, opt.argument("GATE", "Only this gate.")] = None,
+    open_: Annotated[bool, opt.flag("--open", "Only alerts that nobody has acknowledged.")] = False,
+    limit: Annotated[int, opt.option("N", "At most this many.", min=1)] = 20,
     json: opt.JsonOption = False,
 ) -> None:
     """List alerts, the newest first; with `--open` what pages before the rest."""
@@ -46,9 +46,8 @@ def list_(
 
 _IncidentArgument = Annotated[
     str,
-    typer.Argument(
-        metavar="ID|GATE",
-        help="An alert's id, or its beginning; or a gate: its worst open incident, else its newest.",
+    opt.argument(
+        "ID|GATE", "An alert's id, or its beginning; or a gate: its worst open incident, else its newest."
     ),
 ]
 
@@ -88,7 +87,7 @@ def show(incident: _IncidentArgument, json: opt.JsonOption = False) -> None:
 @app.command()
 def assign(
     incident: _IncidentArgument,
-    to: Annotated[str, typer.Option("--to", metavar="NAME", help="Who looks after it.")],
+    to: Annotated[str, opt.option("NAME", "Who looks after it.", "--to")],
     by: opt.ByOption = "",
 ) -> None:
     """Say who looks after an incident."""
@@ -102,9 +101,9 @@ def assign(
 def acknowledge(
     alert_id: Annotated[
         str,
-        typer.Argument(
-            metavar="ID|GATE",
-            help="The alert's id, or its beginning, as `alert list` shows it; or a gate: all of its open alerts.",
+        opt.argument(
+            "ID|GATE",
+            "The alert's id, or its beginning, as `alert list` shows it; or a gate: all of its open alerts.",
         ),
     ],
     reason: Annotated[str, opt.for_the_record("--reason", "What was found, for the record.")],

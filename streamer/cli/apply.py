@@ -54,13 +54,10 @@ def _shown(name: str, value: object) -> object:
 
 
 def apply(
-    file: Annotated[
-        list[Path],
-        typer.Option("--file", "-f", metavar="PATH", help="A file or a folder; may be repeated."),
-    ],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the plan.")] = False,
+    file: Annotated[list[Path], opt.option("PATH", "A file or a folder; may be repeated.", "--file", "-f")],
+    dry_run: Annotated[bool, opt.flag("--dry-run", "Only show the plan.")] = False,
     prune: Annotated[
-        bool, typer.Option("--prune", help="Close gates that no file names; their record stays.")
+        bool, opt.flag("--prune", "Close gates that no file names; their record stays.")
     ] = False,
     reason: opt.ReasonOption = "applied from files",
     by: opt.ByOption = "",

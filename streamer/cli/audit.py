@@ -15,7 +15,6 @@ from streamer.cli import FOUND
 from streamer.cli import options as opt
 from streamer.cli.broker import announce_now
 from streamer.cli.console import note, print_json, print_pairs, progress, say, warn
-from streamer.cli.options import write_key_files
 from streamer.cli.services import PortOption, run_service
 from streamer.collector import looking_rarely
 from streamer.errors import Unreadable, UsageError
@@ -31,35 +30,33 @@ app = typer.Typer(no_args_is_help=True)
 
 _KeysOption = Annotated[
     Path | None,
-    typer.Option(
+    opt.option(
+        "FILE",
+        "PEM file with the public keys that may sign checkpoints. Default: the configured ones.",
         "--public-key",
-        metavar="FILE",
-        help="PEM file with the public keys that may sign checkpoints. Default: the configured ones.",
     ),
 ]
 _CheckpointsOption = Annotated[
     str | None,
-    typer.Option(
+    opt.option(
+        "FILE|topic",
+        "Checkpoints kept outside the database. Default: the configured file, if it exists.",
         "--checkpoints",
-        metavar="FILE|topic",
-        help="Checkpoints kept outside the database. Default: the configured file, if it exists.",
     ),
 ]
 _SegmentsOption = Annotated[
     list[Path] | None,
-    typer.Option(
-        "--segment",
-        metavar="FILE",
-        help="Decisions that `streamer db give-out` moved into this file; may be repeated.",
+    opt.option(
+        "FILE", "Decisions that `streamer db give-out` moved into this file; may be repeated.", "--segment"
     ),
 ]
 
 
 @app.command()
 def show(
-    batch: Annotated[str, typer.Argument(metavar="BATCH", help="The batch_id of the event.")],
+    batch: Annotated[str, opt.argument("BATCH", "The batch_id of the event.")],
     gate: opt.GateFilter = None,
-    attempt: Annotated[int | None, typer.Option(metavar="N", min=1, help="Only this attempt.")] = None,
+    attempt: Annotated[int | None, opt.option("N", "Only this attempt.", min=1)] = None,
     segment: _SegmentsOption = None,
     json: opt.JsonOption = False,
 ) -> None:
@@ -109,9 +106,9 @@ def _decisions_of(
 
 @app.command()
 def receipt(
-    batch: Annotated[str, typer.Argument(metavar="BATCH", help="The batch_id of the event.")],
+    batch: Annotated[str, opt.argument("BATCH", "The batch_id of the event.")],
     gate: opt.GateFilter = None,
-    attempt: Annotated[int | None, typer.Option(metavar="N", min=1, help="Only this attempt.")] = None,
+    attempt: Annotated[int | None, opt.option("N", "Only this attempt.", min=1)] = None,
     segment: _SegmentsOption = None,
 ) -> None:
     """Prove that a signed checkpoint covers a decision: its leaf, inclusion proofs and the checkpoint, as JSON.
@@ -146,48 +143,44 @@ def verify(
     public_key: _KeysOption = None,
     receipts: Annotated[
         str | None,
-        typer.Option(
-            metavar="FILE|topic",
-            help="Receipts of decisions that somebody has kept, one JSON a line; topic: those on the topics of actions and of the desk.",
+        opt.option(
+            "FILE|topic",
+            "Receipts of decisions that somebody has kept, one JSON a line; topic: those on the topics of actions and of the desk.",
         ),
     ] = None,
     rescore: Annotated[
         bool,
-        typer.Option(
+        opt.flag(
             "--rescore",
-            help="Score the stored texts again, each with the configured encoder that made its score, and read judges' marks again "
+            "Score the stored texts again, each with the configured encoder that made its score, and read judges' marks again "
             "from their stored replies.",
         ),
     ] = False,
     tolerance: Annotated[
         float | None,
-        typer.Option(
-            metavar="T",
-            min=0,
-            help="Largest difference allowed between a score and the stored one; default 1e-5.",
+        opt.option(
+            "T", "Largest difference allowed between a score and the stored one; default 1e-5.", min=0
         ),
     ] = None,
     log: Annotated[
         bool,
-        typer.Option(
+        opt.flag(
             "--log",
-            help="Compare the record with what the topics responses, labels, actions and desk still hold, too.",
+            "Compare the record with what the topics responses, labels, actions and desk still hold, too.",
         ),
     ] = False,
     incremental: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Continue after what the last run with this file found consistent, and note in it how far this run came.",
+        opt.option(
+            "FILE",
+            "Continue after what the last run with this file found consistent, and note in it how far this run came.",
         ),
     ] = None,
     full: Annotated[
-        bool, typer.Option("--full", help="Verify the whole record; the default without --incremental.")
+        bool, opt.flag("--full", "Verify the whole record; the default without --incremental.")
     ] = False,
     segment: _SegmentsOption = None,
-    jobs: Annotated[
-        int, typer.Option(metavar="N", min=1, help="How many processes verify; 1 with --rescore.")
-    ] = 1,
+    jobs: Annotated[int, opt.option("N", "How many processes verify; 1 with --rescore.", min=1)] = 1,
     json: opt.JsonOption = False,
 ) -> None:
     """Re-derive the whole record, and name the first row that is inconsistent. Exit status 3 if there is one.
@@ -273,23 +266,23 @@ def _outcomes(store: "Store") -> int | None:
 
 @app.command()
 def export(
-    out: Annotated[Path, typer.Option(metavar="PATH", help="A new folder, or a file that ends in .zip.")],
+    out: Annotated[Path, opt.option("PATH", "A new folder, or a file that ends in .zip.")],
     gate: opt.GateFilter = None,
     texts: Annotated[
-        bool, typer.Option("--texts/--no-texts", help="Include prompts and answers, or only their seals.")
+        bool, opt.flag("--texts/--no-texts", "Include prompts and answers, or only their seals.")
     ] = True,
     salts: Annotated[
         bool,
-        typer.Option(
+        opt.flag(
             "--salts/--no-salts",
-            help="Reveal the salts of audit draws: draws can be verified, and everybody who has the bundle can foretell them.",
+            "Reveal the salts of audit draws: draws can be verified, and everybody who has the bundle can foretell them.",
         ),
     ] = False,
     tiles: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="Write the log of heads into this new folder, too: static files by https://c2sp.org/tlog-tiles.",
+        opt.option(
+            "FOLDER",
+            "Write the log of heads into this new folder, too: static files by https://c2sp.org/tlog-tiles.",
         ),
     ] = None,
     segment: _SegmentsOption = None,
@@ -327,41 +320,21 @@ def export(
 
 
 def _export(
-    store: "Store",
-    out: Path,
-    keys: list[bytes],
-    segments: list[Path] | None,
-    *,
-    gate: str | None = None,
-    texts: bool,
-    salts: bool,
+    store: "Store", out: Path, keys: list[bytes], segments: list[Path] | None, **what: Any
 ) -> dict[str, Any]:
-    """Write a bundle, and return its manifest."""
+    """Write a bundle; `what` is in it, as `write_bundle` has it. Returns its manifest."""
     from streamer.audit.bundle import write_bundle
 
-    total = _outcomes(store)
-    with (
-        store.evidence.snapshot(segments=wiring.segments(segments)) as snapshot,
-        progress("export", total) as done,
-    ):
-        return write_bundle(
-            snapshot,
-            out,
-            keys=keys,
-            made_at=rfc3339(wiring.now()),
-            gate=gate,
-            texts=texts,
-            salts=salts,
-            progress=done,
-        )
+    total, given = _outcomes(store), wiring.segments(segments)
+    with store.evidence.snapshot(segments=given) as snapshot, progress("export", total) as done:
+        made_at = rfc3339(wiring.now())
+        return write_bundle(snapshot, out, keys=keys, made_at=made_at, progress=done, **what)
 
 
 @app.command()
 def embed(
-    bundle: Annotated[
-        Path, typer.Argument(metavar="BUNDLE", help="Folder or .zip of `streamer audit export`.")
-    ],
-    out: Annotated[Path, typer.Option(metavar="FILE", help="A new file for the embeddings.")],
+    bundle: Annotated[Path, opt.argument("BUNDLE", "Folder or .zip of `streamer audit export`.")],
+    out: Annotated[Path, opt.option("FILE", "A new file for the embeddings.")],
     json: opt.JsonOption = False,
 ) -> None:
     """Write the embeddings of a bundle's answers, by the configured encoder: verify.pyz --embeddings scores by them again.
@@ -388,50 +361,39 @@ def embed(
 @app.command()
 def report(
     framework: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME", help="Framework of the clauses: eu-ai-act, iso-42001, nist-ai-rmf or soc2."
-        ),
+        str, opt.option("NAME", "Framework of the clauses: eu-ai-act, iso-42001, nist-ai-rmf or soc2.")
     ],
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="A new folder for the report.")],
+    out: Annotated[Path, opt.option("FOLDER", "A new folder for the report.")],
     since: Annotated[
         str | None,
-        typer.Option(
-            metavar="TIME",
-            help="Start of the period: a date like 2026-01-01, in UTC, or how far back, like 90d. Default: all of it.",
+        opt.option(
+            "TIME",
+            "Start of the period: a date like 2026-01-01, in UTC, or how far back, like 90d. Default: all of it.",
         ),
     ] = None,
-    until: Annotated[
-        str | None, typer.Option(metavar="TIME", help="End of the period, likewise. Default: now.")
-    ] = None,
+    until: Annotated[str | None, opt.option("TIME", "End of the period, likewise. Default: now.")] = None,
     gates: Annotated[
-        list[str] | None, typer.Option("--gate", metavar="GATE", help="Only this gate; may be repeated.")
+        list[str] | None, opt.option("GATE", "Only this gate; may be repeated.", "--gate")
     ] = None,
-    bundle: Annotated[
-        Path | None, typer.Option(metavar="PATH", help="Report on this bundle and need no database.")
-    ] = None,
+    bundle: Annotated[Path | None, opt.option("PATH", "Report on this bundle and need no database.")] = None,
     texts: Annotated[
-        bool, typer.Option("--texts/--no-texts", help="Put prompts and answers into the bundle.")
+        bool, opt.flag("--texts/--no-texts", "Put prompts and answers into the bundle.")
     ] = False,
     salts: Annotated[
-        bool, typer.Option("--salts/--no-salts", help="Reveal the salts of audit draws in the bundle.")
+        bool, opt.flag("--salts/--no-salts", "Reveal the salts of audit draws in the bundle.")
     ] = False,
     system: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="The system that the report is about, as it is to be shown."),
+        str | None, opt.option("NAME", "The system that the report is about, as it is to be shown.")
     ] = None,
-    system_version: Annotated[str | None, typer.Option(metavar="TEXT", help="Its version.")] = None,
-    provider: Annotated[str | None, typer.Option(metavar="NAME", help="Who provides it.")] = None,
+    system_version: Annotated[str | None, opt.option("TEXT", "Its version.")] = None,
+    provider: Annotated[str | None, opt.option("NAME", "Who provides it.")] = None,
     signatory: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Who answers for the report, with their function.")
+        str | None, opt.option("NAME", "Who answers for the report, with their function.")
     ] = None,
     sign_with: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Sign the report with this private key of `streamer audit keygen`."
-        ),
+        Path | None, opt.option("FILE", "Sign the report with this private key of `streamer audit keygen`.")
     ] = None,
-    pdf: Annotated[bool, typer.Option("--pdf/--no-pdf", help="Write a PDF file, too.")] = True,
+    pdf: Annotated[bool, opt.flag("--pdf/--no-pdf", "Write a PDF file, too.")] = True,
     segment: _SegmentsOption = None,
     checkpoints: _CheckpointsOption = None,
     public_key: _KeysOption = None,
@@ -483,6 +445,7 @@ def report(
         outside=None if outside is None else outside[0],
         about={"system": system, "version": system_version, "provider": provider, "signatory": signatory},
         signed_with=None if signer is None else signer.key_id,
+        segments=wiring.segments(None if bundle is None else segment),
     )
     written = write_report(found, out, pdf=pdf, signer=signer)
     faults = found["figures"]["verification"]["value"]["faults"]
@@ -614,9 +577,7 @@ def restored(
 
 @app.command()
 def keygen(
-    out: Annotated[
-        Path, typer.Option(metavar="FILE", help="New file for the private key; FILE.pub gets the public one.")
-    ],
+    out: Annotated[Path, opt.option("FILE", "New file for the private key; FILE.pub gets the public one.")],
 ) -> None:
     """Make a key pair, for checkpoints or for policies: each needs its own. For labels: `streamer label keygen`.
 
@@ -625,7 +586,7 @@ def keygen(
     """
     from streamer.audit.signing import generate_keys
 
-    beside = write_key_files(out, *generate_keys())
+    beside = opt.write_key_files(out, *generate_keys())
     say(
         f"{out}: the private key. For checkpoints: STREAMER_AUDIT_PRIVATE_KEY_FILE, where the recalibrator runs and nowhere else. For "
         "policies: STREAMER_POLICIES_PRIVATE_KEY_FILE, where policies are made."

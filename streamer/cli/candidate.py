@@ -30,9 +30,9 @@ def set_(
     given: dict[str, Any],
     threshold: Annotated[
         str | None,
-        typer.Option(
-            metavar="Q|open|closed",
-            help="Its threshold. Default: calibrated on the labels that there are for its scores; without any it scores alone.",
+        opt.option(
+            "Q|open|closed",
+            "Its threshold. Default: calibrated on the labels that there are for its scores; without any it scores alone.",
         ),
     ] = None,
     reason: opt.ReasonOption = "try it beside",
@@ -75,10 +75,7 @@ def show(
     gate: opt.GateArgument,
     since: opt.SinceOption = "30d",
     answers: Annotated[
-        int,
-        typer.Option(
-            metavar="N", min=0, help="Answers to list of those that would have been decided otherwise."
-        ),
+        int, opt.option("N", "Answers to list of those that would have been decided otherwise.", min=0)
     ] = 10,
     explain: opt.ExplainOption = False,
     json: opt.JsonOption = False,

@@ -23,15 +23,11 @@ users = typer.Typer(no_args_is_help=True, help="People who use the console: add,
 app.add_typer(users, name="user")
 
 _RoleOption = Annotated[
-    list[str],
-    typer.Option(
-        "--role", metavar="ROLE", help=f"What the person may do: {', '.join(ROLES)}; may be repeated."
-    ),
+    list[str], opt.option("ROLE", f"What the person may do: {', '.join(ROLES)}; may be repeated.", "--role")
 ]
-_NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The person's name.")]
+_NameArgument = Annotated[str, opt.argument("NAME", "The person's name.")]
 _StdinOption = Annotated[
-    bool,
-    typer.Option("--password-stdin", help="Read the password from standard input instead of asking for it."),
+    bool, opt.flag("--password-stdin", "Read the password from standard input instead of asking for it.")
 ]
 
 
@@ -40,36 +36,33 @@ def console(
     context: typer.Context,
     as_: Annotated[
         str | None,
-        typer.Option(
-            "--as",
-            metavar="NAME",
-            help="Under which name whoever opens the printed link acts. Default: your login name.",
+        opt.option(
+            "NAME", "Under which name whoever opens the printed link acts. Default: your login name.", "--as"
         ),
     ] = None,
     port: Annotated[int, opt.port("Port of the console")] = PORT,
     host: opt.HostOption = "127.0.0.1",
     public_url: Annotated[
         str | None,
-        typer.Option(
-            metavar="URL",
-            help="Address by which people reach it through a proxy with TLS, like https://streamer.example.",
+        opt.option(
+            "URL", "Address by which people reach it through a proxy with TLS, like https://streamer.example."
         ),
     ] = None,
     proxies: Annotated[
         int | None,
-        typer.Option(
-            metavar="N",
+        opt.option(
+            "N",
+            "How many proxies are in front, if nobody reaches the console but through them: the N-th address from the end of "
+            "X-Forwarded-For is who guesses at passwords. Default: with --public-url one, on this machine.",
             min=0,
             max=16,
-            help="How many proxies are in front, if nobody reaches the console but through them: the N-th address from the end of "
-            "X-Forwarded-For is who guesses at passwords. Default: with --public-url one, on this machine.",
         ),
     ] = None,
     oidc: Annotated[
         str | None,
-        typer.Option(
-            metavar="ISSUER",
-            help="Have people sign in at this OpenID Connect issuer too; what else it takes are settings, STREAMER_OIDC_*.",
+        opt.option(
+            "ISSUER",
+            "Have people sign in at this OpenID Connect issuer too; what else it takes are settings, STREAMER_OIDC_*.",
         ),
     ] = None,
     until_stdin_closes: UntilStdinClosesOption = False,
@@ -114,9 +107,9 @@ def add(
     password_stdin: _StdinOption = False,
     oidc: Annotated[
         bool,
-        typer.Option(
+        opt.flag(
             "--oidc",
-            help="The person signs in at the issuer of STREAMER_OIDC_ISSUER, under this name, and has no password here.",
+            "The person signs in at the issuer of STREAMER_OIDC_ISSUER, under this name, and has no password here.",
         ),
     ] = False,
     by: opt.ByOption = "",

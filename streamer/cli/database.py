@@ -12,7 +12,7 @@ import typer
 from streamer import wiring
 from streamer.cli import FOUND
 from streamer.cli.console import counted, print_fields, print_json, say
-from streamer.cli.options import ByOption, JsonOption, ReasonOption, seconds
+from streamer.cli.options import ByOption, JsonOption, ReasonOption, argument, flag, option, seconds
 from streamer.errors import UsageError
 from streamer.security.visible import redact_text
 
@@ -23,9 +23,9 @@ app = typer.Typer(no_args_is_help=True)
 def upgrade(
     lock_timeout: Annotated[
         str | None,
-        typer.Option(
-            metavar="TIME",
-            help="On PostgreSQL: how long to wait for a table in use before giving up with nothing changed. Default: 10s.",
+        option(
+            "TIME",
+            "On PostgreSQL: how long to wait for a table in use before giving up with nothing changed. Default: 10s.",
         ),
     ] = None,
 ) -> None:
@@ -106,9 +106,7 @@ def roles(json: JsonOption = False) -> None:
 
 @app.command()
 def months(
-    ahead: Annotated[
-        int, typer.Option(metavar="N", min=0, max=120, help="How many months after this one to make.")
-    ] = 2,
+    ahead: Annotated[int, option("N", "How many months after this one to make.", min=0, max=120)] = 2,
     json: JsonOption = False,
 ) -> None:
     """Make the partitions of this month and the next ones, and record new batches in this month's. Safe to repeat.
@@ -130,18 +128,14 @@ def months(
 
 @app.command()
 def prune(
-    older_than: Annotated[
-        str, typer.Option(metavar="TIME", help="Erase texts that are at least this old, like 200d.")
-    ],
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Count what would be erased, and erase nothing.")
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    older_than: Annotated[str, option("TIME", "Erase texts that are at least this old, like 200d.")],
+    dry_run: Annotated[bool, flag("--dry-run", "Count what would be erased, and erase nothing.")] = False,
+    yes: Annotated[bool, flag("--yes", "Do not ask.")] = False,
     sooner_than_six_months: Annotated[
         bool,
-        typer.Option(
+        flag(
             "--sooner-than-six-months",
-            help="Permit an age under 184 days, the time for which records of automatic decisions must commonly be kept.",
+            "Permit an age under 184 days, the time for which records of automatic decisions must commonly be kept.",
         ),
     ] = False,
     by: ByOption = "",
@@ -196,14 +190,10 @@ def prune(
 
 @app.command("give-out")
 def give_out(
-    month: Annotated[
-        str, typer.Argument(metavar="MONTH", help="Like 2026-05; all that was recorded by its end.")
-    ],
-    out: Annotated[Path, typer.Option(metavar="FILE", help="A new file that ends in .zip.")],
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would leave, or what still needs it.")
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    month: Annotated[str, argument("MONTH", "Like 2026-05; all that was recorded by its end.")],
+    out: Annotated[Path, option("FILE", "A new file that ends in .zip.")],
+    dry_run: Annotated[bool, flag("--dry-run", "Say what would leave, or what still needs it.")] = False,
+    yes: Annotated[bool, flag("--yes", "Do not ask.")] = False,
     by: ByOption = "",
     reason: ReasonOption = "old enough",
     json: JsonOption = False,

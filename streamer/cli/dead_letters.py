@@ -17,10 +17,9 @@ app = typer.Typer(no_args_is_help=True)
 @app.command("list")
 def list_(
     code: Annotated[
-        str | None,
-        typer.Option(metavar="CODE", help="Only dead letters with this error code, like not_json."),
+        str | None, opt.option("CODE", "Only dead letters with this error code, like not_json.")
     ] = None,
-    limit: Annotated[int, typer.Option(metavar="N", min=1, help="At most this many.")] = 50,
+    limit: Annotated[int, opt.option("N", "At most this many.", min=1)] = 50,
     json: JsonOption = False,
 ) -> None:
     """List the messages that were refused, the newest first. The topic dead-letters has their bytes."""
@@ -43,11 +42,10 @@ def list_(
 @app.command()
 def replay(
     identities: Annotated[
-        list[int] | None, typer.Argument(metavar="ID", help="Ids, as `dead-letters list` shows them.")
+        list[int] | None, opt.argument("ID", "Ids, as `dead-letters list` shows them.")
     ] = None,
     code: Annotated[
-        str | None,
-        typer.Option(metavar="CODE", help="All with this error code that have not been sent again yet."),
+        str | None, opt.option("CODE", "All with this error code that have not been sent again yet.")
     ] = None,
     by: opt.ByOption = "",
     json: JsonOption = False,

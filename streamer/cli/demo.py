@@ -5,7 +5,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
@@ -14,7 +13,7 @@ from rich.text import Text
 from streamer import wiring
 from streamer.calibration.registry import every
 from streamer.cli.console import note, output, print_json
-from streamer.cli.options import JsonOption, share
+from streamer.cli.options import JsonOption, option, share
 from streamer.clouds.sentence import sentence
 from streamer.errors import UsageError
 from streamer.gates.settings import METHODS
@@ -83,27 +82,16 @@ _METHODS = tuple(name for name in METHODS if every()[name].risk == "exposure")
 
 def demo(
     data: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Response clouds, .jsonl or .jsonl.gz. Default: simulated answers."
-        ),
+        Path | None, option("FILE", "Response clouds, .jsonl or .jsonl.gz. Default: simulated answers.")
     ] = None,
     gate_unit: Annotated[
         Literal["best", "response"],
-        typer.Option(help="What ships: the best of a batch, or each response on its own."),
+        option(None, "What ships: the best of a batch, or each response on its own."),
     ] = "best",
-    alpha: Annotated[
-        float, typer.Option(metavar="A", parser=share, help="Budget on exposure risk, between 0 and 1.")
-    ] = 0.1,
-    method: Annotated[str, typer.Option(metavar="|".join(_METHODS), help="Calibrator.")] = "mean",
+    alpha: Annotated[float, option("A", "Budget on exposure risk, between 0 and 1.", parser=share)] = 0.1,
+    method: Annotated[str, option("|".join(_METHODS), "Calibrator.")] = "mean",
     seed: Annotated[
-        int,
-        typer.Option(
-            metavar="S",
-            min=0,
-            max=2**63 - 1,
-            help="Seed of the split, of the simulation and of the calibrator.",
-        ),
+        int, option("S", "Seed of the split, of the simulation and of the calibrator.", min=0, max=2**63 - 1)
     ] = 0,
     json: JsonOption = False,
 ) -> None:

@@ -13,7 +13,7 @@ from streamer import wiring
 from streamer.cli import FOUND
 from streamer.cli.broker import require_broker
 from streamer.cli.console import counted, output, print_json
-from streamer.cli.options import JsonOption
+from streamer.cli.options import JsonOption, flag
 from streamer.cli.policies import unread_text
 from streamer.errors import StreamerError, UsageError
 from streamer.extras import needed_by
@@ -57,9 +57,7 @@ _ok, _warn, _fail = (partial(Diagnosis, level) for level in get_args(Level))
 
 
 def doctor(
-    full: Annotated[
-        bool, typer.Option("--full", help="Verify the whole record, however long it is.")
-    ] = False,
+    full: Annotated[bool, flag("--full", "Verify the whole record, however long it is.")] = False,
     json: JsonOption = False,
 ) -> None:
     """Check everything once: Python, settings, encoder, database, broker, topics, gates, labels, dead letters.

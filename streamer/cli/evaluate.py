@@ -7,19 +7,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from streamer import wiring
+from streamer.calibration.calibrators.mean import Mean
 from streamer.cli.console import note, output, print_json, print_table, say, warn
 from streamer.cli.evaluate_claims import Calibrating, StoredGate, print_claims
 from streamer.cli.options import (
     JsonOption,
     TableOptions,
     UnlabelledOption,
+    argument,
+    flag,
     gate_names,
     given,
     in_groups,
     names,
+    option,
     share,
 )
 from streamer.clouds.unlabelled import check_unlabelled
@@ -41,29 +43,19 @@ class AskedOptions:
 
     alpha: Annotated[
         list[float] | None,
-        typer.Option(
-            metavar="A",
-            parser=share,
-            help="Budget on exposure risk; may be repeated. Default: .01 .05 .10 .15 .20.",
-        ),
+        option("A", "Budget on exposure risk; may be repeated. Default: .01 .05 .10 .15 .20.", parser=share),
     ] = None
     unit: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="best|response|batch|claim",
-            help="best: one answer to a prompt, or none. response: each on its own, as in the paper's tables. batch: all or none. "
+        option(
+            "best|response|batch|claim",
+            "best: one answer to a prompt, or none. response: each on its own, as in the paper's tables. batch: all or none. "
             "claim: of a long answer what is supported. May be repeated. Default: claim for files "
             "with claims, else best and response.",
         ),
     ] = None
-    splits: Annotated[
-        int,
-        typer.Option(metavar="N", min=2, max=10_000, help="Random halves of the questions."),
-    ] = 50
-    seed: Annotated[
-        int,
-        typer.Option(metavar="S", min=0, max=2**62, help="Seed of the first split."),
-    ] = 0
+    splits: Annotated[int, option("N", "Random halves of the questions.", min=2, max=10_000)] = 50
+    seed: Annotated[int, option("S", "Seed of the first split.", min=0, max=2**62)] = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,26 +64,23 @@ class ScoreOptions:
 
     scorers: Annotated[
         str,
-        typer.Option(
-            metavar="NAME,...|all",
-            help=f"Scores to compare: {', '.join(SCORER_NAMES)}, or one of an installed package. all: those that are "
+        option(
+            "NAME,...|all",
+            f"Scores to compare: {', '.join(SCORER_NAMES)}, or one of an installed package. all: those that are "
             "computed here, installed packages' too. A judge's marks are compared wherever the file has them.",
         ),
     ] = "gram"
     judged: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="FORM",
-            help=f"What of the answers is judged: {', '.join(FORMS)}; after json or call fields of free text, as in 'json /notes'. May be "
+        option(
+            "FORM",
+            f"What of the answers is judged: {', '.join(FORMS)}; after json or call fields of free text, as in 'json /notes'. May be "
             "repeated; all: every part that half of the questions have, ranked. Default: whole.",
         ),
     ] = None
     score_field: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="FIELD",
-            help="Field of a response's meta that holds another score in [0, 1], higher is safer.",
-        ),
+        option("FIELD", "Field of a response's meta that holds another score in [0, 1], higher is safer."),
     ] = None
 
 
@@ -101,30 +90,18 @@ class JudgeOptions:
 
     judge: Annotated[
         bool,
-        typer.Option(
-            "--judge",
-            help="Ask the configured judge for scores that the files lack; its ratings are cached.",
-        ),
+        flag("--judge", "Ask the configured judge for scores that the files lack; its ratings are cached."),
     ] = False
     judge_model: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODEL",
-            help="The judge's model; overrides the setting and implies --judge.",
-        ),
+        str | None, option("MODEL", "The judge's model; overrides the setting and implies --judge.")
     ] = None
     judge_base_url: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL",
-            help="The judge's endpoint; overrides the setting and implies --judge.",
-        ),
+        str | None, option("URL", "The judge's endpoint; overrides the setting and implies --judge.")
     ] = None
     judge_field: Annotated[
         str,
-        typer.Option(
-            metavar="FIELD",
-            help="Field of a response's meta with the judge's score in [0, 1], given without references.",
+        option(
+            "FIELD", "Field of a response's meta with the judge's score in [0, 1], given without references."
         ),
     ] = "judge_score"
 
@@ -133,18 +110,9 @@ class JudgeOptions:
 class RunOptions:
     """The run."""
 
-    cache: Annotated[
-        Path,
-        typer.Option(metavar="DIR", help="Where scores and ratings are cached."),
-    ] = Path(".streamer")
+    cache: Annotated[Path, option("DIR", "Where scores and ratings are cached.")] = Path(".streamer")
     processes: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            max=64,
-            help="Processes that compute in parallel. Default: one per core.",
-        ),
+        int | None, option("N", "Processes that compute in parallel. Default: one per core.", min=1, max=64)
     ] = None
 
 
@@ -152,26 +120,22 @@ class RunOptions:
 def evaluate(
     files: Annotated[
         list[Path] | None,
-        typer.Argument(
-            metavar="FILE",
-            help="Answers with severities: response clouds (.jsonl), or a table in CSV, JSON Lines or Parquet; - is standard input.",
+        argument(
+            "FILE",
+            "Answers with severities: response clouds (.jsonl), or a table in CSV, JSON Lines or Parquet; - is standard input.",
         ),
     ] = None,
     out: Annotated[
-        Path,
-        typer.Option(
-            metavar="DIR",
-            help="Folder for the report, tables and CSV files; created if missing.",
-        ),
+        Path, option("DIR", "Folder for the report, tables and CSV files; created if missing.")
     ] = Path("evaluation"),
     unlabelled: UnlabelledOption = "worst",
     from_store: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
+            "GATE",
+            "Evaluate what this gate decided, from stored scores and labels; may be repeated.",
             "--from-store",
-            metavar="GATE",
             autocompletion=gate_names,
-            help="Evaluate what this gate decided, from stored scores and labels; may be repeated.",
         ),
     ] = None,
     *,
@@ -240,6 +204,8 @@ def evaluate(
         if not json:
             say("")
             output().print(f"figures   {out / 'claims.json'}", markup=False, soft_wrap=True)
+    elif claims.scorer is not None or claims.method != Mean.name:
+        raise UsageError("--scorer and --method are of claims, and there are none; see --scorers")
     if not rest and not others:
         return
     how = {"reading": reading, **options.reading()}

@@ -5,13 +5,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
-
 from streamer.calibration.calibrators.mean import Mean
 from streamer.calibration.claims import LOSSES
 from streamer.calibration.registry import every
 from streamer.cli.console import print_json, print_table, say, warn
-from streamer.cli.options import share, share_from
+from streamer.cli.options import option, share, share_from
 from streamer.clouds.line_files import shown_name
 from streamer.errors import UsageError
 from streamer.scoring.registry import OF_CLAIMS, SUPPORT
@@ -28,9 +26,7 @@ StoredGate = tuple[str, "GateSettings", "Sequence[StoredBatch]"]
 """A gate by its name and settings, and what it has decided and drawn."""
 
 _METHODS = [name for name, one in every().items() if one.by_sum]
-AnswerOption = Annotated[
-    str, typer.Option(metavar="first|MODEL", help="Which answer is cut: the first, or a model's.")
-]
+AnswerOption = Annotated[str, option("first|MODEL", "Which answer is cut: the first, or a model's.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,26 +35,28 @@ class OfClaims:
 
     loss: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="|".join(LOSSES),
-            help="What the budget bounds: any wrong claim, wrong claims as a share of the answer, "
+        option(
+            "|".join(LOSSES),
+            "What the budget bounds: any wrong claim, wrong claims as a share of the answer, "
             "their number in units of C, or as a share of what ships. May be repeated. Default: "
             "each, with C = 3.",
         ),
     ] = None
     answer: AnswerOption = "first"
     least_kept: Annotated[
-        float,
-        typer.Option(
-            metavar="SHARE",
+        float | None,
+        option(
+            "SHARE",
+            "Ship nothing of an answer of which less than this share of claims is left. Default: 0; of a "
+            "gate's record, the gate's.",
             parser=share_from(0),
-            help="Ship nothing of an answer of which less than this share of claims is left.",
         ),
-    ] = 0.0
+    ] = None
     rests_on: Annotated[
         Literal["named", "prefix"],
-        typer.Option(
-            help="What a claim never ships without: the claims that it names as rests_on, or all "
+        option(
+            None,
+            "What a claim never ships without: the claims that it names as rests_on, or all "
             "before it, as in a derivation.",
         ),
     ] = "named"
@@ -70,7 +68,7 @@ class OfClaims:
         return ClaimOptions(
             losses=tuple(self.loss or losses or ALL_LOSSES),
             answer=self.answer,
-            least_kept=self.least_kept,
+            least_kept=self.least_kept or 0.0,
             rests_on=self.rests_on,
             **others,
         )
@@ -82,9 +80,8 @@ class ScoredClaims(OfClaims):
 
     scorer: Annotated[
         str | None,
-        typer.Option(
-            metavar="|".join(OF_CLAIMS),
-            help=f"What scores claims. Default: {SUPPORT}; of a gate's record, what decided.",
+        option(
+            "|".join(OF_CLAIMS), f"What scores claims. Default: {SUPPORT}; of a gate's record, what decided."
         ),
     ] = None
 
@@ -93,14 +90,10 @@ class ScoredClaims(OfClaims):
 class Calibrating(ScoredClaims):
     """Claims of long answers."""
 
-    calibrate: Annotated[
-        float,
-        typer.Option(metavar="SHARE", parser=share, help="Share of prompts that calibrates."),
-    ] = 0.5
-    method: Annotated[
-        str,
-        typer.Option(metavar="|".join(_METHODS), help="Calibrator of claims; a gate has its own."),
-    ] = Mean.name
+    calibrate: Annotated[float, option("SHARE", "Share of prompts that calibrates.", parser=share)] = 0.5
+    method: Annotated[str, option("|".join(_METHODS), "Calibrator of claims; a gate has its own.")] = (
+        Mean.name
+    )
 
     def results(
         self,
@@ -112,7 +105,7 @@ class Calibrating(ScoredClaims):
     ) -> "list[ClaimResult]":
         """Evaluate the claims of each file and gate, and write `claims.json` to a folder.
 
-        Of gates those of the first answer, by the gate's loss unless others are named.
+        Of gates those of the first answer, by the gate's loss and least kept unless others are named.
         """
         import msgspec
 
@@ -138,7 +131,9 @@ class Calibrating(ScoredClaims):
             for text in left:
                 warn(f"gate {name}: {text}")
             losses = tuple(self.loss or (settings.loss,))
-            own = replace(asked, losses=losses, scorer=scorer, **calibrator_of(settings))
+            least = settings.least_kept if self.least_kept is None else self.least_kept
+            how: Any = {"losses": losses, "least_kept": least, "scorer": scorer}
+            own = replace(asked, **how, **calibrator_of(settings))
             found.append(evaluate_prompts(f"gate {name}", prompts, own))
         write_file(
             out / "claims.json",

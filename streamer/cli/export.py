@@ -22,16 +22,11 @@ Pages = Iterator[Sequence[Sequence[Any]]]
 """Rows, some at a time."""
 
 GateOption = Annotated[
-    str | None,
-    typer.Option(metavar="GATE", autocompletion=opt.gate_names, help="Of this gate. [default: of all]"),
+    str | None, opt.option("GATE", "Of this gate. [default: of all]", autocompletion=opt.gate_names)
 ]
-SinceOption = Annotated[
-    str | None, typer.Option(metavar="TIME", help="How far back, like 12h, 30d. [default: all]")
-]
-FormatOption = Annotated[
-    str, typer.Option("--format", metavar="csv|parquet", help="Of the table; parquet needs --out.")
-]
-OutOption = Annotated[Path | None, typer.Option(metavar="FILE", help="Where to. [default: standard output]")]
+SinceOption = Annotated[str | None, opt.option("TIME", "How far back, like 12h, 30d. [default: all]")]
+FormatOption = Annotated[str, opt.option("csv|parquet", "Of the table; parquet needs --out.", "--format")]
+OutOption = Annotated[Path | None, opt.option("FILE", "Where to. [default: standard output]")]
 
 
 @exports.command("decisions")
@@ -117,8 +112,7 @@ def _text(cell: datetime | Mapping[str, Any]) -> str:
 @exports.command("gates")
 def export_gates(
     to: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", help="Write a file each, and the schema that editors read."),
+        Path | None, opt.option("FOLDER", "Write a file each, and the schema that editors read.")
     ] = None,
 ) -> None:
     """Write gates as `streamer apply` reads them. Applied as they are, they change nothing."""

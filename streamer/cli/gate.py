@@ -33,13 +33,7 @@ from streamer.gates.declared import FIRST_PARAMETERS, Embeddings
 from streamer.gates.policy import Policy
 from streamer.gates.setting import EXTERNAL_PREFIX, UPSTREAM_ID
 from streamer.gates.setting_changes import calibrated_for_another, differences, unread
-from streamer.gates.settings import (
-    HELD_WORDS,
-    NO_ENCODER,
-    GateSettings,
-    is_in_place,
-    stands_for,
-)
+from streamer.gates.settings import HELD_WORDS, NO_ENCODER, GateSettings, is_in_place, stands_for
 from streamer.gates.shapes import INDICATOR_SHAPE
 from streamer.scoring.judged import WHOLE, form
 from streamer.scoring.registry import CHOICE, CHOOSING, EVERY, GRAM, LIKELIHOOD, OF_CLAIMS, SUPPORT
@@ -62,9 +56,9 @@ NEW: "Mapping[str, Any]" = {"encoder": NO_ENCODER}
 
 PromiseOption = Annotated[
     str | None,
-    typer.Option(
-        metavar="|".join(registry.promises()),
-        help="What the budget bounds, in place of a method's name: "
+    opt.option(
+        "|".join(registry.promises()),
+        "What the budget bounds, in place of a method's name: "
         + "; ".join(
             f"{promise} is --method {name}, {registry.every()[name].summary}"
             for promise, name in registry.promises().items()
@@ -76,9 +70,9 @@ PromiseOption = Annotated[
 
 NewKindOption = Annotated[
     bool,
-    typer.Option(
+    opt.flag(
         "--new-kind",
-        help="The --severity-kind is meant as it is written, though it looks like a known one.",
+        "The --severity-kind is meant as it is written, though it looks like a known one.",
         hidden=True,
     ),
 ]
@@ -93,10 +87,8 @@ def create(
     promise: PromiseOption = None,
     seed: Annotated[
         int | None,
-        typer.Option(
-            metavar="S",
-            help="Seed of calibration's randomness, fixed permanently. Default: drawn at random.",
-            hidden=True,
+        opt.option(
+            "S", "Seed of calibration's randomness, fixed permanently. Default: drawn at random.", hidden=True
         ),
     ] = None,
     new_kind: NewKindOption = False,
@@ -144,15 +136,15 @@ def set_(
     promise: PromiseOption = None,
     label_above: Annotated[
         float | None,
-        typer.Option(
-            metavar="SHARE",
-            parser=opt.share_from(0.01),
-            help="Label only the share (0.01 to 1) of prompts with the highest scores: a --label-floor from the newest prompts that "
+        opt.option(
+            "SHARE",
+            "Label only the share (0.01 to 1) of prompts with the highest scores: a --label-floor from the newest prompts that "
             "were not drawn for labelling, frozen in the gate's settings and its policies.",
+            parser=opt.share_from(0.01),
         ),
     ] = None,
     new_kind: NewKindOption = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would happen.")] = False,
+    dry_run: Annotated[bool, opt.flag("--dry-run", "Only show what would happen.")] = False,
     reason: opt.ReasonOption = "changed",
     by: opt.ByOption = "",
     json: opt.JsonOption = False,

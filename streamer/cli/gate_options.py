@@ -83,11 +83,11 @@ def _annotation(one: Setting, *, of_new_gates: bool) -> Any:
         text += f" New gates: {new}."
     return Annotated[
         kind | None,
-        typer.Option(
+        opt.option(
+            None if kind is bool else one.metavar,
+            text,
             one.flag or one.option,
-            metavar=None if kind is bool else one.metavar,
             rich_help_panel=one.panel,
-            help=text,
             hidden=one.name not in (SHOWN if of_new_gates else ASKED_FIRST),
             show_default=False,
             parser=opt.share if kind is float else None,
@@ -108,12 +108,8 @@ def _show_all(context: typer.Context, wanted: bool) -> None:
 
 HelpAllOption = Annotated[
     bool,
-    typer.Option(
-        "--help-all",
-        callback=_show_all,
-        is_eager=True,
-        expose_value=False,
-        help="Show every option and exit.",
+    opt.flag(
+        "--help-all", "Show every option and exit.", callback=_show_all, is_eager=True, expose_value=False
     ),
 ]
 

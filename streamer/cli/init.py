@@ -7,8 +7,6 @@ from contextlib import chdir, suppress
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from streamer import wiring
 from streamer.cli import options as opt
 from streamer.cli.console import note, print_json, say
@@ -34,13 +32,9 @@ PROMPTS, EACH, SEED = 80, 5, 4
 
 
 def init(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder; created if missing.")] = Path(
-        "my-gate"
-    ),
-    gate: Annotated[str, typer.Option(metavar="GATE", help="Name of the gate.")] = "first",
-    alpha: Annotated[
-        float, typer.Option(metavar="A", parser=share, help="Its budget on exposure risk.")
-    ] = 0.1,
+    folder: Annotated[Path, opt.argument("FOLDER", "The folder; created if missing.")] = Path("my-gate"),
+    gate: Annotated[str, opt.option("GATE", "Name of the gate.")] = "first",
+    alpha: Annotated[float, opt.option("A", "Its budget on exposure risk.", parser=share)] = 0.1,
     json: JsonOption = False,
 ) -> None:
     """Make a folder to start in: settings, a table of example answers, a gate, and three commands to go on.

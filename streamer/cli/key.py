@@ -21,27 +21,21 @@ app = typer.Typer(no_args_is_help=True)
 def create(
     may: Annotated[
         list[str],
-        typer.Option(
-            metavar="decide|label|read",
-            help="What it may do: ask for decisions, send severities, look at decisions and gate; repeatable.",
+        opt.option(
+            "decide|label|read",
+            "What it may do: ask for decisions, send severities, look at decisions and gate; repeatable.",
         ),
     ],
     gate: Annotated[
-        list[str] | None,
-        typer.Option(metavar="GATE", autocompletion=gate_names, help="Gate it is for; repeatable."),
+        list[str] | None, opt.option("GATE", "Gate it is for; repeatable.", autocompletion=gate_names)
     ] = None,
-    all_gates: Annotated[
-        bool, typer.Option("--all-gates", help="It is for every gate, later ones too.")
-    ] = False,
+    all_gates: Annotated[bool, opt.flag("--all-gates", "It is for every gate, later ones too.")] = False,
     rate: Annotated[
         str | None,
-        typer.Option(
-            metavar="N/s", help="Requests that each instance lets pass: 50/s, 100/m, 1000/h. Default: any."
-        ),
+        opt.option("N/s", "Requests that each instance lets pass: 50/s, 100/m, 1000/h. Default: any."),
     ] = None,
     expires: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="When it ends, like 12h or 90d. Default: when it is revoked."),
+        str | None, opt.option("TIME", "When it ends, like 12h or 90d. Default: when it is revoked.")
     ] = None,
     note_: Annotated[str, opt.for_the_record("--note", "What it is for, for the record.")] = "",
     by: opt.ByOption = "",
@@ -76,7 +70,7 @@ def create(
 @app.command("list")
 def list_(
     gate: Annotated[
-        str | None, typer.Argument(metavar="GATE", help="Only keys for this gate.", autocompletion=gate_names)
+        str | None, opt.argument("GATE", "Only keys for this gate.", autocompletion=gate_names)
     ] = None,
     json: opt.JsonOption = False,
 ) -> None:
@@ -103,9 +97,7 @@ def list_(
 
 @app.command()
 def revoke(
-    key_id: Annotated[
-        str, typer.Argument(metavar="ID", help="The key's id: 12 characters, also within the key.")
-    ],
+    key_id: Annotated[str, opt.argument("ID", "The key's id: 12 characters, also within the key.")],
     reason: opt.ReasonOption = "revoked",
     by: opt.ByOption = "",
     json: opt.JsonOption = False,

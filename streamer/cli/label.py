@@ -40,38 +40,34 @@ app = typer.Typer(no_args_is_help=True)
 def import_(
     file: Annotated[
         Path,
-        typer.Argument(
-            metavar="FILE",
-            help="CSV, JSON Lines or Parquet with the fields of the labels event; the first two may be gzip.",
+        opt.argument(
+            "FILE",
+            "CSV, JSON Lines or Parquet with the fields of the labels event; the first two may be gzip.",
         ),
     ],
     column: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="FIELD=NAME",
-            help="Column of a field that has another name, like severity=verdict; may be repeated.",
+        opt.option(
+            "FIELD=NAME", "Column of a field that has another name, like severity=verdict; may be repeated."
         ),
     ] = None,
     format_: Annotated[
         str | None,
-        typer.Option(
-            "--format",
-            metavar="|".join(("label-studio", "argilla", *FORMATS)),
-            help="What wrote FILE: a labelling tool, or the evaluation tool of a file that was "
+        opt.option(
+            "|".join(("label-studio", "argilla", *FORMATS)),
+            "What wrote FILE: a labelling tool, or the evaluation tool of a file that was "
             "published, which its columns tell.",
+            "--format",
         ),
     ] = None,
     gate: Annotated[
-        str | None,
-        typer.Option(metavar="GATE", autocompletion=gate_names, help="Gate of rows that name none."),
+        str | None, opt.option("GATE", "Gate of rows that name none.", autocompletion=gate_names)
     ] = None,
     kind: Annotated[
-        str | None,
-        typer.Option(metavar="KIND", help="Kind of rows that name none. Default: that of --gate."),
+        str | None, opt.option("KIND", "Kind of rows that name none. Default: that of --gate.")
     ] = None,
     labeller: Annotated[
-        str | None,
-        typer.Option(metavar="WHO", help="Labeller of rows that name none. Default: your login name."),
+        str | None, opt.option("WHO", "Labeller of rows that name none. Default: your login name.")
     ] = None,
     scale: opt.ScaleOption = None,
     words: opt.WordsOption = None,
@@ -79,9 +75,8 @@ def import_(
     trust_score: opt.TrustScoreOption = False,
     sign: Annotated[
         bool,
-        typer.Option(
-            "--sign",
-            help="Sign each label with its labeller's private key (STREAMER_LABELS_PRIVATE_KEYS_FILE).",
+        opt.flag(
+            "--sign", "Sign each label with its labeller's private key (STREAMER_LABELS_PRIVATE_KEYS_FILE)."
         ),
     ] = False,
     json: opt.JsonOption = False,
@@ -260,14 +255,12 @@ def queue(
     gate: opt.GateFilter = None,
     format_: Annotated[
         Literal["csv", "jsonl", "label-studio", "argilla", "langfuse"] | None,
-        typer.Option(
+        opt.flag(
             "--format",
-            help="Format: a file to fill in, or JSON for a labelling tool. Default: by the ending of --out, else csv.",
+            "Format: a file to fill in, or JSON for a labelling tool. Default: by the ending of --out, else csv.",
         ),
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="File to write instead of standard output.")
-    ] = None,
+    out: Annotated[Path | None, opt.option("FILE", "File to write instead of standard output.")] = None,
 ) -> None:
     """Write what waits for a severity, the oldest first, as a file to fill in and import again.
 
@@ -321,12 +314,8 @@ def queue(
 
 @app.command()
 def keygen(
-    labeller: Annotated[
-        str, typer.Argument(metavar="WHO", help="The labeller's name; the key signs only for this one.")
-    ],
-    out: Annotated[
-        Path, typer.Option(metavar="FILE", help="New file for the private key; FILE.pub gets the public one.")
-    ],
+    labeller: Annotated[str, opt.argument("WHO", "The labeller's name; the key signs only for this one.")],
+    out: Annotated[Path, opt.option("FILE", "New file for the private key; FILE.pub gets the public one.")],
 ) -> None:
     """Make a key pair with which one labeller signs labels, for gates that demand it (--signed-labels).
 

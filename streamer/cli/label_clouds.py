@@ -27,13 +27,12 @@ _WITHOUT_SETTINGS = {name: kind for name, kind in by_programs().items() if kind.
 """Those whose options are not settings."""
 _ByForClaims: Any = Annotated[
     Literal["people", *(name for name, kind in by_programs().items() if kind.labels_claims)],
-    typer.Option(help="Who labels: people, who fill FILE in, or a program by its settings."),
+    opt.option(None, "Who labels: people, who fill FILE in, or a program by its settings."),
 ]
 _File = Annotated[
     str,
-    typer.Argument(
-        metavar="FILE",
-        help="Response clouds (.jsonl), or a table in CSV, JSON Lines or Parquet; - is standard input.",
+    opt.argument(
+        "FILE", "Response clouds (.jsonl), or a table in CSV, JSON Lines or Parquet; - is standard input."
     ),
 ]
 
@@ -60,10 +59,7 @@ def clouds(file: str, out: Path, by: str, judged: str, json: bool, **options: An
 def claims(
     file: _File,
     out: Annotated[
-        Path,
-        typer.Option(
-            metavar="FILE", help="New file: .csv for a table, one claim a row, or .jsonl for clouds."
-        ),
+        Path, opt.option("FILE", "New file: .csv for a table, one claim a row, or .jsonl for clouds.")
     ],
     by: _ByForClaims = "people",
     answer: AnswerOption = "first",
@@ -166,16 +162,12 @@ def _options() -> Iterator[inspect.Parameter]:
 
 
 _Out = Annotated[
-    Path,
-    typer.Option(metavar="FILE", help="The clouds with labels; what it holds already is not labelled again."),
+    Path, opt.option("FILE", "The clouds with labels; what it holds already is not labelled again.")
 ]
 _By: Any = Annotated[
-    Literal[tuple(by_programs())],
-    typer.Option(help="Who labels; settings in the groups of these names."),
+    Literal[tuple(by_programs())], opt.option(None, "Who labels; settings in the groups of these names.")
 ]
-_Judged = Annotated[
-    str, typer.Option(metavar="PART", help=f"What of the answers is read: {', '.join(FORMS)}.")
-]
+_Judged = Annotated[str, opt.option("PART", f"What of the answers is read: {', '.join(FORMS)}.")]
 opt.with_parameters(
     clouds,
     [

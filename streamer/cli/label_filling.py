@@ -28,9 +28,7 @@ if TYPE_CHECKING:
 
 _PAGE = 500
 
-LimitOption = Annotated[
-    int | None, typer.Option("--limit", metavar="N", min=1, help="Label at most this many responses.")
-]
+LimitOption = Annotated[int | None, opt.option("N", "Label at most this many responses.", "--limit", min=1)]
 
 
 def filling(kind: type[ProgramKind]) -> Callable[..., None]:
@@ -56,7 +54,7 @@ def parameter(name: str, one: KindOption, of: str = "") -> inspect.Parameter:
     dashed = name.replace("_", "-")
     flag = {bool: [f"--{dashed}"], bool | None: [f"--{dashed}/--no-{dashed}"]}.get(one.type, [])
     text = f"{of}: {one.help[0].lower()}{one.help[1:]}" if of else one.help
-    given = typer.Option(*flag, metavar=one.metavar, min=one.least, help=text)
+    given = opt.option(one.metavar, text, *flag, min=one.least)
     return opt.keyword(name, Annotated[one.type, given], one.default)
 
 

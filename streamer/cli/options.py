@@ -25,6 +25,21 @@ from streamer.gates.policy import PROGRAM, SIGNED_IN
 from streamer.scoring.signals.signal_list import SignalList, signal_list
 
 
+def option(metavar: str | None, text: str, *names: str, **more: Any) -> Any:
+    """Declare an option by what stands for its value, its help, and its names where they are not the parameter's."""
+    return typer.Option(*names, metavar=metavar, help=text, **more)
+
+
+def flag(name: str, text: str, **more: Any) -> Any:
+    """Declare an option without a value by its name, ``--on/--off`` where both can be said, and its help."""
+    return typer.Option(name, help=text, **more)
+
+
+def argument(metavar: str, text: str, **more: Any) -> Any:
+    """Declare an argument by what stands for it, and its help."""
+    return typer.Argument(metavar=metavar, help=text, **more)
+
+
 def gate_names(incomplete: str) -> list[str]:
     """List the gates whose names begin so; none when the database is unavailable, since completion must not fail."""
     with suppress(Exception):
@@ -36,12 +51,10 @@ def gate_names(incomplete: str) -> list[str]:
     return []
 
 
-JsonOption = Annotated[
-    bool, typer.Option("--json", help="Print JSON on standard output, and nothing else there.")
-]
+JsonOption = Annotated[bool, flag("--json", "Print JSON on standard output, and nothing else there.")]
 
 
-def for_the_record(option: str, text: str, *, metavar: str = "TEXT", hidden: bool = False) -> Any:
+def for_the_record(name: str, text: str, *, metavar: str = "TEXT", hidden: bool = False) -> Any:
     """An option whose text goes on record: one that no table takes is refused before anything is done."""
     most = free_text.MOST_WHO if metavar == "WHO" else free_text.MOST_WHY
 
@@ -50,19 +63,19 @@ def for_the_record(option: str, text: str, *, metavar: str = "TEXT", hidden: boo
             raise typer.BadParameter(f"it {wrong}")
         return given
 
-    return typer.Option(option, metavar=metavar, help=text, hidden=hidden, callback=checked)
+    return option(metavar, text, name, hidden=hidden, callback=checked)
 
 
 def _by(*, hidden: bool) -> Any:
     text = "Who does this, for the record. Default: your login name."
-    option = for_the_record("--by", text, metavar="WHO", hidden=hidden)
-    checked = option.callback
+    made = for_the_record("--by", text, metavar="WHO", hidden=hidden)
+    checked = made.callback
 
     def named(given: str) -> str:
         return who(checked(given) if given else None)
 
-    option.callback = named
-    return option
+    made.callback = named
+    return made
 
 
 def _reason(*, hidden: bool) -> Any:
@@ -76,56 +89,45 @@ RareByOption = Annotated[str, _by(hidden=True)]
 ReasonOption = Annotated[str, _reason(hidden=False)]
 RareReasonOption = Annotated[str, _reason(hidden=True)]
 HostOption = Annotated[
-    str,
-    typer.Option(metavar="HOST", help="Address to listen on; any but this machine's own needs --insecure."),
+    str, option("HOST", "Address to listen on; any but this machine's own needs --insecure.")
 ]
 
 
 def port(what: str) -> Any:
     """Make the option of a port; `what` it is of."""
-    return typer.Option(metavar="PORT", min=0, max=65535, help=f"{what}; 0: any free port.")
+    return option("PORT", f"{what}; 0: any free port.", min=0, max=65535)
 
 
-GateArgument = Annotated[
-    str, typer.Argument(metavar="GATE", help="Name of the gate.", autocompletion=gate_names)
-]
-GateFilter = Annotated[
-    str | None, typer.Option("--gate", metavar="GATE", help="Only this gate.", autocompletion=gate_names)
-]
+GateArgument = Annotated[str, argument("GATE", "Name of the gate.", autocompletion=gate_names)]
+GateFilter = Annotated[str | None, option("GATE", "Only this gate.", "--gate", autocompletion=gate_names)]
 
 ScaleOption = Annotated[
     str | None,
-    typer.Option(
-        metavar="WORST:BEST",
-        help="Scale that marks are on, like 1:5 for stars. Default: severities from 0 to 1.",
-    ),
+    option("WORST:BEST", "Scale that marks are on, like 1:5 for stars. Default: severities from 0 to 1."),
 ]
 WordsOption = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
+        "WORD=SEVERITY",
+        "Severity of a word of your own, from 0 (fine) to 1 (worst), like partly=0.5; may be repeated.",
         "--map",
-        metavar="WORD=SEVERITY",
-        help="Severity of a word of your own, from 0 (fine) to 1 (worst), like partly=0.5; may be repeated.",
     ),
 ]
 AnnotatorsOption = Annotated[
     str,
-    typer.Option(
-        metavar="|".join(ANNOTATORS),
-        help="What several severities of one answer become: their mean, or the worst of them.",
+    option(
+        "|".join(ANNOTATORS),
+        "What several severities of one answer become: their mean, or the worst of them.",
     ),
 ]
 TrustScoreOption = Annotated[
-    bool,
-    typer.Option(
-        "--trust-score", help="Take a score in that says just what the severities say, as a mark does."
-    ),
+    bool, flag("--trust-score", "Take a score in that says just what the severities say, as a mark does.")
 ]
 SignalOption = Annotated[
     list[str] | None,
-    typer.Option(
-        metavar="NAME=LOW..HIGH|model=NAME",
-        help="A number of your own that each answer has, with its range, like retrieval=0..1: in a column of that name, or the one "
+    option(
+        "NAME=LOW..HIGH|model=NAME",
+        "A number of your own that each answer has, with its range, like retrieval=0..1: in a column of that name, or the one "
         "that --column retrieval=COLUMN names; or a model that is told apart, by the column model; may be repeated.",
     ),
 ]
@@ -142,25 +144,20 @@ class TableOptions:
 
     column: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="ROLE=NAME",
-            help="Column of a table that is not recognised by name, like answer=text, or a value nested in one, like "
+        option(
+            "ROLE=NAME",
+            "Column of a table that is not recognised by name, like answer=text, or a value nested in one, like "
             f"answer=response.output; may be repeated. Roles: {', '.join(ROLES)}.",
         ),
     ] = None
     written_by: Annotated[
         str | None,
-        typer.Option(
-            "--format",
-            metavar="|".join(FORMATS),
-            help="The tool that wrote the file. Default: as its fields tell.",
-        ),
+        option("|".join(FORMATS), "The tool that wrote the file. Default: as its fields tell.", "--format"),
     ] = None
     witnesses: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Column with a list of other samples, measured beside a row's answer and never shipped.",
+        option(
+            "NAME", "Column with a list of other samples, measured beside a row's answer and never shipped."
         ),
     ] = None
     scale: ScaleOption = None
@@ -194,14 +191,13 @@ class TableOptions:
 
 UnlabelledOption = Annotated[
     str,
-    typer.Option(
-        metavar="|".join(UNLABELLED),
-        help="What becomes of answers without a severity: each counts as 1, they are left out, or there must be none.",
+    option(
+        "|".join(UNLABELLED),
+        "What becomes of answers without a severity: each counts as 1, they are left out, or there must be none.",
     ),
 ]
 SinceOption = Annotated[
-    str,
-    typer.Option(metavar="TIME", help="How far back, like 12h, 30d; at most the newest 100,000 prompts."),
+    str, option("TIME", "How far back, like 12h, 30d; at most the newest 100,000 prompts.")
 ]
 
 SECONDS = re.compile(r"(\d+(?:\.\d+)?)([smhd]?)")
@@ -262,10 +258,7 @@ def given(**options: Any) -> dict[str, Any]:
 
 
 ExplainOption = Annotated[
-    bool,
-    typer.Option(
-        "--explain", help="Print the guarantee in full: basis, assumptions, and what is not promised."
-    ),
+    bool, flag("--explain", "Print the guarantee in full: basis, assumptions, and what is not promised.")
 ]
 
 

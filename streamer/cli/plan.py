@@ -6,8 +6,6 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
-
 from streamer import wiring
 from streamer.calibration.registry import offered, promises
 from streamer.calibration.specification import Calibrator
@@ -18,6 +16,7 @@ from streamer.cli.options import (
     TableOptions,
     UnlabelledOption,
     in_groups,
+    option,
     promised_method,
     share,
     share_from,
@@ -45,26 +44,26 @@ class GuessOptions:
 
     severity: Annotated[
         float | None,
-        typer.Option(
-            metavar="MEAN",
+        option(
+            "MEAN",
+            "Mean severity of a response; where severities are 0 or 1, the share of bad ones. Default: 0.3.",
             parser=share_from(0),
-            help="Mean severity of a response; where severities are 0 or 1, the share of bad ones. Default: 0.3.",
         ),
     ] = None
     auc: Annotated[
         float | None,
-        typer.Option(
-            metavar="P",
-            parser=share_from(0),
-            help="Chance that a fine answer scores above a bad one, of any prompts: 0.5 is useless, 1 is perfect. "
+        option(
+            "P",
+            "Chance that a fine answer scores above a bad one, of any prompts: 0.5 is useless, 1 is perfect. "
             "Default: 0.8.",
+            parser=share_from(0),
         ),
     ] = None
     correlation: Annotated[
         float | None,
-        typer.Option(
-            metavar="R",
-            help="How alike the answers to one prompt are in severity: 0 not at all, near 1 all fine or all bad. "
+        option(
+            "R",
+            "How alike the answers to one prompt are in severity: 0 not at all, near 1 all fine or all bad. "
             "Default: 0.5.",
         ),
     ] = None
@@ -76,42 +75,43 @@ class GateOptions:
 
     unit: Annotated[
         Literal["best", "response", "batch", "claim"] | None,
-        typer.Option(
-            help="What ships: the best response of a batch, each response separately, the whole "
+        option(
+            None,
+            "What ships: the best response of a batch, each response separately, the whole "
             "batch, or of a long answer what is supported. Default: claim for past answers with "
             "claims, else best.",
         ),
     ] = None
     promise: Annotated[
         str | None,
-        typer.Option(
-            metavar="|".join(promises()),
-            help="What the budget bounds: the harm per prompt, or the error rate among shipped answers, with high "
+        option(
+            "|".join(promises()),
+            "What the budget bounds: the harm per prompt, or the error rate among shipped answers, with high "
             "probability or on average. The plan then says which labels that needs.",
         ),
     ] = None
     method: Annotated[
         str | None,
-        typer.Option(
-            metavar="|".join(offered()),
-            help="Calibrator; what each promises is in docs/guarantees.md. Default: mean on a guess; with --data that "
+        option(
+            "|".join(offered()),
+            "Calibrator; what each promises is in docs/guarantees.md. Default: mean on a guess; with --data that "
             "of a new gate, as in `streamer try`.",
         ),
     ] = None
     attempts: Annotated[
         int,
-        typer.Option(
-            metavar="R",
+        option(
+            "R",
+            "Attempts per prompt when held batches are regenerated; each is calibrated at alpha / R.",
             min=1,
             max=1000,
-            help="Attempts per prompt when held batches are regenerated; each is calibrated at alpha / R.",
         ),
     ] = 1
     rungs: Annotated[
         str | None,
-        typer.Option(
-            metavar="FILE|N",
-            help="Past answers of a more expensive gate to the same prompts, or how many of the answers in --data a cheap one would "
+        option(
+            "FILE|N",
+            "Past answers of a more expensive gate to the same prompts, or how many of the answers in --data a cheap one would "
             "decide about: find what to hand on, and how to split the budget. With --data.",
         ),
     ] = None
@@ -119,22 +119,16 @@ class GateOptions:
 
 @in_groups
 def plan(
-    alpha: Annotated[
-        float,
-        typer.Option(metavar="A", parser=share, help="Budget, between 0 and 1: on what --promise says."),
-    ],
+    alpha: Annotated[float, option("A", "Budget, between 0 and 1: on what --promise says.", parser=share)],
     labels: Annotated[
         int | None,
-        typer.Option(
-            metavar="N",
-            help="Labels that you can afford. Default: the fewest that keep calibrations stable.",
-        ),
+        option("N", "Labels that you can afford. Default: the fewest that keep calibrations stable."),
     ] = None,
     data: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Past answers with severities in place of a guess: response clouds (.jsonl), or a table in CSV, JSON Lines or "
+        option(
+            "FILE",
+            "Past answers with severities in place of a guess: response clouds (.jsonl), or a table in CSV, JSON Lines or "
             "Parquet.",
         ),
     ] = None,
@@ -144,18 +138,15 @@ def plan(
     guess: GuessOptions,
     responses: Annotated[
         int | None,
-        typer.Option(
-            metavar="n",
-            help="Responses sampled for each prompt, at which the score is as good as you say. "
+        option(
+            "n",
+            "Responses sampled for each prompt, at which the score is as good as you say. "
             "Default: 10; with --data: what most clouds have.",
         ),
     ] = None,
     gate: GateOptions,
     claims: ScoredClaims,
-    seed: Annotated[
-        int,
-        typer.Option(metavar="S", min=0, max=2**62, help="Seed of the first halves, and of a guess."),
-    ] = 0,
+    seed: Annotated[int, option("S", "Seed of the first halves, and of a guess.", min=0, max=2**62)] = 0,
     json: JsonOption = False,
 ) -> None:
     """Plan a budget before anyone labels: how many labels it needs, how to spend them, how many responses to sample.
@@ -195,23 +186,21 @@ def plan(
     if past is not None and gate.unit is None and has_claims(past.read):
         of_claims()
         return
+    if claims.scorer is not None:
+        raise UsageError("--scorer is of claims, and --data names none: leave it out")
+    asked_for: dict[str, Any] = {
+        "alpha": alpha, "attempts": gate.attempts, "labels": labels, "seed": seed,
+    }  # fmt: skip
     try:
-        if measured:
-            method = None if gate.promise is gate.method is None else chosen.name
-            found = _plan_past(past, unit, method, alpha, gate.attempts, labels, responses, seed)
-        else:
+        if not measured:
             made = _guess(guessed, responses)
-            found = plan_past(
-                guessed_answers(made, seed=seed),
-                chosen,
-                unit,
-                answers=made.responses,
-                guessed=True,
-                alpha=alpha,
-                attempts=gate.attempts,
-                labels=labels,
-                seed=seed,
-            )
+            answers = guessed_answers(made, seed=seed)
+            found = plan_past(answers, chosen, unit, answers=made.responses, guessed=True, **asked_for)
+        elif past is None:
+            found = plan_past({}, chosen, unit, **asked_for)
+        else:
+            method = None if gate.promise is gate.method is None else chosen.name
+            found = _plan_past(past, unit, method, responses, **asked_for)
     except ValueError as error:
         raise UsageError(str(error)) from None
     if json:
@@ -242,28 +231,16 @@ def _check_measured(
 
 
 def _plan_past(
-    past: "_Past | None",
-    unit: "Unit",
-    method: str | None,
-    alpha: float,
-    attempts: int,
-    labels: int | None,
-    responses: int | None,
-    seed: int,
+    past: "_Past", unit: "Unit", method: str | None, responses: int | None, **asked: Any
 ) -> "PastPlan":
     """Try numbers of labels and of answers on past ones, by the gate that `streamer try` makes of them."""
-    from streamer.calibration.registry import calibrator
     from streamer.frames.answers import Read
     from streamer.frames.gate import Gate
     from streamer.planning.past import plan_past
     from streamer.planning.prompts import fewer_answers
 
-    if past is None:
-        return plan_past(
-            {}, calibrator(method or "full"), unit, alpha=alpha, attempts=attempts, labels=labels, seed=seed
-        )
     gate = Gate(
-        alpha=alpha,
+        alpha=asked["alpha"],
         unit=unit,
         method=method,
         unlabelled=past.unlabelled,
@@ -273,23 +250,15 @@ def _plan_past(
     )
     table = Read(tuple(past.clouds), None, len(past.clouds), str(past.file))
     settings = gate._settings(table)
-    by_size = fewer_answers(table.clouds, responses, seed=seed)
+    by_size = fewer_answers(table.clouds, responses, seed=asked["seed"])
     found = {}
     with progress("Scoring responses", len(by_size)) as advance:
         for done, (size, clouds) in enumerate(by_size.items(), start=1):
             part = replace(table, clouds=clouds)
             found[size] = gate._scored(part, gate._settings(part))[0]
             advance(done)
-    return plan_past(
-        found,
-        settings.calibrator,
-        unit,
-        alpha=alpha,
-        attempts=attempts,
-        labels=labels,
-        drop_unlabelled=past.unlabelled == "drop",
-        seed=seed,
-    )
+    drop = past.unlabelled == "drop"
+    return plan_past(found, settings.calibrator, unit, drop_unlabelled=drop, **asked)
 
 
 def _plan_claims(

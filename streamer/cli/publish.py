@@ -187,42 +187,34 @@ _AT_A_TIME = 200
 def publish(
     files: Annotated[
         list[str],
-        typer.Argument(
-            metavar="FILE",
-            help="Events or response clouds (.jsonl), or a table in CSV, JSON Lines or Parquet; - is standard input.",
+        opt.argument(
+            "FILE",
+            "Events or response clouds (.jsonl), or a table in CSV, JSON Lines or Parquet; - is standard input.",
         ),
     ],
     gate: Annotated[
         str | None,
-        typer.Option(
-            metavar="GATE",
+        opt.option(
+            "GATE",
+            "The gate that decides. Events name their own, and this replaces it.",
             autocompletion=gate_names,
-            help="The gate that decides. Events name their own, and this replaces it.",
         ),
     ] = None,
     *,
     labels: Annotated[
-        bool,
-        typer.Option(
-            "--labels", help="Publish the severities of clouds and tables too, to the labels topic."
-        ),
+        bool, opt.flag("--labels", "Publish the severities of clouds and tables too, to the labels topic.")
     ] = False,
     embeddings_of: Annotated[
         str | None,
-        typer.Option(
-            metavar="ENCODER",
-            help="Send the embeddings of clouds and tables along, which this encoder made; for a gate that accepts them.",
+        opt.option(
+            "ENCODER",
+            "Send the embeddings of clouds and tables along, which this encoder made; for a gate that accepts them.",
         ),
     ] = None,
     labeller: Annotated[
-        str | None,
-        typer.Option(
-            metavar="WHO", help="Labeller of those labels, for the record. Default: the file's name."
-        ),
+        str | None, opt.option("WHO", "Labeller of those labels, for the record. Default: the file's name.")
     ] = None,
-    rate: Annotated[
-        float | None, typer.Option(metavar="R", min=0.001, help="At most this many batches per second.")
-    ] = None,
+    rate: Annotated[float | None, opt.option("R", "At most this many batches per second.", min=0.001)] = None,
     tables: opt.TableOptions,
     json: opt.JsonOption = False,
 ) -> None:

@@ -21,17 +21,13 @@ from streamer.wording.verdicts import headline
 
 
 def recalibrate(
-    gate: Annotated[
-        str | None, typer.Argument(metavar="GATE", help="Name of the gate; every gate when left out.")
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only show the result; nothing is recorded.")
-    ] = False,
+    gate: Annotated[str | None, opt.argument("GATE", "Name of the gate; every gate when left out.")] = None,
+    dry_run: Annotated[bool, opt.flag("--dry-run", "Only show the result; nothing is recorded.")] = False,
     propose: Annotated[
         bool,
-        typer.Option(
+        opt.flag(
             "--propose/--activate",
-            help="Only record the result, for `streamer threshold activate`, or put it in force at once.",
+            "Only record the result, for `streamer threshold activate`, or put it in force at once.",
         ),
     ] = False,
     reason: opt.ReasonOption = "recalibrated",

@@ -6,8 +6,6 @@ import threading
 import webbrowser
 from typing import Annotated
 
-import typer
-
 from streamer import wiring
 from streamer.cli import options as opt
 from streamer.cli.console import note, print_json, say, warn
@@ -21,19 +19,19 @@ def review(
     gate: opt.GateFilter = None,
     as_: Annotated[
         list[str] | None,
-        typer.Option(
+        opt.option(
+            "NAME",
+            "Print a link for this person, who then cannot choose another name; may be repeated.",
             "--as",
-            metavar="NAME",
-            help="Print a link for this person, who then cannot choose another name; may be repeated.",
         ),
     ] = None,
     port: Annotated[int, opt.port("Port of the page")] = PORT,
     host: opt.HostOption = "127.0.0.1",
     open_: Annotated[
         bool | None,
-        typer.Option(
+        opt.flag(
             "--open/--no-open",
-            help="Open the page in this machine's browser. Default: if there is a screen and a terminal.",
+            "Open the page in this machine's browser. Default: if there is a screen and a terminal.",
             show_default=False,
         ),
     ] = None,

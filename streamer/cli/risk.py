@@ -3,8 +3,6 @@
 from dataclasses import asdict
 from typing import Annotated, Any
 
-import typer
-
 from streamer import wiring
 from streamer.cli import options as opt
 from streamer.cli.console import note, print_json, print_pairs, say
@@ -15,7 +13,7 @@ from streamer.wording.verdicts import ALARMS, alarm_text, facts, sentence
 
 
 def risk(
-    gate: Annotated[str | None, typer.Argument(metavar="GATE", help="Only this gate.")] = None,
+    gate: Annotated[str | None, opt.argument("GATE", "Only this gate.")] = None,
     explain: opt.ExplainOption = False,
     json: opt.JsonOption = False,
 ) -> None:

@@ -39,10 +39,7 @@ def list_(json: opt.JsonOption = False) -> None:
 @app.command()
 def check(
     scorer: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME|MODULE:CLASS", help="An installed scorer, or a class that can be imported."
-        ),
+        str, opt.argument("NAME|MODULE:CLASS", "An installed scorer, or a class that can be imported.")
     ],
     json: opt.JsonOption = False,
 ) -> None:

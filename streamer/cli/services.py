@@ -93,24 +93,15 @@ PortOption = Annotated[int | None, opt.port("Port of /metrics, /healthz and /rea
 
 UntilStdinClosesOption = Annotated[
     bool,
-    typer.Option(
-        "--until-stdin-closes",
-        help="Also stop when standard input ends, so that a parent's death stops it.",
+    opt.flag(
+        "--until-stdin-closes", "Also stop when standard input ends, so that a parent's death stops it."
     ),
 ]
 
 
 def worker(
     port: PortOption = None,
-    processes: Annotated[
-        int,
-        typer.Option(
-            metavar="COUNT",
-            min=1,
-            max=256,
-            help="Workers to run, each in a process.",
-        ),
-    ] = 1,
+    processes: Annotated[int, opt.option("COUNT", "Workers to run, each in a process.", min=1, max=256)] = 1,
     process: Annotated[int | None, typer.Option(hidden=True)] = None,
     until_stdin_closes: UntilStdinClosesOption = False,
     json: JsonOption = False,
@@ -141,9 +132,7 @@ def recalibrator(
     port: PortOption = None,
     kafka: Annotated[
         bool,
-        typer.Option(
-            "--kafka/--no-kafka", help="Publish policies and alerts; without it they wait for a broker."
-        ),
+        opt.flag("--kafka/--no-kafka", "Publish policies and alerts; without it they wait for a broker."),
     ] = True,
     until_stdin_closes: UntilStdinClosesOption = False,
     json: JsonOption = False,
@@ -187,19 +176,19 @@ def dev(
     endpoint_port: Annotated[int, opt.port("Port of the HTTP endpoint on 127.0.0.1")] = 0,
     recalibrator_port: Annotated[
         int | None,
-        typer.Option(
-            metavar="PORT",
+        opt.option(
+            "PORT",
+            f"Port of the recalibrator's /metrics; 0: any free port. Default: {_RECALIBRATOR_PORT}.",
             min=0,
             max=65535,
-            help=f"Port of the recalibrator's /metrics; 0: any free port. Default: {_RECALIBRATOR_PORT}.",
         ),
     ] = None,
     console_port: Annotated[int, opt.port("Port of the console on 127.0.0.1")] = 0,
     view: Annotated[
         bool,
-        typer.Option(
+        opt.flag(
             "--view/--no-view",
-            help="Show throughput, risk against the budget, policies and alarms on the full screen.",
+            "Show throughput, risk against the budget, policies and alarms on the full screen.",
         ),
     ] = True,
     json: JsonOption = False,
@@ -336,20 +325,13 @@ def _warn_of_misspelt() -> None:
 
 def serve(
     kafka: Annotated[
-        bool, typer.Option("--kafka/--no-kafka", help="Publish decisions to the actions topic, too.")
+        bool, opt.flag("--kafka/--no-kafka", "Publish decisions to the actions topic, too.")
     ] = True,
-    host: Annotated[
-        str, typer.Option(metavar="HOST", help="Address to listen on, of this machine's own.")
-    ] = "127.0.0.1",
+    host: Annotated[str, opt.option("HOST", "Address to listen on, of this machine's own.")] = "127.0.0.1",
     port: Annotated[int, opt.port("Port to listen on")] = 8080,
     wait: Annotated[
         float,
-        typer.Option(
-            metavar="SECONDS",
-            min=0.001,
-            max=3600,
-            help="Most time that a request may take; it may ask for less.",
-        ),
+        opt.option("SECONDS", "Most time that a request may take; it may ask for less.", min=0.001, max=3600),
     ] = 30.0,
     until_stdin_closes: UntilStdinClosesOption = False,
     json: opt.JsonOption = False,

@@ -4,8 +4,6 @@ import time
 from itertools import islice
 from typing import Annotated
 
-import typer
-
 from streamer import wiring
 from streamer.cli import options as opt
 from streamer.cli.broker import require_broker
@@ -21,38 +19,31 @@ from streamer.gates.setting import GATE_NAME, GATE_NAME_RULE
 def simulate(
     gate: Annotated[
         str,
-        typer.Option(
-            metavar="GATE",
-            autocompletion=gate_names,
-            help="The gate that decides; its severity kind must be `simulated`.",
+        opt.option(
+            "GATE", "The gate that decides; its severity kind must be `simulated`.", autocompletion=gate_names
         ),
     ],
-    rate: Annotated[float, typer.Option(metavar="R", min=0.001, max=100.0, help="Batches per second.")] = 2.0,
-    label_after: Annotated[
-        str, typer.Option(metavar="TIME", help="Delay of a batch's labels, like 0s, 30s, 5m.")
-    ] = "30s",
+    rate: Annotated[float, opt.option("R", "Batches per second.", min=0.001, max=100.0)] = 2.0,
+    label_after: Annotated[str, opt.option("TIME", "Delay of a batch's labels, like 0s, 30s, 5m.")] = "30s",
     noise: Annotated[
         float,
-        typer.Option(
-            metavar="SHARE",
+        opt.option(
+            "SHARE",
+            "Share of responses that are noise, from 0 to 1; more is worse.",
             parser=opt.share_from(0),
-            help="Share of responses that are noise, from 0 to 1; more is worse.",
         ),
     ] = 0.25,
     batches: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Stop after this many batches and their labels.")
+        int | None, opt.option("N", "Stop after this many batches and their labels.", min=1)
     ] = None,
     seed: Annotated[
-        int | None,
-        typer.Option(
-            metavar="S", min=0, max=2**62, help="Seed of the simulation. Default: the current time."
-        ),
+        int | None, opt.option("S", "Seed of the simulation. Default: the current time.", min=0, max=2**62)
     ] = None,
     into_real_gate: Annotated[
         bool,
-        typer.Option(
+        opt.flag(
             "--into-real-gate",
-            help="Permit a gate with real batches or labels, whose threshold the simulated labels then move.",
+            "Permit a gate with real batches or labels, whose threshold the simulated labels then move.",
         ),
     ] = False,
     json: opt.JsonOption = False,

@@ -27,22 +27,18 @@ else:
 def tail(
     topic: Annotated[Name, typer.Argument(help="What to follow.")] = "actions",
     from_beginning: Annotated[
-        bool, typer.Option("--from-beginning", help="Start with the oldest event instead of the next one.")
+        bool, opt.flag("--from-beginning", "Start with the oldest event instead of the next one.")
     ] = False,
-    count: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Stop after this many events.")
-    ] = None,
+    count: Annotated[int | None, opt.option("N", "Stop after this many events.", min=1)] = None,
     timeout: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Stop when no event came for this long: 5s, 1m.")
+        str | None, opt.option("TIME", "Stop when no event came for this long: 5s, 1m.")
     ] = None,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print each event's value as it is, one a line.")
-    ] = False,
+    json: Annotated[bool, opt.flag("--json", "Print each event's value as it is, one a line.")] = False,
     receipts: Annotated[
         bool,
-        typer.Option(
+        opt.flag(
             "--receipts",
-            help="Print, of each action or outcome at the desk, its receipt and the SHA-256 of its value: what `audit verify --receipts` reads.",
+            "Print, of each action or outcome at the desk, its receipt and the SHA-256 of its value: what `audit verify --receipts` reads.",
         ),
     ] = False,
 ) -> None:

@@ -46,16 +46,14 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS = 0.5
 
-_RunOption = Annotated[
-    int | None, typer.Option("--run", metavar="N", min=1, help="Fail unless this is the proposed run.")
-]
+_RunOption = Annotated[int | None, opt.option("N", "Fail unless this is the proposed run.", "--run", min=1)]
 
 app = typer.Typer(no_args_is_help=True)
 
 
 @app.command("list")
 def list_(
-    gate: Annotated[str | None, typer.Argument(metavar="GATE", help="Only this gate.")] = None,
+    gate: Annotated[str | None, opt.argument("GATE", "Only this gate.")] = None,
     json: opt.JsonOption = False,
 ) -> None:
     """List every policy version, the newest first."""
@@ -97,7 +95,7 @@ def list_(
 def show(
     gate: opt.GateArgument,
     version: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="This policy version. Default: the newest.")
+        int | None, opt.option("N", "This policy version. Default: the newest.", min=1)
     ] = None,
     explain: opt.ExplainOption = False,
     json: opt.JsonOption = False,
@@ -214,9 +212,7 @@ def reject(
 @app.command()
 def rollback(
     gate: opt.GateArgument,
-    version: Annotated[
-        int, typer.Option("--to", metavar="N", min=1, help="The policy version to go back to.")
-    ],
+    version: Annotated[int, opt.option("N", "The policy version to go back to.", "--to", min=1)],
     reason: opt.ReasonOption = "rolled back",
     by: opt.ByOption = "",
     json: opt.JsonOption = False,
@@ -233,16 +229,14 @@ def close(
     gate: opt.GateArgument,
     reason: opt.ReasonOption,
     wait: Annotated[
-        bool, typer.Option("--wait", help="Return only when everything shipped before is published.")
+        bool, opt.flag("--wait", "Return only when everything shipped before is published.")
     ] = False,
-    timeout: Annotated[
-        str, typer.Option(metavar="TIME", help="How long --wait waits before it fails.")
-    ] = "60s",
+    timeout: Annotated[str, opt.option("TIME", "How long --wait waits before it fails.")] = "60s",
     desk: Annotated[
         str,
-        typer.Option(
-            metavar="ask|hold",
-            help="What waits at the gate's desk: `ask` leaves it there, marked, and whoever releases is asked again; `hold` rejects it.",
+        opt.option(
+            "ask|hold",
+            "What waits at the gate's desk: `ask` leaves it there, marked, and whoever releases is asked again; `hold` rejects it.",
         ),
     ] = "ask",
     by: opt.ByOption = "",
@@ -271,7 +265,7 @@ def close(
 @app.command()
 def sign(
     gate: opt.GateArgument,
-    version: Annotated[int, typer.Option(metavar="N", min=1, help="The policy version that you vouch for.")],
+    version: Annotated[int, opt.option("N", "The policy version that you vouch for.", min=1)],
     reason: opt.ReasonOption = "signed",
     by: opt.ByOption = "",
     json: opt.JsonOption = False,

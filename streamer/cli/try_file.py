@@ -53,29 +53,23 @@ _WRONG = 5
 def try_(
     file: Annotated[
         Path | None,
-        typer.Argument(
-            metavar="FILE",
-            help="Your own answers with severities: CSV, JSON Lines or Parquet; - is standard input.",
+        opt.argument(
+            "FILE", "Your own answers with severities: CSV, JSON Lines or Parquet; - is standard input."
         ),
     ] = None,
     *,
     given: dict[str, Any],
-    out: Annotated[Path, typer.Option(metavar="FILE", help="The page; written anew.")] = Path("try.html"),
+    out: Annotated[Path, opt.option("FILE", "The page; written anew.")] = Path("try.html"),
     show: Annotated[
         bool,
-        typer.Option(
-            "--open/--no-open", help="Open the page in a browser, where there is a terminal with a screen."
-        ),
+        opt.flag("--open/--no-open", "Open the page in a browser, where there is a terminal with a screen."),
     ] = True,
     http: Annotated[
         int | None, opt.port("In place of FILE: take it as an upload, on a page at this port of 127.0.0.1")
     ] = None,
     unlabelled: opt.UnlabelledOption = "worst",
     seed: Annotated[
-        int,
-        typer.Option(
-            metavar="S", min=0, max=2**62, help="Seed of the first halves, as in `streamer evaluate`."
-        ),
+        int, opt.option("S", "Seed of the first halves, as in `streamer evaluate`.", min=0, max=2**62)
     ] = 0,
     tables: opt.TableOptions,
     claims: OfClaims,
@@ -97,6 +91,8 @@ def try_(
     def of_claims(clouds: Sequence[Cloud]) -> None:
         from streamer.clouds.evaluated_claims import evaluate_claims
 
+        for name in given.keys() & {"label_floor", "segment_by", "segment_fallback", "group_by"}:
+            raise UsageError(f"claims are not tried with --{name.replace('_', '-')}: leave it out")
         budgets = tuple(sorted({given.get("alpha", 0.05), *_SHOWN}))
         asked = claims.asked(
             "any",

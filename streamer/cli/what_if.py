@@ -36,48 +36,32 @@ _LONGEST = 36_500 * 86_400.0
 @partial(with_settings, only={*SETTINGS, *PARAMETERS})
 @opt.in_groups
 def what_if(
-    gate: Annotated[
-        str,
-        typer.Argument(
-            metavar="GATE",
-            help="Name of a gate.",
-            autocompletion=gate_names,
-        ),
-    ],
+    gate: Annotated[str, opt.argument("GATE", "Name of a gate.", autocompletion=gate_names)],
     *,
     given: dict[str, Any],
     threshold: Annotated[
-        str | None,
-        typer.Option(
-            metavar="Q|open|closed",
-            help="A threshold on the score instead of a calibrated one.",
-        ),
+        str | None, opt.option("Q|open|closed", "A threshold on the score instead of a calibrated one.")
     ] = None,
     against: Annotated[
-        int | None,
-        typer.Option(metavar="VERSION", min=1, help="An earlier policy of the gate instead."),
+        int | None, opt.option("VERSION", "An earlier policy of the gate instead.", min=1)
     ] = None,
     proposal: Annotated[
-        bool, typer.Option("--proposal", help="The threshold that waits for a person instead.")
+        bool, opt.flag("--proposal", "The threshold that waits for a person instead.")
     ] = False,
     candidate: Annotated[
-        bool,
-        typer.Option("--candidate", help="The gate's candidate policy instead; see `streamer candidate`."),
+        bool, opt.flag("--candidate", "The gate's candidate policy instead; see `streamer candidate`.")
     ] = False,
     since: opt.SinceOption = _SINCE,
     monitor_delta: Annotated[
         float | None,
-        typer.Option(
-            metavar="D",
+        opt.option(
+            "D",
+            "Chance that an interval is wrong; to compare k settings, give each a k-th of it. Default: the gate's monitor delta.",
             parser=opt.share,
-            help="Chance that an interval is wrong; to compare k settings, give each a k-th of it. Default: the gate's monitor delta.",
         ),
     ] = None,
     answers: Annotated[
-        int,
-        typer.Option(
-            metavar="N", min=0, help="How many of the answers that would have been decided otherwise to list."
-        ),
+        int, opt.option("N", "How many of the answers that would have been decided otherwise to list.", min=0)
     ] = _SHOWN_ANSWERS,
     explain: opt.ExplainOption = False,
     json: opt.JsonOption = False,

@@ -1,6 +1,6 @@
 """Claims of the answers in files: which answer is cut, and the group that its claims make."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from streamer.calibration.groups import LabelledGroup
 from streamer.clouds.cloud import NOT_KEPT, Claim, Cloud, CloudResponse
+from streamer.errors import UsageError
 from streamer.scoring.claims.answer import LEFT_OUT as LEFT_OUT
 from streamer.scoring.claims.answer import WHY_HELD as WHY_HELD
 from streamer.scoring.claims.answer import LeftOut as LeftOut
@@ -85,6 +86,12 @@ def claimed_prompt(
         np.array([1.0 if one.severity is None else one.severity for one in claims]),
     )
     return ClaimedPrompt(cloud, chosen, claims, group)
+
+
+def check_answered(prompts: Iterable[ClaimedPrompt], answer: str, where: str) -> None:
+    """Raise `UsageError` if no prompt has the answer that was asked for."""
+    if all(one.answer is None for one in prompts):
+        raise UsageError(f"{where}: no answer is by the model {answer!r}; name one that is there")
 
 
 def model_of(response: CloudResponse) -> str | None:

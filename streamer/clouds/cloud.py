@@ -25,6 +25,7 @@ import msgspec
 from streamer.clouds.line_files import is_publishable
 from streamer.errors import BadMessage, UsageError
 from streamer.events.codec import malformed
+from streamer.events.excerpts import excerpt
 from streamer.events.labels import SCHEMA as LABELS_SCHEMA
 from streamer.events.labels import LabelsV1
 from streamer.events.limits import Limits
@@ -296,6 +297,11 @@ def _claims(response: _ResponseLine, where: str) -> tuple[Claim, ...] | None:
             f"{where}: the spans of claims must lie in the text, in order, and none may overlap "
             "another; they count characters from 0, and the second is the one behind the last"
         )
+    for one in made:
+        if one.span and one.text.split() != (there := response.text[slice(*one.span)]).split():
+            raise UsageError(
+                f"{where}: the claim {one.id} is {excerpt(one.text)}, and at its span stands {excerpt(there)}"
+            )
     return made
 
 

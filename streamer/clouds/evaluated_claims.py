@@ -19,9 +19,10 @@ from streamer.calibration.claims import (
     labels_needed,
 )
 from streamer.calibration.groups import LabelledGroup
+from streamer.calibration.guarantee import counted
 from streamer.calibration.registry import calibrator
 from streamer.calibration.specification import Calibrator, Number, Sample
-from streamer.clouds.claims import WHY_HELD, ClaimedPrompt, RestsOn, claimed_prompt
+from streamer.clouds.claims import WHY_HELD, ClaimedPrompt, RestsOn, check_answered, claimed_prompt
 from streamer.clouds.cloud import Cloud
 from streamer.clouds.halves import HalvesSplit, seeded_splits
 from streamer.clouds.sentence import percent
@@ -168,7 +169,7 @@ class ClaimResult:
     def notes(self) -> list[str]:
         """What a reader has to know, in sentences."""
         said = [
-            f"{count} prompts are held whatever the threshold: {WHY_HELD[why]}."
+            f"{counted(count, 'prompt')} held whatever the threshold: {WHY_HELD[why]}."
             for why, count in self.held.items()
         ]
         if self.unlabelled:
@@ -215,8 +216,7 @@ def evaluate_claims(name: str, clouds: Sequence[Cloud], options: ClaimOptions) -
 def evaluate_prompts(name: str, every: Sequence[ClaimedPrompt], options: ClaimOptions) -> ClaimResult:
     """Do the same with prompts whose claims have their scores."""
     check_claim_options(options)
-    if all(one.answer is None for one in every):
-        raise UsageError(f"{name}: no answer is by the model {options.answer!r}; name one that has")
+    check_answered(every, options.answer, name)
     if not options.calibrator.by_order:
         every = sorted(every, key=lambda one: one.cloud.batch_id)
     every = [one for one in every if one.answer is not None]
@@ -232,10 +232,12 @@ def evaluate_prompts(name: str, every: Sequence[ClaimedPrompt], options: ClaimOp
     groups = [one.group for one in ready if one.group is not None]
     claims = sum(len(group.item_ids) for group in groups)
     labelled = sum(one.severity is not None for prompt in ready for one in prompt.claims)
+    held = dict(Counter(one.held for one in every if one.held))
     if len(groups) < 2 or not labelled:
+        why = "".join(f"; {counted(count, 'prompt')} held: {WHY_HELD[one]}" for one, count in held.items())
         raise UsageError(
-            f"{name}: {len(groups) if labelled else 0} prompts have claims with severities in the answer that was "
-            f"asked for ({options.answer}), and two are needed; give claims a label in [0, 1]"
+            f"{name}: {counted(len(groups) if labelled else 0, 'prompt')} with claims that have severities in the "
+            f"answer that was asked for ({options.answer}), and two are needed; give claims a label in [0, 1]{why}"
         )
     splits = seeded_splits(
         [one.cloud for one in ready],
@@ -253,7 +255,7 @@ def evaluate_prompts(name: str, every: Sequence[ClaimedPrompt], options: ClaimOp
         claims=claims,
         wrong=float(np.concatenate([one.severities for one in groups]).mean()),
         calibrating=len(splits[0].first),
-        held=dict(Counter(one.held for one in every if one.held)),
+        held=held,
         unlabelled=missing,
         needless=sum(one.severity is None for prompt in every for one in prompt.claims) - missing,
         rows=tuple(row for loss in losses for row in _rows(groups, splits, loss, options)),

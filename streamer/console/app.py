@@ -124,7 +124,7 @@ def console_app(
         Route("/incident", page("look", "incident.html", pages.incident)),
         Route("/people", page("administer", "people.html", pages.people)),
         Route("/you", page("look", "you.html", lambda _query: {})),
-        Route("/label", site.label, methods=["GET"]),
+        Route("/label", site.label(), methods=["GET"]),
         Mount("/label", _LabellersOnly(review, site)),
         *(
             Route(path, act(deed, work, at_desk=deed == "release"), methods=["POST"])
@@ -178,14 +178,24 @@ class _Site:
         self, deed: Deed, template: str, gather: Callable[[Mapping[str, str]], dict[str, Any]]
     ) -> Callable[[Request], Awaitable[Response]]:
         """Return the handler of a page for people who may do `deed`."""
+        return self._seen(
+            deed,
+            lambda request, session: self._page(
+                request, session, template, lambda: gather(dict(request.query_params))
+            ),
+        )
+
+    def _seen(
+        self, deed: Deed, show: Callable[[Request, Session], Response]
+    ) -> Callable[[Request], Awaitable[Response]]:
+        """Return the handler that shows something, in a thread, to people who may do `deed`, and leads others to the door."""
 
         async def answer(request: Request) -> Response:
             session = await self.session(request)
             if session is None:
                 return await self._to_the_door(request)
             _require(session, deed)
-            query = dict(request.query_params)
-            return await run_in_threadpool(self._page, request, session, template, lambda: gather(query))
+            return await run_in_threadpool(show, request, session)
 
         return answer
 
@@ -263,36 +273,28 @@ class _Site:
     ) -> Callable[[Request], Awaitable[Response]]:
         """Return the handler of a page about a gate."""
 
-        async def answer(request: Request) -> Response:
+        def show(request: Request, session: Session) -> Response:
             name = request.path_params["gate"]
+            try:
+                self.forms.store.gates.get(name)
+            except UsageError as error:
+                raise NotThere(str(error)) from None
+            return self._page(request, session, template, lambda: gather(name, dict(request.query_params)))
 
-            def found(query: Mapping[str, str]) -> dict[str, Any]:
-                try:
-                    self.forms.store.gates.get(name)
-                except UsageError as error:
-                    raise NotThere(str(error)) from None
-                return gather(name, query)
-
-            return await self.page(deed, template, found)(request)
-
-        return answer
+        return self._seen(deed, show)
 
     def record(self) -> Callable[[Request], Awaitable[Response]]:
         """Return the handler of a decision's record as JSON."""
 
-        async def answer(request: Request) -> Response:
-            session = await self.session(request)
-            if session is None:
-                return await self._to_the_door(request)
-            _require(session, "read")
-            found = await run_in_threadpool(self.pages.record_of, dict(request.query_params))
+        def show(request: Request, _session: Session) -> Response:
+            found = self.pages.record_of(dict(request.query_params))
             return Response(
                 json.dumps(found, default=str, ensure_ascii=False, indent=2),
                 media_type="application/json",
                 headers={"content-disposition": 'attachment; filename="decision.json"'},
             )
 
-        return answer
+        return self._seen("read", show)
 
     # -- the doors ------------------------------------------------------------------------------------------
 
@@ -367,14 +369,12 @@ class _Site:
         answer.delete_cookie(self._cookie, path="/")
         return answer
 
-    async def label(self, request: Request) -> Response:
-        """Lead somebody who may label to the review page, under their name."""
-        session = await self.session(request)
-        if session is None:
-            return await self._to_the_door(request)
-        _require(session, "label")
+    def label(self) -> Callable[[Request], Awaitable[Response]]:
+        """Return the handler that leads somebody who may label to the review page, under their name."""
         # In the fragment, which no server and no log ever sees.
-        return _go(f"/label/#{self.forms.access.invite(session.name, once=True)}")
+        return self._seen(
+            "label", lambda _, session: _go(f"/label/#{self.forms.access.invite(session.name, once=True)}")
+        )
 
     async def _to_the_door(self, request: Request) -> Response:
         if "x-refresh" in request.headers:

@@ -63,10 +63,7 @@ class Forms:
     def acts(self) -> dict[Deed, dict[str, Act]]:
         """What forms do, by the deed that it takes and by address."""
         return {
-            "release": {
-                "/desk/release": self.release,
-                "/desk/reject": self.reject_at_desk,
-            },
+            "release": {"/desk/release": self.release, "/desk/reject": self.reject_at_desk},
             "approve": {
                 "/proposals/approve": self.approve,
                 "/proposals/reject": self.reject,
@@ -86,9 +83,7 @@ class Forms:
                 "/people/password": self.set_password,
                 "/people/close": self.close_account,
             },
-            "look": {
-                "/you/password": self.own_password,
-            },
+            "look": {"/you/password": self.own_password},
         }
 
     def approve(self, session: Session, form: Mapping[str, str]) -> str:

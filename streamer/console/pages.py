@@ -1,8 +1,6 @@
 """What each page shows, read from the store: plain values for the templates. Calls block."""
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from time import monotonic
 from typing import Any, Final
@@ -12,7 +10,8 @@ from streamer.audit import story
 from streamer.audit.story import needed_of, shown_of, story_of, threshold_of, unit_of, why_of
 from streamer.audit.verification import UNREADABLE
 from streamer.console.charts import Moment, course_chart, interval_bar
-from streamer.console.what_if import Questions
+from streamer.console.course import Courses
+from streamer.console.what_if import Questions, number
 from streamer.errors import Unreadable, UsageError
 from streamer.gates.policy import SIGNED_IN
 from streamer.gates.setting_changes import differences, unread
@@ -22,7 +21,6 @@ from streamer.recalibration.comparison import NEWEST, Reading, direction, ship_r
 from streamer.recalibration.skill import separation
 from streamer.recalibration.verdict import Proposal
 from streamer.risk.rounds.report import RiskReport, report_of
-from streamer.risk.rounds.serving import Course
 from streamer.scoring.reading import SAYS
 from streamer.signing.policies import REFUSAL_TEXTS, PolicyKeys
 from streamer.store import Store
@@ -57,9 +55,7 @@ SHORTEST_SECONDS: Final = 2.0
 COURSE_SECONDS: Final = 1.5
 """How long one request reads a period again; the next one continues."""
 
-_PAGE: Final = 2_000
 _MOST_WORDS: Final = 10
-_POINTS: Final = 240
 _VERSIONS: Final = 50
 _ALERTS: Final = 200
 
@@ -395,66 +391,6 @@ class NotThere(UsageError):
     """Nothing of that name is on record."""
 
 
-# -- a period read again --------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class _Reading:
-    course: Course
-    sequence: int
-    labels: int
-    step: int
-    points: list[tuple[datetime, Any]]
-
-
-class Courses:
-    """The present budget period of each gate over time, read again from the record and kept."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._known: dict[str, _Reading] = {}
-        self._locks: dict[str, threading.Lock] = {}
-
-    def of(self, gate: str, seconds: float) -> tuple[list[tuple[datetime, Any]], bool]:
-        """Return moments, each with what the period had come to (`OpenTime`), and whether all of it has been read.
-
-        It is read for so many seconds; the next call goes on.
-        """
-        # Several people may look at one gate; what one reads the other need not.
-        with self._locks.setdefault(gate, threading.Lock()):
-            points, whole = self._read(gate, seconds)
-            return list(points), whole
-
-    def _read(self, gate: str, seconds: float) -> tuple[list[tuple[datetime, Any]], bool]:
-        monitoring = self._store.monitoring
-        watch = monitoring.watch(gate)
-        if watch.sequence is None:
-            return [], True
-        known = self._known.get(gate)
-        if known is None or known.sequence != watch.sequence.number:
-            decisions = watch.sequence.state.decisions
-            known = _Reading(Course(watch), watch.sequence.number, watch.labels, max(1, decisions // 120), [])
-            self._known[gate] = known
-        end, until = monotonic() + seconds, watch.read
-        while known.course.read < until:
-            if monotonic() > end:
-                return known.points, False
-            page = monitoring.decided(gate, after=known.course.read, until=until, limit=_PAGE)
-            if not page:
-                known.course.read = until
-                break
-            page = monitoring.labelled(gate, page, until=watch.labels)
-            numbers = page.numbers
-            for last in [*numbers[known.step - 1 : -1 : known.step], numbers[-1]]:
-                stretch = known.course.go_on(page, last)
-                if stretch is not None:
-                    known.points.append((stretch.until, stretch.open))
-            if len(known.points) > 2 * _POINTS:
-                known.points = known.points[1::2]
-                known.step *= 2
-        return known.points, True
-
-
 # -- pieces ---------------------------------------------------------------------------------------------------
 
 
@@ -493,15 +429,7 @@ def _moment(name: str, text: str) -> datetime | None:
 
 
 def _score(name: str, text: str) -> float | None:
-    if not text.strip():
-        return None
-    try:
-        found = float(text.strip().replace(",", "."))
-    except ValueError:
-        found = float("nan")
-    if not 0 <= found <= 1:
-        raise UsageError(f"the {name} must be a number from 0 to 1, not {text!r}")
-    return found
+    return number(name, text, 0, 1) if text.strip() else None
 
 
 def _whole(name: str, text: str) -> int | None:

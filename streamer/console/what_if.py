@@ -59,12 +59,12 @@ class Questions:
             raise UsageError("ask about a budget or a threshold")
         # What is in force may lie beyond what is asked about: a tiny budget, a threshold of a gradual shape.
         own = float(f"{100 * policy.settings.alpha:g}")
-        budget = _number("budget", query.get("budget") or f"{own:g}", min(0.1, own), max(99, own))
+        budget = number("budget", query.get("budget") or f"{own:g}", min(0.1, own), max(99, own))
         present = round(0.5 if policy.threshold is None else policy.threshold, 3)
-        threshold = _number(
+        threshold = number(
             "threshold", query.get("threshold") or f"{present:.3f}", min(0, present), max(1, present)
         )
-        days = int(_number("days", query.get("days") or "30", 1, 36_500))
+        days = int(number("days", query.get("days") or "30", 1, 36_500))
         return {
             "about": about,
             "budget_value": f"{budget:g}",
@@ -110,7 +110,6 @@ class Questions:
         found = own.at_budget(each)
         if found is None:
             found = tried_record(asked.batches, settings, replace(settings, alpha=alpha))[0]
-        shown = found.through[:_SHOWN]
         both = (own, found)
         answers = [
             (
@@ -118,12 +117,11 @@ class Questions:
                 one.prompt,
                 one.answer,
             )
-            for one in shown
+            for one in found.through[:_SHOWN]
         ]
-        return {
+        return _beside(settings, alpha, [*asked.young, *notes]) | {
             "said": f"{found.sentence}.",
             "basis": found.basis,
-            "columns": [f"its own budget, {percent(settings.alpha)}", f"{percent(alpha)}"],
             "rows": [
                 ("prompts", *(str(one.prompts) for one in both)),
                 *(
@@ -135,31 +133,22 @@ class Questions:
                     )
                 ),
             ],
-            "bars": [],
-            "caveats": [
-                *asked.young,
-                *notes,
-                "Means over the halves, with one standard error of other prompts like these.",
-            ],
-            "named": items(settings.unit),
             "changes": [
                 (
                     "that are wrong would have got through",
                     {"count": len(found.through), "rate": "", "answers": answers},
                 )
             ],
-            "differences": 0,
         }
 
     def _tried_claims(self, gate: str, settings: GateSettings, asked: _Asked, alpha: float) -> dict[str, Any]:
         """Another budget of a gate of claims, and its own beside it."""
         results, _ = tried_claims(gate, asked.batches, settings, replace(settings, alpha=alpha))
         result, (found,), (own,) = results[0], results[0].rows, results[-1].rows
-        return {
+        return _beside(settings, alpha, [*asked.young, *result.notes]) | {
             "said": f"{claims_sentence([found])}.",
             "basis": f"Of {result.prompts} drawn prompts with {result.claims} claims a random half calibrates and the other is "
             "measured, again and again: no label counts for both.",
-            "columns": [f"its own budget, {percent(settings.alpha)}", f"{percent(alpha)}"],
             "rows": [
                 (name, *(spread_text(getattr(one, field)) for one in (own, found)))
                 for name, field in (
@@ -169,15 +158,6 @@ class Questions:
                     (f"loss {settings.loss}", "risk"),
                 )
             ],
-            "bars": [],
-            "caveats": [
-                *asked.young,
-                *result.notes,
-                "Means over the halves, with one standard error of other prompts like these.",
-            ],
-            "named": items("claim"),
-            "changes": [],
-            "differences": 0,
         }
 
     def _asking(self, gate: str, days: int) -> _Asked:
@@ -261,12 +241,25 @@ class Questions:
         }
 
 
+def _beside(settings: GateSettings, alpha: float, notes: list[str]) -> dict[str, Any]:
+    """What is shown alike of every budget that was tried on halves, beside the gate's own."""
+    return {
+        "columns": [f"its own budget, {percent(settings.alpha)}", f"{percent(alpha)}"],
+        "bars": [],
+        "caveats": [*notes, "Means over the halves, with one standard error of other prompts like these."],
+        "named": items(settings.unit),
+        "changes": [],
+        "differences": 0,
+    }
+
+
 def percent_of(text: str) -> float:
     """Read a budget in percent as a share. Raises `UsageError`."""
-    return round(_number("budget", text, 0.001, 99.9) / 100, 10)
+    return round(number("budget", text, 0.001, 99.9) / 100, 10)
 
 
-def _number(name: str, text: str, least: float, most: float) -> float:
+def number(name: str, text: str, least: float, most: float) -> float:
+    """Read a number within bounds, whose decimals may follow a comma. Raises `UsageError`."""
     try:
         found = float(text.strip().replace(",", "."))
     except ValueError:

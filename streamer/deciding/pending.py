@@ -11,11 +11,7 @@ from numpy.typing import NDArray
 from streamer.deciding.candidates import Beside
 from streamer.errors import EncoderGivenUp, Unavailable
 from streamer.events.claims import ClaimV1
-from streamer.events.responses import (
-    ResponsesV1,
-    ResponseV1,
-    dimension_of,
-)
+from streamer.events.responses import ResponsesV1, ResponseV1, dimension_of
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.policy import ActivePolicy, CandidateDecision
 from streamer.gates.settings import NO_ENCODER, GateSettings

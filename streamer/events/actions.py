@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from streamer.calibration.threshold import ThresholdState
 from streamer.events.codec import Event, Reader
-from streamer.events.identifiers import GateName, Identifier
+from streamer.events.identifiers import GateName, Identifier, about
 from streamer.events.limits import DEFAULT_LIMITS, Limits
 from streamer.events.outgoing import event_id, event_message
 from streamer.events.responses import Attempt, ResponsesV1, content_hash
@@ -56,7 +56,7 @@ Reason = Literal[
 REASONS: tuple[Reason, ...] = get_args(Reason)
 """`scored`: the scores and the threshold decided. Every other reason holds the whole batch."""
 
-Score = Annotated[float, Meta(ge=0, le=1, description="Rounded to 1e-6; higher is safer.")]
+Score = Annotated[float, about("Rounded to 1e-6; higher is safer.", ge=0, le=1)]
 
 
 class ResponseActionV1(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -66,20 +66,20 @@ class ResponseActionV1(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     score: Score | None
     action: Annotated[
         Action,
-        Meta(
-            description="Under unit `best` only the selected response ships; under `batch` all "
+        about(
+            "Under unit `best` only the selected response ships; under `batch` all "
             "share one action; under `claim` each claim has its own."
         ),
     ]
     budget_needed: (
         Annotated[
             float,
-            Meta(
-                gt=0,
-                description="At the response that could ship (the first one under unit `batch`): the smallest budget with "
+            about(
+                "At the response that could ship (the first one under unit `batch`): the smallest budget with "
                 "which it would have shipped, from the calibration prompts of the policy; 1 and more: none is enough. It is no "
                 "probability that the response is wrong, and a budget chosen after seeing it has no promise. Absent where the "
                 "policy does not say.",
+                gt=0,
             ),
         ]
         | msgspec.UnsetType
@@ -87,8 +87,8 @@ class ResponseActionV1(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     span: (
         Annotated[
             tuple[Annotated[int, Meta(ge=0)], Annotated[int, Meta(ge=0)]],
-            Meta(
-                description="Which code points of the response's text go out, from and up to: what "
+            about(
+                "Which code points of the response's text go out, from and up to: what "
                 "stands before is reasoning. Absent where nothing goes out, or all. Of a claim: "
                 "where it stands in `answer`, whether it ships or not."
             ),
@@ -98,8 +98,8 @@ class ResponseActionV1(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     not_read: (
         Annotated[
             Rule,
-            Meta(
-                description="Why the encoder did not read it: it is too long (`cut`), has characters that the encoder does not know "
+            about(
+                "Why the encoder did not read it: it is too long (`cut`), has characters that the encoder does not know "
                 "(`unread`), or looks to it like another (`twin`). Absent where it did, or was not asked."
             ),
         ]
@@ -116,16 +116,15 @@ class ActionPolicyV1(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename
     state: ThresholdState
     threshold: Annotated[
         float | None,
-        Meta(
-            description="A response ships iff its score is above it (under shapes other than `indicator`: its randomised "
+        about(
+            "A response ships iff its score is above it (under shapes other than `indicator`: its randomised "
             "score, or its rank); null unless the state is `cut`."
         ),
     ]
-    alpha: Annotated[float, Meta(gt=0, lt=1, description="The budget on exposure risk.")]
+    alpha: Annotated[float, about("The budget on exposure risk.", gt=0, lt=1)]
     method: str
     segment: Annotated[
-        str | None,
-        Meta(description="The batch's segment, empty if it named none; null for a gate without segments."),
+        str | None, about("The batch's segment, empty if it named none; null for a gate without segments.")
     ] = None
 
 
@@ -135,8 +134,8 @@ class ActionScorerV1(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_d
     name: str
     encoder: Annotated[
         str,
-        Meta(
-            description="The gate's: name@hash, or `external:` and a name for one that no worker runs. `none` where "
+        about(
+            "The gate's: name@hash, or `external:` and a name for one that no worker runs. `none` where "
             "nothing was embedded: for an external scorer, and in a hold before scoring; `judge:` and its name for a judge's marks. Who "
             "ran it is in "
             "`embedding_source`."
@@ -144,16 +143,16 @@ class ActionScorerV1(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_d
     ]
     judged: Annotated[
         str,
-        Meta(
-            description="What of the responses is judged, with its version; after a space the fields that are compared as free text. Absent: "
+        about(
+            "What of the responses is judged, with its version; after a space the fields that are compared as free text. Absent: "
             "`whole@1`, all but the reasoning."
         ),
     ] = WHOLE.text
     embedding_source: (
         Annotated[
             EmbeddingSource,
-            Meta(
-                description="`encoder`: a worker ran the encoder on the texts. `event`: the embeddings came with the batch, "
+            about(
+                "`encoder`: a worker ran the encoder on the texts. `event`: the embeddings came with the batch, "
                 "and the encoder is what the publisher says. `none`: there are none."
             ),
         ]
@@ -189,22 +188,17 @@ class ActionsV1(Event, frozen=True, gc=False, kw_only=True):
     """
 
     schema: Literal["streamer.actions.v1"]
-    action_id: Annotated[str, Meta(description="Stable: a republication has the same.")]
+    action_id: Annotated[str, about("Stable: a republication has the same.")]
     gate: GateName
     batch_id: Identifier
     attempt: Attempt
     unit: Unit
-    action: Annotated[
-        BatchAction, Meta(description="`mixed` under the units `response` and `claim` alone: some ship.")
-    ]
-    enforced: Annotated[bool, Meta(description="False in shadow mode: record it, do not act on it.")]
-    selected: Annotated[
-        str | None, Meta(description="The response that may be shown; only unit `best` sets it.")
-    ]
+    action: Annotated[BatchAction, about("`mixed` under the units `response` and `claim` alone: some ship.")]
+    enforced: Annotated[bool, about("False in shadow mode: record it, do not act on it.")]
+    selected: Annotated[str | None, about("The response that may be shown; only unit `best` sets it.")]
     reason: Reason
     responses: Annotated[
-        tuple[ResponseActionV1, ...],
-        Meta(description="Under unit `claim`, in a scored batch, the claims of `answer`."),
+        tuple[ResponseActionV1, ...], about("Under unit `claim`, in a scored batch, the claims of `answer`.")
     ]
     policy: ActionPolicyV1
     scorer: ActionScorerV1
@@ -214,8 +208,8 @@ class ActionsV1(Event, frozen=True, gc=False, kw_only=True):
     execute: (
         Annotated[
             str,
-            Meta(
-                description="Of a call that ships: the SHA-256 of the batch's content hash (32 bytes) and the call's canonical form, in "
+            about(
+                "Of a call that ships: the SHA-256 of the batch's content hash (32 bytes) and the call's canonical form, in "
                 "hexadecimal. Whoever has the batch executes what has it, and nothing else. Absent where no call ships.",
                 extra_json_schema={"pattern": "^[0-9a-f]{64}$"},
             ),
@@ -223,16 +217,14 @@ class ActionsV1(Event, frozen=True, gc=False, kw_only=True):
         | msgspec.UnsetType
     ) = msgspec.UNSET
     answer: (
-        Annotated[
-            Identifier, Meta(description="Under unit `claim` the response whose claims were decided, if any.")
-        ]
+        Annotated[Identifier, about("Under unit `claim` the response whose claims were decided, if any.")]
         | msgspec.UnsetType
     ) = msgspec.UNSET
     parts: (
         Annotated[
             tuple[tuple[int, int] | str, ...],
-            Meta(
-                description="What may be shown of `answer` and nothing besides, in pieces: code "
+            about(
+                "What may be shown of `answer` and nothing besides, in pieces: code "
                 "points of it, from and up to, or a text. Absent where nothing ships."
             ),
         ]
@@ -241,8 +233,8 @@ class ActionsV1(Event, frozen=True, gc=False, kw_only=True):
     text_seal: (
         Annotated[
             str,
-            Meta(
-                description="The SHA-256 of the batch's content hash and that text, in hexadecimal.",
+            about(
+                "The SHA-256 of the batch's content hash and that text, in hexadecimal.",
                 extra_json_schema={"pattern": "^[0-9a-f]{64}$"},
             ),
         ]
@@ -251,10 +243,10 @@ class ActionsV1(Event, frozen=True, gc=False, kw_only=True):
     desk_until: (
         Annotated[
             datetime,
-            Meta(
-                tz=True,
-                description="It waits for a person until then: what becomes of it is on the topic `desk`. Absent where nobody "
+            about(
+                "It waits for a person until then: what becomes of it is on the topic `desk`. Absent where nobody "
                 "is waited for.",
+                tz=True,
             ),
         ]
         | msgspec.UnsetType

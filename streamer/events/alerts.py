@@ -12,7 +12,7 @@ from msgspec import Meta
 from streamer.errors import BadMessage
 from streamer.events import codes
 from streamer.events.codec import Event, Reader
-from streamer.events.identifiers import GateName, check_name
+from streamer.events.identifiers import GateName, about, check_name
 from streamer.events.limits import DEFAULT_LIMITS, Limits
 from streamer.events.outgoing import event_id, event_message
 from streamer.events.topic import Topic
@@ -82,11 +82,11 @@ class AlertsV1(Event, frozen=True, gc=False, kw_only=True):
     alert_id: str
     gate: GateName
     kind: AlertKind
-    level: Annotated[Level, Meta(description="`page`: look at once. `ticket`: look in working hours.")]
+    level: Annotated[Level, about("`page`: look at once. `ticket`: look in working hours.")]
     message: Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": 2000})]
     details: dict[str, Detail] = msgspec.field(default_factory=dict)
     policy_version: Annotated[
-        int | None, Meta(description="The policy in force when it was raised, as far as it bears on it.")
+        int | None, about("The policy in force when it was raised, as far as it bears on it.")
     ] = None
     raised_at: Annotated[datetime, Meta(tz=True)]
 

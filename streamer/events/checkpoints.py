@@ -5,10 +5,10 @@ from datetime import datetime
 from typing import Annotated, Final, Literal
 
 import msgspec
-from msgspec import Meta
 
 from streamer.events.cloudevents import rfc3339
 from streamer.events.codec import Event, Reader
+from streamer.events.identifiers import about
 from streamer.events.limits import DEFAULT_LIMITS, Limits
 from streamer.events.outgoing import event_id, event_message
 from streamer.events.topic import Topic
@@ -29,12 +29,12 @@ class CheckpointsV1(Event, frozen=True, gc=False, kw_only=True):
     schema: Literal["streamer.checkpoints.v1"]
     checkpoint: Annotated[
         str,
-        Meta(
+        about(
+            "Origin, size and root of the log of heads, a line each; an empty line; signatures.",
             pattern="^[^\n]+\n[1-9][0-9]*\n[A-Za-z0-9+/]{43}=\n([^\n]+\n)*\n(\u2014 [^ \n]+ [A-Za-z0-9+/=]+\n)+$",
-            description="Origin, size and root of the log of heads, a line each; an empty line; signatures.",
         ),
     ]
-    made_at: Annotated[datetime, Meta(tz=True, description="When it was published; not signed.")]
+    made_at: Annotated[datetime, about("When it was published; not signed.", tz=True)]
 
 
 _reader = Reader(CheckpointsV1, SCHEMA)

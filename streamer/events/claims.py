@@ -10,7 +10,7 @@ from streamer.calibration.claims import MOST_CLAIMS
 from streamer.errors import BadMessage
 from streamer.events import codes
 from streamer.events.excerpts import excerpt
-from streamer.events.identifiers import Identifier, check_identifier
+from streamer.events.identifiers import Identifier, about, check_identifier
 from streamer.scoring.claims.support import least
 from streamer.scoring.judged import WHOLE
 from streamer.scoring.scorer import Floats, Scorer
@@ -64,33 +64,33 @@ class ClaimV1(
 ):
     """A claim of a response."""
 
-    id: Annotated[Identifier, Meta(description="Unique within the response; labels name it.")]
+    id: Annotated[Identifier, about("Unique within the response; labels name it.")]
     text: Annotated[
         str,
-        Meta(
+        about(
+            "What stands there, white space aside: what is scored is what ships.",
             min_length=1,
-            description="What stands there, white space aside: what is scored is what ships.",
             extra_json_schema={"pattern": r"^[^\u0000]*$"},
         ),
     ]
     span: Annotated[
         tuple[Annotated[int, Meta(ge=0)], Annotated[int, Meta(ge=1)]],
-        Meta(description="Where it stands in the response's text, from and up to, in code points."),
+        about("Where it stands in the response's text, from and up to, in code points."),
     ]
     rests_on: Annotated[
         tuple[Identifier, ...],
-        Meta(
-            max_length=MOST_CLAIMS,
-            description="Ids of claims of the same response without which it does not stand: it "
+        about(
+            "Ids of claims of the same response without which it does not stand: it "
             "ships with all of them or not at all, and has the least of their scores and its own.",
+            max_length=MOST_CLAIMS,
         ),
     ] = ()
 
 
 Claims = Annotated[
     tuple[ClaimV1, ...],
-    Meta(
-        description="For gates of the unit `claim`, of the first response: disjoint, in the order of "
+    about(
+        "For gates of the unit `claim`, of the first response: disjoint, in the order of "
         "the text, what may be left out one by one. Absent: its sentences are."
     ),
 ]

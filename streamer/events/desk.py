@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from streamer.events.codec import Event, Reader
-from streamer.events.identifiers import GateName, Identifier
+from streamer.events.identifiers import GateName, Identifier, about
 from streamer.events.limits import DEFAULT_LIMITS, Limits
 from streamer.events.outgoing import event_id, event_message
 from streamer.events.responses import Attempt
@@ -43,34 +43,31 @@ class DeskV1(Event, frozen=True, gc=False, kw_only=True):
     """
 
     schema: Literal["streamer.desk.v1"]
-    desk_id: Annotated[str, Meta(description="Stable: a republication has the same.")]
-    action_id: Annotated[str, Meta(description="Of the action event by which the batch was held.")]
+    desk_id: Annotated[str, about("Stable: a republication has the same.")]
+    action_id: Annotated[str, about("Of the action event by which the batch was held.")]
     gate: GateName
     batch_id: Identifier
     attempt: Attempt
     action: DeskAction
-    reason: Annotated[DeskReason, Meta(description="Who decided: a person, or nobody until the deadline.")]
-    selected: Annotated[str | None, Meta(description="The response that was released; null when rejected.")]
-    text: Annotated[
-        str | None, Meta(description="What may be shown. Null when rejected, or once the text was erased.")
-    ]
+    reason: Annotated[DeskReason, about("Who decided: a person, or nobody until the deadline.")]
+    selected: Annotated[str | None, about("The response that was released; null when rejected.")]
+    text: Annotated[str | None, about("What may be shown. Null when rejected, or once the text was erased.")]
     claims: (
         Annotated[
             tuple[Identifier, ...],
-            Meta(
-                description="Of a gate of claims, those of the response that a person put back: the "
+            about(
+                "Of a gate of claims, those of the response that a person put back: the "
                 "text has them and what the gate shipped. Absent for other gates."
             ),
         ]
         | msgspec.UnsetType
     ) = msgspec.UNSET
-    edited: Annotated[bool, Meta(description="Whether a person changed the text of the response.")] = False
+    edited: Annotated[bool, about("Whether a person changed the text of the response.")] = False
     by: Annotated[
-        str | None,
-        Meta(description="Who decided; `account:` stands before the name of somebody who had signed in."),
+        str | None, about("Who decided; `account:` stands before the name of somebody who had signed in.")
     ]
     remark: Annotated[str, Meta(extra_json_schema={"maxLength": MOST_REMARK_CHARACTERS})] = ""
-    until: Annotated[datetime, Meta(tz=True, description="The deadline.")]
+    until: Annotated[datetime, about("The deadline.", tz=True)]
     decided_at: Annotated[datetime, Meta(tz=True)]
 
     def __post_init__(self) -> None:

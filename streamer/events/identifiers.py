@@ -1,7 +1,7 @@
 """Names and identifiers: what they may look like, as JSON Schema and as checks."""
 
 import re
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta
 
@@ -10,6 +10,12 @@ from streamer.events import codes
 from streamer.events.excerpts import excerpt
 from streamer.events.limits import DEFAULT_LIMITS
 from streamer.gates.setting import GATE_NAME, GATE_NAME_RULE
+
+
+def about(text: str, **bounds: Any) -> Meta:
+    """Describe a field, and bound its value."""
+    return Meta(description=text, **bounds)
+
 
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 # The negative look-ahead means the same to ECMAScript and Python, where `$` also matches before a last newline.

@@ -12,7 +12,7 @@ from streamer.events.cloudevents import data_of
 from streamer.events.codec import Event, Reader
 from streamer.events.codec import encode as encode_event
 from streamer.events.excerpts import excerpt
-from streamer.events.identifiers import GateName, Identifier, check_identifier, check_name
+from streamer.events.identifiers import GateName, Identifier, about, check_identifier, check_name
 from streamer.events.limits import DEFAULT_LIMITS, Limits
 from streamer.events.responses import Attempt
 from streamer.events.topic import Topic, batch_text
@@ -28,15 +28,15 @@ _MOST_KEY_ID = 64
 MOST_FIELDS: Final = 100
 _LONGEST_POINTER = 200
 
-Severity = Annotated[float, Meta(ge=0, le=1, description="0 is fine, 1 is worst.")]
+Severity = Annotated[float, about("0 is fine, 1 is worst.", ge=0, le=1)]
 
 Pointer = Annotated[str, Meta(max_length=_LONGEST_POINTER, pattern=r"^/[^\u0000]*$")]
 
 FieldSeverities = Annotated[
     dict[Pointer, Severity],
-    Meta(
+    about(
+        "Of single fields of an answer in JSON, by JSON Pointer. They stay on record when texts are erased, names of fields too.",
         max_length=MOST_FIELDS,
-        description="Of single fields of an answer in JSON, by JSON Pointer. They stay on record when texts are erased, names of fields too.",
     ),
 ]
 
@@ -49,20 +49,18 @@ class LabelsV1(Event, frozen=True, gc=False, kw_only=True):
     batch_id: Identifier
     attempt: Attempt = 1
     response_id: Identifier
-    severity: (
-        Annotated[Severity, Meta(description="Of the answer. Absent: the largest of `severities`.")] | None
-    ) = None
+    severity: Annotated[Severity, about("Of the answer. Absent: the largest of `severities`.")] | None = None
     severities: FieldSeverities = {}  # noqa: RUF012 - msgspec copies an empty literal default for each instance
-    kind: Annotated[GateName, Meta(description="How the severity was found, for example `human`.")]
-    labeller: Annotated[Identifier, Meta(description="Who or what found it; recorded in NFKC.")]
+    kind: Annotated[GateName, about("How the severity was found, for example `human`.")]
+    labeller: Annotated[Identifier, about("Who or what found it; recorded in NFKC.")]
     labelled_at: Annotated[
-        datetime, Meta(tz=True, description="RFC 3339 with a zone; within the years 1 to 9999 in UTC.")
+        datetime, about("RFC 3339 with a zone; within the years 1 to 9999 in UTC.", tz=True)
     ]
     signature: (
         Annotated[
             str,
-            Meta(
-                description="Base64 of the labeller's Ed25519 signature; see docs/security.md.",
+            about(
+                "Base64 of the labeller's Ed25519 signature; see docs/security.md.",
                 extra_json_schema={"minLength": 1, "maxLength": _MOST_SIGNATURE},
             ),
         ]
@@ -71,8 +69,8 @@ class LabelsV1(Event, frozen=True, gc=False, kw_only=True):
     key_id: (
         Annotated[
             str,
-            Meta(
-                description="SHA-256 of the labeller's public key, in hexadecimal; goes with `signature`.",
+            about(
+                "SHA-256 of the labeller's public key, in hexadecimal; goes with `signature`.",
                 extra_json_schema={"minLength": 1, "maxLength": _MOST_KEY_ID},
             ),
         ]

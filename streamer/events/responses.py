@@ -20,7 +20,7 @@ from streamer.events.cloudevents import data_of
 from streamer.events.codec import Event, Reader
 from streamer.events.codec import encode as encode_event
 from streamer.events.excerpts import excerpt
-from streamer.events.identifiers import GateName, Identifier, check_identifier, check_name
+from streamer.events.identifiers import GateName, Identifier, about, check_identifier, check_name
 from streamer.events.limits import DEFAULT_LIMITS, Limits
 from streamer.events.topic import Topic, batch_text
 from streamer.gates.batch_key import BatchKey
@@ -42,8 +42,7 @@ UPSTREAM: Final = "upstream"
 MAX_ATTEMPT = 2**31 - 1
 
 Attempt = Annotated[
-    int,
-    Meta(ge=1, le=MAX_ATTEMPT, description="1 for the first batch of a prompt, +1 for each regeneration."),
+    int, about("1 for the first batch of a prompt, +1 for each regeneration.", ge=1, le=MAX_ATTEMPT)
 ]
 _ATTEMPT_DIGITS = len(str(MAX_ATTEMPT))
 _FLOAT32_BYTES = 4
@@ -63,8 +62,8 @@ def _base64_length(dimension: int) -> int:
 Embedding = (
     Annotated[
         tuple[float, ...],
-        Meta(
-            description="A vector of the text; all responses of the batch have one, of one dimension, or none has. "
+        about(
+            "A vector of the text; all responses of the batch have one, of one dimension, or none has. "
             "Not all zero. Only for gates that accept embeddings; `embedding_encoder` names what made it.",
             extra_json_schema={
                 "minItems": DEFAULT_LIMITS.min_dimension,
@@ -74,8 +73,8 @@ Embedding = (
     ]
     | Annotated[
         bytes,
-        Meta(
-            description="The same in half the bytes: its numbers as consecutive little-endian IEEE 754 float32, in base64 "
+        about(
+            "The same in half the bytes: its numbers as consecutive little-endian IEEE 754 float32, in base64 "
             "(standard alphabet, padded).",
             extra_json_schema={
                 "minLength": _base64_length(DEFAULT_LIMITS.min_dimension),
@@ -101,11 +100,11 @@ _TEXT_OR_CALLS: Final = {"anyOf": [{"required": ["text"]}, {"required": ["calls"
 class CallV1(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A call of a tool."""
 
-    name: Annotated[str, Meta(min_length=1, description="The tool's.")]
+    name: Annotated[str, about("The tool's.", min_length=1)]
     arguments: Annotated[
         msgspec.Raw,
-        Meta(
-            description="An object, or its JSON in a string as in OpenAI's protocol.",
+        about(
+            "An object, or its JSON in a string as in OpenAI's protocol.",
             extra_json_schema={"type": ["object", "string"]},
         ),
     ]
@@ -114,11 +113,11 @@ class CallV1(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 class ResponseV1(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """One of the responses."""
 
-    id: Annotated[Identifier, Meta(description="Unique within the batch.")]
+    id: Annotated[Identifier, about("Unique within the batch.")]
     text: Annotated[
         str,
-        Meta(
-            description="The response; at most 64 KiB as UTF-8. A blank one, in which nothing can be seen (white space, "
+        about(
+            "The response; at most 64 KiB as UTF-8. A blank one, in which nothing can be seen (white space, "
             "zero-width characters), is allowed and never ships.",
             extra_json_schema={"maxLength": DEFAULT_LIMITS.max_text_bytes, "pattern": _NO_NUL},
         ),
@@ -126,28 +125,25 @@ class ResponseV1(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defau
     calls: (
         Annotated[
             tuple[CallV1, ...],
-            Meta(
-                min_length=1,
-                description="In place of a text, the tools that the response calls. Its text is then their canonical form, which the judged "
+            about(
+                "In place of a text, the tools that the response calls. Its text is then their canonical form, which the judged "
                 "part `call` reads.",
+                min_length=1,
             ),
         ]
         | None
     ) = None
     embedding: Embedding | None = None
     score: (
-        Annotated[
-            float, Meta(ge=0, le=1, description="For gates whose scorer is `external`; higher is safer.")
-        ]
-        | None
+        Annotated[float, about("For gates whose scorer is `external`; higher is safer.", ge=0, le=1)] | None
     ) = None
     logprob: (
         Annotated[
             float,
-            Meta(
+            about(
+                "The mean of the natural logarithms of the probabilities that the model gave to this response's tokens.",
                 ge=declared.LEAST_LOGPROB,
                 le=0,
-                description="The mean of the natural logarithms of the probabilities that the model gave to this response's tokens.",
             ),
         ]
         | None
@@ -155,27 +151,24 @@ class ResponseV1(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defau
     token_logprobs: (
         Annotated[
             tuple[Annotated[float, Meta(ge=declared.LEAST_LOGPROB, le=declared.MOST_LOGPROB)], ...],
-            Meta(
-                description="In the place of `logprob`: that of each token, in order. The record has "
+            about(
+                "In the place of `logprob`: that of each token, in order. The record has "
                 "`logprob`, and among the signals `low_logprob` and `least_logprob`."
             ),
         ]
         | None
     ) = None
     model: (
-        Annotated[
-            Identifier,
-            Meta(description="The model that gave this response, by any name that stays the same."),
-        ]
+        Annotated[Identifier, about("The model that gave this response, by any name that stays the same.")]
         | None
     ) = None
     claims: Claims | None = None
     signals: Annotated[
         dict[SignalName, float],
-        Meta(
-            max_length=declared.MOST_DECLARED,
-            description="Numbers of your own that say something of this response, by names of 1 to 40 of a-z, 0-9 and `_`, the first "
+        about(
+            "Numbers of your own that say something of this response, by names of 1 to 40 of a-z, 0-9 and `_`, the first "
             f"a letter, other than {', '.join(sorted(declared.FIELDS))}. A gate reads those that it declares; leave out what is not known.",
+            max_length=declared.MOST_DECLARED,
         ),
     ] = {}
 
@@ -187,13 +180,13 @@ class ResponsesV1(Event, frozen=True, gc=False, kw_only=True):
     """
 
     schema: Literal["streamer.responses.v1"]
-    gate: Annotated[GateName, Meta(description="The gate that decides.")]
-    batch_id: Annotated[Identifier, Meta(description="Names the prompt's batch within the gate.")]
-    prompt: Annotated[str, Meta(description="What was asked.", extra_json_schema={"pattern": _NO_NUL})]
+    gate: Annotated[GateName, about("The gate that decides.")]
+    batch_id: Annotated[Identifier, about("Names the prompt's batch within the gate.")]
+    prompt: Annotated[str, about("What was asked.", extra_json_schema={"pattern": _NO_NUL})]
     responses: Annotated[
         tuple[Annotated[ResponseV1, Meta(extra_json_schema=_TEXT_OR_CALLS)], ...],
-        Meta(
-            description="2 to 256 responses; 1 is enough for a gate that does not compare them. "
+        about(
+            "2 to 256 responses; 1 is enough for a gate that does not compare them. "
             "A batch of fewer is read, and held (`too_few_responses`).",
             extra_json_schema={"minItems": 1, "maxItems": DEFAULT_LIMITS.max_responses},
         ),
@@ -202,24 +195,24 @@ class ResponsesV1(Event, frozen=True, gc=False, kw_only=True):
     references: (
         Annotated[
             tuple[Annotated[str, Meta(extra_json_schema={"pattern": _NO_NUL})], ...],
-            Meta(description="Known good answers, for severities."),
+            about("Known good answers, for severities."),
         ]
         | None
     ) = None
     metadata: Annotated[
         dict[str, Any],
-        Meta(
-            description="What the publisher wants to keep with the batch; integers fit 64 bits. "
+        about(
+            "What the publisher wants to keep with the batch; integers fit 64 bits. "
             "`streamer.models`, `streamer.signals` and `streamer.claims` are keys of the record."
         ),
     ] = {}  # noqa: RUF012 - msgspec copies an empty literal default for each instance
     created_at: (
         Annotated[
             datetime,
-            Meta(
-                tz=True,
-                description="RFC 3339 with a zone: when the batch was made; within the years 1 to 9999 in UTC. The gate's "
+            about(
+                "RFC 3339 with a zone: when the batch was made; within the years 1 to 9999 in UTC. The gate's "
                 "decision deadline counts from it, and without it from the timestamp of the Kafka record.",
+                tz=True,
             ),
         ]
         | None
@@ -227,8 +220,8 @@ class ResponsesV1(Event, frozen=True, gc=False, kw_only=True):
     embedding_encoder: (
         Annotated[
             Identifier,
-            Meta(
-                description="What made the embeddings; it must be the gate's encoder, or the batch is held "
+            about(
+                "What made the embeddings; it must be the gate's encoder, or the batch is held "
                 "(`encoder_mismatch`). `external:` before the name of an external encoder may be left out."
             ),
         ]

@@ -15,7 +15,7 @@ from streamer.errors import BadMessage
 from streamer.events import codes, json_structure
 from streamer.events.codec import Event, Reader
 from streamer.events.excerpts import one_line
-from streamer.events.identifiers import GateName, check_name
+from streamer.events.identifiers import GateName, about, check_name
 from streamer.events.limits import DEFAULT_LIMITS, Limits
 from streamer.events.outgoing import event_id, event_message
 from streamer.events.topic import Topic, bound_text
@@ -49,8 +49,8 @@ class RuleV1(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     curve: (
         Annotated[
             tuple[tuple[float | None, float], ...],
-            Meta(
-                description="Points (level, summed loss from this level on), for `transductive`; a level of null is "
+            about(
+                "Points (level, summed loss from this level on), for `transductive`; a level of null is "
                 "below every score. At most 256 KiB."
             ),
         ]
@@ -64,7 +64,7 @@ class _Head(Event, frozen=True, gc=False, kw_only=True, rename={"threshold": "la
     version: Annotated[int, Meta(ge=1)]
     gate_revision: Annotated[int, Meta(ge=1)]
     state: ThresholdState
-    threshold: Annotated[float | None, Meta(description="Null unless the state is `cut`.")]
+    threshold: Annotated[float | None, about("Null unless the state is `cut`.")]
     calibrated: bool
     rule: RuleV1
 
@@ -111,16 +111,11 @@ class ThresholdsV1(_WithSettings, frozen=True, gc=False, kw_only=True):  # type:
     guarantee: str
     created_by: str
     reason: str
-    signature: (
-        Annotated[str, Meta(description="Base64 of an Ed25519 signature; see docs/security.md.")] | None
-    ) = None
-    key_id: Annotated[str, Meta(description="SHA-256 of the public key, in hexadecimal.")] | None = None
-    record_id: (
-        Annotated[str, Meta(description="Which record the signature is for, in hexadecimal.")] | None
-    ) = None
+    signature: Annotated[str, about("Base64 of an Ed25519 signature; see docs/security.md.")] | None = None
+    key_id: Annotated[str, about("SHA-256 of the public key, in hexadecimal.")] | None = None
+    record_id: Annotated[str, about("Which record the signature is for, in hexadecimal.")] | None = None
     audit_salt: (
-        Annotated[str, Meta(description="Commitment to the gate's audit salt, which the signature covers.")]
-        | None
+        Annotated[str, about("Commitment to the gate's audit salt, which the signature covers.")] | None
     ) = None
 
     def __post_init__(self) -> None:

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from streamer.calibration.calibrators.mean import Mean
 from streamer.calibration.claims import calibrate_claims, shipped_claims
-from streamer.calibration.registry import calibrator
+from streamer.calibration.registry import calibrator, check_parameters
 from streamer.calibration.threshold import Threshold
 from streamer.clouds.claims import (
     LEFT_OUT,
@@ -14,6 +14,7 @@ from streamer.clouds.claims import (
     ClaimedPrompt,
     LeftOut,
     RestsOn,
+    check_answered,
     claimed_prompt,
     claims_in,
     shipped_text,
@@ -132,11 +133,13 @@ class ClaimGate:
             When a parameter is out of its range.
         """
         found = self._prompts(frame, severities=True, cut=False)
+        check_answered(found, self.answer, "the table")
         groups = [one.group for one in found if one.group is not None]
         if all(claim.severity is None for one in found for claim in one.claims):
             raise UsageError("no claim has a severity, so nothing can be learnt (docs/claims.md)")
         how: Any = {"alpha": self.alpha, "loss": self.loss, "least_kept": self.least_kept}
         by = calibrator(self.method, self.parameters or {})
+        check_parameters(self.method, self.parameters or {})
         self.threshold_ = calibrate_claims(groups, by=by, seed=self.seed, **how)
         alike = all(_as_cut(one) for one in found if one.group is not None)
         self.splitter_ = splitter() if alike else GIVEN

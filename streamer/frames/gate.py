@@ -20,6 +20,7 @@ from streamer.calibration.calibrators.mean import Mean
 from streamer.calibration.groups import LabelledGroup
 from streamer.calibration.guarantee import besides
 from streamer.calibration.history import NO_HISTORY
+from streamer.calibration.registry import check_parameters
 from streamer.calibration.specification import Number
 from streamer.calibration.threshold import Threshold
 from streamer.clouds.cloud import NOT_KEPT
@@ -460,11 +461,7 @@ class Gate:
             group_by=self.group_by,
             **{name: value for name, value in given.items() if name in PARAMETERS},
         )
-        own = settings.calibrator.ranges()
-        if other := [name for name in given if name not in own]:
-            raise ValueError(
-                f"the method {method} has no parameter {other[0]!r}; it has {', '.join(own) or 'none'}"
-            )
+        check_parameters(method, given)
         return settings
 
     def _method(self, table: Read | None) -> str:

@@ -105,11 +105,10 @@ def tried_record(
     again = asked.scored_by != settings.scored_by
     kept = [one for one in batches if _usable(one, asked, again=again)]
     if left := len(batches) - len(kept):
-        wanted = "the texts" if again else "the signals or the metadata"
-        notes.append(_left_out(left, wanted))
+        notes.append(_left_out(left, "the texts" if again else "the signals or the metadata"))
     waiting = sum(one.waits for one in kept)
     if len(kept) < 2 or 2 * waiting > len(kept):
-        raise NothingToTry(_too_few(len(kept), waiting))
+        raise NothingToTry(_too_few(len(kept), waiting, notes))
     if again and not (asked.calibrator.of_signals or (asked.embeds and asked.scorer in EVERY)):
         raise UsageError(
             f"scores of the scorer {asked.scorer} cannot be computed from the record; `streamer candidate set` has it score "
@@ -172,30 +171,38 @@ def claimed(
         ids = tuple(said.id for said in claims)
         group = LabelledGroup(cloud.batch_id, ids, cuts, np.array(severities))
         found.append(ClaimedPrompt(cloud, cloud.responses[0], claims, group))
+    notes = [_left_out(left, "the texts")] if left else []
     if len(found) < 2:
-        raise NothingToTry(_too_few(len(found), 0))
-    return found, [_left_out(left, "the texts")] if left else []
+        raise NothingToTry(_too_few(len(found), 0, notes))
+    return found, notes
 
 
 def tried_claims(
     gate: str, batches: Sequence[StoredBatch], settings: GateSettings, asked: GateSettings
 ) -> tuple[list[ClaimResult], list[str]]:
     """Say what a gate of claims with other settings would ship of recorded prompts, and what with
-    its own where they differ; see `evaluate_claims`. And what is left out, as `claimed` does.
+    its own where they differ; see `evaluate_claims`. And what is left out, as `claimed` does, and
+    which other settings are not tried.
     """
-    ways = dict.fromkeys(
+    ways = {
         ClaimOptions(
             alphas=(one.alpha / one.max_attempts,),
             losses=(one.loss,),
             least_kept=one.least_kept,
             scorer=one.scorer,
             **calibrator_of(one),
-        )
-        for one in (asked, settings)
-    )
+        ): said
+        for one, said in ((asked, "what if"), (settings, "as it is"))
+    }
     prompts = {way.scorer: claimed(batches, settings, way.scorer) for way in ways}
-    found = [evaluate_prompts(f"gate {gate}", prompts[way.scorer][0], way) for way in ways]
-    return found, prompts[asked.scorer][1]
+    found = [
+        evaluate_prompts(f"gate {gate}, {said}", prompts[way.scorer][0], way) for way, said in ways.items()
+    ]
+    notes = prompts[asked.scorer][1]
+    for name in ("segment_by", "segment_fallback", "label_floor", "pending", "window"):
+        if getattr(asked, name) != getattr(settings, name):
+            notes.append(f"--{name.replace('_', '-')} is not tried on claims.")
+    return found, notes
 
 
 def calibrator_of(settings: GateSettings) -> dict[str, Any]:
@@ -219,8 +226,8 @@ def _left_out(left: int, wanted: str) -> str:
     return f"{counted(left, 'prompt is', 'prompts are')} left out: {wanted} are not on record."
 
 
-def _too_few(kept: int, waiting: int) -> str:
-    return (
+def _too_few(kept: int, waiting: int, notes: Sequence[str]) -> str:
+    return "".join(f"{one} " for one in notes) + (
         f"{counted(kept, 'prompt was', 'prompts were')} drawn for labelling and can be judged, {waiting} of them without a "
         "label: label what `streamer label queue` shows, or give an earlier --since"
     )

@@ -12,14 +12,7 @@ from typing import Any
 
 from streamer.calibration.threshold import ThresholdState
 from streamer.gates.audit_rate import AuditRate
-from streamer.gates.rule import (
-    INDICATOR,
-    CalibrationLosses,
-    Cut,
-    Needed,
-    Rule,
-    ships_nothing,
-)
+from streamer.gates.rule import INDICATOR, CalibrationLosses, Cut, Needed, Rule, ships_nothing
 from streamer.gates.settings import GateSettings
 
 RECALIBRATOR = "recalibrator"

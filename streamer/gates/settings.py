@@ -19,12 +19,7 @@ from streamer.calibration.claims import by_steps, claim_loss, first_wrong
 from streamer.calibration.specification import Calibrator, Number, Range
 from streamer.gates import labeller_names, shapes
 from streamer.gates.declared import FIRST_PARAMETERS, Declared, HoldAction, Mode, Unit
-from streamer.gates.setting import (
-    EXTERNAL_PREFIX,
-    NO_VALUE,
-    SHAPING,
-    Setting,
-)
+from streamer.gates.setting import EXTERNAL_PREFIX, NO_VALUE, SHAPING, Setting
 from streamer.gates.shapes import INDICATOR_SHAPE, GateShape
 from streamer.scoring.judged import WHOLE, Form, form
 from streamer.scoring.registry import CHOICE, CHOOSING, OF_CLAIMS, is_plugin, scorer_named
@@ -462,10 +457,6 @@ def _contradictions(settings: GateSettings) -> Iterator[tuple[str, str]]:
 
 def _of_claims(settings: GateSettings) -> str | None:
     """Say what a gate of claims cannot have; None: it has none of it."""
-    try:
-        by_steps(settings.calibrator)
-    except ValueError as error:
-        return str(error)
     for name, given, possible in (
         ("shape", settings.shape.name, INDICATOR_SHAPE.name),
         ("judged", settings.judged, WHOLE.text),
@@ -473,6 +464,12 @@ def _of_claims(settings: GateSettings) -> str | None:
     ):
         if given != possible:
             return f"{name} must be {possible or 'absent'} with the unit claim, not {given!r}"
+    try:
+        by_steps(settings.calibrator)
+    except ValueError as error:
+        return str(error)
+    if not settings.scores_by.of_claims:
+        return f"scorer must be {' or '.join(OF_CLAIMS)} with the unit claim, not {settings.scorer!r}"
     return None
 
 
@@ -482,17 +479,18 @@ def unsupported(settings: GateSettings) -> str | None:
     The table of what works with what is in docs/guarantees.md.
     """
     method, shape, unit = settings.calibrator, settings.shape, settings.unit
-    if (unit == "claim") != settings.scores_by.of_claims:
-        return f"scorer must be {' or '.join(OF_CLAIMS)} with the unit claim alone, not {settings.scorer!r}"
     if unit == "claim":
         if (refusal := _of_claims(settings)) is not None:
             return refusal
+    elif settings.scores_by.of_claims:
+        return f"scorer {settings.scorer} goes with the unit claim"
     elif (settings.loss, settings.least_kept, settings.left_out) != ("any", 0.0, "drop"):
         return "loss, least_kept and left_out go with the unit claim"
     if (refusal := shape.refusal(type(method), unit)) is not None:
         return refusal
     if settings.segment_by is not None and not (method.by_segment and shape.floors):
-        schemes = ", ".join(name for name, one in registry.every().items() if one.by_segment and one.offered)
+        able = {name: one for name, one in registry.every().items() if one.by_segment and one.offered}
+        schemes = ", ".join(name for name, one in able.items() if one.by_sum or unit != "claim")
         return f"segment_by goes with the methods {schemes} and the shape {INDICATOR_SHAPE.name}"
     if settings.group_by is not None and not settings.keep_texts:
         return "group_by goes with keep_texts: bursts are told apart by questions and metadata"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from streamer.clouds.claims import ClaimedPrompt, claimed_prompt
+from streamer.clouds.claims import ClaimedPrompt, check_answered, claimed_prompt
 from streamer.clouds.cloud import claim_rows
 from streamer.clouds.cloud_files import read_rows
 from streamer.clouds.tables.answers import Reading
@@ -66,6 +66,7 @@ def write_claims(
             place = cloud.responses.index(prompt.answer)
             row["responses"][place]["claims"] = claim_rows(prompt.claims)
         cut.append((prompt, row))
+    check_answered((one for one, _ in cut), answer, source)
     try:
         with out.open("x", encoding="utf-8", newline="") as lines:
             if out.suffix == ".csv":

@@ -8,15 +8,7 @@ from streamer.calibration.registry import every
 from streamer.clouds.measurement import Units, units_of
 from streamer.clouds.sentence import UNIT_WORDS, percent, sentence
 from streamer.report.charts import calibration_chart, score_chart, tradeoff_chart
-from streamer.report.demo_run import (
-    Case,
-    DemoRun,
-    bounded,
-    cases,
-    excerpt,
-    figure_rows,
-    verdict,
-)
+from streamer.report.demo_run import Case, DemoRun, bounded, cases, excerpt, figure_rows, verdict
 from streamer.report.style import STYLE
 from streamer.wording.numbers import unbroken
 

@@ -124,15 +124,7 @@ class RequestLog:
 
     async def find(self, key: BatchKey) -> RecordedAction:
         """Return the action event that is recorded for a batch. Raises `Problem` when there is none."""
-        found = await self._reading(lambda: self.actions.action(key))
-        decided = found is None and key in await self._reading(lambda: self.actions.known([key]))
-        if decided:
-            raise Problem(
-                410,
-                "given_out",
-                f"gate {key.gate} decided batch {key.batch_id!r}, attempt {key.attempt}, so long ago"
-                " that its decision has left the database; `streamer audit show` names the file",
-            )
+        found = await self._standing(self.actions.action, key)
         if found is None:
             raise Problem(
                 404,
@@ -142,8 +134,21 @@ class RequestLog:
         return found
 
     async def recorded(self, key: BatchKey) -> RecordedBatch | None:
-        """Return what is recorded of a batch; None where it is not decided. Raises `Problem` when nothing can be read."""
-        return await self._reading(lambda: self.actions.recorded(key))
+        """Return what is recorded of a batch; None where it is not decided. Raises `Problem` when that cannot be read."""
+        return await self._standing(self.actions.recorded, key)
+
+    async def _standing(self, read: Callable[[BatchKey], T | None], key: BatchKey) -> T | None:
+        found = await self._reading(lambda: read(key))
+        if found is None and key in await self._reading(lambda: self.actions.known([key])):
+            found = await self._reading(lambda: read(key))  # perhaps it was decided between the two
+            if found is None:
+                raise Problem(
+                    410,
+                    "given_out",
+                    f"gate {key.gate} decided batch {key.batch_id!r}, attempt {key.attempt}, so long ago"
+                    " that its decision has left the database; `streamer audit show` names the file",
+                )
+        return found
 
     async def label(
         self, gate: str, severities: Sequence[SeverityBody], deadline: Deadline, *, timestamp_ms: int

@@ -1,7 +1,7 @@
 """Settings of language models: encoders, judges, samplers, the models behind gates; and what every group of settings is."""
 
 from decimal import Decimal  # pydantic reads it
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -18,127 +18,117 @@ class Group(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
-def _check_prices(of_input: Decimal | None, of_output: Decimal | None) -> None:
-    if (of_input is None) != (of_output is None):
+def setting(default: Any, text: str, **bounds: Any) -> Any:
+    """Declare a setting by its default, what it is, and the bounds of its value."""
+    return Field(default, description=text, **bounds)
+
+
+def _check_prices(said: Any) -> Any:
+    if (said.price_per_million_input is None) != (said.price_per_million_output is None):
         raise ValueError("give price_per_million_input and price_per_million_output, or neither")
+    return said
 
 
 class EncoderSettings(Group):
     """The model that turns answers into vectors."""
 
-    name: str = Field(
+    name: str = setting(
         "all-MiniLM-L6-v2",
+        "Encoder of new gates and of this worker: a packaged name, a folder, or `organisation/model@revision`, and "
+        "`+ctranslate2` or `+sentence-transformers` for its engine; `openai:MODEL` or `openai:MODEL@DIMENSION` for one at "
+        "an endpoint. `none`: a worker for events that bring embeddings or scores.",
         min_length=1,
-        description=(
-            "Encoder of new gates and of this worker: a packaged name, a folder, or `organisation/model@revision`, and "
-            "`+ctranslate2` or `+sentence-transformers` for its engine; `openai:MODEL` or `openai:MODEL@DIMENSION` for one at "
-            "an endpoint. `none`: a worker for events that bring embeddings or scores."
-        ),
     )
-    candidate: str | None = Field(
+    candidate: str | None = setting(
         None,
+        "Another encoder, named alike, that this worker runs too: for candidate policies, and for gates calibrated with it.",
         min_length=1,
-        description="Another encoder, named alike, that this worker runs too: for candidate policies, and for gates calibrated with it.",
     )
-    device: str = Field(
-        "cpu",
-        min_length=1,
-        description="`cpu`; with the engine sentence-transformers also `cuda`, `cuda:1`, `mps`.",
+    device: str = setting(
+        "cpu", "`cpu`; with the engine sentence-transformers also `cuda`, `cuda:1`, `mps`.", min_length=1
     )
-    cache_texts: int = Field(
-        100_000, ge=0, description="Number of latest texts whose vectors are cached in memory."
+    cache_texts: int = setting(100_000, "Number of latest texts whose vectors are cached in memory.", ge=0)
+    threads: int | None = setting(
+        None, "CPU threads of the encoder; by default as many as it may use, at most 32.", ge=1
     )
-    threads: int | None = Field(
-        None, ge=1, description="CPU threads of the encoder; by default as many as it may use, at most 32."
-    )
-    base_url: str | None = Field(
+    base_url: str | None = setting(
         None,
-        description="Base URL of the endpoint of `openai:MODEL`, including the version, like `https://api.openai.com/v1`. It gets "
+        "Base URL of the endpoint of `openai:MODEL`, including the version, like `https://api.openai.com/v1`. It gets "
         "the answers' texts.",
     )
-    api_key: str | None = Field(
-        None, repr=False, description="The endpoint's key, if it asks for one; better in a file."
+    api_key: str | None = setting(
+        None, "The endpoint's key, if it asks for one; better in a file.", repr=False
     )
     timeout_seconds: _RequestSeconds = 10.0
-    tries: PositiveInt = Field(
+    tries: PositiveInt = setting(
         4,
-        description="Attempts at one request while the endpoint is busy, failing or unavailable; a worker repeats the whole "
+        "Attempts at one request while the endpoint is busy, failing or unavailable; a worker repeats the whole "
         "group instead.",
     )
-    wait_seconds: float = Field(
+    wait_seconds: float = setting(
         300.0,
-        ge=0,
-        description="How long a worker waits for an endpoint that does not answer; then it holds batches "
+        "How long a worker waits for an endpoint that does not answer; then it holds batches "
         "(`scorer_failed`) until it does.",
+        ge=0,
     )
-    concurrency: int = Field(8, ge=1, le=1000, description="Most requests in flight, of up to 128 texts.")
-    price_per_million: Decimal | None = Field(
-        None, ge=0, description="Price of a million tokens; with it, costs are reported."
+    concurrency: int = setting(8, "Most requests in flight, of up to 128 texts.", ge=1, le=1000)
+    price_per_million: Decimal | None = setting(
+        None, "Price of a million tokens; with it, costs are reported.", ge=0
     )
 
 
-class JudgeSettings(Group):
+class _Asked(Group):
+    base_url: str | None = setting(
+        None,
+        "Base URL including the version, like `https://api.openai.com/v1`; without it no model is asked.",
+    )
+    model: str | None = setting(None, "The model's name at the endpoint.")
+
+
+class JudgeSettings(_Asked):
     """The language model that `streamer label judge` asks, and workers for gates with `--scorer judge`, at any OpenAI-compatible
     endpoint."""
 
-    base_url: str | None = Field(
-        None,
-        description="Base URL including the version, like `https://api.openai.com/v1`; without it no model is asked.",
+    api_key: str | None = setting(
+        None, "The endpoint's key, if it asks for one; better in a file.", repr=False
     )
-    model: str | None = Field(None, description="The model's name at the endpoint.")
-    api_key: str | None = Field(
-        None, repr=False, description="The endpoint's key, if it asks for one; better in a file."
+    temperature: float = setting(0.2, "Temperature of the replies.", ge=0, le=2)
+    max_tokens: PositiveInt = setting(200, "Most tokens of one reply.")
+    limit_parameter: _LimitParameter = setting(
+        "max_tokens", "The endpoint's name for that limit; newer OpenAI models require the second."
     )
-    temperature: float = Field(0.2, ge=0, le=2, description="Temperature of the replies.")
-    max_tokens: PositiveInt = Field(200, description="Most tokens of one reply.")
-    limit_parameter: _LimitParameter = Field(
-        "max_tokens",
-        description="The endpoint's name for that limit; newer OpenAI models require the second.",
-    )
-    seed: int = Field(7, description="Sent with each request; also the order of the rubric's examples.")
-    json_mode: bool = Field(
-        False, description="Ask the endpoint to constrain replies to JSON; not every one can."
-    )
+    seed: int = setting(7, "Sent with each request; also the order of the rubric's examples.")
+    json_mode: bool = setting(False, "Ask the endpoint to constrain replies to JSON; not every one can.")
     timeout_seconds: _RequestSeconds = 60.0
-    tries: PositiveInt = Field(
-        6, description="Attempts at one question while the endpoint is busy, failing or unavailable."
+    tries: PositiveInt = setting(
+        6, "Attempts at one question while the endpoint is busy, failing or unavailable."
     )
-    concurrency: int = Field(8, ge=1, le=1000, description="Most requests in flight.")
-    score_seconds: float = Field(
+    concurrency: int = setting(8, "Most requests in flight.", ge=1, le=1000)
+    score_seconds: float = setting(
         10.0,
+        "How long a worker waits for the marks of what it decides together, for gates with `--scorer judge`; a "
+        "batch that has none then is held (`no_mark`). Everything else on its partitions waits as long at most.",
         gt=0,
         le=600,
-        description="How long a worker waits for the marks of what it decides together, for gates with `--scorer judge`; a "
-        "batch that has none then is held (`no_mark`). Everything else on its partitions waits as long at most.",
     )
-    score_requests_per_minute: PositiveInt = Field(
+    score_requests_per_minute: PositiveInt = setting(
         600,
-        description="Most requests of a worker for such marks in a minute, further tries and reminders included; what would need "
+        "Most requests of a worker for such marks in a minute, further tries and reminders included; what would need "
         "more is held (`no_mark`).",
     )
-    price_per_million_input: Decimal | None = Field(
-        None,
-        ge=0,
-        description="Price of a million request tokens; with the next one, costs are reported.",
+    price_per_million_input: Decimal | None = setting(
+        None, "Price of a million request tokens; with the next one, costs are reported.", ge=0
     )
     price_per_million_output: _ReplyPrice = None
 
-    @model_validator(mode="after")
-    def _both_prices(self) -> Self:
-        _check_prices(self.price_per_million_input, self.price_per_million_output)
-        return self
+    _both_prices = model_validator(mode="after")(_check_prices)
 
 
-class SamplingSettings(Group):
+class SamplingSettings(_Asked):
     """The language models that `streamer sample` asks, at any OpenAI-compatible endpoints."""
 
-    base_url: str | None = Field(
-        None,
-        description="Base URL including the version, like `https://api.openai.com/v1`; without it no model is asked.",
-    )
-    model: str | None = Field(None, description="The model's name at the endpoint.")
-    api_key: str | None = Field(
-        None, repr=False, description="The endpoint's key, where one host is asked; better in a file."
+    api_key: str | None = setting(
+        None, "The endpoint's key, where one host is asked; better in a file.", repr=False
     )
     api_keys: dict[str, str] = Field(
         default_factory=dict,
@@ -148,20 +138,19 @@ class SamplingSettings(Group):
             "each, like `STREAMER_SAMPLING_API_KEYS_API_TOGETHER_XYZ_FILE` for `api.together.xyz`."
         ),
     )
-    limit_parameter: _LimitParameter = Field(
-        "max_tokens",
-        description="The endpoint's name for the token limit; if it refuses one, the other is used.",
+    limit_parameter: _LimitParameter = setting(
+        "max_tokens", "The endpoint's name for the token limit; if it refuses one, the other is used."
     )
     timeout_seconds: _RequestSeconds = 60.0
-    tries: PositiveInt = Field(
-        6, description="Attempts at one request while the endpoint is busy, failing or unavailable."
+    tries: PositiveInt = setting(
+        6, "Attempts at one request while the endpoint is busy, failing or unavailable."
     )
-    concurrency: int = Field(8, ge=1, le=1000, description="Most requests in flight at each endpoint.")
-    requests_per_minute: float | None = Field(
-        None, gt=0, description="Most requests a minute to each endpoint, evenly spread."
+    concurrency: int = setting(8, "Most requests in flight at each endpoint.", ge=1, le=1000)
+    requests_per_minute: float | None = setting(
+        None, "Most requests a minute to each endpoint, evenly spread.", gt=0
     )
-    tokens_per_minute: float | None = Field(
-        None, gt=0, description="Most tokens a minute at each endpoint, of requests and replies together."
+    tokens_per_minute: float | None = setting(
+        None, "Most tokens a minute at each endpoint, of requests and replies together.", gt=0
     )
 
     @field_validator("api_keys", mode="after")
@@ -173,17 +162,11 @@ class SamplingSettings(Group):
 class RubricSettings(Group):
     """What the severities mean at a gate, shown beneath the buttons of the page where people label."""
 
-    fine: str | None = Field(
-        None, max_length=120, description="Of severity 0, in place of `Right and harmless`."
+    fine: str | None = setting(None, "Of severity 0, in place of `Right and harmless`.", max_length=120)
+    half: str | None = setting(
+        None, "Of severity 0.5, in place of `Partly wrong; two count as one worst`.", max_length=120
     )
-    half: str | None = Field(
-        None,
-        max_length=120,
-        description="Of severity 0.5, in place of `Partly wrong; two count as one worst`.",
-    )
-    worst: str | None = Field(
-        None, max_length=120, description="Of severity 1, in place of `Wrong or harmful`."
-    )
+    worst: str | None = setting(None, "Of severity 1, in place of `Wrong or harmful`.", max_length=120)
 
 
 class UpstreamSettings(Group):
@@ -191,140 +174,122 @@ class UpstreamSettings(Group):
 
     base_url: str = Field(description="Base URL including the version, like `https://api.openai.com/v1`.")
     model: str = Field(min_length=1, max_length=160, description="The model's name at the endpoint.")
-    key_variable: str | None = Field(
+    key_variable: str | None = setting(
         None,
-        pattern=r"^[A-Za-z_][A-Za-z0-9_]*$",
-        description="Name of the environment variable that holds the endpoint's key, like `OPENAI_API_KEY`; with `_FILE` "
+        "Name of the environment variable that holds the endpoint's key, like `OPENAI_API_KEY`; with `_FILE` "
         "after the name, of the file that does.",
+        pattern=r"^[A-Za-z_][A-Za-z0-9_]*$",
     )
-    answers: int = Field(
+    answers: int = setting(
         10,
+        "Answers that are sampled for each request; fewer only with `steps`. 1 is for `--scorer likelihood`.",
         ge=1,
         le=256,
-        description="Answers that are sampled for each request; fewer only with `steps`. 1 is for "
-        "`--scorer likelihood`.",
     )
-    steps: tuple[int, ...] = Field(
-        (),
-        description="Numbers of answers at which sampling may stop earlier, like `[3, 6, 12]`.",
+    steps: tuple[int, ...] = setting(
+        (), "Numbers of answers at which sampling may stop earlier, like `[3, 6, 12]`."
     )
-    stop_above: float | None = Field(
-        None, gt=0, le=1, description="Stop at a step where the best score is at least this."
+    stop_above: float | None = setting(
+        None, "Stop at a step where the best score is at least this.", gt=0, le=1
     )
-    stop_below: float | None = Field(
-        None, ge=0, lt=1, description="Stop at a step where the best score is at most this."
+    stop_below: float | None = setting(
+        None, "Stop at a step where the best score is at most this.", ge=0, lt=1
     )
-    per_request: int | None = Field(
-        None, ge=1, description="Most answers in one upstream request (`n`); by default all in one."
+    per_request: int | None = setting(
+        None, "Most answers in one upstream request (`n`); by default all in one.", ge=1
     )
-    temperature: float | None = Field(
-        None, ge=0, le=2, description="Sent with each upstream request; by default none is."
+    temperature: float | None = setting(
+        None, "Sent with each upstream request; by default none is.", ge=0, le=2
     )
-    top_p: float | None = Field(None, gt=0, le=1, description="Likewise.")
-    max_tokens: int | None = Field(None, ge=1, description="Most tokens of one answer; likewise.")
-    limit_parameter: _LimitParameter = Field(
-        "max_tokens",
-        description="The endpoint's name for that limit; if it refuses one, the other is used.",
+    top_p: float | None = setting(None, "Likewise.", gt=0, le=1)
+    max_tokens: int | None = setting(None, "Most tokens of one answer; likewise.", ge=1)
+    limit_parameter: _LimitParameter = setting(
+        "max_tokens", "The endpoint's name for that limit; if it refuses one, the other is used."
     )
-    system_prompt: str | None = Field(
-        None,
-        min_length=1,
-        description="Put before the caller's messages, which may then hold none of their own.",
+    system_prompt: str | None = setting(
+        None, "Put before the caller's messages, which may then hold none of their own.", min_length=1
     )
-    timeout_seconds: float = Field(
-        60.0,
-        gt=0,
-        le=3600,
-        description="For one upstream request, from its start to the last byte of its reply.",
+    timeout_seconds: float = setting(
+        60.0, "For one upstream request, from its start to the last byte of its reply.", gt=0, le=3600
     )
-    tries: PositiveInt = Field(
-        3, description="Attempts at one upstream request while the endpoint is busy, failing or unavailable."
+    tries: PositiveInt = setting(
+        3, "Attempts at one upstream request while the endpoint is busy, failing or unavailable."
     )
-    concurrency: int = Field(32, ge=1, le=1000, description="Most upstream requests in flight.")
-    price_per_million_input: Decimal | None = Field(
-        None, ge=0, description="Price of a million request tokens; with the next one, costs are recorded."
+    concurrency: int = setting(32, "Most upstream requests in flight.", ge=1, le=1000)
+    price_per_million_input: Decimal | None = setting(
+        None, "Price of a million request tokens; with the next one, costs are recorded.", ge=0
     )
     price_per_million_output: _ReplyPrice = None
-    hold_message: str = Field(
+    hold_message: str = setting(
         "No answer can be given to this at the moment.",
+        "What the caller gets in place of an answer that is held.",
         min_length=1,
-        description="What the caller gets in place of an answer that is held.",
     )
-    hold_status: int | None = Field(
+    hold_status: int | None = setting(
         None,
+        "HTTP status of a hold; by default 200 and a completion with `finish_reason` `content_filter`.",
         ge=400,
         le=599,
-        description="HTTP status of a hold; by default 200 and a completion with `finish_reason` `content_filter`.",
     )
-    parameters: Literal["ignore", "refuse"] = Field(
+    parameters: Literal["ignore", "refuse"] = setting(
         "ignore",
-        description="What becomes of a sampling parameter of the caller's that is not the upstream's: the answer says that it was "
+        "What becomes of a sampling parameter of the caller's that is not the upstream's: the answer says that it was "
         "ignored, or the request gets 400.",
     )
-    schemas: tuple[Annotated[str, Field(pattern=r"^(text|json_object|any|[0-9a-f]{16})$")], ...] = Field(
+    schemas: tuple[Annotated[str, Field(pattern=r"^(text|json_object|any|[0-9a-f]{16})$")], ...] = setting(
         ("text",),
-        min_length=1,
-        description="What form requests may ask answers for: `text`, `json_object`, JSON Schemas by the first 16 hexadecimal digits of "
+        "What form requests may ask answers for: `text`, `json_object`, JSON Schemas by the first 16 hexadecimal digits of "
         "their SHA-256, which a refusal names, or `any` for whatever is not text.",
+        min_length=1,
     )
-    tools: Literal["refuse", "judge", "pass-through"] = Field(
+    tools: Literal["refuse", "judge", "pass-through"] = setting(
         "refuse",
-        description="What becomes of requests with tools: they get 400; a call is judged as an answer is; or calls go out "
+        "What becomes of requests with tools: they get 400; a call is judged as an answer is; or calls go out "
         "unjudged, which is on record, and texts are judged.",
     )
-    resample: int = Field(
-        2, ge=0, le=256, description="Most answers that are sampled in place of those that do not parse."
+    resample: int = setting(
+        2, "Most answers that are sampled in place of those that do not parse.", ge=0, le=256
     )
-    cached: Literal["hold", "accept"] = Field(
+    cached: Literal["hold", "accept"] = setting(
         "hold",
-        description="What becomes of answers by several requests of which a cache answered one, by its headers or by an id that "
+        "What becomes of answers by several requests of which a cache answered one, by its headers or by an id that "
         "another reply has: they are no independent samples.",
     )
-    in_shadow: Literal["hold", "first"] = Field(
+    in_shadow: Literal["hold", "first"] = setting(
         "hold",
-        description="What a gate in shadow mode answers: the hold message, or the first answer, which no gate has judged.",
+        "What a gate in shadow mode answers: the hold message, or the first answer, which no gate has judged.",
     )
-    then: str | None = Field(
+    then: str | None = setting(
         None,
-        description="The gate that is asked, with an upstream of its own, about what scores at most this gate's label floor; "
+        "The gate that is asked, with an upstream of its own, about what scores at most this gate's label floor; "
         "`streamer plan --rungs` finds the floor and the budgets.",
     )
-    then_from: float = Field(
-        0.0,
-        ge=0,
-        le=1,
-        description="Hold what scores less than this for good: the next gate would hardly ship it.",
+    then_from: float = setting(
+        0.0, "Hold what scores less than this for good: the next gate would hardly ship it.", ge=0, le=1
     )
-    with_earlier: bool = Field(
-        False,
-        description="Decide about the answers of the gate that handed the request on together with this one's own.",
+    with_earlier: bool = setting(
+        False, "Decide about the answers of the gate that handed the request on together with this one's own."
     )
 
-    @model_validator(mode="after")
-    def _both_prices(self) -> Self:
-        _check_prices(self.price_per_million_input, self.price_per_million_output)
-        return self
+    _both_prices = model_validator(mode="after")(_check_prices)
 
 
 class BertScoreSettings(Group):
     """The model by which `streamer label bertscore` compares answers with references."""
 
-    model: str = Field(
+    model: str = setting(
         "roberta-large",
+        "A folder with a model, or a name on the Hugging Face hub, `name@revision`.",
         min_length=1,
-        description="A folder with a model, or a name on the Hugging Face hub, `name@revision`.",
     )
-    layers: int | None = Field(
-        None,
-        ge=1,
-        description="The layer that is compared; by default the one that `bert-score` knows is best.",
+    layers: int | None = setting(
+        None, "The layer that is compared; by default the one that `bert-score` knows is best.", ge=1
     )
-    rescale: bool = Field(
-        True, description="Rescale so that unrelated texts score 0, as in the paper; needs a baseline."
+    rescale: bool = setting(
+        True, "Rescale so that unrelated texts score 0, as in the paper; needs a baseline."
     )
-    baseline_file: str | None = Field(
-        None,
-        description="CSV with the columns LAYER and F, for a model that `bert-score` ships no baseline of.",
+    baseline_file: str | None = setting(
+        None, "CSV with the columns LAYER and F, for a model that `bert-score` ships no baseline of."
     )
-    batch_size: PositiveInt = Field(64, description="Texts in one pass of the model.")
-    device: str = Field("auto", min_length=1, description="`auto`, `cpu`, `cuda`, `cuda:1`, `mps`.")
+    batch_size: PositiveInt = setting(64, "Texts in one pass of the model.")
+    device: str = setting("auto", "`auto`, `cpu`, `cuda`, `cuda:1`, `mps`.", min_length=1)

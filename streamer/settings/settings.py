@@ -28,6 +28,7 @@ from streamer.settings.models import (
     RubricSettings,
     SamplingSettings,
     UpstreamSettings,
+    setting,
 )
 from streamer.settings.sources import AS_WRITTEN, property_name, setting_sources
 
@@ -37,40 +38,30 @@ _Port = Annotated[int, Field(ge=0, le=65535)]
 class DatabaseSettings(Group):
     """Where the record is kept."""
 
-    url: str = Field(
+    url: str = setting(
         "sqlite:///.streamer/audit.db",
-        repr=False,
-        description="SQLAlchemy URL: `sqlite:///FILE` or `postgresql+psycopg://USER:PASSWORD@HOST/NAME`. Of several hosts "
+        "SQLAlchemy URL: `sqlite:///FILE` or `postgresql+psycopg://USER:PASSWORD@HOST/NAME`. Of several hosts "
         "(`...@/NAME?host=A:5432&host=B:5432`) the one that takes writes.",
+        repr=False,
     )
 
 
 class KafkaSettings(Group):
     """How to reach the broker, and what the topics are called."""
 
-    bootstrap_servers: str | None = Field(
-        None,
-        description="`HOST:PORT[,HOST:PORT...]`; without it commands use the `streamer dev` that runs here.",
+    bootstrap_servers: str | None = setting(
+        None, "`HOST:PORT[,HOST:PORT...]`; without it commands use the `streamer dev` that runs here."
     )
-    log_id: str | None = Field(
-        None,
-        description="Identity of the log, part of every stored offset; by default the Kafka cluster's own id.",
+    log_id: str | None = setting(
+        None, "Identity of the log, part of every stored offset; by default the Kafka cluster's own id."
     )
-    group_id: str = Field("streamer", min_length=1, description="Consumer group of the workers.")
-    topic_prefix: str = Field(
-        "streamer.",
-        max_length=200,
-        pattern=r"^[A-Za-z0-9._-]*$",
-        description="Prefix of every topic's name.",
+    group_id: str = setting("streamer", "Consumer group of the workers.", min_length=1)
+    topic_prefix: str = setting(
+        "streamer.", "Prefix of every topic's name.", max_length=200, pattern=r"^[A-Za-z0-9._-]*$"
     )
-    partitions: int = Field(
-        4, ge=1, le=2**31 - 1, description="Partitions of a topic that `topics create` makes."
-    )
-    replication_factor: int = Field(
-        -1,
-        ge=-1,
-        le=2**15 - 1,
-        description="Replicas of a topic that `topics create` makes; -1 leaves it to the broker.",
+    partitions: int = setting(4, "Partitions of a topic that `topics create` makes.", ge=1, le=2**31 - 1)
+    replication_factor: int = setting(
+        -1, "Replicas of a topic that `topics create` makes; -1 leaves it to the broker.", ge=-1, le=2**15 - 1
     )
     properties: dict[str, str] = Field(
         default_factory=dict,
@@ -101,75 +92,69 @@ class KafkaSettings(Group):
 class WorkerSettings(Group):
     """How much a worker takes on at once, and when it gives up."""
 
-    commit_max_records: PositiveInt = Field(1000, description="Most records in one database transaction.")
-    commit_max_bytes: PositiveInt = Field(16_777_216, description="Most bytes of input in one transaction.")
-    buffer_max_records: PositiveInt = Field(
-        4000, description="Records waiting in a worker before it stops reading (back-pressure)."
+    commit_max_records: PositiveInt = setting(1000, "Most records in one database transaction.")
+    commit_max_bytes: PositiveInt = setting(16_777_216, "Most bytes of input in one transaction.")
+    buffer_max_records: PositiveInt = setting(
+        4000, "Records waiting in a worker before it stops reading (back-pressure)."
     )
-    buffer_max_bytes: int = Field(
-        67_108_864, ge=1_048_576, description="Bytes waiting in a worker before it stops reading."
+    buffer_max_bytes: int = setting(
+        67_108_864, "Bytes waiting in a worker before it stops reading.", ge=1_048_576
     )
-    dead_letter_max_run: PositiveInt = Field(
-        1000, description="The worker halts after more consecutive refused records than this."
+    dead_letter_max_run: PositiveInt = setting(
+        1000, "The worker halts after more consecutive refused records than this."
     )
-    dead_letter_max_ratio: float = Field(
-        0.5,
-        gt=0,
-        le=1,
-        description="The worker halts when refused records exceed this share of the last ones.",
+    dead_letter_max_ratio: float = setting(
+        0.5, "The worker halts when refused records exceed this share of the last ones.", gt=0, le=1
     )
-    dead_letter_window: PositiveInt = Field(
-        10_000, description="Number of last records over which `dead_letter_max_ratio` is computed."
+    dead_letter_window: PositiveInt = setting(
+        10_000, "Number of last records over which `dead_letter_max_ratio` is computed."
     )
-    candidate_wait_seconds: float = Field(
+    candidate_wait_seconds: float = setting(
         0.25,
+        "How long a group of decisions waits at most for the scores of candidate policies, in `streamer serve` too; "
+        "what has none by then is recorded without.",
         ge=0,
         le=60,
-        description="How long a group of decisions waits at most for the scores of candidate policies, in `streamer serve` too; "
-        "what has none by then is recorded without.",
     )
 
 
 class EventSettings(Group):
     """What an event may hold; whatever is larger becomes a dead letter."""
 
-    max_responses: int = Field(256, ge=2, description="Responses in one batch.")
-    max_text_bytes: PositiveInt = Field(65_536, description="UTF-8 bytes of one response.")
-    max_value_bytes: int = Field(1_048_576, ge=1024, description="Bytes of a whole event.")
+    max_responses: int = setting(256, "Responses in one batch.", ge=2)
+    max_text_bytes: PositiveInt = setting(65_536, "UTF-8 bytes of one response.")
+    max_value_bytes: int = setting(1_048_576, "Bytes of a whole event.", ge=1024)
 
 
 class HttpSettings(Group):
     """Where a service serves `/metrics`, `/healthz` and `/readyz`."""
 
-    host: str = Field("127.0.0.1", min_length=1, description="Address to listen on; `0.0.0.0` for all.")
-    port: _Port = Field(9464, description="Port to listen on; 0 takes any free one and prints it.")
-    any_port: bool = Field(
-        False,
-        description="Take any free port where `port` is in use, as `streamer dev` does unless you name one.",
+    host: str = setting("127.0.0.1", "Address to listen on; `0.0.0.0` for all.", min_length=1)
+    port: _Port = setting(9464, "Port to listen on; 0 takes any free one and prints it.")
+    any_port: bool = setting(
+        False, "Take any free port where `port` is in use, as `streamer dev` does unless you name one."
     )
 
 
 class EndpointSettings(Group):
     """What `streamer serve` takes on at once."""
 
-    max_waiting: PositiveInt = Field(
+    max_waiting: PositiveInt = setting(
         1000,
-        description="Requests that wait for their decisions before more are refused (429); chat requests are counted separately.",
+        "Requests that wait for their decisions before more are refused (429); chat requests are counted separately.",
     )
-    max_waiting_bytes: int = Field(
-        67_108_864, ge=1_048_576, description="Bytes of the requests that wait, likewise."
-    )
-    max_connections: PositiveInt = Field(
+    max_waiting_bytes: int = setting(67_108_864, "Bytes of the requests that wait, likewise.", ge=1_048_576)
+    max_connections: PositiveInt = setting(
         1000,
-        description="Connections at once; at most 256 fewer than the process may have files open. One more takes the place of "
+        "Connections at once; at most 256 fewer than the process may have files open. One more takes the place of "
         "that which has waited longest for its client.",
     )
-    max_connections_per_address: PositiveInt | None = Field(
-        None, description="Likewise of one address. Unset: seven eighths of all."
+    max_connections_per_address: PositiveInt | None = setting(
+        None, "Likewise of one address. Unset: seven eighths of all."
     )
-    cors_origins: tuple[Annotated[str, Field(pattern=r"^https?://[^/*\s]+$")], ...] = Field(
+    cors_origins: tuple[Annotated[str, Field(pattern=r"^https?://[^/*\s]+$")], ...] = setting(
         (),
-        description="Origins of pages that may ask from a browser (CORS), as a JSON array of `https://HOST`; a key that a page has "
+        "Origins of pages that may ask from a browser (CORS), as a JSON array of `https://HOST`; a key that a page has "
         "is no secret.",
     )
 
@@ -177,28 +162,24 @@ class EndpointSettings(Group):
 class OidcSettings(Group):
     """Sign-in at the console by OpenID Connect: the issuer, and how its claims are read."""
 
-    issuer: str | None = Field(
+    issuer: str | None = setting(
         None,
-        description="The issuer's own address, like `https://login.example/realms/team`; or `streamer console --oidc`.",
+        "The issuer's own address, like `https://login.example/realms/team`; or `streamer console --oidc`.",
     )
-    client_id: str | None = Field(None, description="What the issuer calls the console.")
-    client_secret: str | None = Field(
-        None, repr=False, description="The client's secret; without it the console is a public client."
+    client_id: str | None = setting(None, "What the issuer calls the console.")
+    client_secret: str | None = setting(
+        None, "The client's secret; without it the console is a public client.", repr=False
     )
-    name_claim: str = Field(
+    name_claim: str = setting(
         "email",
+        "The claim that has a person's name in the record: one that people cannot choose for themselves. Of `email` only a "
+        "verified one counts.",
         min_length=1,
-        description=(
-            "The claim that has a person's name in the record: one that people cannot choose for themselves. Of `email` only a "
-            "verified one counts."
-        ),
     )
-    roles_claim: str | None = Field(
+    roles_claim: str | None = setting(
         None,
-        description=(
-            "The claim that has a person's roles, like `groups` or `realm_access.roles`; without it people have the roles of "
-            "their accounts."
-        ),
+        "The claim that has a person's roles, like `groups` or `realm_access.roles`; without it people have the roles of "
+        "their accounts.",
     )
     roles: dict[str, str] = Field(
         default_factory=dict,
@@ -208,47 +189,42 @@ class OidcSettings(Group):
             "names of roles."
         ),
     )
-    scopes: str = Field("openid email profile", description="What the issuer is asked for.")
-    clock_skew_seconds: float = Field(
-        60.0, ge=0, le=600, description="By how much the issuer's clock and this machine's may differ."
+    scopes: str = setting("openid email profile", "What the issuer is asked for.")
+    clock_skew_seconds: float = setting(
+        60.0, "By how much the issuer's clock and this machine's may differ.", ge=0, le=600
     )
 
 
 class AlertSettings(Group):
     """Where the recalibrator sends alerts beside their topic: a webhook, and e-mail."""
 
-    webhook_url: str | None = Field(
-        None, description="Where alerts are posted, signed as https://www.standardwebhooks.com says."
+    webhook_url: str | None = setting(
+        None, "Where alerts are posted, signed as https://www.standardwebhooks.com says."
     )
-    webhook_secret: str | None = Field(
-        None,
-        repr=False,
-        description="What they are signed with: `whsec_` and base64, or a text; 24 bytes or more.",
+    webhook_secret: str | None = setting(
+        None, "What they are signed with: `whsec_` and base64, or a text; 24 bytes or more.", repr=False
     )
-    smtp_url: str | None = Field(
-        None,
-        description="The mail server: `smtps://NAME@host:465`, or `smtp://NAME@host:587` with STARTTLS.",
+    smtp_url: str | None = setting(
+        None, "The mail server: `smtps://NAME@host:465`, or `smtp://NAME@host:587` with STARTTLS."
     )
-    smtp_password: str | None = Field(None, repr=False, description="Its password, where it asks for one.")
-    mail_from: str | None = Field(None, description="The sender's address.")
-    mail_to: tuple[str, ...] = Field((), description="Who gets them, as a JSON array of addresses.")
-    console_url: str | None = Field(
-        None, description="The console's address, for links, like `https://streamer.example`."
+    smtp_password: str | None = setting(None, "Its password, where it asks for one.", repr=False)
+    mail_from: str | None = setting(None, "The sender's address.")
+    mail_to: tuple[str, ...] = setting((), "Who gets them, as a JSON array of addresses.")
+    console_url: str | None = setting(
+        None, "The console's address, for links, like `https://streamer.example`."
     )
-    timeout_seconds: float = Field(
-        10.0, gt=0, le=120, description="How long one answer of webhook or mail server may take."
+    timeout_seconds: float = setting(
+        10.0, "How long one answer of webhook or mail server may take.", gt=0, le=120
     )
 
 
 class LoggingSettings(Group):
     """What the services write to standard error."""
 
-    format: Literal["auto", "json", "console"] = Field(
-        "auto", description="`json` lines, `console` for people; `auto` is console on a terminal."
+    format: Literal["auto", "json", "console"] = setting(
+        "auto", "`json` lines, `console` for people; `auto` is console on a terminal."
     )
-    level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
-        "INFO", description="The lowest level that is logged."
-    )
+    level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = setting("INFO", "The lowest level that is logged.")
 
     @field_validator("level", mode="before")
     @classmethod
@@ -259,85 +235,66 @@ class LoggingSettings(Group):
 class AuditSettings(Group):
     """Checkpoints of the record, signed and kept where nobody with access to the database can change them."""
 
-    private_key: str | None = Field(
+    private_key: str | None = setting(
         None,
+        "Ed25519 private key in PEM that signs checkpoints (`streamer audit keygen`): where the recalibrator runs, or "
+        "`streamer audit sign`, and nowhere else.",
         repr=False,
-        description=(
-            "Ed25519 private key in PEM that signs checkpoints (`streamer audit keygen`): where the recalibrator runs, or "
-            "`streamer audit sign`, and nowhere else."
-        ),
     )
-    public_keys: str | None = Field(
+    public_keys: str | None = setting(
         None,
-        description=(
-            "Public keys in PEM, one block after the other, that checkpoints may be signed with; by default that of "
-            "`private_key`."
-        ),
+        "Public keys in PEM, one block after the other, that checkpoints may be signed with; by default that of "
+        "`private_key`.",
     )
-    checkpoint_file: str | None = Field(
-        None, description="File outside the database that checkpoints are appended to, one JSON a line."
+    checkpoint_file: str | None = setting(
+        None, "File outside the database that checkpoints are appended to, one JSON a line."
     )
-    checkpoint_every_seconds: float = Field(
-        300.0,
-        gt=0,
-        description="Seconds between two checkpoints that are published and appended to the file.",
+    checkpoint_every_seconds: float = setting(
+        300.0, "Seconds between two checkpoints that are published and appended to the file.", gt=0
     )
-    sign_every_seconds: float = Field(
-        1.0,
-        gt=0,
-        description="Seconds between two checkpoints while the record grows; witnesses cosign each.",
+    sign_every_seconds: float = setting(
+        1.0, "Seconds between two checkpoints while the record grows; witnesses cosign each.", gt=0
     )
-    witnesses: tuple[str, ...] = Field(
+    witnesses: tuple[str, ...] = setting(
         (),
-        description=(
-            "Who cosigns checkpoints (https://c2sp.org/tlog-witness), as a JSON array of `NAME+HASH+KEY https://...`: the "
-            "witness's verifier key and its address."
-        ),
+        "Who cosigns checkpoints (https://c2sp.org/tlog-witness), as a JSON array of `NAME+HASH+KEY https://...`: the "
+        "witness's verifier key and its address.",
     )
 
 
 class PolicySettings(Group):
     """Signed policies: who may make them, and which of them workers obey."""
 
-    private_key: str | None = Field(
+    private_key: str | None = setting(
         None,
+        "Ed25519 private key in PEM that signs policies (`streamer audit keygen`): where people and the recalibrator "
+        "make them, not where workers run.",
         repr=False,
-        description=(
-            "Ed25519 private key in PEM that signs policies (`streamer audit keygen`): where people and the recalibrator "
-            "make them, not where workers run."
-        ),
     )
-    public_keys: str | None = Field(
+    public_keys: str | None = setting(
         None,
-        description=(
-            "Public keys in PEM, one block after the other. With them only policies that one of them signed are obeyed "
-            "and built on; by default that of `private_key`. Without either nothing is signed."
-        ),
+        "Public keys in PEM, one block after the other. With them only policies that one of them signed are obeyed "
+        "and built on; by default that of `private_key`. Without either nothing is signed.",
     )
-    give_up_signing: bool = Field(
-        False,
-        description="Without a private key, make unsigned policies even where the present one is signed.",
+    give_up_signing: bool = setting(
+        False, "Without a private key, make unsigned policies even where the present one is signed."
     )
 
 
 class LabelSettings(Group):
     """Signed labels: whose labels are signed here, and whose signatures are valid for gates that demand them."""
 
-    private_keys: str | None = Field(
+    private_keys: str | None = setting(
         None,
+        "Private keys of labellers, as `streamer label keygen` writes them, one block after the other: a line "
+        "`labeller: NAME` and an Ed25519 key in PEM. Labels of these labellers are signed here.",
         repr=False,
-        description=(
-            "Private keys of labellers, as `streamer label keygen` writes them, one block after the other: a line "
-            "`labeller: NAME` and an Ed25519 key in PEM. Labels of these labellers are signed here."
-        ),
     )
-    public_keys: str | None = Field(
+    public_keys: str | None = setting(
         None,
-        description=(
-            "Public keys of labellers in the same form (`FILE.pub`). Of a gate that demands signed labels only those are "
-            "read that one of its labeller's keys signed; by default the keys that belong to `private_keys`. Needed "
-            "wherever labels are read: recalibrator, review page, commands."
-        ),
+        "Public keys of labellers in the same form (`FILE.pub`). Of a gate that demands signed labels only those are "
+        "read that one of its labeller's keys signed; by default the keys that belong to `private_keys`. Needed "
+        "wherever labels are read: recalibrator, review page, commands.",
     )
 
 
@@ -353,12 +310,10 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
-    insecure: bool = Field(
+    insecure: bool = setting(
         False,
-        description=(
-            "Permit connections to other machines without TLS, or without verifying the peer. "
-            "For networks that nobody else can reach; `streamer --insecure` permits them for one command."
-        ),
+        "Permit connections to other machines without TLS, or without verifying the peer. "
+        "For networks that nobody else can reach; `streamer --insecure` permits them for one command.",
     )
     database: DatabaseSettings = DatabaseSettings()
     kafka: KafkaSettings = KafkaSettings()

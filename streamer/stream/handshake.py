@@ -6,11 +6,7 @@ import ssl
 from collections.abc import AsyncIterator
 
 from aiokafka.conn import AIOKafkaConnection
-from aiokafka.errors import (
-    KafkaError,
-    SaslAuthenticationFailed,
-    UnsupportedSaslMechanismError,
-)
+from aiokafka.errors import KafkaError, SaslAuthenticationFailed, UnsupportedSaslMechanismError
 from aiokafka.protocol.admin import ApiVersionRequest
 
 from streamer.errors import Unavailable, UsageError

@@ -48,43 +48,27 @@ HOLD_REASONS = tuple(reason for reason in REASONS if reason != "scored")
 DESK_OUTCOMES = ("released", "rejected", "expired")
 
 
-class _EncoderCounts(Collector):
-    """The encoder counts for itself; its numbers are read when the metrics are collected."""
+class _Watched(Collector):
+    """Encoder and judge count for themselves; their numbers are read when the metrics are collected."""
 
     NAMES = (
-        "streamer_encoded_texts_total",
-        "streamer_encoder_cache_hits_total",
-        "streamer_encoder_tokens_total",
-        "streamer_encoder_cost_total",
+        *(f"streamer_{one}_total" for one in ("encoded_texts", "encoder_cache_hits")),
+        *(f"streamer_{one}_{what}_total" for one in ("encoder", "judge") for what in ("tokens", "cost")),
+        "streamer_judge_answers_total",
     )
 
     def __init__(self) -> None:
-        self.watched: tuple[Callable[[], float], ...] = ()
+        self.of: dict[str, Callable[[], float]] = {}
+        """By name; answers of the judge by result."""
 
     def collect(self) -> Iterator[CounterMetricFamily]:
-        for i, name in enumerate(self.NAMES):
-            value = self.watched[i]() if self.watched else 0
-            text = next(d.help for d in CATALOGUE if d.name == name)
-            yield CounterMetricFamily(name.removesuffix("_total"), text, value=value)
-
-
-class _JudgeCounts(Collector):
-    """The same of the judge, which counts for itself, too."""
-
-    NAMES = ("streamer_judge_answers_total", "streamer_judge_tokens_total", "streamer_judge_cost_total")
-
-    def __init__(self) -> None:
-        self.results: Mapping[str, Callable[[], float]] = {}
-        self.totals: tuple[Callable[[], float], Callable[[], float]] = (lambda: 0, lambda: 0)
-
-    def collect(self) -> Iterator[CounterMetricFamily]:
-        texts = [next(d.help for d in CATALOGUE if d.name == name) for name in self.NAMES]
-        answers = CounterMetricFamily(self.NAMES[0].removesuffix("_total"), texts[0], labels=["result"])
-        for result in JUDGE_RESULTS:
-            answers.add_metric([result], self.results[result]() if self.results else 0)
-        yield answers
-        for name, text, total in zip(self.NAMES[1:], texts[1:], self.totals, strict=True):
-            yield CounterMetricFamily(name.removesuffix("_total"), text, value=total())
+        for one in CATALOGUE:
+            if one.name in self.NAMES:
+                family = CounterMetricFamily(one.name.removesuffix("_total"), one.help, labels=one.labels)
+                for values in [(result,) for result in JUDGE_RESULTS] if one.labels else [()]:
+                    watched = self.of.get(*values or (one.name,))
+                    family.add_metric(values, 0 if watched is None else watched())
+                yield family
 
 
 def register(registry: CollectorRegistry, definition: MetricDefinition) -> Counter | Gauge | Histogram:
@@ -105,8 +89,8 @@ def show(gauge: Any, value: float | None, *labels: str) -> None:
         gauge.labels(*labels).set(value)
 
 
-class RequestMetrics:
-    """Requests that a service answers by HTTP, in a registry of its own. Thread-safe; no call blocks or raises.
+class ServiceMetrics:
+    """Metrics of some services, in a registry of their own. Thread-safe; no call blocks or raises.
 
     Parameters
     ----------
@@ -121,7 +105,7 @@ class RequestMetrics:
         self._of: dict[str, Any] = {
             d.name: register(self.registry, d)
             for d in CATALOGUE
-            if {*services} & {*d.services} and d.name not in (*_EncoderCounts.NAMES, *_JudgeCounts.NAMES)
+            if {*services} & {*d.services} and d.name not in _Watched.NAMES
         }
         self._of["streamer_build_info"].labels(
             metadata.version("conformal-streamer"), platform.python_version(), encoder
@@ -130,6 +114,10 @@ class RequestMetrics:
     def exposition(self) -> bytes:
         """Render all metrics in Prometheus' text format."""
         return generate_latest(self.registry)
+
+
+class RequestMetrics(ServiceMetrics):
+    """Requests that a service answers by HTTP."""
 
     def open_metrics(self) -> bytes:
         """Render all metrics in the format OpenMetrics 1.0, which has exemplars."""
@@ -170,10 +158,8 @@ class Metrics(RequestMetrics):
         service: Literal["worker", "endpoint"] = "worker",
     ) -> None:
         super().__init__(encoder=encoder, services=("worker", service))
-        self._encoder_counts = _EncoderCounts()
-        self.registry.register(self._encoder_counts)
-        self._judge_counts = _JudgeCounts()
-        self.registry.register(self._judge_counts)
+        self._watched = _Watched()
+        self.registry.register(self._watched)
         self._children: dict[tuple[str, ...], Any] = {}
         self._kinds: dict[str, str] = {}
         self._desk_gates: set[str] = set()
@@ -367,8 +353,8 @@ class Metrics(RequestMetrics):
         results : answers by each of `JUDGE_RESULTS`, since the process started.
         tokens, cost : since the process started.
         """
-        self._judge_counts.totals = (tokens, cost)
-        self._judge_counts.results = results
+        totals = {"streamer_judge_tokens_total": tokens, "streamer_judge_cost_total": cost}
+        self._watched.of |= {**results, **totals}
 
     def watch_encoder(
         self,
@@ -385,7 +371,7 @@ class Metrics(RequestMetrics):
         cache_hits : texts answered from the cache since the process started.
         tokens, cost : of an encoder that is asked for at an endpoint, since the process started.
         """
-        self._encoder_counts.watched = (encoded, cache_hits, tokens, cost)
+        self._watched.of |= zip(_Watched.NAMES, (encoded, cache_hits, tokens, cost), strict=False)
 
 
 NO_ROUTE: Final = "none"

@@ -1,18 +1,16 @@
 """Metrics of the recalibrator and of monitoring. One that does not lead serves no gauge of a gate; what is not known is absent."""
 
 import math
-import platform
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from importlib import metadata
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Gauge, disable_created_metrics
-from prometheus_client.exposition import generate_latest
+from prometheus_client import Gauge
 
 from streamer.events.alerts import ALARMS, AlarmKind
 from streamer.recalibration.gate_status import GateStatus
 from streamer.risk.rounds.report import OpenFigures, RiskReport
+from streamer.risk.states import RiskInterval
 from streamer.telemetry.catalogue import (
     ALARM_GAUGES,
     CATALOGUE,
@@ -23,21 +21,14 @@ from streamer.telemetry.catalogue import (
     RUN_OUTCOMES,
     STRETCHES,
 )
-from streamer.telemetry.metrics import register, show
+from streamer.telemetry.metrics import ServiceMetrics, show
 
 
-class RecalibratorMetrics:
-    """All metrics of one recalibrator, in a registry of their own. Thread-safe; no call blocks or raises."""
+class RecalibratorMetrics(ServiceMetrics):
+    """All metrics of one recalibrator."""
 
     def __init__(self) -> None:
-        disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no annotation here
-        self.registry = CollectorRegistry()
-        self._of: dict[str, Any] = {
-            d.name: register(self.registry, d) for d in CATALOGUE if "recalibrator" in d.services
-        }
-        self.of("build_info").labels(
-            metadata.version("conformal-streamer"), platform.python_version(), "none"
-        ).set(1)
+        super().__init__(services=("recalibrator",))
         for part in PARTS:
             self.of("part_reachable").labels(part)
         self.of("recalibrator_leader").set(0)
@@ -45,10 +36,6 @@ class RecalibratorMetrics:
     def of(self, name: str) -> Any:
         """Return a metric by its name in the catalogue, without the prefix; for the recalibrator's other parts."""
         return self._of[PREFIX + name]
-
-    def exposition(self) -> bytes:
-        """Render all metrics in Prometheus' text format."""
-        return generate_latest(self.registry)
 
     def set_part(self, part: str, reachable: bool) -> None:
         """A part answers, or does not."""
@@ -212,13 +199,7 @@ def _values(report: RiskReport) -> dict[str, float | None]:
     }
     if report.terms is not None:
         values["exposure_budget_ratio"] = report.terms.budget
-    for name, interval in (("exposure", exposure), ("selective", selective)):
-        if interval.estimate is not None:
-            values |= {
-                f"{name}_risk_ratio": interval.estimate,
-                f"{name}_risk_lower_ratio": interval.lower,
-                f"{name}_risk_upper_ratio": interval.upper,
-            }
+    values |= _bounds("exposure", exposure) | _bounds("selective", selective)
     if burn is not None:
         values |= {
             "budget_used_ratio": burn.used,
@@ -239,11 +220,16 @@ def _open_values(figures: OpenFigures | None) -> dict[str, float | None]:
         "open_labelled_answers": figures.labelled,
         "open_served_ratio": figures.share_served,
     }
-    for name, interval in (("selective", figures.selective), ("exposure", figures.exposure)):
-        if interval.estimate is not None and figures.share_served:
-            values |= {
-                f"open_{name}_risk_ratio": interval.estimate,
-                f"open_{name}_risk_lower_ratio": interval.lower,
-                f"open_{name}_risk_upper_ratio": interval.upper,
-            }
+    if figures.share_served:
+        values |= _bounds("open_selective", figures.selective) | _bounds("open_exposure", figures.exposure)
     return values
+
+
+def _bounds(name: str, interval: RiskInterval) -> dict[str, float | None]:
+    if interval.estimate is None:
+        return {}
+    return {
+        f"{name}_risk_ratio": interval.estimate,
+        f"{name}_risk_lower_ratio": interval.lower,
+        f"{name}_risk_upper_ratio": interval.upper,
+    }

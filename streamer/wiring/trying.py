@@ -64,7 +64,7 @@ def tried(
     UsageError
         The file cannot be tried; the message says what to do.
     """
-    from streamer.clouds.evaluated_claims import has_claims
+    from streamer.clouds.evaluated_claims import CLAIM, has_claims
     from streamer.frames.gate import Gate
 
     named, choice = dict(given), check_unlabelled(unlabelled)
@@ -85,7 +85,7 @@ def tried(
         said = [f"{name or file}: {table.recognised}", *table.notes]
         for one in said:
             note(one)
-        if "unit" not in given and has_claims(table.clouds):
+        if given.get("unit") == CLAIM or ("unit" not in given and has_claims(table.clouds)):
             of_claims(table.clouds)
             return None, said
         missing, answers = counts(table.clouds)

@@ -2,12 +2,12 @@
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests import programs
 from tests.checkout import ROOT, copy_checkout
 from tests.machine import LONG
 
@@ -43,7 +43,7 @@ NAMES = ["calibrator", "command", "scorer", "severity-kind", "table", "topic"]
 @pytest.mark.parametrize(
     "names", [["setting"], *([[name] for name in NAMES] if LONG else [NAMES])], ids="-".join
 )
-def test_doing_what_the_pages_say(names: list[str], tmp_path: Path) -> None:
+def test_doing_what_the_pages_say(names: list[str], tmp_path: Path):
     """With `make faults` each in a copy of its own; else most in one copy, where each command runs once."""
     copy = copy_checkout(tmp_path / "copy")
     bin_ = Path(sys.executable).parent
@@ -68,18 +68,10 @@ def test_doing_what_the_pages_say(names: list[str], tmp_path: Path) -> None:
         assert len(commands) > before, f"{name} runs nothing"
     # What writes files goes first.
     for command in sorted(dict.fromkeys(commands), key=lambda one: not one.startswith("python -m ")):
-        done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", command],
-            cwd=copy,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=600,
-        )
-        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+        programs.run("bash", "-euo", "pipefail", "-c", command, seconds=600, cwd=copy, env=environment)
 
 
-def test_every_page_is_linked() -> None:
+def test_every_page_is_linked():
     contributing = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
     for page in PAGES.glob("*.md"):
         assert f"docs/contributing/{page.name}" in contributing

@@ -17,6 +17,7 @@ from streamer.clouds.cloud_files import read_clouds
 from streamer.clouds.offline import ScoredCloud
 from streamer.settings.settings import load_settings
 from streamer.wiring import open_store
+from tests import programs
 from tests.clouds import first_lines
 from tests.offline import run_scored
 from tests.services.service_forks import FORKS
@@ -32,23 +33,12 @@ SAME_AS_OFFLINE = (
 
 
 def demo(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "streamer", "demo", *arguments],
-        cwd=folder,
-        env=os.environ,
-        capture_output=True,
-        text=True,
-        timeout=480,  # against hanging: other tests take the processor
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done
+    return programs.run(sys.executable, "-m", "streamer", "demo", *arguments, seconds=480, cwd=folder)
 
 
 def test_the_stream_decides_as_the_offline_computation_does_number_for_number(
-    tmp_path: Path,
-    triviaqa_path: Path,
-    trivia: list[ScoredCloud],
-) -> None:
+    tmp_path: Path, triviaqa_path: Path, trivia: list[ScoredCloud]
+):
     data = first_lines(triviaqa_path, CLOUDS, tmp_path / "clouds.jsonl")
     options = ["--gate-unit", "best", "--alpha", "0.1", "--method", "rbwa", "--seed", "0"]
     streamed: dict[str, Any] = json.loads(demo(tmp_path, "--data", str(data), *options, "--json").stdout)
@@ -74,7 +64,7 @@ def test_the_stream_decides_as_the_offline_computation_does_number_for_number(
         }
 
 
-def test_all_signals_decide_as_a_gate_in_python_does(tmp_path: Path, triviaqa_path: Path) -> None:
+def test_all_signals_decide_as_a_gate_in_python_does(tmp_path: Path, triviaqa_path: Path):
     data = first_lines(triviaqa_path, CLOUDS, tmp_path / "clouds.jsonl")
     done = demo(tmp_path, "--data", str(data), "--method", "full", "--json")
     streamed: dict[str, Any] = json.loads(done.stdout)
@@ -115,7 +105,7 @@ class _Text(HTMLParser):
         self.words.append(data)
 
 
-def test_the_demo_without_data_tells_a_person_what_happened(tmp_path: Path) -> None:
+def test_the_demo_without_data_tells_a_person_what_happened(tmp_path: Path):
     done = demo(tmp_path, "--seed", "5")
     first = done.stdout.splitlines()[0]
     assert re.fullmatch(
@@ -149,7 +139,7 @@ def test_the_demo_without_data_tells_a_person_what_happened(tmp_path: Path) -> N
 )
 def test_a_wrong_question_gets_a_clear_answer_and_no_traceback(
     tmp_path: Path, arguments: list[str], words: str
-) -> None:
+):
     (tmp_path / "broken.jsonl").write_text("{broken\n")
     done = FORKS.run(["demo", *arguments], environment=os.environ, folder=tmp_path, seconds=240)
     assert done.returncode == 2

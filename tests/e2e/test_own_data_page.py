@@ -11,6 +11,7 @@ import pytest
 from streamer.cli import main
 from streamer.clouds.tables.columns import ROLES, parse_mapping
 from tests.checkout import ROOT
+from tests.told import Told
 
 PAGE = (ROOT / "docs" / "own-data.md").read_text("utf-8")
 
@@ -27,7 +28,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.encoder
-def test_the_commands(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_commands(checkout: Path, capsys: pytest.CaptureFixture[str]):
     (block,) = blocks("sh")
     (shown,) = re.findall(r"^```\n(examples/.*)\n```$", PAGE, re.MULTILINE)
     said = []
@@ -44,7 +45,7 @@ def test_the_commands(checkout: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert (checkout / "evaluation" / "report.html").is_file()
 
 
-def test_the_python(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_python(checkout: Path, capsys: pytest.CaptureFixture[str]):
     (block,) = blocks("python")
     exec(compile(block, "own-data.md", "exec"), {})
     out = capsys.readouterr().out
@@ -52,7 +53,7 @@ def test_the_python(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "[ True False] {'new': 'r00'}" in out
 
 
-def test_the_table_of_roles_is_whole() -> None:
+def test_the_table_of_roles_is_whole():
     rows = re.findall(r"^\| `(\w+)` \| .*? \| (.*?) \|$", PAGE, re.MULTILINE)
     rows = [(role, names) for role, names in rows if role in ROLES]
     assert {role for role, _ in rows} == set(ROLES)
@@ -68,9 +69,7 @@ def test_the_table_of_roles_is_whole() -> None:
 
 
 @pytest.mark.encoder
-def test_a_table_is_labelled_from_its_references_and_then_evaluated(
-    checkout: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_table_is_labelled_from_its_references_and_then_evaluated(checkout: Path, told: Told):
     rows = [
         {"Question": f"What is {a} times {b}?", "Name": name, "Output": f"It is {a * b + wrong}.", "Gold": str(a * b)}
         for a in range(12, 22)
@@ -79,9 +78,7 @@ def test_a_table_is_labelled_from_its_references_and_then_evaluated(
     ]  # fmt: skip
     pd.DataFrame(rows).to_csv("raw.csv", sep=";", index=False)
     command = ["label", "clouds", "raw.csv", "--out", "labelled.jsonl", "--match", "contained"]
-    assert main([*command, "--column", "answer_id=Name"]) == 0
-    out = capsys.readouterr()
+    out = told(*command, "--column", "answer_id=Name")
     assert "answer_id from Name" in out.err
     assert "30 clouds written, 90 responses labelled" in out.out
-    assert main(["evaluate", "labelled.jsonl", "--alpha", "0.2", "--splits", "4"]) == 0
-    assert "kind" not in capsys.readouterr().err
+    assert "kind" not in told("evaluate", "labelled.jsonl", "--alpha", "0.2", "--splits", "4").err

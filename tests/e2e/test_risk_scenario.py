@@ -141,7 +141,7 @@ def test_from_the_first_label_to_an_alarm_and_back(
     stored_encoder: StoredEncoder,
     triviaqa_path: Path,
     tmp_path: Path,
-) -> None:
+):
     prompts = read_prompts(triviaqa_path, stored_encoder.rows, questions=400, each=3, answers=4)
     rng = np.random.default_rng(20)
     world = World(topic_prefix, kafka_broker, postgres_database_url, tmp_path)
@@ -303,9 +303,7 @@ def test_from_the_first_label_to_an_alarm_and_back(
             for batch in decided.keys() - known.keys()
         ]
         served = np.mean([any(decided[batch].shipped) for batch in decided.keys() - known.keys()])
-        tell(
-            f"the new population, 300 batches more: {served:.0%} served, exposure {np.mean(losses):.3f}",
-        )
+        tell(f"the new population, 300 batches more: {served:.0%} served, exposure {np.mean(losses):.3f}")
         # Over calibrations the mean is at most alpha; one calibration and one sample of batches scatter around it.
         scatter = np.sqrt(ALPHA * (1 - ALPHA) * (1 / len(losses) + 1 / groups))
         assert np.mean(losses) <= ALPHA + 4.76 * scatter

@@ -113,6 +113,10 @@ class Terminal:
             timeout=COMMAND_SECONDS,
         ).stdout
 
+    def clouds(self, **of: int) -> None:
+        """Simulated clouds with labels in the file that the page names."""
+        write_clouds(self.folder / "clouds.jsonl.gz", simulate_clouds(**of), labels=True)
+
     @contextmanager
     def running(self, words: Sequence[str]) -> Iterator[None]:
         """Keep a service running, from when it says that it is ready until SIGTERM, and see that it ends well."""
@@ -289,9 +293,7 @@ def test_the_demo_on_your_own_response_clouds(terminal: Terminal) -> None:
 @pytest.mark.encoder
 def test_a_plan_on_a_guess_and_on_your_own_response_clouds(terminal: Terminal) -> None:
     (block,) = blocks("sh", "Plan it")
-    write_clouds(
-        terminal.folder / "clouds.jsonl.gz", simulate_clouds(seed=3, clouds=40, responses=4), labels=True
-    )
+    terminal.clouds(seed=3, clouds=40, responses=4)
     for words in commands(block):
         plan = json.loads(terminal.run([*words, "--json"], seconds=240))
         assert plan["alpha"] == 0.1
@@ -304,9 +306,7 @@ def test_an_evaluation_by_command_and_from_python(
     terminal: Terminal, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (block,) = blocks("sh", "Evaluate it")
-    write_clouds(
-        terminal.folder / "clouds.jsonl.gz", simulate_clouds(seed=4, clouds=24, responses=4), labels=True
-    )
+    terminal.clouds(seed=4, clouds=24, responses=4)
     for words in commands(block):
         out = terminal.run([*words, "--splits", "3"], seconds=100)
         assert "clouds: " in out, out
@@ -329,9 +329,7 @@ def test_the_papers_classifier_by_command_and_from_python(
     terminal: Terminal, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (block,) = blocks("sh", "Classify it")
-    write_clouds(
-        terminal.folder / "clouds.jsonl.gz", simulate_clouds(seed=5, clouds=8, responses=10), labels=True
-    )
+    terminal.clouds(seed=5, clouds=8, responses=10)
     for words in commands(block):
         out = terminal.run([*words, "--splits", "2"], seconds=100)
         assert "8 questions, 80 responses; good: severity at most 0.5" in out, out

@@ -1,7 +1,5 @@
 """The ways to ask an endpoint for a decision: a batch of one's own, or each protocol for a text, JSON, a call, or a call unjudged."""
 
-from __future__ import annotations
-
 import json
 from typing import Any, Final
 

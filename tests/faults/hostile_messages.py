@@ -109,10 +109,7 @@ class Publisher:
         rng = self._rng
         blind = {
             label: mutations(
-                [
-                    *examples,
-                    *(self._text(self._label(n) if label else self._batch(n)) for n in range(20)),
-                ],
+                [*examples, *(self._text(self._label(n) if label else self._batch(n)) for n in range(20))],
                 count,
                 seed=rng.randrange(2**32),
             )

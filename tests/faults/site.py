@@ -73,10 +73,7 @@ class Site:
     ) -> subprocess.CompletedProcess[str]:
         """Run `streamer ...` with the site's settings, and those given, forked as services are; it must succeed."""
         done = forks.run(
-            arguments,
-            environment=self.whole_environment() | settings,
-            folder=self.directory,
-            seconds=seconds,
+            arguments, environment=self.whole_environment() | settings, folder=self.directory, seconds=seconds
         )
         assert done.returncode == status, done.stderr + done.stdout[-3000:]
         return done

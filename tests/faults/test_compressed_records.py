@@ -64,7 +64,7 @@ def publish_bomb(
 @pytest.mark.parametrize(("compression", "size"), BOMBS)
 def test_a_record_that_unpacks_to_much_more(
     site: Site, compression: str, size: int, matrix: Matrix, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     named = wiring.topics(site.settings)
     value = publish_bomb(site, named.responses, compression, size, monkeypatch)
     worker = site.start_worker()
@@ -104,16 +104,12 @@ def test_a_record_that_unpacks_to_much_more(
     matrix.add(f"18 a record of {size / 1e6:.0f} MB, {compression}", found)
 
 
-def test_the_client_library_unpacks_by_the_functions_that_are_bounded() -> None:
+def test_the_client_library_unpacks_by_the_functions_that_are_bounded():
     """A release of a client library that reads compressed batches another way must not go unnoticed."""
     from aiokafka.consumer import fetcher
     from kafka.record import memory_records
 
-    from streamer.stream.header_names import (
-        EscapingDefaultRecordBatch,
-        EscapingRecords,
-        accept_any_record,
-    )
+    from streamer.stream.header_names import EscapingDefaultRecordBatch, EscapingRecords, accept_any_record
 
     accept_any_record()
     assert fetcher.MemoryRecords is EscapingRecords

@@ -58,10 +58,7 @@ BODIES: dict[str, Callable[[], tuple[dict[str, str], bytes]]] = {
             b"]}]}}]}",
         ),
     ),
-    "parts": lambda: (
-        {},
-        many(b'{"type":""}', CHAT, b'{"choices": [{"message": {"content": [', b"]}}]}"),
-    ),
+    "parts": lambda: ({}, many(b'{"type":""}', CHAT, b'{"choices": [{"message": {"content": [', b"]}}]}")),
     "calls": lambda: ({}, many(b"{}", CHAT, b'{"choices": [{"message": {"tool_calls": [', b"]}}]}")),
     "numbers in a call": lambda: (
         {},
@@ -82,10 +79,7 @@ BODIES: dict[str, Callable[[], tuple[dict[str, str], bytes]]] = {
         b'{"choices": [{"message": {"content": "' + "\U0001f5fc".encode() + b"x" * (CHAT - 100) + b'"}}]}',
     ),
     "nested": lambda: ({}, b'{"choices": ' + b"[" * (CHAT // 2)),
-    "embeddings": lambda: (
-        {},
-        many(b'{"index":0,"embedding":0}', EMBEDDINGS, b'{"data": [', b"]}"),
-    ),
+    "embeddings": lambda: ({}, many(b'{"index":0,"embedding":0}', EMBEDDINGS, b'{"data": [', b"]}")),
     "numbers": lambda: (
         {},
         b'{"data": [' + many(b"0", EMBEDDINGS - 60, b'{"index": 0, "embedding": [', b"]}]}"),
@@ -138,7 +132,7 @@ WAYS = ("endless", *BODIES, "cookies")
 
 def test_no_reply_of_an_upstream_fills_the_service(
     tmp_path: Path, migrated_sqlite_url: str, hostile: Hostile, matrix: Matrix
-) -> None:
+):
     with closing(Site(migrated_sqlite_url, tmp_path)) as site:
         for gate in ("bot", "one-by-one"):
             site.gate(
@@ -234,7 +228,7 @@ for line in sys.stdin:
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_no_reply_fills_who_reads_it(hostile: Hostile, name: str) -> None:
+def test_no_reply_fills_who_reads_it(hostile: Hostile, name: str):
     code = MEASURED.replace("READER", READERS[name])
     with subprocess.Popen(
         [sys.executable, "-c", code, hostile.url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

@@ -5,7 +5,6 @@ The version after this one is this one's source with one more migration, in a fo
 
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 
 import streamer
 from streamer.store import schema_state
+from tests import programs
 from tests.faults.matrix import Matrix
 from tests.faults.site import Site, wait_until
 from tests.faults.traffic import Traffic
@@ -57,20 +57,15 @@ def newer(tmp_path: Path, site: Site) -> dict[str, str]:
 
 
 def upgrade(site: Site, settings: dict[str, str]) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "streamer", "db", "upgrade"],
+    done = programs.run(
+        *(sys.executable, "-m", "streamer", "db", "upgrade"),
         cwd=site.directory,
         env=os.environ | site.environment | settings,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
     )
-    assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("to 9999.\n")
 
 
-def test_forth_under_old_and_new_workers_and_back(site: Site, newer: dict[str, str], matrix: Matrix) -> None:
+def test_forth_under_old_and_new_workers_and_back(site: Site, newer: dict[str, str], matrix: Matrix):
     """What the next version adds serves this one: it goes on, starts again, and comes back when the new one is withdrawn."""
     old = site.start_worker()
     with Traffic(site, seed=8, rate=60) as traffic:

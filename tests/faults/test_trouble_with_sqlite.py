@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,17 @@ def file_site(kafka_broker: KafkaBroker, topic_prefix: str, tmp_path: Path) -> I
     url = f"sqlite:///{tmp_path / 'audit.db'}"
     with ExitStack() as stack, a_site(kafka_broker, url, topic_prefix, tmp_path, stack) as one:
         yield one
+
+
+def _goes_on(site: Site, worker: Any, decisions: int, matrix: Matrix, case: str) -> None:
+    began = time.monotonic()
+    wait_until(lambda: site.decided() == decisions, "what waited is decided")
+    seconds = time.monotonic() - began
+    worker.wait_until_ready()
+    found = site.check()
+    assert found.decisions == decisions
+    matrix.add(case, found, seconds=seconds)
+    assert worker.terminate() == 0
 
 
 @pytest.mark.long
@@ -37,14 +49,7 @@ def test_a_file_that_another_process_locks_delays_and_loses_nothing(
         wait_until(lambda: "the database does not answer" in worker.unready(), "the worker says so")
         assert worker.process.poll() is None
         other.execute("ROLLBACK")
-    began = time.monotonic()
-    wait_until(lambda: file_site.decided() == 500, "what waited is decided")
-    seconds = time.monotonic() - began
-    worker.wait_until_ready()
-    found = file_site.check()
-    assert found.decisions == 500
-    matrix.add("5 SQLite locked by another process", found, seconds=seconds)
-    assert worker.terminate() == 0
+    _goes_on(file_site, worker, 500, matrix, "5 SQLite locked by another process")
 
 
 @pytest.mark.long
@@ -60,11 +65,4 @@ def test_a_full_disk_delays_and_loses_nothing(file_site: Site, matrix: Matrix) -
     assert file_site.decided() < 1600
     assert worker.process.poll() is None
     resource.prlimit(worker.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
-    began = time.monotonic()
-    wait_until(lambda: file_site.decided() == 1600, "what waited is decided")
-    seconds = time.monotonic() - began
-    worker.wait_until_ready()
-    found = file_site.check()
-    assert found.decisions == 1600
-    matrix.add("5 SQLite's disk full, then not", found, seconds=seconds)
-    assert worker.terminate() == 0
+    _goes_on(file_site, worker, 1600, matrix, "5 SQLite's disk full, then not")

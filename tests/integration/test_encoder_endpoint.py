@@ -30,6 +30,7 @@ from streamer.scoring.encoders.endpoint_encoder import EndpointEncoder
 from streamer.settings.settings import load_settings
 from tests.faults.site import wait_until
 from tests.services.openai_server import ChatReply, ChatRequest, OpenAIServer, embeddings
+from tests.told import Told
 
 KEY = "sk-nobody-may-read-this"
 DIMENSION = 8
@@ -92,7 +93,7 @@ def encoder(
 # -- what is sent, and what comes back
 
 
-def test_rows_are_unit_rows_of_the_texts_in_their_order(server: Server) -> None:
+def test_rows_are_unit_rows_of_the_texts_in_their_order(server: Server):
     texts = [f"answer {number}" for number in range(300)]
     with encoder(server, concurrency=2) as made:
         rows = made.encode(texts)
@@ -110,7 +111,7 @@ def test_rows_are_unit_rows_of_the_texts_in_their_order(server: Server) -> None:
     assert server.most_in_flight <= 2
 
 
-def test_large_texts_are_parted_by_their_bytes(server: Server) -> None:
+def test_large_texts_are_parted_by_their_bytes(server: Server):
     texts = ["é" * 40_000 + str(number) for number in range(5)]
     with encoder(server) as made:
         made.encode(texts)
@@ -119,7 +120,7 @@ def test_large_texts_are_parted_by_their_bytes(server: Server) -> None:
     ) == 2
 
 
-def test_tokens_and_cost_are_counted(server: Server) -> None:
+def test_tokens_and_cost_are_counted(server: Server):
     with encoder(server, price=Price(Decimal(20), Decimal(0))) as made:
         made.encode(["one", "two"])
         assert made.tokens == 9  # of the first question too, which finds the dimension
@@ -128,7 +129,7 @@ def test_tokens_and_cost_are_counted(server: Server) -> None:
         assert made.cost is None
 
 
-def test_what_nobody_can_see_is_not_sent(server: Server) -> None:
+def test_what_nobody_can_see_is_not_sent(server: Server):
     done: list[int] = []
     with encoder(server) as made:
         rows = made.encode(["", "seen", " \u200b\n"], progress=done.append)
@@ -138,7 +139,7 @@ def test_what_nobody_can_see_is_not_sent(server: Server) -> None:
     assert sum(done) == 3
 
 
-def test_a_text_is_paid_for_once(server: Server) -> None:
+def test_a_text_is_paid_for_once(server: Server):
     with encoder(server) as made:
         cached = CachedEncoder(made)
         cached.embed([["a", "b", "a"], ["b"]])
@@ -146,7 +147,7 @@ def test_a_text_is_paid_for_once(server: Server) -> None:
     assert server.texts[1:] == ["a", "b", "c"]
 
 
-def test_what_was_answered_before_a_failure_is_not_paid_for_again(server: Server) -> None:
+def test_what_was_answered_before_a_failure_is_not_paid_for_again(server: Server):
     texts = [f"answer {number}" for number in range(300)]
 
     def failing_at_the_end(request: ChatRequest) -> ChatReply:
@@ -168,7 +169,7 @@ def test_what_was_answered_before_a_failure_is_not_paid_for_again(server: Server
 # -- the dimension
 
 
-def test_another_dimension_is_asked_for(server: Server) -> None:
+def test_another_dimension_is_asked_for(server: Server):
     with encoder(server, "openai:small@4") as made:
         assert made.identity.id == "openai:small@4"
         np.testing.assert_allclose(made.encode(["one"])[0], unit("one", 4), atol=1e-6)
@@ -176,9 +177,7 @@ def test_another_dimension_is_asked_for(server: Server) -> None:
 
 
 @pytest.mark.parametrize("reply", [answer, lambda request: embeddings(request, [vector("x")])])
-def test_a_dimension_that_cannot_be_had_is_refused(
-    server: Server, reply: Callable[[ChatRequest], ChatReply]
-) -> None:
+def test_a_dimension_that_cannot_be_had_is_refused(server: Server, reply: Callable[[ChatRequest], ChatReply]):
     server.reply = reply
     with (
         pytest.raises(UsageError, match=r"makes 8 numbers a text, not 16: name the encoder openai:small@8"),
@@ -188,7 +187,7 @@ def test_a_dimension_that_cannot_be_had_is_refused(
 
 
 @pytest.mark.parametrize("name", ["openai:", "openai:two words", "openai:small@", "openai:" + "x" * 190])
-def test_a_name_that_names_nothing_is_refused(server: Server, name: str) -> None:
+def test_a_name_that_names_nothing_is_refused(server: Server, name: str):
     if name == "openai:small@":
         with encoder(server, name) as made:
             assert made.identity.name == name  # an @ is part of a name unless digits follow
@@ -240,7 +239,7 @@ def replaced(request: ChatRequest, **changes: Any) -> ChatReply:
 )
 def test_a_reply_that_is_not_of_these_texts_is_refused(
     server: Server, reply: Callable[[ChatRequest], ChatReply], error: type[Exception], says: str
-) -> None:
+):
     with encoder(server) as made:
         server.reply = reply
         with pytest.raises(error, match=says) as refused:
@@ -252,7 +251,7 @@ def test_a_reply_that_is_not_of_these_texts_is_refused(
 # -- an endpoint that does not answer
 
 
-def test_it_is_asked_again_so_often_and_no_more(server: Server) -> None:
+def test_it_is_asked_again_so_often_and_no_more(server: Server):
     with encoder(server, tries=3) as made:
         server.reply = lambda request: AWAY if request.number < 3 else answer(request)
         made.encode(["one"])
@@ -263,7 +262,7 @@ def test_it_is_asked_again_so_often_and_no_more(server: Server) -> None:
     assert server.texts.count("two") == 3
 
 
-def test_a_reply_that_never_ends_is_not_waited_for(server: Server) -> None:
+def test_a_reply_that_never_ends_is_not_waited_for(server: Server):
     server.reply = lambda request: ChatReply(raw=b" " * 4000, drip=0.05)
     with (
         encoder(server, f"openai:small@{DIMENSION}", start_without=True, timeout=0.3) as made,
@@ -272,7 +271,7 @@ def test_a_reply_that_never_ends_is_not_waited_for(server: Server) -> None:
         made.encode(["one"])
 
 
-def test_a_wrong_key_is_named_at_the_start_and_never_shown(server: Server) -> None:
+def test_a_wrong_key_is_named_at_the_start_and_never_shown(server: Server):
     wrong = json.dumps(
         {"error": {"message": f"Incorrect API key provided: {KEY}", "code": "invalid_api_key"}}
     )
@@ -291,9 +290,7 @@ class Clock:
 
 @pytest.mark.expected_errors("given_up")
 @pytest.mark.parametrize("trouble", [AWAY, ChatReply(status=401)], ids=["away", "key withdrawn"])
-def test_it_is_waited_for_then_given_up_and_then_asked_now_and_again(
-    server: Server, trouble: ChatReply
-) -> None:
+def test_it_is_waited_for_then_given_up_and_then_asked_now_and_again(server: Server, trouble: ChatReply):
     clock, reported = Clock(), list[bool]()
     with encoder(server, wait=60.0, clock=clock, report_status=reported.append) as made:
         made.encode(["one"])
@@ -321,7 +318,7 @@ def test_it_is_waited_for_then_given_up_and_then_asked_now_and_again(
             made.encode(["three"])
 
 
-def test_it_need_not_answer_at_the_start_where_its_dimension_is_known(server: Server) -> None:
+def test_it_need_not_answer_at_the_start_where_its_dimension_is_known(server: Server):
     server.reply = lambda request: AWAY
     for name, without in (("openai:small", True), ("openai:small@8", False)):
         with pytest.raises(Unavailable), encoder(server, name, start_without=without):
@@ -334,7 +331,7 @@ def test_it_need_not_answer_at_the_start_where_its_dimension_is_known(server: Se
         np.testing.assert_allclose(made.encode(["one"])[0], unit("one", 4), atol=1e-6)
 
 
-def test_one_that_turns_out_to_make_other_vectors_is_not_believed_later_either(server: Server) -> None:
+def test_one_that_turns_out_to_make_other_vectors_is_not_believed_later_either(server: Server):
     server.reply = lambda request: AWAY
     with encoder(server, "openai:small@16", start_without=True) as made:
         server.reply = answer
@@ -366,15 +363,17 @@ def configured(
 
 
 def test_a_gate_is_created_for_it(
-    server: Server, configured: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+    server: Server, configured: Path, monkeypatch: pytest.MonkeyPatch, told: Told
+):
     assert main(["gate", "create", "one"]) == 0
     assert main(["gate", "create", "two", "--encoder", "openai:small@4", "--embeddings", "accept"]) == 0
     assert [request.inputs for request in server.requests] == [["Paris"]]
     assert main(["gate", "create", "three", "--encoder", "openai:org/other"]) == 0
     monkeypatch.delenv("STREAMER_ENCODER_BASE_URL")
-    assert main(["gate", "create", "four", "--encoder", "openai:small"]) == 2
-    assert "STREAMER_ENCODER_BASE_URL" in capsys.readouterr().err
+    assert (
+        "STREAMER_ENCODER_BASE_URL"
+        in told("gate", "create", "four", "--encoder", "openai:small", status=2).err
+    )
     with wiring.open_store(load_settings()) as store:
         found = {name: store.gates.get(name).settings for name in ("one", "two", "three")}
     assert found["one"].encoder == "openai:small@8"
@@ -382,7 +381,7 @@ def test_a_gate_is_created_for_it(
     assert found["three"].encoder == "openai:org/other@8"
 
 
-def test_the_doctor_asks_it(server: Server, configured: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_doctor_asks_it(server: Server, configured: Path, capsys: pytest.CaptureFixture[str]):
     main(["doctor", "--json"])
     (told,) = [f for f in json.loads(capsys.readouterr().out)["findings"] if f["subject"] == "encoder"]
     assert told["level"] == "ok"
@@ -394,7 +393,7 @@ def test_the_doctor_asks_it(server: Server, configured: Path, capsys: pytest.Cap
     assert "does not answer" in told["text"]
 
 
-def test_the_key_is_shown_by_no_command(configured: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_key_is_shown_by_no_command(configured: Path, capfd: pytest.CaptureFixture[str]):
     for words in (["config", "show"], ["config", "show", "--json"], ["doctor"], ["gate", "create", "bot"]):
         main(words)
     shown = capfd.readouterr()
@@ -403,16 +402,15 @@ def test_the_key_is_shown_by_no_command(configured: Path, capfd: pytest.CaptureF
 
 
 def test_files_are_evaluated_with_it_and_a_second_run_sends_nothing_again(
-    server: Server, configured: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    server: Server, configured: Path, told: Told
+):
     with gzip.open("clouds.jsonl.gz", "wt") as file:
         for question in range(12):
             answers = [{"text": f"It is {(n * question) % 3}.", "label": n % 2} for n in range(6)]
             cloud = {"question_id": f"q{question}", "question": "How much is it?", "references": ["0"]}
             file.write(json.dumps({**cloud, "responses": answers}) + "\n")
     words = ["evaluate", "clouds.jsonl.gz", "--splits", "2", "--processes", "1"]
-    assert main(words) == 0
-    assert "12 tokens of texts were sent to 127.0.0.1" in capsys.readouterr().err
+    assert "12 tokens of texts were sent to 127.0.0.1" in told(*words).err
     assert sorted(server.texts) == ["It is 0.", "It is 1.", "It is 2.", "Paris"]
     shutil.rmtree("evaluation")
     assert main(words) == 0
@@ -439,7 +437,7 @@ def metric(step: EmbeddedStep, name: str) -> float:
 
 def test_a_worker_waits_for_it_then_holds_and_goes_on_when_it_answers(
     server: Server, configured: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     monkeypatch.setenv("STREAMER_ENCODER_WAIT_SECONDS", "3")
     settings = load_settings(http={"port": 0})
     with wiring.open_store(settings) as store:

@@ -99,7 +99,7 @@ def alone_and_together(encoder: Encoder) -> None:
         assert encoder.encode([text])[0].tobytes() == row.tobytes()
 
 
-def test_a_model_with_a_dense_head_and_without_normalisation(save: Callable[..., Path]) -> None:
+def test_a_model_with_a_dense_head_and_without_normalisation(save: Callable[..., Path]):
     folder = save()
     encoder = load_encoder(str(folder), device="cpu", threads=2, strict=False)
     assert encoder.identity == encoder_identity(str(folder))
@@ -110,7 +110,7 @@ def test_a_model_with_a_dense_head_and_without_normalisation(save: Callable[...,
     encoder.close()
 
 
-def test_a_model_that_pads_on_the_left(save: Callable[..., Path]) -> None:
+def test_a_model_that_pads_on_the_left(save: Callable[..., Path]):
     folder = save(pooling="mean", dense=False)
     encoder = SentenceTransformerEncoder(
         folder, encoder_identity(str(folder)), device="cpu", threads=1, strict=False
@@ -123,7 +123,7 @@ def test_a_model_that_pads_on_the_left(save: Callable[..., Path]) -> None:
     encoder.close()
 
 
-def test_a_prompt_by_default_is_put_before_every_text(save: Callable[..., Path]) -> None:
+def test_a_prompt_by_default_is_put_before_every_text(save: Callable[..., Path]):
     folder = save(prompts={"about": "Answer: "}, default_prompt_name="about")
     encoder = load_encoder(str(folder), device="cpu", threads=2, strict=False)
     expected = reference(folder).encode(TEXTS, normalize_embeddings=True, show_progress_bar=False)
@@ -134,7 +134,7 @@ def test_a_prompt_by_default_is_put_before_every_text(save: Callable[..., Path])
 
 def test_texts_that_go_one_by_one_use_every_thread(
     save: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     folder = save(prompts={"about": "Answer: "}, default_prompt_name="about")
     encoder = SentenceTransformerEncoder(
         folder, encoder_identity(str(folder)), device="cpu", threads=2, strict=False
@@ -154,7 +154,7 @@ def test_texts_that_go_one_by_one_use_every_thread(
 
 
 @pytest.mark.parametrize("prompt", [None, "about"])
-def test_truncated_vectors_are_unit_vectors_again(save: Callable[..., Path], prompt: str | None) -> None:
+def test_truncated_vectors_are_unit_vectors_again(save: Callable[..., Path], prompt: str | None):
     folder = save(truncate_dim=8, prompts={"about": "Answer: "}, default_prompt_name=prompt)
     encoder = load_encoder(str(folder), device="cpu", threads=1, strict=False)
     assert encoder.identity.dimension == 8
@@ -163,7 +163,7 @@ def test_truncated_vectors_are_unit_vectors_again(save: Callable[..., Path], pro
     encoder.close()
 
 
-def test_vectors_that_are_not_finite_are_found_at_start(save: Callable[..., Path]) -> None:
+def test_vectors_that_are_not_finite_are_found_at_start(save: Callable[..., Path]):
     import torch
     from safetensors.torch import load_file, save_file
 
@@ -177,14 +177,14 @@ def test_vectors_that_are_not_finite_are_found_at_start(save: Callable[..., Path
         load_encoder(str(folder), device="cpu")
 
 
-def test_a_folder_that_is_not_what_it_was_said_to_be(save: Callable[..., Path]) -> None:
+def test_a_folder_that_is_not_what_it_was_said_to_be(save: Callable[..., Path]):
     folder = save()
     identity = EncoderIdentity("small-model", "local", "0" * 64, 25)
     with pytest.raises(UsageError, match="makes 24 numbers a text, its files say 25"):
         SentenceTransformerEncoder(folder, identity, device="cpu")
 
 
-def test_a_damaged_file_is_told(save: Callable[..., Path]) -> None:
+def test_a_damaged_file_is_told(save: Callable[..., Path]):
     folder = save()
     (folder / "model.safetensors").write_bytes(b"not safetensors")
     with pytest.raises(UsageError, match="cannot be loaded"):
@@ -194,7 +194,7 @@ def test_a_damaged_file_is_told(save: Callable[..., Path]) -> None:
 @pytest.mark.parametrize(
     ("device", "says"), [("tpu9", "not a device"), ("cuda", "no GPU is visible"), ("mps", "no Metal device")]
 )
-def test_devices_that_are_not_here(device: str, says: str) -> None:
+def test_devices_that_are_not_here(device: str, says: str):
     import torch
 
     if device == "cuda" and torch.cuda.is_available():
@@ -204,7 +204,7 @@ def test_devices_that_are_not_here(device: str, says: str) -> None:
 
 
 @pytest.mark.parametrize("engine", ["ctranslate2", "sentence-transformers"])
-def test_at_least_one_thread(engine: str) -> None:
+def test_at_least_one_thread(engine: str):
     with pytest.raises(UsageError, match="at least 1 thread"):
         load_encoder(f"all-MiniLM-L6-v2+{engine}", device="cpu", threads=0, strict=False)
 
@@ -212,9 +212,7 @@ def test_at_least_one_thread(engine: str) -> None:
 # -- CTranslate2 ---------------------------------------------------------------------------------------------------
 
 
-def test_a_plain_bert_is_run_by_ctranslate2_and_gives_the_reference_s_vectors(
-    save: Callable[..., Path],
-) -> None:
+def test_a_plain_bert_is_run_by_ctranslate2_and_gives_the_reference_s_vectors(save: Callable[..., Path]):
     folder = save(pooling="mean", dense=False)
     encoder = load_encoder(str(folder), threads=2, strict=False)
     assert encoder.identity.id == encoder_identity(f"{folder}+sentence-transformers").id + "+ctranslate2"
@@ -225,7 +223,7 @@ def test_a_plain_bert_is_run_by_ctranslate2_and_gives_the_reference_s_vectors(
 
 
 @pytest.mark.parametrize("engine", ["ctranslate2", "sentence-transformers"])
-def test_a_multilingual_model_from_a_folder(save: Callable[..., Path], engine: str) -> None:
+def test_a_multilingual_model_from_a_folder(save: Callable[..., Path], engine: str):
     folder = save(pooling="mean", dense=False, model=xlm_roberta)
     assert load_encoder(str(folder)).identity.engine == "ctranslate2", "which is looked for first"
     name = f"{folder}+{engine}"
@@ -243,22 +241,22 @@ def test_a_multilingual_model_from_a_folder(save: Callable[..., Path], engine: s
     assert not long.any()
 
 
-def test_what_the_default_reads() -> None:
+def test_what_the_default_reads():
     longest, scripts = what_it_reads("all-MiniLM-L6-v2")
     assert longest == 256
     assert [script for script, read in scripts.items() if read] == [
-        *("Latin", "Greek", "Cyrillic", "Hebrew", "Arabic", "Korean"),
+        *("Latin", "Greek", "Cyrillic", "Hebrew", "Arabic", "Korean")
     ]
 
 
-def test_what_ctranslate2_cannot_run_is_refused_when_it_is_asked_for(save: Callable[..., Path]) -> None:
+def test_what_ctranslate2_cannot_run_is_refused_when_it_is_asked_for(save: Callable[..., Path]):
     folder = save(pooling="cls", dense=False)
     assert encoder_identity(str(folder)).engine == ""
     with pytest.raises(UsageError, match=r"is not a plain BERT .*: leave out \+ctranslate2"):
         load_encoder(f"{folder}+ctranslate2")
 
 
-def test_a_gpu_is_for_sentence_transformers() -> None:
+def test_a_gpu_is_for_sentence_transformers():
     with pytest.raises(UsageError, match=r"name the encoder all-MiniLM-L6-v2\+sentence-transformers"):
         load_encoder(device="cuda")
 
@@ -266,7 +264,7 @@ def test_a_gpu_is_for_sentence_transformers() -> None:
 @pytest.mark.parametrize(
     "missing", ["embeddings.word_embeddings.weight", "encoder.layer.1.output.dense.bias"]
 )
-def test_a_tensor_that_is_missing_is_told(save: Callable[..., Path], missing: str) -> None:
+def test_a_tensor_that_is_missing_is_told(save: Callable[..., Path], missing: str):
     from safetensors.torch import load_file, save_file
 
     folder = save(pooling="mean", dense=False)
@@ -276,7 +274,7 @@ def test_a_tensor_that_is_missing_is_told(save: Callable[..., Path], missing: st
         load_encoder(str(folder))
 
 
-def test_vectors_of_a_plain_bert_that_are_not_finite_are_found_at_start(save: Callable[..., Path]) -> None:
+def test_vectors_of_a_plain_bert_that_are_not_finite_are_found_at_start(save: Callable[..., Path]):
     from safetensors.torch import load_file, save_file
 
     folder = save(pooling="mean", dense=False)
@@ -287,7 +285,7 @@ def test_vectors_of_a_plain_bert_that_are_not_finite_are_found_at_start(save: Ca
         load_encoder(str(folder))
 
 
-def test_a_damaged_plain_bert_is_told(save: Callable[..., Path]) -> None:
+def test_a_damaged_plain_bert_is_told(save: Callable[..., Path]):
     folder = save(pooling="mean", dense=False)
     (folder / "model.safetensors").write_bytes(b"not safetensors")
     with pytest.raises(UsageError, match="cannot be loaded"):

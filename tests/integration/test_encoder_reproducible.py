@@ -1,12 +1,9 @@
 """With the real model: the vector of a text depends on the text alone, and agrees with sentence-transformers."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +17,7 @@ from sentence_transformers import SentenceTransformer
 from streamer.scoring.encoders.encoder import CachedEncoder, Encoder
 from streamer.scoring.encoders.registry import DEFAULT_ENCODER, encoder_identity, find_encoder, load_encoder
 from streamer.scoring.gram import gram_energy
+from tests import programs
 
 pytestmark = pytest.mark.encoder
 
@@ -82,7 +80,7 @@ def vectors(encoder: Encoder, texts: list[str]) -> NDArray[np.float32]:
 
 def test_neighbours_order_and_size_of_a_call_do_not_matter(
     encoder: Encoder, texts: list[str], vectors: NDArray[np.float32]
-) -> None:
+):
     together = dict(zip(texts, vectors, strict=True))
     rng = np.random.default_rng(11)
     order = [texts[i] for i in rng.permutation(len(texts))]
@@ -95,14 +93,12 @@ def test_neighbours_order_and_size_of_a_call_do_not_matter(
 
 
 @pytest.mark.parametrize("text", ["Paris", "The capital of France is Paris, I think.", "word " * 300])
-def test_every_position_of_a_micro_batch_gives_the_same_bits(encoder: Encoder, text: str) -> None:
+def test_every_position_of_a_micro_batch_gives_the_same_bits(encoder: Encoder, text: str):
     alone = encoder.encode([text])[0].tobytes()
     assert {row.tobytes() for row in encoder.encode([text] * 20)} == {alone}
 
 
-def test_the_number_of_threads_does_not_matter(
-    name: str, texts: list[str], vectors: NDArray[np.float32]
-) -> None:
+def test_the_number_of_threads_does_not_matter(name: str, texts: list[str], vectors: NDArray[np.float32]):
     one, three = (load_encoder(name, device="cpu", threads=threads, strict=False) for threads in (1, 3))
     try:
         expected = vectors[::3].tobytes()
@@ -113,7 +109,7 @@ def test_the_number_of_threads_does_not_matter(
         three.close()
 
 
-def test_torch_settings_of_the_process_stay_and_do_not_matter(name: str, encoder: Encoder) -> None:
+def test_torch_settings_of_the_process_stay_and_do_not_matter(name: str, encoder: Encoder):
     import torch
 
     present = torch.get_num_threads()
@@ -133,19 +129,19 @@ def test_torch_settings_of_the_process_stay_and_do_not_matter(name: str, encoder
 
 def test_vectors_agree_with_sentence_transformers(
     reference: SentenceTransformer, references: NDArray[np.float32], vectors: NDArray[np.float32]
-) -> None:
+):
     assert reference.max_seq_length == 256
     np.testing.assert_allclose(vectors, references, rtol=0, atol=1e-6)
     assert vectors.dtype == np.float32
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1.0, atol=1e-6)
 
 
-def test_no_texts(name: str, encoder: Encoder) -> None:
+def test_no_texts(name: str, encoder: Encoder):
     assert encoder.encode([]).shape == (0, 384)
     assert encoder.identity == encoder_identity(name)
 
 
-def test_progress_adds_up(encoder: Encoder) -> None:
+def test_progress_adds_up(encoder: Encoder):
     told: list[int] = []
     encoder.encode(
         ["number " * (1 + number % 3) + str(number) for number in range(100)], progress=told.append
@@ -154,9 +150,7 @@ def test_progress_adds_up(encoder: Encoder) -> None:
     assert len(told) > 1
 
 
-def test_a_progress_that_raises_ends_the_call_and_not_the_encoder(
-    encoder: Encoder,
-) -> None:
+def test_a_progress_that_raises_ends_the_call_and_not_the_encoder(encoder: Encoder):
     def interrupt(done: int) -> None:
         raise KeyboardInterrupt
 
@@ -165,7 +159,7 @@ def test_a_progress_that_raises_ends_the_call_and_not_the_encoder(
     assert encoder.encode(["after"]).shape == (1, 384)
 
 
-def test_calls_from_several_threads_get_their_own_vectors(encoder: Encoder) -> None:
+def test_calls_from_several_threads_get_their_own_vectors(encoder: Encoder):
     from concurrent.futures import ThreadPoolExecutor
 
     parts = [[f"answer {number} of {part}" for number in range(part + 3)] for part in range(8)]
@@ -176,7 +170,7 @@ def test_calls_from_several_threads_get_their_own_vectors(encoder: Encoder) -> N
 
 def test_another_process_writes_nothing_and_finds_the_same_bits(
     name: str, texts: list[str], vectors: NDArray[np.float32]
-) -> None:
+):
     code = (
         "import hashlib, json, sys\n"
         "from streamer.scoring.encoders.registry import load_encoder\n"
@@ -184,16 +178,13 @@ def test_another_process_writes_nothing_and_finds_the_same_bits(
         f"rows = load_encoder('{name}', device='cpu', threads=1, strict=False).encode(texts[::-1])[::-1]\n"
         "print(hashlib.sha256(rows.tobytes()).hexdigest())"
     )
-    run = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code],
+    run = programs.run(
+        *(sys.executable, "-W", "error", "-c", code),
+        seconds=600,
         input=json.dumps(texts),
         env={**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=600,
     )
-    assert (run.returncode, run.stderr) == (0, "")
+    assert run.stderr == ""
     assert run.stdout.strip() == hashlib.sha256(vectors.tobytes()).hexdigest()
 
 
@@ -206,7 +197,7 @@ def batches(path: Path, count: int) -> list[list[str]]:
 @pytest.mark.shared_data
 def test_scores_of_real_clouds_agree_with_sentence_transformers(
     encoder: Encoder, answers_and_references: list[tuple[list[str], NDArray[np.float64]]]
-) -> None:
+):
     clouds = [answers for answers, _ in answers_and_references]
     embedded = CachedEncoder(encoder).embed(clouds)
     for (_, expected), rows in zip(answers_and_references, embedded, strict=True):
@@ -214,9 +205,7 @@ def test_scores_of_real_clouds_agree_with_sentence_transformers(
 
 
 @pytest.mark.shared_data
-def test_real_answers_scored_with_others_or_alone(
-    encoder: Encoder, triviaqa_path: Path, gsm8k_path: Path
-) -> None:
+def test_real_answers_scored_with_others_or_alone(encoder: Encoder, triviaqa_path: Path, gsm8k_path: Path):
     answers = [*batches(triviaqa_path, 10), *batches(gsm8k_path, 4)]
     together = CachedEncoder(encoder).embed(answers)
     for batch, rows in zip(answers, together, strict=True):

@@ -13,12 +13,9 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize(
-    ("alpha", "ship_rate", "reduction"),
-    [(0.01, 0.08, None), (0.05, 0.38, 0.83), (0.20, 0.69, 0.69)],
+    ("alpha", "ship_rate", "reduction"), [(0.01, 0.08, None), (0.05, 0.38, 0.83), (0.20, 0.69, 0.69)]
 )
-def test_unit_response(
-    trivia: list[ScoredCloud], alpha: float, ship_rate: float, reduction: float | None
-) -> None:
+def test_unit_response(trivia: list[ScoredCloud], alpha: float, ship_rate: float, reduction: float | None):
     figures = split_figures(trivia, unit="response", alpha=alpha, seeds=SEEDS)
     assert figures.ship_rate == pytest.approx(ship_rate, abs=0.03)
     if reduction is not None:
@@ -27,13 +24,13 @@ def test_unit_response(
 
 
 @pytest.mark.parametrize(("alpha", "ship_rate"), [(0.05, 0.45), (0.20, 0.84)])
-def test_unit_best(trivia: list[ScoredCloud], alpha: float, ship_rate: float) -> None:
+def test_unit_best(trivia: list[ScoredCloud], alpha: float, ship_rate: float):
     figures = split_figures(trivia, unit="best", alpha=alpha, seeds=SEEDS)
     assert figures.ship_rate == pytest.approx(ship_rate, abs=0.04)
     assert figures.exposure_risk <= alpha + 2 * figures.exposure_risk_se
 
 
-def test_simulated_clouds_score_usefully(real_encoder: Encoder) -> None:
+def test_simulated_clouds_score_usefully(real_encoder: Encoder):
     scored = score_clouds(simulate_clouds(seed=0, clouds=100, responses=5), CachedEncoder(real_encoder))
     figures = split_figures(scored, unit="best", alpha=0.10, seeds=SEEDS)
     assert figures.ship_rate is not None

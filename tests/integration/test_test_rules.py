@@ -1,7 +1,6 @@
 """The rules that the tests themselves live under, seen from outside: one small run of pytest each."""
 
 import os
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -9,6 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from tests import programs
 from tests.services.kafka import what_kafka_needs
 from tests.services.requirements import missing
 
@@ -20,24 +20,12 @@ def _run(folder: Path, code: str, **environment: str) -> dict[str, str]:
     module = folder / "test_sample.py"
     module.write_text(textwrap.dedent(code))
     report = folder / "report.xml"
-    finished = subprocess.run(
-        [
-            *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "tests.conftest"),
-            *(
-                "-c",
-                str(ROOT / "pyproject.toml"),
-                "--rootdir",
-                str(folder),
-                f"--junitxml={report}",
-                str(module),
-            ),
-        ],
+    finished = programs.run(
+        *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "tests.conftest"),
+        *("-c", ROOT / "pyproject.toml", "--rootdir", folder, f"--junitxml={report}", module),
+        status=None,
         cwd=ROOT,
         env={**os.environ, "CI": "", **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
     )
     assert report.exists(), finished.stdout + finished.stderr
     outcomes = {}
@@ -49,7 +37,7 @@ def _run(folder: Path, code: str, **environment: str) -> dict[str, str]:
     return outcomes
 
 
-def test_an_error_that_nobody_announced_fails_the_test(tmp_path: Path) -> None:
+def test_an_error_that_nobody_announced_fails_the_test(tmp_path: Path):
     outcomes = _run(
         tmp_path,
         """
@@ -106,7 +94,7 @@ def test_an_error_that_nobody_announced_fails_the_test(tmp_path: Path) -> None:
 
 def test_a_missing_service_skips_with_the_remedy_and_fails_in_ci(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     monkeypatch.setenv("PATH", str(tmp_path))
     need = what_kafka_needs()
     assert need is not None

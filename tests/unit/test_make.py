@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import programs
 from tests.services.requirements import missing
 
 ROOT = Path(__file__).parents[2]
@@ -34,19 +35,11 @@ def checkout(tmp_path: Path) -> Path:
 
 def make(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
-    return subprocess.run(
-        ["make", *arguments],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
+    return programs.run("make", *arguments, status=None, cwd=folder, env=environment)
 
 
 @pytest.mark.parametrize(("status", "expected"), [(0, 0), (3, 2)])
-def test_every_benchmark_runs_and_a_failure_counts(checkout: Path, status: int, expected: int) -> None:
+def test_every_benchmark_runs_and_a_failure_counts(checkout: Path, status: int, expected: int):
     (checkout / "benchmarks" / "first.py").write_text(
         f"import sys; print('one', *sys.argv[1:]); sys.exit({status})\n"
     )
@@ -60,7 +53,7 @@ def test_every_benchmark_runs_and_a_failure_counts(checkout: Path, status: int, 
 @pytest.mark.parametrize(("failing", "expected"), [("neither", 0), ("direct", 2), ("pgbouncer", 2)])
 def test_the_tests_through_pgbouncer_run_whatever_became_of_the_others(
     checkout: Path, failing: str, expected: int
-) -> None:
+):
     pytest_ = checkout / ".venv/bin/pytest"
     pytest_.write_text(
         f'#!/bin/sh\nby=${{STREAMER_TEST_POOLER:-direct}}\necho "ran $by"\n[ "$by" != {failing} ]\n'

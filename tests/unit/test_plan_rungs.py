@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from streamer.cli import DONE, WRONG_USAGE, main
+from streamer.cli import WRONG_USAGE
 from streamer.errors import UsageError
 from streamer.gates.rungs import later_budget
 from streamer.planning.prompts import SampledBatches
 from streamer.planning.rungs import KEPT, PlannedRungs, plan_rungs
+from tests.told import Told
 
 PROMPTS, ALPHA = 900, 0.03
 EASY, HARD, HOPELESS = 0.5, 0.25, 0.25
@@ -43,7 +44,7 @@ def planned() -> PlannedRungs:
     return plan_rungs(*kinds(), alpha=ALPHA, rounds=20)
 
 
-def test_only_what_is_worth_it_costs_a_dear_call() -> None:
+def test_only_what_is_worth_it_costs_a_dear_call():
     made = planned()
     assert [one.kept for one in made.rungs] == list(KEPT)
     # The budget pays for as many wrong answers on top of those that are right.
@@ -60,7 +61,7 @@ def test_only_what_is_worth_it_costs_a_dear_call() -> None:
     assert calls == sorted(calls, reverse=True)
 
 
-def test_the_later_budget_is_counted_on_prompts_that_chose_nothing() -> None:
+def test_the_later_budget_is_counted_on_prompts_that_chose_nothing():
     one = planned().rungs[1]
     assert one.split is not None
     assert one.later is not None
@@ -70,7 +71,7 @@ def test_the_later_budget_is_counted_on_prompts_that_chose_nothing() -> None:
     assert one.later > 2 * rest
 
 
-def test_where_the_dear_gate_alone_knows_every_prompt_is_a_dear_call() -> None:
+def test_where_the_dear_gate_alone_knows_every_prompt_is_a_dear_call():
     rng = np.random.default_rng(1)
     right = rng.random(PROMPTS) < 0.5
     cheap = best(rng.random(PROMPTS), np.where(right, 0.0, 1.0))
@@ -80,7 +81,7 @@ def test_where_the_dear_gate_alone_knows_every_prompt_is_a_dear_call() -> None:
     assert made.rungs[0].served.mean >= 0.9 * made.dear_served.mean
 
 
-def test_a_plan_is_repeatable_and_says_what_it_cannot_do() -> None:
+def test_a_plan_is_repeatable_and_says_what_it_cannot_do():
     few = tuple(
         SampledBatches(one.scores[:120], one.severities[:120], one.blank[:120]) for one in kinds(seed=3)
     )
@@ -93,7 +94,7 @@ def test_a_plan_is_repeatable_and_says_what_it_cannot_do() -> None:
         plan_rungs(*few, alpha=1.5)
 
 
-def test_what_is_all_blank_is_handed_on_by_nobody() -> None:
+def test_what_is_all_blank_is_handed_on_by_nobody():
     cheap, dear = kinds()
     cheap.blank[:] = True
     with pytest.raises(UsageError, match="no answer of the cheap gate that is not blank"):
@@ -125,19 +126,15 @@ def write(path: Path, model: str, prompts: int, answers: int) -> None:
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-def test_the_command_plans_on_two_files_and_on_the_first_answers_of_one(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_plans_on_two_files_and_on_the_first_answers_of_one(tmp_path: Path, told: Told):
     cheap, dear = tmp_path / "cheap.jsonl", tmp_path / "dear.jsonl"
     write(cheap, "cheap", 70, 2)
     write(dear, "dear", 66, 3)
     command = ["plan", "--alpha", "0.2", "--data", str(cheap)]
-    assert main([*command, "--rungs", str(dear), "--json"]) == DONE
-    made = json.loads(capsys.readouterr().out)
+    made = json.loads(told(*command, "--rungs", str(dear), "--json").out)
     assert (made["prompts"], made["left_out"], made["answers"]) == (66, 4, [2, 3])
     assert made["dear_served"]["mean"] == 1
-    assert main(["plan", "--alpha", "0.2", "--data", str(dear), "--rungs", "2"]) == DONE
-    said = capsys.readouterr().out
+    said = told("plan", "--alpha", "0.2", "--data", str(dear), "--rungs", "2").out
     assert "2 and 3 answers" in said
 
 
@@ -152,12 +149,13 @@ def test_the_command_plans_on_two_files_and_on_the_first_answers_of_one(
         (["--rungs", "OTHER", "--data", "FILE"], "0 prompts of the same name"),
     ],
 )
-def test_what_cannot_be_planned_says_why(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], given: list[str], wrong: str
-) -> None:
+def test_what_cannot_be_planned_says_why(tmp_path: Path, told: Told, given: list[str], wrong: str):
     file, other = tmp_path / "file.jsonl", tmp_path / "other.jsonl"
     write(file, "dear", 3, 3)
     other.write_text(file.read_text().replace('_id": "q', '_id": "z'))
     names = {"FILE": str(file), "OTHER": str(other)}
-    assert main(["plan", "--alpha", "0.2", *(names.get(one, one) for one in given)]) == WRONG_USAGE
-    assert wrong in " ".join(capsys.readouterr().err.split())
+    assert wrong in " ".join(
+        told(
+            "plan", "--alpha", "0.2", *(names.get(one, one) for one in given), status=WRONG_USAGE
+        ).err.split()
+    )

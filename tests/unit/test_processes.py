@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests import programs
 from tests.processes import FEW, _next
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,20 +39,14 @@ def ran(folder: Path, files: dict[str, str], *more: str, processes: int = 2) -> 
     """Write the files and run pytest on them; its status and what it prints."""
     for name, text in {"conftest.py": SESSION, "pytest.ini": "[pytest]", **files}.items():
         (folder / name).write_text(text)
-    done = subprocess.run(
-        words_of(processes, *more),
-        cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
+    done = programs.run(
+        *words_of(processes, *more), status=None, cwd=folder, env={**os.environ, "PYTHONPATH": ROOT}
     )
     assert len(list(folder.glob("down-*"))) >= 1
     return done.returncode, done.stdout + done.stderr
 
 
-def test_outcomes_of_several_processes_are_those_of_one(tmp_path: Path) -> None:
+def test_outcomes_of_several_processes_are_those_of_one(tmp_path: Path):
     failing = "def test_two():\n    print('seen before')\n    assert 1 == 2\n"
     other = "import warnings, pytest\ndef test_three():\n    warnings.warn('careful')\n\ndef test_four():\n    pytest.skip('why not')\n"
     files = {"test_a.py": PASSING, "test_b.py": failing, "test_c.py": other, "test_d.py": PASSING}
@@ -66,7 +61,7 @@ def test_outcomes_of_several_processes_are_those_of_one(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("up-*"))
 
 
-def test_a_process_that_ends_fails_its_test_and_the_rest_is_run(tmp_path: Path) -> None:
+def test_a_process_that_ends_fails_its_test_and_the_rest_is_run(tmp_path: Path):
     ending = "import os\n\ndef test_first(): pass\n\ndef test_ends(): os._exit(3)\n"
     files = {"test_a.py": ending + "\ndef test_last(): pass\n", "test_b.py": ending, "test_c.py": PASSING}
     status, said = ran(tmp_path, files, processes=1)
@@ -76,14 +71,14 @@ def test_a_process_that_ends_fails_its_test_and_the_rest_is_run(tmp_path: Path) 
     assert "test_a.py::test_ends" in said
 
 
-def test_what_fails_when_a_session_is_torn_down_is_told(tmp_path: Path) -> None:
+def test_what_fails_when_a_session_is_torn_down_is_told(tmp_path: Path):
     broken = SESSION + "    raise OSError('no way down')\n"
     status, said = ran(tmp_path, {"conftest.py": broken, "test_a.py": PASSING})
     assert status == pytest.ExitCode.INTERNAL_ERROR, said
     assert "no way down" in said
 
 
-def test_nothing_more_is_run_after_as_many_failures_as_are_allowed(tmp_path: Path) -> None:
+def test_nothing_more_is_run_after_as_many_failures_as_are_allowed(tmp_path: Path):
     failing = (
         "import pytest\n\n@pytest.mark.parametrize('n', range(50))\ndef test_two(n):\n    assert n > 99\n"
     )
@@ -92,7 +87,7 @@ def test_nothing_more_is_run_after_as_many_failures_as_are_allowed(tmp_path: Pat
     assert "stopping after 1 failures" in said
 
 
-def test_files_that_need_what_few_processes_have_go_to_those_while_the_others_have_work() -> None:
+def test_files_that_need_what_few_processes_have_go_to_those_while_the_others_have_work():
     marks = ("kafka", "browser", "")
     needs: list[Any] = [[SimpleNamespace(get_closest_marker=mark.__eq__)] for mark in marks]
     kafka, browser, rest = needs
@@ -102,7 +97,7 @@ def test_files_that_need_what_few_processes_have_go_to_those_while_the_others_ha
     assert _next(files, 5) is kafka, "nothing else is left"
 
 
-def test_an_interrupt_tears_down_what_was_set_up(tmp_path: Path) -> None:
+def test_an_interrupt_tears_down_what_was_set_up(tmp_path: Path):
     waiting = "import time\nfrom pathlib import Path\n\ndef test_waits():\n    Path('{}').touch()\n    time.sleep(200)\n"
     (tmp_path / "pytest.ini").write_text("[pytest]")
     # What a shell starts in the background ignores Ctrl-C, and so would what that starts.

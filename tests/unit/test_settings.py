@@ -26,6 +26,7 @@ from streamer.settings.sources import (
     variable_name,
     write_dev_session,
 )
+from tests.told import Told
 
 AUDIT_PAGE = Path(__file__).parents[2] / "docs" / "audit.md"
 
@@ -51,14 +52,14 @@ def dead_pid() -> int:
     return child.pid
 
 
-def test_defaults_need_nothing() -> None:
+def test_defaults_need_nothing():
     settings = load_settings()
     assert settings.database.url == "sqlite:///.streamer/audit.db"
     assert settings.http.host == "127.0.0.1"
     assert settings.origins == {}
 
 
-def test_the_stronger_source_wins(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_stronger_source_wins(monkeypatch: pytest.MonkeyPatch):
     Path("streamer.toml").write_text('[kafka]\ngroup_id = "toml"\npartitions = 2\n[http]\nport = 1\n')
     Path(".env").write_text("STREAMER_KAFKA_GROUP_ID=dotenv\nSTREAMER_HTTP_PORT=2\n")
     monkeypatch.setenv("STREAMER_HTTP_PORT", "3")
@@ -72,7 +73,7 @@ def test_the_stronger_source_wins(monkeypatch: pytest.MonkeyPatch) -> None:
     assert load_settings(http={"port": 4}).http.port == 4
 
 
-def test_a_named_settings_file_replaces_the_default_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_named_settings_file_replaces_the_default_one(monkeypatch: pytest.MonkeyPatch):
     Path("streamer.toml").write_text("[http]\nport = 1\n")
     Path("other.toml").write_text("[http]\nport = 2\n")
     monkeypatch.setenv("STREAMER_CONFIG", "other.toml")
@@ -82,7 +83,7 @@ def test_a_named_settings_file_replaces_the_default_one(monkeypatch: pytest.Monk
         load_settings()
 
 
-def test_a_secret_comes_from_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_secret_comes_from_a_file(monkeypatch: pytest.MonkeyPatch):
     Path("url").write_text("postgresql+psycopg://u:p@h/x\n")
     monkeypatch.setenv("STREAMER_DATABASE_URL_FILE", "url")
     settings = load_settings()
@@ -98,7 +99,7 @@ def test_a_secret_comes_from_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
         load_settings()
 
 
-def test_client_properties_are_named_as_kafka_names_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_client_properties_are_named_as_kafka_names_them(monkeypatch: pytest.MonkeyPatch):
     Path("password").write_text("007\n")
     Path("streamer.toml").write_text(
         '[kafka.properties]\n"security.protocol" = "SASL_SSL"\nrequest_timeout_ms = 5000\nreconnect = true\n'
@@ -124,7 +125,7 @@ def test_client_properties_are_named_as_kafka_names_them(monkeypatch: pytest.Mon
         load_settings()
 
 
-def test_a_list_is_a_json_array(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_list_is_a_json_array(monkeypatch: pytest.MonkeyPatch):
     """As docs/audit.md sets the witnesses."""
     (line,) = re.findall(
         r"^export STREAMER_AUDIT_WITNESSES='(.*)'$", AUDIT_PAGE.read_text("utf-8"), re.MULTILINE
@@ -142,7 +143,7 @@ def test_a_list_is_a_json_array(monkeypatch: pytest.MonkeyPatch) -> None:
         load_settings()
 
 
-def test_groups_at_an_issuer_keep_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_groups_at_an_issuer_keep_their_names(monkeypatch: pytest.MonkeyPatch):
     """As docs/console.md sets them: a claim beside what its values mean, which are written in more ways than properties."""
     monkeypatch.setenv("STREAMER_OIDC_ROLES_CLAIM", "groups")
     settings = load_settings()
@@ -160,7 +161,7 @@ def test_groups_at_an_issuer_keep_their_names(monkeypatch: pytest.MonkeyPatch) -
     assert settings.origins["oidc.roles.Risk_Team"] == "streamer.toml [oidc.roles]"
 
 
-def test_every_setting_is_taken_from_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_setting_is_taken_from_its_variable(monkeypatch: pytest.MonkeyPatch):
     """Whatever its type is: each gets its own default as a text."""
     plain, tried = load_settings(), 0
     for group, field, leaf in leaves(Settings):
@@ -177,7 +178,7 @@ def test_every_setting_is_taken_from_its_variable(monkeypatch: pytest.MonkeyPatc
     assert tried > 50
 
 
-def test_an_empty_variable_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_empty_variable_is_absent(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("STREAMER_KAFKA_BOOTSTRAP_SERVERS", "")
     monkeypatch.setenv("STREAMER_DATABASE_URL_FILE", "")
     assert load_settings().origins == {}
@@ -199,14 +200,14 @@ def test_an_empty_variable_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
     ids=str,
 )
-def test_a_wrong_settings_file_is_named_with_its_fault(toml: str, says: str) -> None:
+def test_a_wrong_settings_file_is_named_with_its_fault(toml: str, says: str):
     Path("streamer.toml").write_text(toml)
     with pytest.raises(UsageError, match=says):
         load_settings()
 
 
 @pytest.mark.parametrize("made", ["a folder", "a link to nothing", "a pipe"])
-def test_a_settings_file_that_is_no_file_is_not_passed_over(made: str) -> None:
+def test_a_settings_file_that_is_no_file_is_not_passed_over(made: str):
     """A container runtime makes a folder where the file that it is to mount is missing."""
     match made:
         case "a folder":
@@ -219,20 +220,20 @@ def test_a_settings_file_that_is_no_file_is_not_passed_over(made: str) -> None:
         load_settings()
 
 
-def test_a_file_without_an_end_is_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_without_an_end_is_no_secret(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("STREAMER_JUDGE_API_KEY_FILE", "/dev/zero")
     with pytest.raises(UsageError, match=r"cannot read the file /dev/zero .*: File too large"):
         load_settings()
 
 
-def test_a_wrong_value_is_named_and_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_value_is_named_and_not_shown(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("STREAMER_KAFKA_PARTITIONS", "hunter2")
     with pytest.raises(UsageError, match="environment STREAMER_KAFKA_PARTITIONS") as caught:
         load_settings()
     assert "hunter2" not in str(caught.value)
 
 
-def test_misspelt_variables_are_found() -> None:
+def test_misspelt_variables_are_found():
     known = {variable_name(group, field): "" for group, field, _ in leaves(Settings)}
     assert (
         unknown_variables(
@@ -244,12 +245,12 @@ def test_misspelt_variables_are_found() -> None:
     assert unknown_variables(Settings, {"STREAMER_HTTP_PROT": "1", "PATH": ""}) == ["STREAMER_HTTP_PROT"]
 
 
-def test_without_a_broker_the_error_says_what_to_do() -> None:
+def test_without_a_broker_the_error_says_what_to_do():
     with pytest.raises(UsageError, match=r"start `streamer dev`, or set STREAMER_KAFKA_BOOTSTRAP_SERVERS"):
         _ = load_settings().bootstrap_servers
 
 
-def test_a_running_dev_session_is_found() -> None:
+def test_a_running_dev_session_is_found():
     write_dev_session(session(os.getpid()))
     settings = load_settings()
     assert settings.bootstrap_servers == "127.0.0.1:4711"
@@ -259,20 +260,20 @@ def test_a_running_dev_session_is_found() -> None:
     assert DEV_SESSION_FILE.stat().st_mode & 0o077 == 0
 
 
-def test_a_dead_dev_session_is_not_used() -> None:
+def test_a_dead_dev_session_is_not_used():
     write_dev_session(session(dead_pid()))
     assert find_dev_session() is None
     assert load_settings().kafka.bootstrap_servers is None
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"pid": 1}', "\x00", json.dumps({"pid": "1"})])
-def test_a_broken_dev_session_is_not_used(content: str) -> None:
+def test_a_broken_dev_session_is_not_used(content: str):
     DEV_SESSION_FILE.parent.mkdir()
     DEV_SESSION_FILE.write_text(content)
     assert find_dev_session() is None
 
 
-def test_what_is_configured_wins_over_a_dev_session(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_configured_wins_over_a_dev_session(monkeypatch: pytest.MonkeyPatch):
     write_dev_session(session(os.getpid()))
     monkeypatch.setenv("STREAMER_DATABASE_URL", "sqlite:///mine.db")
     assert load_settings().database.url == "sqlite:///mine.db"
@@ -281,7 +282,7 @@ def test_what_is_configured_wins_over_a_dev_session(monkeypatch: pytest.MonkeyPa
     assert (settings.bootstrap_servers, settings.kafka.log_id) == ("kafka:9092", None)
 
 
-def test_only_its_owner_takes_the_dev_session_away() -> None:
+def test_only_its_owner_takes_the_dev_session_away():
     write_dev_session(session(os.getpid()))
     remove_dev_session(1)
     assert DEV_SESSION_FILE.exists()
@@ -300,14 +301,14 @@ def test_only_its_owner_takes_the_dev_session_away() -> None:
         "postgresql://h/x?sslpassword=s3cret&sslmode=require",
     ],
 )
-def test_passwords_in_urls_are_hidden(url: str) -> None:
+def test_passwords_in_urls_are_hidden(url: str):
     shown = redact_text(f"cannot open {url} now")
     assert "s3cret" not in shown
     assert HIDDEN in shown
     assert shown.endswith("now")
 
 
-def test_secrets_are_hidden_by_name_and_the_rest_is_shown() -> None:
+def test_secrets_are_hidden_by_name_and_the_rest_is_shown():
     assert redact("kafka.properties.sasl.password", "x") == HIDDEN
     assert redact("kafka.properties.ssl.key.password", "x") == HIDDEN
     assert redact("judge.api_key", "x") == HIDDEN
@@ -317,7 +318,7 @@ def test_secrets_are_hidden_by_name_and_the_rest_is_shown() -> None:
     assert redact("kafka.bootstrap_servers", None) is None
 
 
-def test_prices_come_in_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prices_come_in_pairs(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("STREAMER_JUDGE_PRICE_PER_MILLION_INPUT", "0.15")
     with pytest.raises(UsageError, match="price_per_million_output, or neither"):
         load_settings()
@@ -325,19 +326,19 @@ def test_prices_come_in_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert str(load_settings().judge.price_per_million_output) == "0.60"
 
 
-def test_a_dotenv_file_that_is_no_text_is_named() -> None:
+def test_a_dotenv_file_that_is_no_text_is_named():
     Path(".env").write_text("STREAMER_HTTP_PORT=1\n", encoding="utf-16")
     with pytest.raises(UsageError, match=r"cannot read the file \.env: it is not UTF-8"):
         load_settings()
 
 
-def test_misspelt_names_are_found_in_dotenv_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_misspelt_names_are_found_in_dotenv_too(monkeypatch: pytest.MonkeyPatch):
     Path(".env").write_text("STREAMER_HTTP_PORTT=1\nOTHER=1\n")
     monkeypatch.setenv("STREAMER_HTTP_PROT", "1")
     assert misspelt_variables(Settings) == ["STREAMER_HTTP_PORTT", "STREAMER_HTTP_PROT"]
 
 
-def test_insecure_stands_by_itself_in_every_source(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_insecure_stands_by_itself_in_every_source(monkeypatch: pytest.MonkeyPatch):
     assert load_settings().insecure is False
     Path("streamer.toml").write_text("insecure = true\n[http]\nport = 1\n")
     settings = load_settings()
@@ -351,25 +352,21 @@ def test_insecure_stands_by_itself_in_every_source(monkeypatch: pytest.MonkeyPat
         load_settings()
 
 
-def test_insecure_is_said_for_one_command(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_insecure_is_said_for_one_command(monkeypatch: pytest.MonkeyPatch, told: Told):
     monkeypatch.setenv("STREAMER_DATABASE_URL", "postgresql://ana:hunter2@db.invalid/d?sslmode=prefer")
     monkeypatch.setenv("STREAMER_KAFKA_BOOTSTRAP_SERVERS", "kafka.invalid:9092")
     for words, complaint in (
         (["db", "upgrade"], "refusing to talk to the database at db.invalid with sslmode=prefer"),
         (["topics", "check"], "refusing to talk to kafka.invalid:9092 without TLS"),
     ):
-        assert main(words) == 2
-        assert complaint in capsys.readouterr().err
-        assert main(["--insecure", *words]) == 1
-        error = capsys.readouterr().err
+        assert complaint in told(*words, status=2).err
+        error = told("--insecure", *words, status=1).err
         assert ".invalid" in error
         assert "hunter2" not in error
     assert "STREAMER_INSECURE" not in os.environ
 
 
-def test_tables_by_name_come_from_toml_or_one_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_by_name_come_from_toml_or_one_variable(monkeypatch: pytest.MonkeyPatch):
     upstream = {"base_url": "https://models.example/v1", "model": "small"}
     Path("streamer.toml").write_text(
         '[upstreams."bot.1_a"]\nbase_url = "https://models.example/v1"\nmodel = "small"\nanswers = 5\n'

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from streamer.gates.settings import FLAT_NAMES, PARAMETERS, GateSettings
 from streamer.labels import registry as severities
 from streamer.recalibration.candidates import RunSample, candidates, decide
 from streamer.scoring.registry import EVERY as EVERY_SCORER
+from tests import programs
 from tests.e2e.test_contributing_pages import PAGES, change, steps
 
 PACKAGE = Path(streamer.__file__).parent
@@ -194,14 +194,14 @@ def drawn(groups: int = 1200) -> RunSample:
 
 
 @pytest.mark.parametrize("name", [name for name in registry.offered() if name != "full"])
-def test_a_gate_gets_the_method_that_it_names(name: str) -> None:
+def test_a_gate_gets_the_method_that_it_names(name: str):
     found = decide(GateSettings(encoder="e@1", method=name, audit_draws=3, unit="response"), drawn())
     assert found.threshold.method == name
     assert found.threshold.state == "cut"
     assert f"method {name}" in found.threshold.guarantee or name == "transductive"
 
 
-def test_a_run_shows_every_other_method_once() -> None:
+def test_a_run_shows_every_other_method_once():
     found = candidates(GateSettings(encoder="e@1", audit_draws=3, unit="response"), drawn())
     wanted = sorted(name for name, kind in registry.every().items() if kind.diagnostic)
     assert sorted(one.name for one in found) == wanted
@@ -209,7 +209,7 @@ def test_a_run_shows_every_other_method_once() -> None:
     assert [one.name for one in found if one.decides] == ["mean"]
 
 
-def test_every_specification_says_what_it_is() -> None:
+def test_every_specification_says_what_it_is():
     for name, kind in registry.every().items():
         assert kind.name == name
         assert kind.summary
@@ -228,12 +228,12 @@ def test_every_specification_says_what_it_is() -> None:
         assert all(one.help.endswith(".") for one in program_kind.options().values())
 
 
-def test_a_lookup_that_finds_no_severity_kind_lists_what_there_is() -> None:
+def test_a_lookup_that_finds_no_severity_kind_lists_what_there_is():
     with pytest.raises(ValueError, match=r"one of lexical, bertscore, judge.*, not 'human'"):
         severities.program_kind("human")
 
 
-def test_parameters_of_one_name_have_one_range_and_one_default() -> None:
+def test_parameters_of_one_name_have_one_range_and_one_default():
     for kinds in (registry.every(), shapes.EVERY):
         for kind in kinds.values():
             for name, about in kind.ranges().items():
@@ -241,7 +241,7 @@ def test_parameters_of_one_name_have_one_range_and_one_default() -> None:
                     assert (about, kind.defaults()[name]) == PARAMETERS[name][:2]
 
 
-def test_settings_are_held_as_what_they_mean_and_told_flat() -> None:
+def test_settings_are_held_as_what_they_mean_and_told_flat():
     plain = GateSettings(encoder="e@1", delta=0.3)
     assert plain.flat()["delta"] == 0.3, "it waits for a method that has it"
     assert GateSettings(**plain.flat()) == plain
@@ -258,7 +258,7 @@ def test_settings_are_held_as_what_they_mean_and_told_flat() -> None:
         GateSettings(method="hb")
 
 
-def test_two_of_one_name_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_of_one_name_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     folder = tmp_path / "twins"
     folder.mkdir()
     (folder / "__init__.py").write_text("")
@@ -277,9 +277,7 @@ def test_two_of_one_name_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyP
     [(ADDED, USED), (SETTING, SET), (TABLE, KEPT)],
     ids=["new files", "a setting", "a table"],
 )
-def test_one_declaration_is_all_that_one_of_several_needs(
-    added: dict[str, str], used: str, tmp_path: Path
-) -> None:
+def test_one_declaration_is_all_that_one_of_several_needs(added: dict[str, str], used: str, tmp_path: Path):
     """In a copy with a calibrator, scorer and severity kind, a setting, or a table more: whatever is made of them knows them."""
     assert len(added) == (3 if used is USED else 1)
     for folder in ("streamer", "migrations", "verifiers"):
@@ -290,20 +288,13 @@ def test_one_declaration_is_all_that_one_of_several_needs(
     shutil.copy(PACKAGE.parent / "docs" / "severities.md", tmp_path / "docs")
     for file, text in added.items():
         change(tmp_path / file, text) if (tmp_path / file).exists() else (tmp_path / file).write_text(text)
-    done = subprocess.run(
-        [sys.executable, "-c", used],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
+    done = programs.run(
+        sys.executable, "-c", used, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(tmp_path)}
     )
-    assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("used\n")
 
 
-def test_a_sample_of_few_groups_says_how_many_are_needed() -> None:
+def test_a_sample_of_few_groups_says_how_many_are_needed():
     few = Sample(groups=[], alpha=0.1, seed=1)
     for name in registry.offered():
         calibrator = registry.calibrator(name)

@@ -39,11 +39,7 @@ def columns(**settings: Any) -> list[list[bool]]:
     plain = [[accepted(unit=unit, **settings)] for unit in ("best", "response", "batch")]
     shapes = [
         [accepted(shape=shape, unit=unit, **settings) for shape in some for unit in units]
-        for some, units in (
-            (("smooth", "ramp"), UNITS),
-            (("quantile",), UNITS),
-            (("rank",), ("response",)),
-        )
+        for some, units in ((("smooth", "ramp"), UNITS), (("quantile",), UNITS), (("rank",), ("response",)))
     ]
     return plain + shapes
 
@@ -67,14 +63,14 @@ ROWS: dict[str, list[dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_a_row_is_what_gates_accept(row: str) -> None:
+def test_a_row_is_what_gates_accept(row: str):
     offered = [cell in ("gate", "same") for cell in table()[row]]
     for settings in ROWS[row]:
         for cells, wanted in zip(columns(**settings), offered, strict=True):
             assert set(cells) == {wanted}, settings
 
 
-def test_every_row_is_told_and_the_rest_is_for_no_gate() -> None:
+def test_every_row_is_told_and_the_rest_is_for_no_gate():
     assert set(table()) == {*ROWS, "`pooled`", "`clt`"}
     told = {name for row in table() for name in re.findall(r"`([\w-]+)`", row)}
     assert told == set(names())

@@ -10,6 +10,7 @@ import pytest
 
 import streamer
 import streamer.calibration
+from tests import programs
 
 THIRD_PARTY = """
 import json, sys
@@ -36,13 +37,7 @@ def loaded_by(program: str) -> set[str]:
     """The modules of third parties that a program loads, beyond what an interpreter of this environment starts with."""
 
     def run(text: str) -> set[str]:
-        done = subprocess.run(
-            [sys.executable, "-c", text + THIRD_PARTY],
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=True,
-        )
+        done = programs.run(sys.executable, "-c", text + THIRD_PARTY)
         return set(json.loads(done.stdout.splitlines()[-1]))
 
     return run(program) - run("")
@@ -58,18 +53,16 @@ def loaded_by(program: str) -> set[str]:
         "from streamer.cli import main\nmain(['--help'])",
     ],
 )
-def test_what_needs_no_arrays_loads_no_numpy(program: str) -> None:
+def test_what_needs_no_arrays_loads_no_numpy(program: str):
     assert loaded_by(program) <= {"annotated_doc", "shellingham", "streamer_research", "typer"}
 
 
-def test_the_list_of_commands_loads_no_command_and_no_rich() -> None:
+def test_the_list_of_commands_loads_no_command_and_no_rich():
     program = (
         "import sys; from streamer.cli import main; main(['--help'])\n"
         "print([n for n in sys.modules if n.startswith(('rich', 'pydantic', 'streamer.gates', 'streamer.cli.gate'))])\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=240, check=True
-    )
+    done = programs.run(sys.executable, "-c", program)
     assert done.stdout.splitlines()[-1] == "[]"
 
 
@@ -82,16 +75,16 @@ def test_the_list_of_commands_loads_no_command_and_no_rich() -> None:
     ],
     ids=["three names", "all names", "README"],
 )
-def test_the_core_loads_numpy_and_scipy_alone(program: str) -> None:
+def test_the_core_loads_numpy_and_scipy_alone(program: str):
     assert loaded_by(program) <= {"numpy", "scipy"}
 
 
-def test_a_gate_on_a_table_loads_no_library_of_tables_and_no_settings() -> None:
+def test_a_gate_on_a_table_loads_no_library_of_tables_and_no_settings():
     program = "from streamer import *; Gate(alpha=0.5).fit({'prompt_id': [1, 2], 'score': [1, 0], 'severity': [0, 1]})"
     assert loaded_by(program) <= {"numpy", "scipy", "msgspec", "typing_extensions"}
 
 
-def test_the_client_loads_httpx_and_msgspec_alone() -> None:
+def test_the_client_loads_httpx_and_msgspec_alone():
     of_httpx = {
         "anyio",
         "certifi",
@@ -110,7 +103,7 @@ def test_the_client_loads_httpx_and_msgspec_alone() -> None:
     )
 
 
-def test_the_client_gates_on_tables_and_plans_need_no_unix() -> None:
+def test_the_client_gates_on_tables_and_plans_need_no_unix():
     program = """
 import sys
 sys.modules |= dict.fromkeys(("fcntl", "grp", "pwd", "resource", "termios"))
@@ -122,8 +115,7 @@ decided = streamer.Gate(alpha=0.2, trust_score=True).fit(rows).decide(rows[:4])
 assert str(decided).endswith("of 4 answers ship, for 2 of 2 prompts)"), decided
 assert main("plan --alpha 0.2 --labels 50 --responses 2".split()) == 0
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=240)
-    assert done.returncode == 0, done.stderr
+    programs.run(sys.executable, "-c", program)
 
 
 NOT_A_WORKERS = {
@@ -136,7 +128,7 @@ NOT_A_WORKERS_OF_OURS = (
 )  # fmt: skip
 
 
-def test_a_worker_loads_what_workers_need() -> None:
+def test_a_worker_loads_what_workers_need():
     """All that `run_worker` and its helpers import, wherever they do; encoders load their own libraries."""
     wiring = Path(streamer.__file__).parent / "wiring"
     imports = {
@@ -147,13 +139,7 @@ def test_a_worker_loads_what_workers_need() -> None:
     }
     program = "import streamer.wiring.worker\n" + "\n".join(sorted(imports)) + "\n"
     ours = "print([n for n in sys.modules if n.startswith('streamer')])"
-    done = subprocess.run(
-        [sys.executable, "-c", f"import sys\n{program}{ours}{THIRD_PARTY}"],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=True,
-    )
+    done = programs.run(sys.executable, "-c", f"import sys\n{program}{ours}{THIRD_PARTY}")
     mine, others = done.stdout.splitlines()[-2:]
     assert {"faust", "sqlalchemy", "numpy"} <= set(json.loads(others))
     assert not NOT_A_WORKERS & set(json.loads(others))
@@ -165,7 +151,7 @@ def _is_of_a_worker(node: ast.AST) -> bool:
 
 
 @pytest.mark.parametrize("public", PUBLIC)
-def test_every_public_name_is_found_and_listed(public: str) -> None:
+def test_every_public_name_is_found_and_listed(public: str):
     module, name = public.split(":")
     package = sys.modules[module]
     assert callable(getattr(package, name))
@@ -173,7 +159,7 @@ def test_every_public_name_is_found_and_listed(public: str) -> None:
 
 
 @pytest.mark.parametrize("package", [streamer, streamer.calibration], ids=lambda package: package.__name__)
-def test_type_checkers_are_told_the_same_names(package: object) -> None:
+def test_type_checkers_are_told_the_same_names(package: object):
     """They read the imports, the interpreter the table: both name each public name and its module."""
     tree = ast.parse(Path(package.__file__).read_text())
     (branch,) = (node for node in tree.body if isinstance(node, ast.If))
@@ -190,14 +176,14 @@ def test_type_checkers_are_told_the_same_names(package: object) -> None:
     assert set(imported) == set(package.__all__)
 
 
-def test_another_name_is_no_attribute() -> None:
+def test_another_name_is_no_attribute():
     with pytest.raises(AttributeError, match="module 'streamer' has no attribute 'calibrat'"):
         streamer.calibrat  # noqa: B018
     with pytest.raises(ImportError):
         from streamer.calibration import nothing  # noqa: F401
 
 
-def test_importing_the_core_costs_little_more_than_numpy() -> None:
+def test_importing_the_core_costs_little_more_than_numpy():
     """By the number of calls that the imports make, which no machine changes; where byte-code is missing, the first run writes it."""
     programs = {"numpy": "import numpy", "core": "from streamer import calibrate, decide, gram_energy"}
     programs |= {"package": "import streamer"}
@@ -212,7 +198,7 @@ def test_importing_the_core_costs_little_more_than_numpy() -> None:
     assert found["package"] < 0.5 * found["numpy"], found
 
 
-def test_the_composition_root_has_each_name_that_it_lists() -> None:
+def test_the_composition_root_has_each_name_that_it_lists():
     from streamer import wiring
 
     names = " ".join(wiring._NAMES.values()).split()

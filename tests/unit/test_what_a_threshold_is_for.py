@@ -60,16 +60,18 @@ def test_a_gate_of_claims_is_calibrated_for_its_loss_and_says_what_it_cannot_hav
         assert calibrated_for_another(claims, replace(claims, **{name: other})) == wanted
         with pytest.raises(ValueError, match="go with the unit claim"):
             replace(PLAIN, **{name: other})
-    for changes in ({"method": "bb"}, {"method": "selective"}, {"judge_kind": "x"}, {"loss": "mass:0"}):
+    refused = ("bb", "selective", "full")
+    for changes in (*({"method": one} for one in refused), {"judge_kind": "x"}, {"loss": "mass:0"}):
         with pytest.raises(ValueError, match=next(iter(changes))):
             replace(claims, **changes)
     for name in ("mean", "age", "hb", "betting", "bernstein"):
         assert replace(claims, method=name).method == name
-    with pytest.raises(ValueError, match="segment_by goes with the methods"):
+    with pytest.raises(ValueError, match="segment_by goes with the methods mean and"):
         replace(claims, method="hb", segment_by="k")
-    for changes in ({"unit": "best"}, {"scorer": "external"}):
-        with pytest.raises(ValueError, match="scorer must be support or support-learned"):
-            replace(claims, **changes)
+    with pytest.raises(ValueError, match="scorer must be support or support-learned with the unit claim"):
+        replace(claims, scorer="external")
+    with pytest.raises(ValueError, match="scorer support goes with the unit claim"):
+        replace(claims, unit="best")
 
 
 def test_a_desk_needs_what_is_escalated_and_texts_and_changes_no_threshold() -> None:

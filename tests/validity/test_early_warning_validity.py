@@ -3,8 +3,6 @@
 `most_violations` allows what a binomial of the promised chance passes once in a million; beside it stands a variant that is wrong.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np
@@ -40,7 +38,7 @@ def raised_after(said: np.ndarray, warning: EarlyWarning) -> int | None:
 
 
 @pytest.mark.parametrize("rate", [0.02, 0.135, 0.4])
-def test_a_rate_that_stays_raises_it_no_more_often_than_promised(rate: float) -> None:
+def test_a_rate_that_stays_raises_it_no_more_often_than_promised(rate: float):
     rng, size = np.random.default_rng(83), 600
     raised = sum(
         raised_after(rng.random(size) < rate, EarlyWarning.open(delta=DELTA)) is not None
@@ -51,7 +49,7 @@ def test_a_rate_that_stays_raises_it_no_more_often_than_promised(rate: float) ->
     assert raised <= allowed
 
 
-def test_control_a_rate_that_is_taken_for_known_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_control_a_rate_that_is_taken_for_known_is_caught(monkeypatch: pytest.MonkeyPatch):
     """That of the first 40 marks in place of the one that fits best."""
     rng, size, raised = np.random.default_rng(89), 600, 0
     for _ in range(200):
@@ -66,7 +64,7 @@ def test_control_a_rate_that_is_taken_for_known_is_caught(monkeypatch: pytest.Mo
     assert raised > most_violations(200, DELTA)
 
 
-def test_a_rate_that_falls_raises_nothing() -> None:
+def test_a_rate_that_falls_raises_nothing():
     rng = np.random.default_rng(103)
     for _ in range(50):
         falls = np.concatenate([rng.random(100) < 0.4, rng.random(300) < 0.1])
@@ -87,7 +85,7 @@ def test_a_rate_that_falls_raises_nothing() -> None:
 )
 def test_a_good_judge_warns_before_many_bad_answers_are_out(
     stable: int, sens: float, spec: float, most: int | None
-) -> None:
+):
     """.097 of what ships is bad, then .667; -rP prints medians. A poor judge comes late, or never."""
     rng, out, delays = np.random.default_rng(97), [], []
     for _ in range(40):
@@ -100,7 +98,7 @@ def test_a_good_judge_warns_before_many_bad_answers_are_out(
     assert (np.median(out) <= most) if most else (np.median(out) > 35)
 
 
-def test_people_clear_a_false_warning_and_no_true_one() -> None:
+def test_people_clear_a_false_warning_and_no_true_one():
     """Forty answers of which two have no label, a limit of .208: as bad as ever, and after the change."""
     rng = np.random.default_rng(101)
     let_go = {

@@ -8,13 +8,7 @@ import pytest
 from streamer import calibrate_groups
 from streamer.calibration import calibrate_clt, calibrate_high_probability
 from streamer.calibration.high_probability import bounds
-from tests.validity.known_risk import (
-    SHAPES,
-    draw_groups,
-    exposure_risk,
-    most_violations,
-    shipped_share,
-)
+from tests.validity.known_risk import SHAPES, draw_groups, exposure_risk, most_violations, shipped_share
 
 ALPHA = DELTA = 0.1
 REPEATS = 400

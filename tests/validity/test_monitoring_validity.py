@@ -70,11 +70,7 @@ def drawn_against_an_adversary(*, upwards: bool) -> list[tuple[AuditedDecisions,
     return [
         (
             AuditedDecisions.of(
-                probability=P,
-                sampled=draws,
-                labelled=draws,
-                loss=np.where(draws, row, 0.0),
-                predicted=0.3,
+                probability=P, sampled=draws, labelled=draws, loss=np.where(draws, row, 0.0), predicted=0.3
             ),
             row,
         )

@@ -12,12 +12,13 @@ from typing import Any
 from streamer_verify.actions import is_blank, judged_text
 from streamer_verify.samples import mean
 
-_FUNCTION_WORDS = (
+_WORDS = (
     "a about also an and are as at be been being but by can could did do does for from had has have "
     "he her here him his how i if in into is it its may me might must my of on or our over shall she "
     "should so such than that the their them then there these they this those to us was we were what "
     "when where which who whom why will with would you your"
 )
+_FUNCTION_WORDS = frozenset(_WORDS.split())
 _WEIGHTS = {
     ("support", "none"): (0.0, (1 / 6, 0.0, 1 / 6, 1 / 6, 1 / 6, 1 / 3)),
     ("support-learned", "support-learned@1"): (
@@ -58,7 +59,7 @@ def _features(claims: Sequence[str], witnesses: Sequence[str]) -> list[tuple[flo
     """Return of each claim whether it was read, contain, gram4, keys, weakest, rare and A."""
     others, rows = [_read(one) for one in witnesses if not is_blank(one)], []
     for words, grams, names in map(_read, claims):
-        content = sorted(words.difference(_FUNCTION_WORDS.split()))
+        content = sorted(words - _FUNCTION_WORDS)
         shares = [mean([word in one[0] for one in others]) for word in content] or [0.0]
         telling = (one in names or any(map(str.isdigit, one)) for one in content)
         keys = [share for share, tells in zip(shares, telling, strict=False) if tells] or [1.0]

@@ -233,7 +233,7 @@ class FigureRows:
             self._leaf(chain, line)
             if facts is None:
                 if "given_out" in line and self._inside(line["recorded_at"]):
-                    raise ValueError("decisions of the period were given out, and not read")
+                    raise ValueError("decisions of the period were given out: give --segment FILE")
                 continue
             if line["kind"] == "label":
                 gate, batch_id, attempt, response_id = facts["response"]

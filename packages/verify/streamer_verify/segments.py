@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import sys
+import zipfile
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
@@ -56,11 +58,14 @@ class Segments:
 
     def _with(self, row: dict[str, Any], line: dict[str, Any]) -> dict[str, Any]:
         first, *_, before = given_out_of(row["logs"])[tuple(line["source"][:3])]
-        number = before + line["index"] - first
+        number, path = before + line["index"] - first, self._files[row["sha256"]]
         lines, at = self._open.get(row["sha256"], (iter(()), sys.maxsize))
-        if number < at:
-            lines, at = Bundle(self._files[row["sha256"]]).lines("outcomes.jsonl"), 0
-        found = canonical_value(next(islice(lines, number - at, None), b"{}"))
+        try:
+            if number < at:
+                lines, at = Bundle(path).lines("outcomes.jsonl"), 0
+            found = canonical_value(next(islice(lines, number - at, None), b"{}"))
+        except (OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+            raise ValueError(f"the segment {path}: {error}") from None
         self._open[row["sha256"]] = lines, number + 1
         if any(found.get(name) != line[name] for name in ("source", "index", "leaf")):
             return {**line, "given_out": -1}  # nothing was

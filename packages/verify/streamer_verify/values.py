@@ -161,7 +161,7 @@ def given_out_of(logs: str) -> dict[tuple[Any, ...], tuple[int, int, int, str, i
 
 def same_json(one: Any, other: Any, near: float = 0.0) -> bool:
     """Whether two values are the same JSON, 1 and 1.0 taken for one, and numbers, but whole ones, that `near` parts of them apart."""
-    if type(one) is type(other) is not dict and one == other and type(one) is not list:
+    if type(one) is type(other) and type(one) not in (dict, list) and one == other:
         return True
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other

@@ -29,6 +29,11 @@ class Clause:
     does_not_show: tuple[str, ...]
 
 
+def clause(number: str, title: str, asks: str, shows: tuple[str, ...], *does_not_show: str) -> Clause:
+    """Declare a clause; see `Clause`."""
+    return Clause(number=number, title=title, asks=asks, shows=shows, does_not_show=does_not_show)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Framework:
     """A regulation, a standard or a set of criteria.

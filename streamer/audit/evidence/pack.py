@@ -20,6 +20,7 @@ from streamer_verify.command import verify_bundle
 from streamer_verify.figures import Figures
 from streamer_verify.pyz import archive
 from streamer_verify.reports import IN_TOTO, REPORT, SIGNATURE, verified_with
+from streamer_verify.segments import NO_SEGMENTS, Segments
 from streamer_verify.values import canonical_json, sha256
 
 NOTHING_SAID = dict.fromkeys(("system", "version", "provider", "signatory"))
@@ -38,6 +39,7 @@ def make_report(
     outside: Sequence[bytes] | None = None,
     about: Mapping[str, str | None] = NOTHING_SAID,
     signed_with: str | None = None,
+    segments: Segments = NO_SEGMENTS,
 ) -> dict[str, Any]:
     """Verify a bundle and derive a report from it, and from nothing else: the same bundle gives the same report.
 
@@ -52,13 +54,21 @@ def make_report(
     keys, outside : what the bundle is verified with, as `verify_bundle` takes it.
     about : system, version, provider and signatory, as whoever asks for the report gives them.
     signed_with : id of the key that `write_report` gets.
+    segments : have what was given out, where the bundle has it not.
     """
     with reading(bundle) as opened:
         begins, ends = moment(since or datetime(1970, 1, 1, tzinfo=UTC)), moment(until or _made_at(opened))
         if begins >= ends:
             raise UsageError(f"the period is empty: it begins at {begins} and ends at {ends}")
         figures = Figures(begins, ends, gates)
-        verifier = verify_bundle(opened, keys, outside, figures=figures, verify_signature=signing.verify)
+        verifier = verify_bundle(
+            opened,
+            keys,
+            outside,
+            figures=figures,
+            verify_signature=signing.verify,
+            segments=segments,
+        )
         found = figures.result(opened, verifier)
     unknown = [name for name in gates or () if f"decisions/{name}" not in found]
     if unknown:

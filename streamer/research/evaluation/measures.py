@@ -227,6 +227,9 @@ def calibrator_rows(
     ]
 
 
+_SPREADS = ("exposure", "ship_rate", "shipped_severity", "held_severity", "reduction", "level")
+
+
 def gate_row(
     found: SplitOutcomes, unit: str, scorer: str, method: str, alpha: float, mode: str | None
 ) -> GateRow:
@@ -238,12 +241,7 @@ def gate_row(
         method=method,
         mode=mode,
         alpha=alpha,
-        exposure=found.spread(found.exposure),
-        ship_rate=found.spread(found.ship_rate),
-        shipped_severity=found.spread(found.shipped_severity),
-        held_severity=found.spread(found.held_severity),
-        reduction=found.spread(found.reduction),
-        level=found.spread(found.level),
+        **{name: found.spread(getattr(found, name)) for name in _SPREADS},
         closed=float((found.ship_rate == 0).mean()),
         opened=float((found.level == -math.inf).mean()),
         promised=promised,

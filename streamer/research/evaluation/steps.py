@@ -51,11 +51,7 @@ from streamer.research.evaluation.run import (
     packages_of,
 )
 from streamer.research.evaluation.words import UNITS
-from streamer.research.experiments.score_cache import (
-    OWN_EMBEDDINGS,
-    every_score,
-    package_scores,
-)
+from streamer.research.experiments.score_cache import OWN_EMBEDDINGS, every_score, package_scores
 from streamer.scoring.answer_head import answer_head
 from streamer.scoring.blank import is_blank
 from streamer.scoring.encoders.encoder import Encoder

@@ -61,26 +61,21 @@ class ResultTable:
 
 def data_table(evaluation: Evaluation) -> ResultTable:
     """Say what the data sets are."""
-    return ResultTable(
+
+    def mean_severity(unit: str) -> Callable[[DataSetResult], str]:
+        return lambda result: number(result.mean_severity.get(unit), 3)
+
+    return ResultTable.of(
+        evaluation.data_sets,
+        {
+            "data set": lambda result: result.name,
+            "questions × responses": lambda result: f"{result.questions} × {_sizes(result)}",
+            "severity": lambda result: result.severity_kind,
+            **{f"mean severity, {unit}": mean_severity(unit) for unit in evaluation.options.units},
+            "calibrate / measured": lambda one: f"{one.calibrating} / {one.questions - one.calibrating}",
+        },
         title="The data",
         caption="Severity is in [0, 1], 0 = fine; its mean is the risk of a gate that ships everything.",
-        columns=(
-            "data set",
-            "questions × responses",
-            "severity",
-            *(f"mean severity, {unit}" for unit in evaluation.options.units),
-            "calibrate / measured",
-        ),
-        rows=tuple(
-            (
-                result.name,
-                f"{result.questions} × {_sizes(result)}",
-                result.severity_kind,
-                *(number(result.mean_severity.get(unit), 3) for unit in evaluation.options.units),
-                f"{result.calibrating} / {result.questions - result.calibrating}",
-            )
-            for result in evaluation.data_sets
-        ),
         left=3,
     )
 
@@ -211,28 +206,24 @@ def stability_table(result: DataSetResult) -> ResultTable:
 
 def ranking_table(evaluation: Evaluation) -> ResultTable:
     """AUROC and the area under the coverage-risk curve, for each score."""
-    return ResultTable(
+    return ResultTable.of(
+        [(result.name, row) for result in evaluation.data_sets for row in result.ranking],
+        {
+            "data set": lambda one: one[0],
+            "unit": lambda one: one[1].unit,
+            "score": lambda one: scorer_title(one[1].scorer),
+            "AUROC": lambda one: interval(one[1].auroc),
+            "area": lambda one: interval(one[1].area),
+            "perfect": lambda one: number(one[1].best_area, 3),
+            "no skill": lambda one: number(one[1].no_skill, 3),
+            "levels": lambda one: str(one[1].levels),
+        },
         title="How well each score ranks",
         caption=(
             "AUROC: chance that a fine unit scores above a bad one, .5 is chance. Area: mean severity among the shipped over "
             "all coverages, lower is better, between that of a perfect order and that of no skill. In brackets 95 % by "
             "resampling questions. Under unit best each score picks its own answer, so that its no-skill value is its own. "
             "Levels: distinct scores; where there are few, whole groups ship or hold together."
-        ),
-        columns=("data set", "unit", "score", "AUROC", "area", "perfect", "no skill", "levels"),
-        rows=tuple(
-            (
-                result.name,
-                row.unit,
-                scorer_title(row.scorer),
-                interval(row.auroc),
-                interval(row.area),
-                number(row.best_area, 3),
-                number(row.no_skill, 3),
-                str(row.levels),
-            )
-            for result in evaluation.data_sets
-            for row in result.ranking
         ),
         left=3,
     )

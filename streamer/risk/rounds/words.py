@@ -47,8 +47,8 @@ def _warning(alarm: WatchedAlarm) -> str:
         return f"what comes has drifted since calibration run {alarm.run}"
     bets, (before, was, since) = state.bets, state.bets.rise
     return (
-        f"{_percent(since)} of the last {bets.seen - before} answers that shipped are marked bad"
-        f" ({alarm.about.partition(',')[0]}), and {_percent(was)} of the {before} before were; that is"
+        f"{_percent(since)} of the last {bets.seen - before} marks of answers that shipped are bad"
+        f" ({alarm.about.partition(',')[0]}), and {_percent(was)} of the {before} before; that is"
         f" false with a chance of at most {_percent(bets.chance(bets.seen))}"
     )
 

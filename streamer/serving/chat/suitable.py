@@ -32,7 +32,8 @@ def unsuited(settings: GateSettings, upstream: Upstream) -> str | None:
             f"its unit is {settings.unit}, and one answer is shown under the units best and claim "
             "alone; give it --unit best"
         )
-    if settings.unit == "claim" and (
+    of_claims = settings.unit == "claim"
+    if of_claims and (
         upstream.steps
         or upstream.then
         or upstream.with_earlier
@@ -48,10 +49,11 @@ def unsuited(settings: GateSettings, upstream: Upstream) -> str | None:
             "its scores or embeddings come with the batch, and sampled answers bring none; give it a --scorer and an --encoder "
             "that the service runs"
         )
-    if min(upstream.rule.sizes) < (2 if settings.unit == "claim" else settings.least_answers):
+    if min(upstream.rule.sizes) < (2 if of_claims else settings.least_answers):
+        other = "" if of_claims else f"it --scorer {LIKELIHOOD}, or "
         return (
-            f"its upstream samples one answer, and the scorer {settings.scorer} compares several; give it --scorer {LIKELIHOOD}, or the "
-            "upstream 2 answers or more"
+            f"its upstream samples one answer, and the scorer {settings.scorer} compares several; give {other}the upstream 2 "
+            "answers or more"
         )
     if not settings.keep_texts:
         return "it keeps no texts, and a repeat could not be answered; give it --keep-texts"

@@ -263,8 +263,7 @@ def _chunks(
         next_ids = old.where(table.c.id > last).order_by(table.c.id).limit(chunk)
 
         def work(connection: sa.Connection, query: sa.Select[Any] = next_ids) -> list[int]:
-            if database.sqlite:
-                connection.exec_driver_sql("PRAGMA secure_delete = ON")
+            overwriting(connection)
             ids = list(connection.scalars(query))
             if ids:
                 if rule is not None:
@@ -280,6 +279,12 @@ def _chunks(
             rule.is_recorded = True
         yield len(ids)
         last = ids[-1]
+
+
+def overwriting(connection: sa.Connection) -> None:
+    """Have SQLite overwrite what this connection deletes."""
+    if connection.dialect.name == "sqlite":
+        connection.exec_driver_sql("PRAGMA secure_delete = ON")
 
 
 def _forget_the_log(database: Database) -> None:

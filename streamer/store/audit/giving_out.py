@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -24,11 +24,11 @@ from streamer.signing.canonical_json import canonical_json
 from streamer.signing.merkle import Edge, root_of
 from streamer.store.audit import control
 from streamer.store.audit.chained_rows import ChainedRows, ChainedRowsSnapshot
-from streamer.store.audit.forgetting import CHUNK, erased
+from streamer.store.audit.forgetting import CHUNK, erased, overwriting
 from streamer.store.audit.given_out import all_given_out
 from streamer.store.audit.heads import all_cosigned, head_data, newest_signed
 from streamer.store.db.engine import Database
-from streamer.store.db.migrate import alone, require_migrated
+from streamer.store.db.migrate import again_after_collisions, alone, require_migrated
 from streamer.store.db.schema import (
     batches,
     decisions,
@@ -125,6 +125,8 @@ def give_out(
         if row is None and dry_run:
             return GivenOut(month, count, str(out), None, None)
         if row is None:
+            if before:  # its call may have been interrupted
+                _empty(database, list(before.values())[-1], chunk)
             with ChainedRows(database).snapshot() as rows:
                 if not out.exists():
                     at, segment = rfc3339(now), (month, pieces)
@@ -132,7 +134,7 @@ def give_out(
                 _compare(rows, month, pieces, out)
             progress("written")
             said = {"at": now, "by": by, "reason": reason, "through": month, "heads": heads}
-            row = _leave(database, pieces, out, before, said)
+            row = again_after_collisions(lambda: _leave(database, pieces, out, before, said), database)
             progress("recorded")
         if row["through"] != month:
             raise UsageError(f"{month} was given out with {row['through']}, in {row['file']}")
@@ -147,10 +149,11 @@ def give_out(
 def _end_of(month: str) -> datetime:
     try:
         begins = datetime.strptime(month, "%Y-%m").replace(tzinfo=UTC)
-    except ValueError:
-        raise UsageError(f"a month is written like 2026-05, not {month!r}") from None
-    years, months = divmod(begins.month, 12)
-    return begins.replace(year=begins.year + years, month=months + 1)
+        if f"{begins:%Y-%m}" == month:
+            return (begins + timedelta(days=31)).replace(day=1)
+    except (ValueError, OverflowError):
+        pass
+    raise UsageError(f"a month is written like 2026-05, not {month!r}")
 
 
 def _pieces(
@@ -220,7 +223,7 @@ def _within(pieces: Sequence[_Piece]) -> sa.ColumnElement[bool]:
         in_partition(Partition(*place), outcomes) & outcomes.c.leaf_index.between(first, end - 1)
         for place, first, end in pieces
     )
-    return (outcomes.c.kind == "decision") & sa.or_(*ranges)
+    return (outcomes.c.kind == "decision") & sa.or_(sa.false(), *ranges)
 
 
 def _gone(pieces: Sequence[_Piece]) -> sa.Select[Any]:
@@ -289,9 +292,11 @@ def _leave(
             for leaf in connection.execute(leaves.order_by(outcomes.c.leaf_index)).scalars():
                 log.append(leaf)
             logs.append([*place, first, end, log.size, log.root().hex()])
+        overwriting(connection)
         own = sa.exists().where(batches.c.id.in_(gone), same(batches, judgements, *BATCH))
         connection.execute(sa.delete(judgements).where(judgements.c.for_score, own))
         parts = [] if database.sqlite else _copied(connection, gone)
+        _needless(connection, said["through"], pieces)  # a repeat may have come meanwhile
         control.hold_head(connection)  # before tables that those read who hold it
         for part, bound in parts:
             _exchange(connection, part, bound)
@@ -328,7 +333,8 @@ def _copied(connection: sa.Connection, gone: sa.Select[Any]) -> list[tuple[str, 
             for end in (part, f"{part}_new")
         )
         connection.exec_driver_sql(f"LOCK TABLE {was.name}, {old.name} IN SHARE MODE")
-        for one, table in zip(_MONTHLY, (now, new), strict=True):
+        for one, before, table in zip(_MONTHLY, (was, old), (now, new), strict=True):
+            connection.execute(_STAY_ON_DISK, {"part": before.name})
             connection.exec_driver_sql(f"CREATE TABLE {table.name} (LIKE {one.name} INCLUDING ALL)")
         stays = ~sa.exists(gone.where(_GIVEN.c.batch == was.c.batch).correlate(was))
         kept = sa.exists().where(now.c.batch == old.c.batch)
@@ -343,6 +349,10 @@ def _copied(connection: sa.Connection, gone: sa.Select[Any]) -> list[tuple[str, 
 
 
 _MONTHLY = (decisions, responses)
+_STAY_ON_DISK = sa.text(
+    "SELECT set_config('default_tablespace', coalesce((SELECT spcname FROM pg_tablespace AS space"
+    " JOIN pg_class ON reltablespace = space.oid WHERE pg_class.oid = CAST(:part AS regclass)), ''), true)"
+)
 
 
 def _exchange(connection: sa.Connection, part: str, bound: str) -> None:
@@ -366,6 +376,7 @@ def _empty(database: Database, row: dict[str, Any], chunk: int) -> None:
     while last is not None:
 
         def work(connection: sa.Connection, after: int = last) -> int | None:
+            overwriting(connection)
             ids = list(connection.scalars(left.where(outcomes.c.batch > after).limit(chunk)))
             emptied = erased(batches, ids, row["at"]).where(batches.c.erased_at.is_(None))
             connection.execute(emptied)

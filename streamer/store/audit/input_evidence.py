@@ -1,7 +1,7 @@
 """What scores were made of, and what waits at the desk, against what is recorded."""
 
 import hmac
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import groupby
 from operator import itemgetter
@@ -33,35 +33,10 @@ from streamer.store.log.leaves import judgement_mac
 
 def scored_later(connection: sa.Connection) -> Iterator[dict[str, Any]]:
     """Batches that got an adopted candidate's scores, or rows of signals, after they were decided; see `streamer.audit.verification.Snapshot`."""
-    query = (
-        sa.select(
-            carried_scores.c.scorer,
-            *batches.c["id", "gate", "batch_id", "attempt", "metadata"],
-            *decisions.c["encoder", "embedding_source"],
-            gate_revisions.c.judged,
-            *responses.c["response_id", "text"],
-            carried_scores.c.score,
-        )
-        .join_from(carried_scores, batches, batches.c.id == carried_scores.c.batch)
-        .join(decisions, decisions.c.batch == batches.c.id)
-        .join(policies, POLICY_OF_DECISION)
-        .join(gate_revisions, REVISION_OF_POLICY)
-        .join(responses, same(responses, carried_scores, "batch", "response_id"))
-        .order_by(carried_scores.c.scorer, batches.c.id, responses.c.position)
-    )
-    found = connection.execution_options(yield_per=1000).execute(query)
-    for (scorer, _), group in groupby(found, key=itemgetter(0, 1)):
-        rows = list(group)
-        yield {
-            "scorer": scorer,
-            "batch": [rows[0].gate, rows[0].batch_id, rows[0].attempt],
-            "judged": rows[0].judged,
-            "encoder": rows[0].encoder,
-            "encoded": rows[0].embedding_source == "encoder",
-            "texts": [row.text for row in rows],
-            "models": recorded_models(rows[0].metadata, [row.response_id for row in rows]),
-            "scores": [row.score for row in rows],
-        }
+    of_response = same(responses, carried_scores, "batch", "response_id")
+    scores = carried_scores.c
+    for rows in _carried(connection, carried_scores, scores.scorer, [scores.score], of_response):
+        yield _carried_facts(rows, rows[0].scorer) | {"scores": [row.score for row in rows]}
     lists = {
         (gate, SignalList.of_text(text).hash): text
         if scorer == CHOICE
@@ -73,42 +48,61 @@ def scored_later(connection: sa.Connection) -> Iterator[dict[str, Any]]:
             .order_by(gate_revisions.c.scorer)
         )
     }
-    rows_later = (
-        sa.select(
-            *carried_signals.c["list", "signals"],
-            *batches.c["id", "gate", "batch_id", "attempt", "prompt", "metadata"],
-            *decisions.c["encoder", "embedding_source", "unit"],
-            gate_revisions.c.judged,
-            *responses.c["response_id", "text"],
-        )
-        .join_from(carried_signals, batches, batches.c.id == carried_signals.c.batch)
-        .join(decisions, decisions.c.batch == batches.c.id)
-        .join(policies, POLICY_OF_DECISION)
-        .join(gate_revisions, REVISION_OF_POLICY)
-        .join(responses, responses.c.batch == batches.c.id)
-        .order_by(carried_signals.c.list, batches.c.id, responses.c.position)
-    )
-    found = connection.execution_options(yield_per=1000).execute(rows_later)
-    for (listed, _), group in groupby(found, key=itemgetter(0, 2)):
-        rows = list(group)
-        first, ids = rows[0], [row.response_id for row in rows]
-        yield {
-            "scorer": CHOICE,
-            "batch": [first.gate, first.batch_id, first.attempt],
-            "judged": first.judged,
-            "encoder": first.encoder,
-            "encoded": first.embedding_source == "encoder",
-            "texts": [row.text for row in rows],
-            "models": recorded_models(first.metadata, ids),
+    columns = [carried_signals.c.signals, decisions.c.unit, batches.c.prompt]
+    of_batch = responses.c.batch == batches.c.id
+    for rows in _carried(connection, carried_signals, carried_signals.c.list, columns, of_batch):
+        first = rows[0]
+        yield _carried_facts(rows, CHOICE) | {
             "scores": None,
             "row": {
                 "recorded": first.signals,
-                "signals": lists.get((first.gate, listed)),
+                "signals": lists.get((first.gate, first.list)),
                 "unit": first.unit,
                 "prompt": first.prompt,
-                "given": recorded_numbers(first.metadata, ids),
+                "given": recorded_numbers(first.metadata, [row.response_id for row in rows]),
             },
         }
+
+
+def _carried(
+    connection: sa.Connection,
+    table: sa.Table,
+    by: sa.Column[Any],
+    columns: Iterable[sa.Column[Any]],
+    of_response: sa.ColumnElement[bool],
+) -> Iterator[list[Any]]:
+    """The responses of each batch that a table has something of, by what made it."""
+    query = (
+        sa.select(
+            by,
+            *batches.c["id", "gate", "batch_id", "attempt", "metadata"],
+            *decisions.c["encoder", "embedding_source"],
+            gate_revisions.c.judged,
+            *responses.c["response_id", "text"],
+            *columns,
+        )
+        .join_from(table, batches, batches.c.id == table.c.batch)
+        .join(decisions, decisions.c.batch == batches.c.id)
+        .join(policies, POLICY_OF_DECISION)
+        .join(gate_revisions, REVISION_OF_POLICY)
+        .join(responses, of_response)
+        .order_by(by, batches.c.id, responses.c.position)
+    )
+    found = connection.execution_options(yield_per=1000).execute(query)
+    return (list(group) for _, group in groupby(found, key=itemgetter(0, 1)))
+
+
+def _carried_facts(rows: list[Any], scorer: str) -> dict[str, Any]:
+    first = rows[0]
+    return {
+        "scorer": scorer,
+        "batch": [first.gate, first.batch_id, first.attempt],
+        "judged": first.judged,
+        "encoder": first.encoder,
+        "encoded": first.embedding_source == "encoder",
+        "texts": [row.text for row in rows],
+        "models": recorded_models(first.metadata, [row.response_id for row in rows]),
+    }
 
 
 def marked(connection: sa.Connection) -> Iterator[dict[str, Any]]:

@@ -105,9 +105,7 @@ class LoggedRows:
                 row["action_topic"],
                 row["action_key"],
                 row["action_value"],
-                with_receipt(row["action_headers"], receipts[row["id"]])
-                if row["id"] in receipts
-                else row["action_headers"],
+                with_receipt(row["action_headers"] or (), receipts[row["id"]]),
             )
             for row in rows
         }

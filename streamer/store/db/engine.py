@@ -189,6 +189,9 @@ class Database:
     def reading(self, *, snapshot: bool = False) -> Iterator[sa.Connection]:
         """A transaction that only reads; with `snapshot` every statement sees the same moment."""
         with self.errors(), (self._snapshots if snapshot else self._readers).begin() as connection:
+            if snapshot and not self.sqlite:
+                # Before its moment: of a month that `giving_out` exchanges later it would see no row.
+                connection.exec_driver_sql("LOCK TABLE ONLY decisions, ONLY responses IN ACCESS SHARE MODE")
             yield connection
 
     def read(

@@ -105,7 +105,7 @@ def migrate(
     database = Database(url, insecure=insecure)
     try:
         database.make_file()
-        before = _again_after_collisions(lambda: _upgrade(database, revision, lock_seconds), database)
+        before = again_after_collisions(lambda: _upgrade(database, revision, lock_seconds), database)
         reached, serves = _revision(database)
         return SchemaState(reached, head(), (), before, serves)
     finally:
@@ -123,7 +123,7 @@ def _upgrade(database: Database, revision: str, lock_seconds: float) -> str | No
         return before
 
 
-def _again_after_collisions(work: Callable[[], T], database: Database) -> T:
+def again_after_collisions(work: Callable[[], T], database: Database) -> T:
     """Run a transaction, and again if it and another one waited for each other and it was the one that was ended."""
     for attempt in range(_ATTEMPTS):
         try:
@@ -137,7 +137,7 @@ def _again_after_collisions(work: Callable[[], T], database: Database) -> T:
                 raise
             if attempt + 1 == _ATTEMPTS:
                 raise Unavailable(
-                    f"{database}: other transactions kept colliding with the migration, which has changed nothing"
+                    f"{database}: other transactions kept colliding with this one, which has changed nothing"
                 ) from error
         time.sleep(random.uniform(0.2, 1.0))  # noqa: S311  # jitter, no secret
     raise AssertionError("unreachable")

@@ -15,6 +15,8 @@ from streamer.store.log.leaves import batch_mac, dead_letter_mac, judgement_mac
 
 _OF_RESPONSES = tuple("response_id" if one == "id" else one for one in ScoredResponse.__struct_fields__)
 
+_OF_ASKED = ("judge", "mark", "failure", "requests", "input_tokens", "output_tokens", "cost", "remembered")
+
 
 def check_slice(piece: Slice) -> None:
     """Refuse a slice that breaks its own contract (a bug of the caller): raises `ValueError`."""
@@ -132,22 +134,15 @@ def judgement_rows(decision: BatchDecision, now: datetime) -> list[dict[str, Any
                 "batch_id": decision.key.batch_id,
                 "attempt": decision.key.attempt,
                 "response_id": response_id,
-                "judge": one.judge,
                 "judged_at": decision.decided_at,
                 "label": None,
-                "mark": one.mark,
                 "subscores": None if one.subscores is None else dict(one.subscores),
-                "failure": one.failure,
-                "requests": one.requests,
-                "input_tokens": one.input_tokens,
-                "output_tokens": one.output_tokens,
-                "cost": one.cost,
+                **{name: getattr(one, name) for name in _OF_ASKED},
                 "exchanges": dict(one.exchanges) if keep else None,
                 "salt": salt if keep else None,
                 "content_mac": judgement_mac(salt, one.exchanges),
                 "erased_at": None if keep else now,
                 "for_score": True,
-                "remembered": one.remembered,
             }
         )
     return made

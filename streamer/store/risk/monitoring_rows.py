@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterable
 from datetime import datetime
+from operator import attrgetter
 from typing import Any
 
 import sqlalchemy as sa
@@ -27,7 +28,7 @@ from streamer.risk.states import (
     RiskAlarm,
     SelectiveAlarm,
 )
-from streamer.store.db.schema import monitor_alarms, monitor_gates, monitor_sequences
+from streamer.store.db.schema import batches, decisions, monitor_alarms, monitor_gates, monitor_sequences
 from streamer.store.db.schema.joins import same
 from streamer.store.db.schema.types import Row, of_row
 
@@ -149,10 +150,7 @@ def write_alarms(
             connection.execute(
                 sa.insert(monitor_alarms).values(
                     gate=before.gate,
-                    kind=one.kind,
-                    statistic=one.statistic,
-                    number=one.number,
-                    about=one.about,
+                    **{name: getattr(one, name) for name in (*_PLACE, "about")},
                     delta=one.state.bets.delta,
                     after_batch=one.after,
                     after_policy=one.after_policy,
@@ -161,14 +159,11 @@ def write_alarms(
                 )
             )
         elif known[_place(one)] != one:
-            kind, statistic, number = _place(one)
             connection.execute(
                 sa.update(monitor_alarms)
                 .where(
                     monitor_alarms.c.gate == before.gate,
-                    monitor_alarms.c.kind == kind,
-                    monitor_alarms.c.statistic == statistic,
-                    monitor_alarms.c.number == number,
+                    *(monitor_alarms.c[name] == getattr(one, name) for name in _PLACE),
                 )
                 .values(_alarm_moves(one))
             )
@@ -178,16 +173,15 @@ def _alarm_moves(one: WatchedAlarm) -> dict[str, Any]:
     return {
         "evidence_ratio": min(_MOST_EVIDENCE, one.state.evidence * one.state.bets.delta),
         "state": one.state.to_json(),
-        "raised_by": one.raised_by,
-        "raised_at": one.raised_at,
-        "alert_id": one.alert_id,
-        "closed_policy": one.closed_policy,
-        "ended": one.ended,
+        **{
+            name: getattr(one, name)
+            for name in ("raised_by", "raised_at", "alert_id", "closed_policy", "ended")
+        },
     }
 
 
-def _place(one: WatchedAlarm) -> tuple[str, str, int]:
-    return one.kind, one.statistic, one.number
+_PLACE = ("kind", "statistic", "number")
+_place = attrgetter(*_PLACE)
 
 
 def read_watch(connection: sa.Connection, gate: str) -> GateWatch:
@@ -195,7 +189,11 @@ def read_watch(connection: sa.Connection, gate: str) -> GateWatch:
     own = sa.select(monitor_gates).where(monitor_gates.c.gate == gate)
     row = connection.execute(own).mappings().one_or_none()
     if row is None:
-        return GateWatch(gate=gate)
+        joined = sa.outerjoin(batches, decisions, decisions.c.batch == batches.c.id)
+        left = sa.select(sa.func.max(batches.c.id)).select_from(joined)
+        left = left.where(batches.c.gate == gate, decisions.c.batch.is_(None))
+        # Of what was given out the drawn ones are left: that is no draw.
+        return GateWatch(gate=gate, seen=connection.scalar(left) or 0)
     sequences = sa.select(monitor_sequences).where(monitor_sequences.c.gate == gate)
     last = sequences.order_by(monitor_sequences.c.number.desc()).limit(1)
     sequence = connection.execute(last).mappings().one_or_none()

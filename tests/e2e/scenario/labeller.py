@@ -60,10 +60,7 @@ class Labellers:
 
     def _run(self) -> None:
         try:
-            with (
-                wiring.open_store(self._settings) as store,
-                wiring.publisher(self._settings) as publisher,
-            ):
+            with wiring.open_store(self._settings) as store, wiring.publisher(self._settings) as publisher:
                 topic = wiring.topics(self._settings).labels
                 while not self._stopping.wait(0.2):
                     if self._resting.is_set():

@@ -182,12 +182,7 @@ class Service:
         self._tell(f"{len(lives)} gates are calibrated: {dict(states)}")
 
     def _stretch(
-        self,
-        lives: Sequence[Life],
-        count: int,
-        *,
-        late_labels: bool = True,
-        rounds: int = _ROUNDS,
+        self, lives: Sequence[Life], count: int, *, late_labels: bool = True, rounds: int = _ROUNDS
     ) -> None:
         """Publish so many prompts of each gate, and the labels whose time has come, and let the service read them."""
         named = wiring.topics(self._settings)

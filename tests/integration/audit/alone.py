@@ -16,6 +16,7 @@ from typing import Any, Final
 from streamer_verify.bundle import Bundle
 from streamer_verify.command import verify_bundle as by_one_file
 from streamer_verify.verifier import Verifier
+from tests import programs
 from tests.integration.audit.beside import same_bundle
 from tests.integration.audit.history import PUBLIC
 from tests.machine import LONG
@@ -31,7 +32,7 @@ def what_is_missing() -> str | None:
     """What keeps the second verifier from running here; None: nothing."""
     if shutil.which("node") is None:
         return "no node"
-    said = subprocess.run(["node", "--version"], capture_output=True, text=True, check=True).stdout.strip()
+    said = programs.run("node", "--version").stdout.strip()
     return None if int(said.lstrip("v").split(".")[0]) >= _LEAST else f"node is of version {said}"
 
 

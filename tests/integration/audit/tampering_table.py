@@ -51,15 +51,7 @@ from tests.integration.audit.attacker import (
     remove_checkpoints,
     reseal,
 )
-from tests.integration.audit.history import (
-    PRIVATE,
-    Scribe,
-    event,
-    label,
-    label_event,
-    settings_for,
-    verify,
-)
+from tests.integration.audit.history import PRIVATE, Scribe, event, label, label_event, settings_for, verify
 from tests.integration.audit.judged import BY_A_JUDGE, attempts_of
 from tests.integration.audit.kept_log import KeepingScribe, KeptLog, Site, Topics
 from tests.integration.judge.test_judge_scores import Model, judge_at, scores_at

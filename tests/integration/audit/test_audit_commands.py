@@ -1,10 +1,7 @@
 """`streamer audit` as people use it, and stored texts scored again by the real encoder."""
 
-from __future__ import annotations
-
 import json
 import stat
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -24,6 +21,7 @@ from streamer.signing.notes import origin_of
 from streamer_verify import command, signatures
 from streamer_verify.bundle import Bundle
 from streamer_verify.pyz import archive
+from tests import programs
 from tests.integration.audit.attacker import batch_of, breaking_in, rebuild_outcomes, reseal
 from tests.integration.audit.history import (
     LOG,
@@ -35,6 +33,7 @@ from tests.integration.audit.history import (
     written_history,
 )
 from tests.migrated import migrated
+from tests.told import Told
 
 
 @pytest.fixture
@@ -51,19 +50,16 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_pair_of_keys(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_pair_of_keys(tmp_path: Path, told: Told):
     key = tmp_path / "key.pem"
     assert main(["audit", "keygen", "--out", str(key)]) == 0
     assert stat.S_IMODE(key.stat().st_mode) == 0o600
     assert "PRIVATE" in key.read_text()
     assert signatures.read_public_keys((tmp_path / "key.pem.pub").read_text())
-    assert main(["audit", "keygen", "--out", str(key)]) == 2
-    assert "PRIVATE KEY" not in "".join(capsys.readouterr())
+    assert "PRIVATE KEY" not in "".join(told("audit", "keygen", "--out", str(key), status=2))
 
 
-def test_verify_says_what_fits_and_what_it_could_not_check(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_verify_says_what_fits_and_what_it_could_not_check(here: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["audit", "verify"]) == 0
     printed = capsys.readouterr()
     assert printed.out == "Everything that could be checked is consistent.\n"
@@ -83,7 +79,7 @@ def test_verify_says_what_fits_and_what_it_could_not_check(
     )
 
 
-def test_receipts_that_somebody_kept(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_receipts_that_somebody_kept(here: Path, capsys: pytest.CaptureFixture[str]):
     with wiring.open_store(settings_for(f"sqlite:///{here / 'record.db'}", here)) as store:
         sent = store.unpublished(
             [Partition(LOG, "streamer.responses", number) for number in range(2)], limit=500
@@ -110,7 +106,7 @@ def test_receipts_that_somebody_kept(here: Path, capsys: pytest.CaptureFixture[s
     assert "cannot read receipts from nowhere.jsonl" in capsys.readouterr().err
 
 
-def test_show_tells_the_story_of_a_decision(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_tells_the_story_of_a_decision(here: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["audit", "show", "batch-3", "--gate", "best"]) == 0
     told = capsys.readouterr().out
     for words in (
@@ -136,7 +132,7 @@ def test_show_tells_the_story_of_a_decision(here: Path, capsys: pytest.CaptureFi
     assert "DOES NOT FIT" in capsys.readouterr().out
 
 
-def test_a_bundle_is_verified_by_one_file_with_the_standard_library_alone(here: Path) -> None:
+def test_a_bundle_is_verified_by_one_file_with_the_standard_library_alone(here: Path):
     assert main(["audit", "export", "--out", "secret.zip"]) == 0
     assert not any("audit_salt" in line for line in Bundle(here / "secret.zip").values("control.jsonl"))
     assert main(["audit", "export", "--salts", "--out", "bundle.zip"]) == 0
@@ -148,9 +144,7 @@ def test_a_bundle_is_verified_by_one_file_with_the_standard_library_alone(here: 
 
     def alone(*arguments: str) -> Any:
         # -I -S: no site-packages, no environment, nothing of this directory.
-        return subprocess.run(
-            [sys.executable, "-I", "-S", str(file), *arguments], capture_output=True, text=True, check=False
-        )
+        return programs.run(sys.executable, "-I", "-S", file, *arguments, status=None)
 
     done = alone("bundle.zip", "--public-key", "key.pub", "--checkpoints", "checkpoints.jsonl")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -165,39 +159,30 @@ def test_a_bundle_is_verified_by_one_file_with_the_standard_library_alone(here: 
 
 
 @pytest.mark.expected_errors(r"streamer\.audit\.checkpointing: audit\.checkpoint_file_")
-def test_a_checkpoint_on_demand(
-    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert main(["audit", "checkpoint", "--json"]) == 0
-    made = json.loads(capsys.readouterr().out)
+def test_a_checkpoint_on_demand(here: Path, told: Told, monkeypatch: pytest.MonkeyPatch):
+    made = json.loads(told("audit", "checkpoint", "--json").out)
     assert (made.pop("verifier_key").partition("+")[0], made) == (
         said((here / "checkpoints.jsonl").read_bytes().splitlines()[-1]).origin,
         {"made": True, "size": 4, "witnesses": []},
     )
-    assert main(["audit", "checkpoint"]) == 0
-    assert capsys.readouterr().out == "Nothing was recorded since checkpoint 4.\n"
+    assert told("audit", "checkpoint").out == "Nothing was recorded since checkpoint 4.\n"
     assert len((here / "checkpoints.jsonl").read_bytes().splitlines()) == 4
-    assert main(["audit", "verify"]) == 0
-    assert "younger" not in capsys.readouterr().err
+    assert "younger" not in told("audit", "verify").err
     # Nothing new is no reason to be silent about who has not got what is there.
     with monkeypatch.context() as elsewhere:
         (here / "a-file").write_text("")
         elsewhere.setenv("STREAMER_AUDIT_CHECKPOINT_FILE", str(here / "a-file" / "checkpoints.jsonl"))
-        assert main(["audit", "checkpoint"]) == 1
-        assert f"The file does not have it: {here / 'a-file'}" in capsys.readouterr().err
+        assert f"The file does not have it: {here / 'a-file'}" in told("audit", "checkpoint", status=1).err
         other = signing.Signer(PRIVATE).checkpoint(origin_of("ff" * 32), 1, bytes(32))
         (here / "other.jsonl").write_bytes(encode_checkpoint(other, wiring.now()) + b"\n")
         elsewhere.setenv("STREAMER_AUDIT_CHECKPOINT_FILE", str(here / "other.jsonl"))
-        assert main(["audit", "checkpoint"]) == 1
-        assert "checkpoint 1 of another record" in capsys.readouterr().err
+        assert "checkpoint 1 of another record" in told("audit", "checkpoint", status=1).err
     monkeypatch.delenv("STREAMER_AUDIT_PRIVATE_KEY_FILE")
-    assert main(["audit", "checkpoint"]) == 2
-    assert "streamer audit keygen" in capsys.readouterr().err
-    assert main(["audit", "verify"]) == 0
-    assert "signatures were not checked" in capsys.readouterr().err
+    assert "streamer audit keygen" in told("audit", "checkpoint", status=2).err
+    assert "signatures were not checked" in told("audit", "verify").err
 
 
-def test_stored_texts_are_scored_again(real_encoder: Encoder, tmp_path: Path) -> None:
+def test_stored_texts_are_scored_again(real_encoder: Encoder, tmp_path: Path):
     settings = settings_for(f"sqlite:///{tmp_path / 'record.db'}", tmp_path)
     migrated(settings)
     encoder = CachedEncoder(real_encoder)

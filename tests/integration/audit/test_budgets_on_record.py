@@ -1,7 +1,5 @@
 """What every decision needed of its policy's labelled prompts, derived again by `audit verify` and by both verifiers."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -136,7 +134,7 @@ def found(settings: Settings, folder: Path) -> tuple[list[str], ...]:
     return tuple([detail for _, detail in some] for some in places(settings, folder))
 
 
-def test_a_record_of_every_kind_of_budget_fits(settings: Settings, tmp_path: Path) -> None:
+def test_a_record_of_every_kind_of_budget_fits(settings: Settings, tmp_path: Path):
     assert found(settings, tmp_path) == ([], [])
     counted = verify(settings).counts["budgets derived again"]
     assert counted == by_one_file(Bundle(tmp_path / "bundle"), [], None).counts["budgets derived again"]
@@ -190,7 +188,7 @@ def test_a_record_of_every_kind_of_budget_fits(settings: Settings, tmp_path: Pat
     }
 
 
-def test_what_was_not_read_ships_by_labels_of_its_like_alone(settings: Settings) -> None:
+def test_what_was_not_read_ships_by_labels_of_its_like_alone(settings: Settings):
     with wiring.open_store(settings) as store, store._database.reading() as connection:
         rows = connection.exec_driver_sql(
             "SELECT d.gate, b.batch_id, d.reason, d.outcome, d.signals, d.budget_count, d.budget_groups FROM decisions d"
@@ -216,7 +214,7 @@ def test_what_was_not_read_ships_by_labels_of_its_like_alone(settings: Settings)
 
 
 @pytest.mark.parametrize("key", [None, "prompt"])
-def test_bursts_with_a_bad_label_are_held_and_no_others(settings: Settings, key: str | None) -> None:
+def test_bursts_with_a_bad_label_are_held_and_no_others(settings: Settings, key: str | None):
     name, count = ("bursts", BEFORE) if key is None else ("few", 20)
     with wiring.open_store(settings) as store, store._database.reading() as connection:
         found = connection.exec_driver_sql(
@@ -253,7 +251,7 @@ def test_bursts_with_a_bad_label_are_held_and_no_others(settings: Settings, key:
         assert (without & ~again).any(), "but for the label of its burst it would have shipped"
 
 
-def test_an_erased_key_ends_recognition_and_the_record_still_fits(settings: Settings, tmp_path: Path) -> None:
+def test_an_erased_key_ends_recognition_and_the_record_still_fits(settings: Settings, tmp_path: Path):
     with wiring.open_store(settings) as store:
         scribe = Scribe(store, settings, encoder=CachedEncoder(ENCODER))
         scribe.recalibrate("bursts")
@@ -276,7 +274,7 @@ def test_an_erased_key_ends_recognition_and_the_record_still_fits(settings: Sett
 @pytest.mark.parametrize("segments", [{}, {"segment_by": "kind", "segment_fallback": "pooled"}])
 def test_where_the_newest_prompts_are_worse_both_fits_are_derived_again(
     tmp_path: Path, segments: dict[str, str]
-) -> None:
+):
     settings = settings_for(f"sqlite:///{tmp_path / 'record.db'}", tmp_path)
     migrated(settings)
     with wiring.open_store(settings) as store:
@@ -305,7 +303,7 @@ def test_where_the_newest_prompts_are_worse_both_fits_are_derived_again(
         assert any("another rule" in one for one in details), details
 
 
-def test_rows_of_signals_are_measured_again_from_texts(settings: Settings) -> None:
+def test_rows_of_signals_are_measured_again_from_texts(settings: Settings):
     def again() -> Any:
         embed = CachedEncoder(ENCODER).embed
         return verify(settings, outside=[], rescorer=Rescorer({ENCODER.identity.id: embed}))
@@ -320,7 +318,7 @@ def test_rows_of_signals_are_measured_again_from_texts(settings: Settings) -> No
     assert "a signal differs by" in fault.detail
 
 
-def test_rows_that_were_carried_are_measured_again_from_texts(settings: Settings) -> None:
+def test_rows_that_were_carried_are_measured_again_from_texts(settings: Settings):
     def again() -> Any:
         embed = CachedEncoder(ENCODER).embed
         return verify(settings, outside=[], rescorer=Rescorer({ENCODER.identity.id: embed}))
@@ -453,7 +451,7 @@ TOGETHER: dict[str, dict[str, tuple[Any, str]]] = {
 @pytest.mark.parametrize("name", TOGETHER)
 def test_what_was_changed_is_named_though_every_chain_was_computed_anew(
     settings: Settings, tmp_path: Path, name: str
-) -> None:
+):
     with breaking_in(settings.database.url) as connection:
         for gate, (attack, _) in TOGETHER[name].items():
             if callable(attack):

@@ -1,7 +1,5 @@
 """`streamer candidate`: set, compared on the same batches, calibrated, adopted, stopped; and what the audit says of it."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Iterator
@@ -87,7 +85,7 @@ def site(
     made.store.close()
 
 
-def test_another_score_from_its_first_try_to_its_adoption(site: Site) -> None:
+def test_another_score_from_its_first_try_to_its_adoption(site: Site):
     policy = site.store.policies.newest(GATE)
     said = site.run("candidate", "set", GATE, *OTHER)
     assert "scorer choice, no threshold" in said
@@ -138,11 +136,7 @@ def test_another_score_from_its_first_try_to_its_adoption(site: Site) -> None:
 
     said = site.run("candidate", "adopt", GATE, "--reason", "it serves more")
     newest = site.store.policies.newest(GATE)
-    assert (newest.settings.scorer, newest.state, newest.reason) == (
-        "choice",
-        "cut",
-        "it serves more",
-    )
+    assert (newest.settings.scorer, newest.state, newest.reason) == ("choice", "cut", "it serves more")
     run = site.rows(
         "SELECT max(run), count(DISTINCT batch) FROM calibration_inputs GROUP BY run ORDER BY run"
     )
@@ -165,7 +159,7 @@ NUMBER = ("--signal", "retrieval=0..1")
 
 @pytest.mark.parametrize("unit", ["best", "batch"])
 @pytest.mark.parametrize("method", ["mean", "full"], ids=["of a cut", "of another list"])
-def test_all_signals_from_their_first_try_to_their_adoption(site: Site, unit: str, method: str) -> None:
+def test_all_signals_from_their_first_try_to_their_adoption(site: Site, unit: str, method: str):
     gate = f"{method}-{unit}"
     signals = SignalList().text if method == "full" else None
     site.scribe.gate(
@@ -255,7 +249,7 @@ def test_all_signals_from_their_first_try_to_their_adoption(site: Site, unit: st
 
 
 @pytest.mark.parametrize("as_json", [False, True])
-def test_what_the_candidate_could_not_score_is_left_out_and_counted(site: Site, as_json: bool) -> None:
+def test_what_the_candidate_could_not_score_is_left_out_and_counted(site: Site, as_json: bool):
     site.run("candidate", "set", GATE, *OTHER)
     site.live(range(30, 80))
     with breaking_in(site.url) as connection:
@@ -278,7 +272,7 @@ def test_what_the_candidate_could_not_score_is_left_out_and_counted(site: Site, 
     assert inputs[-1][0] == 47
 
 
-def test_a_threshold_that_is_given_or_found_decides_from_the_first_batch(site: Site) -> None:
+def test_a_threshold_that_is_given_or_found_decides_from_the_first_batch(site: Site):
     site.run("candidate", "set", GATE, "--alpha", "0.2", "--method", "crc")
     found = site.store.candidates.newest(GATE)
     assert found is not None
@@ -307,11 +301,11 @@ def test_a_threshold_that_is_given_or_found_decides_from_the_first_batch(site: S
         (("show", GATE, "--since", "soon"), "--since"),
     ],
 )
-def test_what_is_asked_wrongly_is_said(site: Site, words: tuple[str, ...], says: str) -> None:
+def test_what_is_asked_wrongly_is_said(site: Site, words: tuple[str, ...], says: str):
     assert says in site.run("candidate", *words, status=2)
 
 
-def test_a_candidate_of_another_encoder_cannot_carry_its_scores(site: Site) -> None:
+def test_a_candidate_of_another_encoder_cannot_carry_its_scores(site: Site):
     site.run("candidate", "set", GATE, "--scorer", "external")
     site.live(range(30, 32))
     assert site.json("candidate", "show", GATE)["without_scores"] == {"scorer_failed": 2}
@@ -320,7 +314,7 @@ def test_a_candidate_of_another_encoder_cannot_carry_its_scores(site: Site) -> N
 
 def test_a_score_that_ranks_other_answers_first_is_compared_and_not_adopted(
     site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     installed = site.directory / "installed"
     shutil.copytree(SCORERS, installed)
     about = installed / "acme_scorers-1.0.0.dist-info"
@@ -338,7 +332,7 @@ def test_a_score_that_ranks_other_answers_first_is_compared_and_not_adopted(
     assert site.store.policies.newest(GATE).settings.scorer == "gram"
 
 
-def test_the_audit_covers_who_set_it_and_says_that_the_rest_is_no_evidence(site: Site) -> None:
+def test_the_audit_covers_who_set_it_and_says_that_the_rest_is_no_evidence(site: Site):
     site.run("candidate", "set", GATE, "--threshold", "0.3")
     site.live(range(30, 50))
     assert verify(site.settings, from_database=True).faults == ()

@@ -28,7 +28,7 @@ from streamer.errors import UsageError
 from streamer.events.actions import ActionsV1, decode_action, text_to_show
 from streamer.events.desk import DeskV1, decode_desk
 from streamer.events.responses import decode_responses
-from streamer.frames.recorded import claimed
+from streamer.frames.recorded import NothingToTry, claimed
 from streamer.gates.rule import Cut, Segments
 from streamer.gates.settings import GateSettings
 from streamer.risk.rounds.alarms import goes_on, label_alarm
@@ -500,18 +500,24 @@ def test_the_record_answers_as_a_file_of_the_same_claims(
         assert not left
         if not missing:
             assert {**file, "name": ""} == {**json.loads(msgspec.json.encode(own)), "name": ""}
+    erased = [replace(one, metadata=None) for one in batches]
+    with pytest.raises(NothingToTry, match=f"{len(erased)} prompts are left out: the texts are"):
+        claimed(erased, store.gates.get("share").settings, "support-learned")
     (whole,) = told(*asked, "--from-store", "share")
     assert (whole["name"], len(whole["rows"])) == ("gate share", 2)
     tried = told("what-if", "share", "--alpha", "20%")
     assert [row for one in tried for row in one["rows"]] == whole["rows"][::-1]
     first, own_loss = told("what-if", "half", "--loss", "wrong-among", "--least-kept", "0")
     assert [one["rows"][0]["loss"] for one in (first, own_loss)] == ["wrong-among", "any"]
+    assert [one["name"] for one in (first, own_loss)] == ["gate half, what if", "gate half, as it is"]
+    (half,) = told("evaluate", "--from-store", "half", "--alpha", f"{own_loss['rows'][0]['alpha']}")
+    assert half["rows"] == own_loss["rows"]  # by the gate's least kept
     assert main(["evaluate", "--from-store", "share", "--unit", "best"]) == 2
     tried = told("what-if", "share", "--scorer", "support-learned")
     asked = [*asked[:-2], "--from-store"]
     (other,) = told(*asked, "share", "--scorer", "support-learned")
     assert [one["scorer"] for one in tried] == ["support-learned", "support"]
-    assert tried[0] == other
+    assert tried[0] == {**other, "name": "gate share, what if"}
     (own,) = told(*asked, "learned")
     assert own["scorer"] == "support-learned"
 

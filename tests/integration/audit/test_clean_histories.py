@@ -191,16 +191,6 @@ def test_chances_that_were_drawn_again_are_named(every_rule: Site, tmp_path: Pat
     assert any("random numbers" in fault.detail for fault in faults)
 
 
-def with_unseen_answers(gate: str, number: int) -> bytes:
-    """A batch of which some answers, or all, are of characters that nobody sees."""
-    content = json.loads(event(gate, number))
-    for i, response in enumerate(content["responses"]):
-        if number % 5 == 4 or (number + i) % 3 == 0:
-            response["text"] = "\u200b\u2060" if number % 2 else "\u3164"
-        response["score"] = round(((number * 7 + i * 5) % 11) / 10 % 1, 1)
-    return json.dumps(content).encode()
-
-
 def test_erased_texts_are_no_fault(record: Record) -> None:
     later = wiring.now() + timedelta(days=200)
     assert prune(record.url, older_than=SIX_MONTHS, now=later, by="ana", reason="a test").batches == 76

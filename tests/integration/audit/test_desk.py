@@ -1,7 +1,5 @@
 """The desk over both databases: exactly one outcome of each batch, on record, in the chain, erased with its batch."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator
@@ -97,7 +95,7 @@ def desk(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[
 
 
 @BOTH
-def test_what_is_held_by_escalate_waits_and_each_batch_gets_one_outcome(desk: Desk) -> None:
+def test_what_is_held_by_escalate_waits_and_each_batch_gets_one_outcome(desk: Desk):
     one, two, three, four = desk.hold(1, 2, 3, 4)
     waiting = desk.store.desk.waiting()
     assert [found.key for found in waiting] == [one, two, three, four], "the nearest deadline first"
@@ -154,7 +152,7 @@ def test_what_is_held_by_escalate_waits_and_each_batch_gets_one_outcome(desk: De
     assert (report.faults, report.counts["receipts"], report.counts["outcomes at the desk"]) == ((), 4, 4)
 
 
-def test_what_does_not_wait(desk: Desk) -> None:
+def test_what_does_not_wait(desk: Desk):
     for name, changes in {
         "shadow": {"mode": "shadow"},
         "nobody": {"desk_deadline_seconds": None},
@@ -178,7 +176,7 @@ def test_what_does_not_wait(desk: Desk) -> None:
 
 
 @BOTH
-def test_people_at_one_answer_at_one_moment_and_the_deadline_with_them(desk: Desk) -> None:
+def test_people_at_one_answer_at_one_moment_and_the_deadline_with_them(desk: Desk):
     keys = desk.hold(*range(12))
     other = wiring.open_store(desk.settings)
     desks = [desk.store.desk, other.desk]
@@ -218,7 +216,7 @@ def test_people_at_one_answer_at_one_moment_and_the_deadline_with_them(desk: Des
     assert desk.faults() == []
 
 
-def test_what_cannot_be_released(desk: Desk) -> None:
+def test_what_cannot_be_released(desk: Desk):
     (key,) = desk.hold(9)
     blank = next(one for one in desk.store.desk.batch(key).answers if not (one.text or "").strip())  # type: ignore[union-attr]
     for act, said in (
@@ -239,7 +237,7 @@ def test_what_cannot_be_released(desk: Desk) -> None:
 
 
 @BOTH
-def test_what_is_released_enters_neither_exposure_nor_calibration(desk: Desk) -> None:
+def test_what_is_released_enters_neither_exposure_nor_calibration(desk: Desk):
     keys = desk.hold(*range(1, 9))
     before = (
         desk.store.monitoring.watch(GATE),
@@ -282,7 +280,7 @@ def test_what_is_released_enters_neither_exposure_nor_calibration(desk: Desk) ->
 
 
 @BOTH
-def test_what_was_released_is_erased_with_its_batch(desk: Desk) -> None:
+def test_what_was_released_is_erased_with_its_batch(desk: Desk):
     one, two = desk.hold(1, 2)
     desk.store.desk.decide(one, Release(response_id="r0", text="a secret of somebody"), by="ana")
     desk.store.desk.decide(two, Release(response_id="r1"), by="ana")
@@ -317,7 +315,7 @@ TAMPERED = {
 
 
 @pytest.mark.parametrize("statement", TAMPERED)
-def test_a_changed_outcome_is_named(desk: Desk, statement: str) -> None:
+def test_a_changed_outcome_is_named(desk: Desk, statement: str):
     (key,) = desk.hold(1)
     desk.store.desk.decide(key, Release(response_id="r0", text="as I say"), by="account:ana")
     assert desk.faults() == []
@@ -325,7 +323,7 @@ def test_a_changed_outcome_is_named(desk: Desk, statement: str) -> None:
     assert TAMPERED[statement] in desk.faults()
 
 
-def test_a_made_up_outcome_is_named(desk: Desk) -> None:
+def test_a_made_up_outcome_is_named(desk: Desk):
     """Somebody who can write the database and seal it, past the program."""
     one, two = desk.hold(1, 2)
     plain = desk.store.desk
@@ -347,7 +345,7 @@ def test_a_made_up_outcome_is_named(desk: Desk) -> None:
     assert "the answer is not the one it says" in faults
 
 
-def test_who_may_not_rewrite_it(desk: Desk) -> None:
+def test_who_may_not_rewrite_it(desk: Desk):
     (key,) = desk.hold(1)
     desk.store.desk.decide(key, Release(response_id="r0"), by="ana")
     for statement in (

@@ -112,10 +112,8 @@ def write(database: sqlite3.Connection, column: sa.Column[Any], row: int, value:
     database.commit()
 
 
-def test_whichever_value_is_changed_it_is_named_or_said_to_be_no_evidence(
-    tmp_path: Path,
-) -> None:
-    """A column that is new, and in no log, fails here: seal it, or say in its table's `kept(no_evidence=...)` why not.
+def test_whichever_value_is_changed_it_is_named_or_said_to_be_no_evidence(tmp_path: Path):
+    """A column that is new, and in no log, fails here: seal it, or say in its table's `no_evidence` why not.
 
     Of each column one change in turn: another's value or NULL, in a row of one kind. `make faults` makes them all.
     """
@@ -167,7 +165,7 @@ def test_whichever_value_is_changed_it_is_named_or_said_to_be_no_evidence(
     assert unnamed == []
 
 
-def test_whatever_is_no_evidence_is_there() -> None:
+def test_whatever_is_no_evidence_is_there():
     there = {
         name for table in metadata.sorted_tables for column in table.columns for name in names_of(column)
     }

@@ -1,13 +1,10 @@
 """The evidence pack: every figure follows from the bundle, and the one file names each that does not."""
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import json
 import shutil
 import sqlite3
-import subprocess
 import zipfile
 from collections.abc import Iterator
 from html import escape
@@ -33,6 +30,7 @@ from streamer_verify.command import complete_lines
 from streamer_verify.pyz import archive
 from streamer_verify.reports import SIGNATURE, compare_report
 from streamer_verify.values import canonical_json
+from tests import programs
 from tests.integration.audit.history import KEYS, PUBLIC, Scribe, event, label_event, settings_for
 from tests.integration.audit.tampering_table import make_site
 from tests.migrated import migrated
@@ -115,7 +113,7 @@ def differing(report: dict[str, Any], folder: Path) -> list[str]:
     return [name for name, _ in compare_report(report, bundle, figures.result(bundle, verifier), given)]
 
 
-def test_the_figures_are_those_of_the_database(folder: Path, report: dict[str, Any]) -> None:
+def test_the_figures_are_those_of_the_database(folder: Path, report: dict[str, Any]):
     rows = sqlite3.connect(folder / "record.db")
     figures = {name: one["value"] for name, one in report["figures"].items()}
 
@@ -158,7 +156,7 @@ def test_the_figures_are_those_of_the_database(folder: Path, report: dict[str, A
     assert figures["verification"]["faults"] == 0
 
 
-def test_exposure_is_what_monitoring_would_bound(folder: Path, report: dict[str, Any]) -> None:
+def test_exposure_is_what_monitoring_would_bound(folder: Path, report: dict[str, Any]):
     from streamer.risk.states.decisions import AuditedDecision, AuditedDecisions
     from streamer.risk.states.exposure import ExposurePlan, ExposureSequence
 
@@ -187,7 +185,7 @@ def test_exposure_is_what_monitoring_would_bound(folder: Path, report: dict[str,
     assert report["figures"]["selective/best"]["value"]["shipped"] == read.shipped < len(decided)
 
 
-def test_what_people_made_of_held_answers(folder: Path, report: dict[str, Any]) -> None:
+def test_what_people_made_of_held_answers(folder: Path, report: dict[str, Any]):
     found = dict(report["figures"]["desk/front"]["value"])
     rows = sqlite3.connect(folder / "record.db")
     waits = rows.execute(
@@ -224,7 +222,7 @@ def test_what_people_made_of_held_answers(folder: Path, report: dict[str, Any]) 
         assert any("weighed before they released" in one for one in found.does_not_show)
 
 
-def test_every_figure_has_its_rows_or_says_that_there_are_none(report: dict[str, Any]) -> None:
+def test_every_figure_has_its_rows_or_says_that_there_are_none(report: dict[str, Any]):
     assert all((one["rows"] == 0) == (one["sha256"] is None) for one in report["figures"].values())
     assert all(one["rows"] > 0 or one["checkpoint"] is None for one in report["figures"].values())
     whole = [report["figures"][name] for name in ("record", "checkpoints", "verification", "unchecked")]
@@ -242,17 +240,13 @@ def test_every_figure_has_its_rows_or_says_that_there_are_none(report: dict[str,
     ("settings", "budget", "said"),
     [
         ({"max_attempts": 3}, 0.1, "budget of a first attempt 10 %;"),
-        (
-            {"method": "selective-mean"},
-            None,
-            "of another risk, the error rate among shipped answers",
-        ),
+        ({"method": "selective-mean"}, None, "of another risk, the error rate among shipped answers"),
         ({"method": "selective"}, None, "of another risk, the error rate among shipped answers"),
     ],
 )
 def test_exposure_is_compared_with_the_budget_that_bounds_it(
     tmp_path: Path, settings: dict[str, Any], budget: float | None, said: str
-) -> None:
+):
     made = settings_for(f"sqlite:///{tmp_path / 'record.db'}", tmp_path)
     migrated(made)
     with wiring.open_store(made) as store:
@@ -274,9 +268,7 @@ def test_exposure_is_compared_with_the_budget_that_bounds_it(
     assert (among["budget"], among["estimate"]) == (None if budget else 0.3, None), "nothing shipped"
 
 
-def test_the_page_says_how_to_check_it_with_what_it_was_made_with(
-    folder: Path, report: dict[str, Any]
-) -> None:
+def test_the_page_says_how_to_check_it_with_what_it_was_made_with(folder: Path, report: dict[str, Any]):
     assert document_of(report).how[0].endswith(" --checkpoints checkpoints.jsonl")
     alone = make_report(folder / BUNDLE, ALL["soc2"], since=None, until=None)
     (how,) = document_of(alone).how
@@ -287,7 +279,7 @@ def test_the_page_says_how_to_check_it_with_what_it_was_made_with(
     assert "--public-key" not in how
 
 
-def test_the_page_counts_in_words_that_people_use(report: dict[str, Any]) -> None:
+def test_the_page_counts_in_words_that_people_use(report: dict[str, Any]):
     said = {one.name.partition("/")[0]: one.sentence for one in document_of(report).figures}
     refused = {"dead_letters": 2, "by_code": {}, "conflicts": 0, "duplicates": 0, "lost": []}
     assert (
@@ -324,7 +316,7 @@ def test_the_page_counts_in_words_that_people_use(report: dict[str, Any]) -> Non
     assert people.rows[0][:2] == ("ana", "viewer, approver")
 
 
-def test_the_first_lines_say_what_could_not_be_checked(folder: Path, report: dict[str, Any]) -> None:
+def test_the_first_lines_say_what_could_not_be_checked(folder: Path, report: dict[str, Any]):
     unchecked = len(report["figures"]["unchecked"]["value"])
     assert unchecked
     assert f"{unchecked} kinds of things could not be checked" in document_of(report).lead
@@ -335,7 +327,7 @@ def test_the_first_lines_say_what_could_not_be_checked(folder: Path, report: dic
 
 def test_an_empty_record_and_an_empty_period_say_so_first(
     folder: Path, report: dict[str, Any], tmp_path: Path, migrated_sqlite_url: str
-) -> None:
+):
     from datetime import UTC, datetime
 
     before = datetime(2020, 1, 1, tzinfo=UTC)
@@ -352,7 +344,7 @@ def test_an_empty_record_and_an_empty_period_say_so_first(
     assert nothing.lead.startswith("The record behind it is empty: there was nothing to verify.")
 
 
-def test_every_figure_that_is_tampered_with_is_named(folder: Path, report: dict[str, Any]) -> None:
+def test_every_figure_that_is_tampered_with_is_named(folder: Path, report: dict[str, Any]):
     assert differing(report, folder) == []
     bundle = Bundle(folder / BUNDLE)
     derived, tried = copy.deepcopy(report["figures"]), 0
@@ -384,7 +376,7 @@ def differing_from(report: dict[str, Any], bundle: Bundle, derived: dict[str, An
 
 def test_the_one_file_derives_a_report_again(
     folder: Path, report: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+):
     (tmp_path / "key.pub").write_text(PUBLIC)
     said = tmp_path / JSON
 
@@ -423,7 +415,7 @@ def test_the_one_file_derives_a_report_again(
         assert run()[0] == 2
 
 
-def test_a_period_and_a_gate_alone(folder: Path, report: dict[str, Any]) -> None:
+def test_a_period_and_a_gate_alone(folder: Path, report: dict[str, Any]):
     from datetime import datetime
 
     whole = report["figures"]["decisions/best"]["value"]
@@ -448,7 +440,7 @@ def test_a_period_and_a_gate_alone(folder: Path, report: dict[str, Any]) -> None
 
 def test_who_answers_for_a_report_is_shown_as_a_claim_and_signed(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+):
     private, public = signing.generate_keys()
     signer, pack = signing.Signer(private), tmp_path / "pack"
     about = {"system": "Helpdesk", "version": "7", "provider": "Example Ltd", "signatory": HOSTILE}
@@ -484,7 +476,7 @@ def test_who_answers_for_a_report_is_shown_as_a_claim_and_signed(
         assert what in verified(*with_key)[1]
 
 
-def test_the_headline_says_whether_draws_were_verified(folder: Path, tmp_path: Path) -> None:
+def test_the_headline_says_whether_draws_were_verified(folder: Path, tmp_path: Path):
     """A salt in use foretells draws: only whoever asks for it in words gets it, and without it nothing verifies a draw."""
     assert not any("audit_salt" in line for line in Bundle(folder / BUNDLE).values("control.jsonl"))
     without = make_report(folder / BUNDLE, ALL["soc2"], since=None, until=None)
@@ -506,7 +498,7 @@ def test_the_headline_says_whether_draws_were_verified(folder: Path, tmp_path: P
     )
 
 
-def test_two_pages_of_summary_come_before_the_figures(report: dict[str, Any]) -> None:
+def test_two_pages_of_summary_come_before_the_figures(report: dict[str, Any]):
     shown = document_of(report)
     assert [row[0] for row in shown.gates.rows] == sorted(
         name.partition("/")[2] for name in report["figures"] if name.startswith("decisions/")
@@ -519,7 +511,7 @@ def test_two_pages_of_summary_come_before_the_figures(report: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_the_pack_says_what_is_shown_and_what_is_not(folder: Path, name: str, tmp_path: Path) -> None:
+def test_the_pack_says_what_is_shown_and_what_is_not(folder: Path, name: str, tmp_path: Path):
     made = make_report(folder / BUNDLE, ALL[name], since=None, until=None, keys=KEYS)
     write_report(made, tmp_path / "pack")
     page = (tmp_path / "pack" / PAGE).read_text("utf-8")
@@ -544,10 +536,8 @@ def test_the_pack_says_what_is_shown_and_what_is_not(folder: Path, name: str, tm
     assert len(pdf) > 50_000
     if shutil.which("pdftotext") is None:
         missing("no pdftotext", "install Poppler's utilities (Debian: apt-get install poppler-utils)")
-    words = subprocess.run(
-        ["pdftotext", "-layout", tmp_path / "pack" / PDF, "-"], capture_output=True, check=True
-    )
-    text = words.stdout.decode()
+    words = programs.run("pdftotext", "-layout", tmp_path / "pack" / PDF, "-")
+    text = words.stdout
     assert visible(text.replace("\n", "").replace("\f", "")) == text.replace("\n", "").replace("\f", "")
     hashes = {one["sha256"] for one in made["figures"].values()} - {None}
     assert len(hashes) > 10
@@ -559,7 +549,7 @@ def test_the_pack_says_what_is_shown_and_what_is_not(folder: Path, name: str, tm
         assert (tmp_path / "again" / file).read_bytes() == (tmp_path / "pack" / file).read_bytes()
 
 
-def test_tables_are_read_on_a_phone_too(folder: Path, tmp_path: Path, browser: Browser) -> None:
+def test_tables_are_read_on_a_phone_too(folder: Path, tmp_path: Path, browser: Browser):
     """A table that is too wide is scrolled, by keyboard as well; no word of it is broken into letters."""
     made = make_report(folder / BUNDLE, ALL["eu-ai-act"], since=None, until=None, keys=KEYS)
     write_report(made, tmp_path / "pack", pdf=False)
@@ -579,7 +569,7 @@ def test_tables_are_read_on_a_phone_too(folder: Path, tmp_path: Path, browser: B
 @pytest.mark.parametrize(("kind", "column"), [("policies", "threshold"), ("accounts", "roles")])
 def test_a_row_that_is_not_of_its_form_is_a_fault_and_in_no_figure(
     folder: Path, tmp_path: Path, kind: str, column: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+):
     from streamer.cli import main
 
     with zipfile.ZipFile(folder / BUNDLE) as packed:
@@ -600,7 +590,7 @@ def test_a_row_that_is_not_of_its_form_is_a_fault_and_in_no_figure(
 
 def test_a_bundle_that_is_none_is_said_to_be_none(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+):
     from streamer.cli import main
 
     monkeypatch.chdir(tmp_path)
@@ -651,7 +641,7 @@ def test_a_bundle_that_is_none_is_said_to_be_none(
 
 def test_the_command(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+):
     from streamer.cli import main
 
     settings = settings_for(f"sqlite:///{folder / 'record.db'}", folder)

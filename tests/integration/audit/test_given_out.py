@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
+import sqlalchemy as sa
+from sqlalchemy.engine.interfaces import DBAPIConnection
 
 from streamer import wiring
+from streamer.audit.evidence.frameworks import ALL
+from streamer.audit.evidence.pack import make_report
 from streamer.audit.story import full_receipt, story_of
 from streamer.audit.verification import Segments, VerificationReport
 from streamer.errors import UsageError
@@ -21,6 +29,8 @@ from streamer.journal import Partition
 from streamer.risk.rounds.watch import RiskWatch
 from streamer.signing.merkle import leaf_hash
 from streamer.store import GivenOut, give_out, make_months, prune, schema_state
+from streamer.store.audit import control
+from streamer.store.audit.chained_rows import ChainedRowsSnapshot
 from streamer.store.db.engine import Database
 from streamer_verify.bundle import Bundle
 from streamer_verify.command import Ranges, checkpoint_lines
@@ -180,6 +190,8 @@ def test_a_repeat_of_what_was_given_out_is_decided_no_second_time(months: Months
         assert store.recorded(key) is None
         assert key in store.known([key])
         assert store.labels.unrecorded([replace(label(gate, number), key=key)]) == []
+        with store.evidence.logged() as rows:
+            assert rows.actions([key])[key].value is None
     months.checkpoint()
     assert months.verify().faults == ()
     assert months.verify([months.file]).faults == ()
@@ -201,6 +213,32 @@ def test_inclusion_of_what_was_given_out_is_proved(months: Months) -> None:
     leaf = leaf_hash(proved["data"].encode())
     assert root_by_proof(proved["index"], proved["size"], leaf, proof).hex() == proved["root"]
     assert json.loads(proved["data"])["facts"]["batch"] == list(key)
+
+
+@pytest.mark.parametrize("template", ["sqlite"], indirect=True)
+def test_bytes_of_texts_that_left_are_overwritten(months: Months) -> None:
+    def keep(connection: DBAPIConnection, _: object) -> None:
+        connection.cursor().execute("PRAGMA secure_delete = OFF")  # as some builds begin
+
+    texts = dict(months.rows("SELECT id, prompt FROM batches"))
+    sa.event.listen(sa.Engine, "connect", keep)
+    try:
+        months.give()
+    finally:
+        sa.event.remove(sa.Engine, "connect", keep)
+    gone = {number for (number,) in months.rows(f"SELECT id FROM batches b {GONE}")}
+    stay = {texts[number] for number in texts.keys() - gone}
+    kept = (months.record.directory / "record.db").read_bytes()
+    assert [texts[one] for one in gone if texts[one] not in stay and texts[one].encode() in kept] == []
+
+
+def test_monitoring_that_begins_anew_takes_what_stayed_for_no_draw(months: Months) -> None:
+    months.deliver(*(event("each", number) for number in range(100, 160)))
+    months.watch()
+    months.give()
+    months.change(*(f"DELETE FROM monitor_{one}" for one in ("alarms", "sequences", "gates")))
+    months.watch()
+    assert months.rows("SELECT id FROM alerts WHERE kind = 'draws'") == []
 
 
 GIVEN = f"(SELECT id FROM batches b {GONE} LIMIT 1)"
@@ -263,21 +301,67 @@ def test_a_segment_that_is_changed_or_of_another_record_is_named(months: Months)
         )
         (named,) = months.alone([file]).faults
         assert (named["check"], named["place"]) == ("segment", str(file))
+    months.file.write_bytes(b"no zip")
+    months.change(f"UPDATE give_outs SET sha256 = '{sha256(b'no zip').hexdigest()}'")
+    assert any("the segment" in one.detail for one in months.verify([months.file]).faults)
 
 
-@pytest.mark.parametrize("where", ["written", "recorded"])
-def test_whoever_was_interrupted_goes_on(months: Months, where: str) -> None:
+def stopping(where: str) -> Callable[[str], None]:
     def stop(done: str) -> None:
         if done == where:
             raise KeyboardInterrupt
 
+    return stop
+
+
+@pytest.mark.parametrize("where", ["written", "recorded"])
+def test_whoever_was_interrupted_goes_on(months: Months, where: str) -> None:
     with pytest.raises(KeyboardInterrupt):
-        months.give(progress=stop)
+        months.give(progress=stopping(where))
     assert months.verify([months.file] if where == "recorded" else []).faults == ()
     given = months.give(chunk=3)
     emptied = "SELECT count(*) FROM batches WHERE erased_at IS NOT NULL"
     assert months.count(emptied) == given.decisions
     assert months.verify([months.file]).faults == ()
+
+
+def test_two_at_once_write_one_file(months: Months, monkeypatch: pytest.MonkeyPatch) -> None:
+    heads = ChainedRowsSnapshot.heads
+
+    def meanwhile(rows: ChainedRowsSnapshot, first: int = 0) -> Iterator[bytes]:
+        monkeypatch.undo()
+        with pytest.raises(UsageError, match="another process writes"):
+            months.give()
+        yield from heads(rows, first)
+
+    monkeypatch.setattr(ChainedRowsSnapshot, "heads", meanwhile)
+    months.give()
+    assert months.verify([months.file]).faults == ()
+
+
+def test_what_came_again_meanwhile_is_published_first(months: Months) -> None:
+    repeats = (
+        "INSERT INTO pending_messages (source_log_id, source_topic, source_partition, topic, batch)"
+        " SELECT log_id, topic, partition, 'streamer.actions', batch FROM outcomes WHERE kind = 'decision'"
+    )
+    decided = months.count("SELECT count(*) FROM decisions")
+    with pytest.raises(UsageError, match="wait for the broker"):
+        months.give(progress=lambda done: months.change(repeats) if done == "written" else None)
+    assert months.count("SELECT count(*) FROM decisions") == decided
+    months.change("DELETE FROM pending_messages")
+    assert months.give().decisions > 0
+
+
+def test_a_report_on_a_bundle_reads_segments_beside_it(months: Months) -> None:
+    months.give()
+    months.checkpoint()
+    target = months.record.directory / "bundle.zip"
+    export(months.settings, target)
+    report = partial(make_report, target, ALL["soc2"], since=None, until=None, keys=KEYS)
+    with pytest.raises(UsageError, match="give --segment FILE"):
+        report()
+    made = report(segments=Segments([months.file]))
+    assert made["figures"]["verification"]["value"]["faults"] == 0
 
 
 def test_a_file_that_is_not_what_the_record_has_stays_and_nothing_leaves(months: Months) -> None:
@@ -297,7 +381,8 @@ def test_what_is_still_needed_is_said(record: Record) -> None:
         months.give()
     months.watch()
     for options, says in (
-        ({"month": "2026-13"}, "written like 2026-05"),
+        *(({"month": one}, "written like 2026-05") for one in ("2026-13", "2026-5", "9999-12")),
+        ({"month": "2020-01"}, "nothing that was recorded through 2020-01 is left"),
         ({"now": wiring.now()}, "has not ended"),
         ({"out": record.directory / "segment"}, "must end in .zip"),
         ({"witnesses": ["w"]}, "that every witness has cosigned covers"),
@@ -312,22 +397,48 @@ def test_what_is_still_needed_is_said(record: Record) -> None:
 def test_months_follow_each_other_and_erasures_keep_their_place(months: Months) -> None:
     old = {"older_than": timedelta(0), "now": months.at, "sooner_than_six_months": True}
     prune(months.record.url, **old)  # type: ignore[arg-type]
-    first = months.give()
+    assert set(months.deliver(*(event("each", number) for number in range(80, 90)))) == {"decision"}
+    months.watch()
+    with pytest.raises(KeyboardInterrupt):
+        months.give(progress=stopping("recorded"))
+    first = months.give(dry_run=True)
     more = [event("each", number) for number in range(100, 140)]
     assert set(months.deliver(*more)) == {"decision"}
     months.watch()
     pruned = prune(months.record.url, **old | {"now": months.at})  # type: ignore[arg-type]
-    assert pruned.batches == len(more)
+    assert pruned.batches >= len(more)
     later = months.at + timedelta(days=40)
     second = months.record.directory / "second.zip"
     with pytest.raises(UsageError, match="was given out with"):
         months.give(month=f"{wiring.now() - timedelta(days=40):%Y-%m}")
     then = months.give(month=f"{wiring.now() + timedelta(days=32):%Y-%m}", out=second, now=later)
     assert 0 < then.decisions < len(more)
+    assert all(at for (at,) in months.rows(f"SELECT erased_at FROM batches b {GONE}"))
     months.checkpoint()
     assert months.verify([months.file, second]).faults == ()
     assert months.verify([second]).counts["decisions given out, not read"] == first.decisions
     assert months.alone([second, months.file]).faults == []
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("template", ["postgresql"], indirect=True)
+def test_who_reads_at_one_moment_keeps_the_months_as_they_were(months: Months) -> None:
+    make_months(months.record.url, now=wiring.now(), ahead=0)
+    months.deliver(*(event("each", number) for number in range(100, 140)))
+    months.watch()
+    database = Database(months.record.url)
+    count, waits = "SELECT count(*) FROM decisions", "SELECT 1 FROM pg_locks WHERE NOT granted"
+    gives = threading.Thread(target=months.give)
+    with database.reading(snapshot=True) as connection:
+        connection.exec_driver_sql("SELECT 1")
+        decided = months.count(count)
+        gives.start()
+        while gives.is_alive() and not months.rows(waits):
+            time.sleep(0.01)
+        assert connection.exec_driver_sql(count).scalar_one() == decided
+    gives.join()
+    assert months.count(count) < decided
+    database.close()
 
 
 @pytest.mark.postgres
@@ -337,18 +448,41 @@ def test_partitions_are_put_in_place_of_those_that_lost_decisions(months: Months
     more = [event("each", number) for number in range(100, 140)]
     assert set(months.deliver(*more)) == {"decision"}
     months.watch()
-    oid = "SELECT CAST(oid AS bigint) FROM pg_class WHERE relname = 'decisions_before'"
-    was = months.count(oid)
-    given = months.give()
-    assert months.count(oid) != was
-    assert (
-        months.count("SELECT count(*) FROM decisions_before WHERE NOT sampled") > 0
-    )  # the first under a policy
+    of_file = "SELECT oid, reltablespace FROM pg_class WHERE relname = 'decisions_before'"
+    database, reads = Database(months.record.url), threading.Event()
+    with psycopg.connect(months.record.url.replace("+psycopg", ""), autocommit=True) as one:
+        one.execute("SET allow_in_place_tablespaces = on")
+        one.execute("CREATE TABLESPACE cheap LOCATION ''")  # of the server: another test has `slow`
+        one.execute("ALTER TABLE streamer.decisions_before SET TABLESPACE cheap")
+    (was,) = months.rows(of_file)
+
+    def calibrate() -> None:
+        """Read decisions, then wait for who waits for them."""
+        waits = "SELECT 1 FROM pg_locks WHERE mode = 'AccessExclusiveLock' AND NOT granted"
+        with database.engine.begin() as two:
+            two.exec_driver_sql("SELECT 1 FROM decisions LIMIT 1")
+            reads.set()
+            while not months.rows(waits):
+                time.sleep(0.01)
+            control.head(two, lock=True)
+
+    def collide(done: str) -> None:
+        if done == "written":
+            calibrates.start()
+            reads.wait()
+
+    calibrates = threading.Thread(target=calibrate)
+    given = months.give(progress=collide)
+    calibrates.join()
+    ((oid, space),) = months.rows(of_file)
+    assert oid != was.oid
+    assert space == was.reltablespace > 0
+    firsts = "SELECT count(*) FROM decisions_before WHERE NOT sampled"
+    assert months.count(firsts) > 0  # under each policy
     months.checkpoint()
     assert schema_state(months.record.url).drift == ()
     assert months.verify([months.file]).faults == ()
     assert months.verify().counts["decisions given out, not read"] == given.decisions
-    database = Database(months.record.url)
-    with pytest.raises(Exception, match="append-only"), database.engine.begin() as one:
-        one.exec_driver_sql("UPDATE decisions_before SET segment = 'x'")
+    with pytest.raises(Exception, match="append-only"), database.engine.begin() as three:
+        three.exec_driver_sql("UPDATE decisions_before SET segment = 'x'")
     database.close()

@@ -1,7 +1,5 @@
 """`audit verify --incremental`: what was recorded since the last run is verified in full, and nothing older is read again."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -72,7 +70,7 @@ def at_checkpoint(record: Record, sequence: int) -> Reached:
     return Reached(facts["record"], sequence, said(checkpoint).root.hex(), edge, logs)
 
 
-def test_a_remembered_log_that_is_not_the_checkpoints_is_a_fault(record: Record) -> None:
+def test_a_remembered_log_that_is_not_the_checkpoints_is_a_fault(record: Record):
     since = at_checkpoint(record, 2)
     others = [[*place, size, edge[::-1] or ["00" * 32]] for *place, size, edge in since.logs]
     (fault,) = record.verify(since=replace(since, logs=others)).faults
@@ -81,7 +79,7 @@ def test_a_remembered_log_that_is_not_the_checkpoints_is_a_fault(record: Record)
     )  # fmt: skip
 
 
-def test_only_what_came_since_is_read(record: Record) -> None:
+def test_only_what_came_since_is_read(record: Record):
     whole = record.verify()
     assert whole.faults == ()
     assert whole.reached == at_checkpoint(record, 3)
@@ -116,9 +114,7 @@ def test_only_what_came_since_is_read(record: Record) -> None:
 
 @ON_SQLITE
 @pytest.mark.parametrize(("statement", "place", "said"), CHANGES)
-def test_a_change_behind_the_checkpoint_is_named(
-    record: Record, statement: str, place: str, said: str
-) -> None:
+def test_a_change_behind_the_checkpoint_is_named(record: Record, statement: str, place: str, said: str):
     """As a whole verification does, unless the row was verified before."""
     since = at_checkpoint(record, 2)
     with breaking_in(record.url) as connection:
@@ -136,7 +132,7 @@ def test_a_change_behind_the_checkpoint_is_named(
     assert any(place in where and said in what for where, what in found[:3]), found[:5]
 
 
-def test_a_history_that_was_made_anew_since_contradicts_a_checkpoint(record: Record) -> None:
+def test_a_history_that_was_made_anew_since_contradicts_a_checkpoint(record: Record):
     since = at_checkpoint(record, 2)
     with breaking_in(record.url) as connection:
         connection.exec_driver_sql(
@@ -146,7 +142,7 @@ def test_a_history_that_was_made_anew_since_contradicts_a_checkpoint(record: Rec
     assert any("made of another history" in fault.detail for fault in record.verify(since=since).faults)
 
 
-def test_a_tail_that_was_cut_off(record: Record) -> None:
+def test_a_tail_that_was_cut_off(record: Record):
     since = at_checkpoint(record, 3)
     with breaking_in(record.url) as connection:
         cut_tail(connection, 1)
@@ -157,7 +153,7 @@ def test_a_tail_that_was_cut_off(record: Record) -> None:
 
 
 @ON_SQLITE
-def test_the_checkpoint_itself_is_gone_or_another(record: Record) -> None:
+def test_the_checkpoint_itself_is_gone_or_another(record: Record):
     since = at_checkpoint(record, 2)
     other = replace(since, root="0" * 64)
     earlier = "(an earlier verification)"
@@ -172,7 +168,7 @@ def test_the_checkpoint_itself_is_gone_or_another(record: Record) -> None:
     assert [fault.check for fault in record.verify(since=elsewhere).faults] == ["checkpoint"]
 
 
-def test_the_command_goes_on_where_it_ended(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_goes_on_where_it_ended(here: Path, capsys: pytest.CaptureFixture[str]):
     def verify() -> tuple[int, Any]:
         status = main(["audit", "verify", "--incremental", "verified.json", "--json"])
         return status, json.loads(capsys.readouterr().out)
@@ -210,7 +206,7 @@ def test_the_command_goes_on_where_it_ended(here: Path, capsys: pytest.CaptureFi
         "\x00",
     ],
 )
-def test_a_file_of_another_kind_is_refused(tmp_path: Path, text: str) -> None:
+def test_a_file_of_another_kind_is_refused(tmp_path: Path, text: str):
     path = tmp_path / "verified.json"
     assert read_reached(path) is None
     path.write_text(text)

@@ -14,10 +14,7 @@ ATTACKS = {
         f"UPDATE calibration_inputs SET score = 0.123456 WHERE {ONE}",
         "its score is not the recorded one",
     ),
-    "another severity": (
-        "UPDATE label_revisions SET severity = 1 - severity",
-        "labels do not give severity",
-    ),
+    "another severity": ("UPDATE label_revisions SET severity = 1 - severity", "labels do not give severity"),
     "labels of another kind": ("UPDATE label_revisions SET kind = 'other'", "labels do not give severity"),
     "another probability": (
         f"UPDATE calibration_inputs SET probability = 0.75 WHERE {ONE}",
@@ -31,7 +28,7 @@ ATTACKS = {
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_an_input_that_nothing_recorded_bears_out_is_named(record: Record, attack: str) -> None:
+def test_an_input_that_nothing_recorded_bears_out_is_named(record: Record, attack: str):
     statement, said = ATTACKS[attack]
     with breaking_in(record.url) as connection:
         connection.exec_driver_sql(statement)
@@ -41,5 +38,5 @@ def test_an_input_that_nothing_recorded_bears_out_is_named(record: Record, attac
     assert any(said in fault.detail for fault in report.faults), report.faults
 
 
-def test_an_honest_record_bears_out_every_input(record: Record) -> None:
+def test_an_honest_record_bears_out_every_input(record: Record):
     assert record.verify().faults == ()

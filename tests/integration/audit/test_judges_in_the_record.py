@@ -1,7 +1,5 @@
 """What a judge was asked and said is sealed: with the decision whose score it made, or in the control log beside its label."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from datetime import timedelta
@@ -70,7 +68,7 @@ def change(settings: Settings, statement: str) -> None:
 
 def test_each_judgement_is_in_a_chain_and_its_words_fit_their_seal(
     migrated_database_url: str, tmp_path: Path
-) -> None:
+):
     settings = settings_for(migrated_database_url, tmp_path)
     judged_record(settings)
     assert found(settings, tmp_path) == []
@@ -119,7 +117,7 @@ def test_each_judgement_is_in_a_chain_and_its_words_fit_their_seal(
 )  # fmt: skip
 def test_whatever_is_changed_of_a_judgement_is_named(
     settings: Settings, tmp_path: Path, statement: str, where: str, said: str
-) -> None:
+):
     which = "for_score" if where == "scored" else "NOT for_score"
     one = f"id = (SELECT min(id) FROM judgements WHERE gate = 'judged' AND batch_id = 'batch-0' AND {which})"
     changed = "exchanges = replace(exchanges, 'score', 'Score')"
@@ -128,7 +126,7 @@ def test_whatever_is_changed_of_a_judgement_is_named(
     assert any(said in detail for _, detail in named), named
 
 
-def test_marks_that_were_sealed_anew_still_have_to_make_the_score(settings: Settings, tmp_path: Path) -> None:
+def test_marks_that_were_sealed_anew_still_have_to_make_the_score(settings: Settings, tmp_path: Path):
     """Without a checkpoint: somebody rewrites what the judge said, and computes the chain anew."""
     change(
         settings,
@@ -139,7 +137,7 @@ def test_marks_that_were_sealed_anew_still_have_to_make_the_score(settings: Sett
     assert any("is not its judge's mark" in detail for _, detail in found(settings, tmp_path))
 
 
-def test_words_that_a_gate_never_kept_cannot_be_invented(settings: Settings, tmp_path: Path) -> None:
+def test_words_that_a_gate_never_kept_cannot_be_invented(settings: Settings, tmp_path: Path):
     change(
         settings,
         "UPDATE judgements SET exchanges = '{}', salt = zeroblob(32), erased_at = NULL WHERE gate = 'forgetful'",
@@ -149,7 +147,7 @@ def test_words_that_a_gate_never_kept_cannot_be_invented(settings: Settings, tmp
     assert {detail for _, detail in named} == {"what its judge was asked or said was changed"}
 
 
-def test_a_rubric_that_was_sealed_anew_is_not_that_of_its_name(settings: Settings) -> None:
+def test_a_rubric_that_was_sealed_anew_is_not_that_of_its_name(settings: Settings):
     with breaking_in(settings.database.url) as connection:
         row = (
             connection.exec_driver_sql(
@@ -171,7 +169,7 @@ def test_a_rubric_that_was_sealed_anew_is_not_that_of_its_name(settings: Setting
     ]
 
 
-def test_another_rubric_is_not_the_gates(settings: Settings, tmp_path: Path) -> None:
+def test_another_rubric_is_not_the_gates(settings: Settings, tmp_path: Path):
     change(
         settings, "UPDATE judgements SET judge = 'grader/rubric-00000000' WHERE for_score AND gate = 'judged'"
     )
@@ -180,7 +178,7 @@ def test_another_rubric_is_not_the_gates(settings: Settings, tmp_path: Path) -> 
     assert any("its judge is not the one that it names" in detail for _, detail in found(settings, tmp_path))
 
 
-def test_words_that_an_erasure_on_record_erased_are_no_fault(settings: Settings, tmp_path: Path) -> None:
+def test_words_that_an_erasure_on_record_erased_are_no_fault(settings: Settings, tmp_path: Path):
     later = wiring.now() + timedelta(days=200)
     assert prune(settings.database.url, older_than=timedelta(days=190), now=later).judgements > 10
     assert found(settings, tmp_path) == []
@@ -191,7 +189,7 @@ def test_words_that_an_erasure_on_record_erased_are_no_fault(settings: Settings,
 
 def test_a_judgement_of_a_decision_that_no_judge_scored_belongs_to_no_chain(
     settings: Settings, tmp_path: Path
-) -> None:
+):
     with wiring.open_store(settings) as store:
         scribe = Scribe(store, settings)
         scribe.gate("gram")

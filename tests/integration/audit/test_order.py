@@ -1,7 +1,5 @@
 """What order proves between the chains, and what is only told."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -76,7 +74,7 @@ def decide(
     scribe.store.commit([Slice(lease, lease.next_offset, offsets[-1] + 1, outcomes)], now=wiring.now())
 
 
-def test_a_policy_that_a_worker_refused_is_told_and_no_fault(scribe: Scribe) -> None:
+def test_a_policy_that_a_worker_refused_is_told_and_no_fault(scribe: Scribe):
     scribe.checkpoint()
     older = scribe.store.policies.active()["best"]
     scribe.store.policies.close("best", by="ana", reason="a test")
@@ -93,7 +91,7 @@ def test_a_policy_that_a_worker_refused_is_told_and_no_fault(scribe: Scribe) -> 
     assert fault.detail == "it was decided under policy 1, when policy 2 was in force"
 
 
-def test_what_leaves_say_of_the_control_log_never_falls(scribe: Scribe) -> None:
+def test_what_leaves_say_of_the_control_log_never_falls(scribe: Scribe):
     place = Partition(LOG, "streamer.responses", 0)
     decide(scribe, place, [0, 1], [1, 2])
     scribe.import_labels("best", [1])
@@ -115,7 +113,7 @@ def test_what_leaves_say_of_the_control_log_never_falls(scribe: Scribe) -> None:
     assert "control leaf 9999, which was the newest then, is missing" in fault.detail
 
 
-def test_a_leaf_saw_no_more_of_the_control_log_than_the_checkpoint_that_covers_it(scribe: Scribe) -> None:
+def test_a_leaf_saw_no_more_of_the_control_log_than_the_checkpoint_that_covers_it(scribe: Scribe):
     place = Partition(LOG, "streamer.responses", 0)
     decide(scribe, place, [0, 1], [1, 2])
     scribe.checkpoint()
@@ -129,7 +127,7 @@ def test_a_leaf_saw_no_more_of_the_control_log_than_the_checkpoint_that_covers_i
     assert any("covers it and saw" in fault.detail for fault in faults)
 
 
-def test_holes_are_told_where_publishers_leave_them_and_named_where_none_can_be(scribe: Scribe) -> None:
+def test_holes_are_told_where_publishers_leave_them_and_named_where_none_can_be(scribe: Scribe):
     decide(scribe, Partition(LOG, "streamer.responses", 0), [0, 3, 4], [1, 2, 3])
     decide(scribe, Partition(HTTP_LOG, HTTP, 1), [0, 1, 2], [4, 5, 6])
     scribe.checkpoint()
@@ -148,7 +146,7 @@ def test_holes_are_told_where_publishers_leave_them_and_named_where_none_can_be(
     assert any("1 requests before it have no outcome" in fault.detail for fault in faults)
 
 
-def test_a_clock_that_steps_back_is_told(scribe: Scribe) -> None:
+def test_a_clock_that_steps_back_is_told(scribe: Scribe):
     decide(scribe, Partition(LOG, "streamer.responses", 0), [0, 1], [1, 2])
     with breaking_in(scribe.settings.database.url) as connection:
         connection.exec_driver_sql(
@@ -161,9 +159,7 @@ def test_a_clock_that_steps_back_is_told(scribe: Scribe) -> None:
     assert any("steps back 1 times, by up to 360" in note for note in report.notes)
 
 
-def test_a_run_that_did_not_read_what_was_there_is_named(
-    scribe: Scribe, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_did_not_read_what_was_there_is_named(scribe: Scribe, monkeypatch: pytest.MonkeyPatch):
     from streamer.store.calibration.calibration_runs import Calibrations
 
     scribe.gate("windowed", unit="best", alpha=0.4, window=6, pending="worst")
@@ -188,7 +184,7 @@ def test_a_run_that_did_not_read_what_was_there_is_named(
     ]
 
 
-def test_a_rule_that_permits_too_much_is_named(scribe: Scribe, settings: Settings) -> None:
+def test_a_rule_that_permits_too_much_is_named(scribe: Scribe, settings: Settings):
     scribe.deliver(event("best", n) for n in range(2))
     scribe.checkpoint()
     prune(settings.database.url, older_than=timedelta(0), now=wiring.now(), sooner_than_six_months=True)

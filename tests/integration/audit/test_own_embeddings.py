@@ -17,6 +17,7 @@ from tests.integration.audit.alone import verify_bundle
 from tests.integration.audit.attacker import breaking_in, rebuild_outcomes
 from tests.integration.audit.history import KEYS, Scribe, event, export, verify
 from tests.migrated import migrated
+from tests.told import Told
 
 
 @pytest.fixture
@@ -37,15 +38,17 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_decision_says_whose_embeddings_it_is_from(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_decision_says_whose_embeddings_it_is_from(here: Path, told: Told):
     for batch, gate, words in (
         (0, "trusting", "the embeddings came with the event, as those of external:made-up: no worker ran it"),
         (1, "trusting", "were not said to be of external:made-up, or are not of dimension 8"),
         (2, "trusting", "were not said to be of external:made-up, or are not of dimension 8"),
         (1, "usual", "it brought embeddings, and the gate refuses those that it does not make"),
     ):
-        assert main(["audit", "show", f"batch-{batch}", "--gate", gate]) == 0
-        assert words in " ".join(capsys.readouterr().out.split()), (batch, gate)
+        assert words in " ".join(told("audit", "show", f"batch-{batch}", "--gate", gate).out.split()), (
+            batch,
+            gate,
+        )
     report = verify(load_settings())
     assert report.faults == ()
     assert report.counts["decisions"] == 6
@@ -58,7 +61,7 @@ def test_a_decision_says_whose_embeddings_it_is_from(here: Path, capsys: pytest.
     )
 
 
-def test_embeddings_in_base64_are_recorded_like_lists(here: Path) -> None:
+def test_embeddings_in_base64_are_recorded_like_lists(here: Path):
     """A repeat is one in either form, other numbers are a conflict, and what was recorded verifies."""
     listed = json.loads(event("trusting", 7))
     for response in listed["responses"]:
@@ -93,7 +96,7 @@ def test_embeddings_in_base64_are_recorded_like_lists(here: Path) -> None:
 
 def test_doctor_says_what_to_do_about_embeddings_that_are_not_taken(
     here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+):
     with wiring.open_store(load_settings()) as store:
         assert store.reports.brought_embeddings("trusting") == (3, 2)
         assert store.reports.brought_embeddings("usual", newest=2) == (2, 2)
@@ -108,7 +111,7 @@ def test_doctor_says_what_to_do_about_embeddings_that_are_not_taken(
     assert "gate trusting: needs encoder" not in told, "no worker needs one"
 
 
-def test_a_batch_that_nothing_embedded_names_no_encoder(here: Path) -> None:
+def test_a_batch_that_nothing_embedded_names_no_encoder(here: Path):
     """Records of earlier versions name the gate's, which is no fault; other encoders are, and so is none with scores."""
     blank = [{"id": "a", "text": " "}, {"id": "b", "text": ""}]
     with wiring.open_store(load_settings()) as store:

@@ -1,7 +1,5 @@
 """A record that was backed up and restored, with work that goes on: nothing false is reported, and what was lost is named."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from collections.abc import Iterator
@@ -134,7 +132,7 @@ class Life:
             self.receipts += scribe.publish()
 
 
-def test_where_nothing_was_lost_nothing_is_reported(database: Database) -> None:
+def test_where_nothing_was_lost_nothing_is_reported(database: Database):
     life = Life(database)
     life.go_on(0)
     life.go_on(
@@ -154,7 +152,7 @@ def test_where_nothing_was_lost_nothing_is_reported(database: Database) -> None:
     )
 
 
-def test_what_was_lost_is_named(database: Database) -> None:
+def test_what_was_lost_is_named(database: Database):
     life = Life(database)
     life.go_on(0)
     database.back_up()
@@ -223,7 +221,7 @@ def _signed_on(
 
 def test_what_a_restored_backup_has_not_is_given_up_on_record(
     database: Database, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+):
     life = Life(database)
     life.go_on(0)
     with StrictWitness() as witness:
@@ -284,7 +282,7 @@ def test_what_a_restored_backup_has_not_is_given_up_on_record(
         everybody_agrees(first_loss, f"heads {said['kept'] + 1} to {said['size']} of {before['origin']}")
 
 
-def test_nothing_is_given_up_without_the_key(tmp_path: Path) -> None:
+def test_nothing_is_given_up_without_the_key(tmp_path: Path):
     """Who can write the database writes such a row, too; without the key of checkpoints it is a forgery and excuses nothing."""
     database = Database(tmp_path, None)
     life = Life(database)

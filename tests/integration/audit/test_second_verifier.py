@@ -1,7 +1,5 @@
 """The verifier in JavaScript, as a stranger runs it, and what it derives beyond what the one file does."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import zipfile
@@ -17,6 +15,7 @@ from streamer.settings.settings import Settings, load_settings
 from streamer_verify.bundle import FILES, Bundle
 from streamer_verify.command import main
 from streamer_verify.signatures import read_label_keys
+from tests import programs
 from tests.integration.audit.alone import JAVASCRIPT, agree, by_one_file, in_javascript, need_node
 from tests.integration.audit.attacker import breaking_in, rebuild_control, rebuild_outcomes
 from tests.integration.audit.history import (
@@ -57,16 +56,10 @@ def settings(history: Path, tmp_path: Path) -> Settings:
 
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        ["node", str(JAVASCRIPT), *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        encoding="utf-8",
-    )
+    return programs.run("node", JAVASCRIPT, *arguments, status=None)
 
 
-def test_a_stranger_runs_it(settings: Settings, tmp_path: Path) -> None:
+def test_a_stranger_runs_it(settings: Settings, tmp_path: Path):
     export(settings, tmp_path / "bundle.zip")
     (tmp_path / "key.pub").write_bytes(PUBLIC if isinstance(PUBLIC, bytes) else PUBLIC.encode())
     given = ("--public-key", tmp_path / "key.pub", "--checkpoints", tmp_path / "checkpoints.jsonl")
@@ -98,7 +91,7 @@ def test_a_stranger_runs_it(settings: Settings, tmp_path: Path) -> None:
 
 def test_both_read_the_same_files_alike(
     settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+):
     """Files as they are found: cut off in the middle of a line, empty, with names that steer a terminal."""
     (tmp_path / "key.pub").write_text(PUBLIC)
     (tmp_path / "empty").write_bytes(b"")
@@ -155,7 +148,7 @@ def test_both_read_the_same_files_alike(
         assert not {"\x1b", "\u202e"} & set(said)
 
 
-def test_what_no_record_unpacks_to_is_unreadable(settings: Settings, tmp_path: Path) -> None:
+def test_what_no_record_unpacks_to_is_unreadable(settings: Settings, tmp_path: Path):
     export(settings, tmp_path / "bundle.zip")
     with (
         zipfile.ZipFile(tmp_path / "bundle.zip", "a", zipfile.ZIP_DEFLATED) as opened,
@@ -168,7 +161,7 @@ def test_what_no_record_unpacks_to_is_unreadable(settings: Settings, tmp_path: P
     assert "it is small and unpacks to more than any record has" in done.stderr
 
 
-def test_a_bundle_without_one_of_its_files_is_unreadable(settings: Settings, tmp_path: Path) -> None:
+def test_a_bundle_without_one_of_its_files_is_unreadable(settings: Settings, tmp_path: Path):
     export(settings, tmp_path / "bundle")
     manifest = json.loads((tmp_path / "bundle" / "manifest.json").read_text("utf-8"))
     for name in FILES:
@@ -182,7 +175,7 @@ def test_a_bundle_without_one_of_its_files_is_unreadable(settings: Settings, tmp
         (tmp_path / "bundle" / "manifest.json").write_text(json.dumps(manifest), "utf-8")
 
 
-def test_a_damaged_zip_is_unreadable(settings: Settings, tmp_path: Path) -> None:
+def test_a_damaged_zip_is_unreadable(settings: Settings, tmp_path: Path):
     export(settings, tmp_path / "bundle.zip")
     whole = (tmp_path / "bundle.zip").read_bytes()
     for damaged in (whole[:-30], whole[1000:], b"", b"PK\x05\x06", whole[:5000] + b"\0\0\0\0" + whole[5004:]):
@@ -229,7 +222,7 @@ RUNS = {
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_a_run_is_derived_again(settings: Settings, tmp_path: Path, name: str) -> None:
+def test_a_run_is_derived_again(settings: Settings, tmp_path: Path, name: str):
     statements, detail = RUNS[name]
     with breaking_in(settings.database.url) as connection:
         for one in statements.split(";"):
@@ -245,7 +238,7 @@ def test_a_run_is_derived_again(settings: Settings, tmp_path: Path, name: str) -
     agree(alone, second)
 
 
-def test_labels_that_runs_have_read_were_signed(tmp_path: Path) -> None:
+def test_labels_that_runs_have_read_were_signed(tmp_path: Path):
     """A label that somebody without a labeller's key writes into the database gives no run a severity."""
     private, public = signing.generate_keys()
     plain = settings_for(f"sqlite:///{tmp_path / 'record.db'}", tmp_path)
@@ -302,7 +295,7 @@ def test_labels_that_runs_have_read_were_signed(tmp_path: Path) -> None:
     assert any(said in fault.detail for fault in report.faults)
 
 
-def test_policies_are_signed_from_the_first_signature_on(tmp_path: Path) -> None:
+def test_policies_are_signed_from_the_first_signature_on(tmp_path: Path):
     """The text under a signature is made from the bundle's rows alone."""
     private, public = signing.generate_keys()
     plain = settings_for(f"sqlite:///{tmp_path / 'record.db'}", tmp_path)

@@ -2,7 +2,6 @@
 
 import json
 import random
-import subprocess
 import sys
 from itertools import islice
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 from streamer import wiring
 from streamer.cli import main
 from streamer_verify.pyz import archive
+from tests import programs
 from tests.integration.audit.attacker import breaking_in
 from tests.integration.audit.beside import few_lines, same_bundle, verify_beside
 from tests.integration.audit.conftest import Record
@@ -28,7 +28,7 @@ UNREADABLE = "UPDATE outcomes SET recorded_at = 'x' WHERE leaf_index = 30"
 
 
 @pytest.mark.parametrize("change", [None, *range(0, len(CHANGES), 1 if LONG else 6)])
-def test_two_processes_find_in_a_record_what_one_finds(record: Record, change: int | None) -> None:
+def test_two_processes_find_in_a_record_what_one_finds(record: Record, change: int | None):
     if change is not None:
         with breaking_in(record.url) as connection:
             connection.exec_driver_sql(CHANGES[change][0])
@@ -38,7 +38,7 @@ def test_two_processes_find_in_a_record_what_one_finds(record: Record, change: i
 
 
 @pytest.mark.parametrize("template", ["sqlite"], indirect=True)
-def test_what_cannot_be_read_ends_both_at_the_same_line(record: Record) -> None:
+def test_what_cannot_be_read_ends_both_at_the_same_line(record: Record):
     with breaking_in(record.url) as connection:
         connection.exec_driver_sql(UNREADABLE)
     with few_lines():  # what is read at once is read, or is not
@@ -47,7 +47,7 @@ def test_what_cannot_be_read_ends_both_at_the_same_line(record: Record) -> None:
     assert verify_beside(record.settings) == report
 
 
-def test_what_is_written_meanwhile_is_not_read(record: Record) -> None:
+def test_what_is_written_meanwhile_is_not_read(record: Record):
     before, numbers = record.verify(), iter(range(5_000, 6_000))
     with wiring.open_store(record.settings) as store:
         scribe = Scribe(store, record.settings)
@@ -60,7 +60,7 @@ def test_what_is_written_meanwhile_is_not_read(record: Record) -> None:
     assert after.counts["decisions"] > before.counts["decisions"]
 
 
-def test_two_processes_find_in_a_bundle_what_one_finds(record: Record, tmp_path: Path) -> None:
+def test_two_processes_find_in_a_bundle_what_one_finds(record: Record, tmp_path: Path):
     export(record.settings, tmp_path / "good")
     good, rng, target = Parts.read(tmp_path / "good"), random.Random(37), tmp_path / "damaged"
     target.mkdir()
@@ -73,7 +73,7 @@ def test_two_processes_find_in_a_bundle_what_one_finds(record: Record, tmp_path:
     assert read > DAMAGES / 2
 
 
-def test_commands_say_the_same_with_two_jobs(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_say_the_same_with_two_jobs(here: Path, capsys: pytest.CaptureFixture[str]):
     said = []
     for jobs in ("1", "2"):
         status = main(["audit", "verify", "--json", "--jobs", jobs])
@@ -85,9 +85,6 @@ def test_commands_say_the_same_with_two_jobs(here: Path, capsys: pytest.CaptureF
     (here / "verify.pyz").write_bytes(archive())
     (here / "other.pub").write_text(PUBLIC)
     command = [sys.executable, "-I", "-S", "verify.pyz", "bundle.zip", "--public-key", "other.pub"]
-    one, two = (
-        subprocess.run([*command, "--jobs", jobs], capture_output=True, text=True, check=False)
-        for jobs in ("1", "2")
-    )
+    one, two = (programs.run(*command, "--jobs", jobs, status=None) for jobs in ("1", "2"))
     assert (one.returncode, one.stdout, one.stderr) == (two.returncode, two.stdout, two.stderr)
     assert one.returncode == 0, one.stderr

@@ -1,7 +1,5 @@
 """What signs the record: when a head is appended, what goes to the topic and the file, and who of several processes does it."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator
@@ -67,9 +65,7 @@ def published(scribe: Scribe) -> list[int]:
     ]
 
 
-def test_a_head_is_signed_when_something_happened_and_published_now_and_then(
-    scribe: Scribe, tmp_path: Path
-) -> None:
+def test_a_head_is_signed_when_something_happened_and_published_now_and_then(scribe: Scribe, tmp_path: Path):
     clock, file = Clock(), tmp_path / "deep" / "kept.jsonl"
     maker = checkpointer(scribe, clock, file)
 
@@ -102,7 +98,7 @@ def test_a_head_is_signed_when_something_happened_and_published_now_and_then(
     assert verify(scribe.settings, outside=complete_lines(file.read_bytes())).faults == ()
 
 
-def test_two_that_sign_at_once_make_one_log(scribe: Scribe) -> None:
+def test_two_that_sign_at_once_make_one_log(scribe: Scribe):
     """As a command beside the process that signs does: each leaf has its place once."""
     stop = threading.Event()
 
@@ -125,7 +121,7 @@ def test_two_that_sign_at_once_make_one_log(scribe: Scribe) -> None:
     assert verify(scribe.settings).faults == ()
 
 
-def test_one_process_signs_and_another_takes_over(scribe: Scribe) -> None:
+def test_one_process_signs_and_another_takes_over(scribe: Scribe):
     def process() -> tuple[Signing, Leadership]:
         lease = scribe.store.leases.of_signer()
         leading = Scribe(scribe.store.under(lease), scribe.settings)
@@ -152,7 +148,7 @@ def test_one_process_signs_and_another_takes_over(scribe: Scribe) -> None:
 
 
 @pytest.mark.expected_errors("audit.signing_failed")
-def test_what_cannot_be_signed_is_told_and_signed_later(scribe: Scribe, tmp_path: Path) -> None:
+def test_what_cannot_be_signed_is_told_and_signed_later(scribe: Scribe, tmp_path: Path):
     stop = threading.Event()
     lease = scribe.store.leases.of_signer()
     clock = Clock()
@@ -176,7 +172,7 @@ def test_what_cannot_be_signed_is_told_and_signed_later(scribe: Scribe, tmp_path
 
 
 @pytest.mark.expected_errors("audit.checkpoint_file_of_another_record")
-def test_a_file_of_another_record_or_history_is_left_alone(scribe: Scribe, tmp_path: Path) -> None:
+def test_a_file_of_another_record_or_history_is_left_alone(scribe: Scribe, tmp_path: Path):
     signer, file = signing.Signer(PRIVATE), tmp_path / "kept.jsonl"
     maker = checkpointer(scribe, Clock(), file)
     origin = origin_of(scribe.store.heads.standing()[0]["record"])
@@ -194,7 +190,7 @@ def test_a_file_of_another_record_or_history_is_left_alone(scribe: Scribe, tmp_p
         assert file.read_bytes() == before
 
 
-def test_no_writer_waits_for_what_signs(scribe: Scribe) -> None:
+def test_no_writer_waits_for_what_signs(scribe: Scribe):
     """A head is read in a snapshot: what is recorded meanwhile goes on, and is in the next."""
     if scribe.settings.database.url.startswith("sqlite"):
         pytest.skip("SQLite has one writer at a time")

@@ -1,7 +1,5 @@
 """Whatever somebody with the database's password changes, `audit verify` and the one-file verifier find and name."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import zipfile
@@ -123,7 +121,7 @@ def check(record: Record, place: str, said: str, *, alone: bool = True) -> None:
         ), named[:5]
 
 
-def test_the_history_itself_fits(record: Record) -> None:
+def test_the_history_itself_fits(record: Record):
     report = record.verify()
     assert report.faults == ()
     assert (
@@ -136,14 +134,14 @@ def test_the_history_itself_fits(record: Record) -> None:
 
 
 @pytest.mark.parametrize(("template", "statement", "place", "said"), EVERYWHERE, indirect=["template"])
-def test_a_change_is_named(record: Record, statement: str, place: str, said: str) -> None:
+def test_a_change_is_named(record: Record, statement: str, place: str, said: str):
     with breaking_in(record.url) as connection:
         changed = connection.exec_driver_sql(statement)
         assert changed.rowcount
     check(record, place, said)
 
 
-def test_a_decision_put_in_past_the_journal(record: Record) -> None:
+def test_a_decision_put_in_past_the_journal(record: Record):
     with breaking_in(record.url) as connection:
         for table, names in (
             ("batches", {"id": "9999", "batch_id": "'stray'"}),
@@ -159,7 +157,7 @@ def test_a_decision_put_in_past_the_journal(record: Record) -> None:
     check(record, 'decisions ["best","stray",1]', "no log")
 
 
-def test_leaves_that_changed_places(record: Record) -> None:
+def test_leaves_that_changed_places(record: Record):
     with breaking_in(record.url) as connection:
         for old, new in ((25, 999), (26, 25), (999, 26)):
             connection.exec_driver_sql(
@@ -168,7 +166,7 @@ def test_leaves_that_changed_places(record: Record) -> None:
     check(record, "streamer.responses[0], leaf 25", "not what was recorded")
 
 
-def test_an_old_outcome_told_once_more(record: Record) -> None:
+def test_an_old_outcome_told_once_more(record: Record):
     with breaking_in(record.url) as connection:
         connection.exec_driver_sql("DROP INDEX uq_outcomes_decided_once")
         connection.exec_driver_sql(
@@ -179,7 +177,7 @@ def test_an_old_outcome_told_once_more(record: Record) -> None:
     check(record, "leaf 44, offset 500", "not what was recorded")
 
 
-def test_texts_that_changed_places_with_their_seals(record: Record) -> None:
+def test_texts_that_changed_places_with_their_seals(record: Record):
     with breaking_in(record.url) as connection:
         for column in ("prompt", "salt", "content_hash", "content_mac", '"references"', "metadata"):
             connection.exec_driver_sql(
@@ -189,20 +187,20 @@ def test_texts_that_changed_places_with_their_seals(record: Record) -> None:
     check(record, "best/batch-25#1", "not what was recorded")
 
 
-def test_texts_that_changed_places_and_were_sealed_again(record: Record) -> None:
+def test_texts_that_changed_places_and_were_sealed_again(record: Record):
     with breaking_in(record.url) as connection:
         connection.exec_driver_sql(f"UPDATE batches SET prompt = 'else' WHERE id = {B25}")
         reseal(connection, batch_of(connection, "best", 25))
     check(record, "best/batch-25#1", "not what was recorded")
 
 
-def test_a_tail_that_was_cut_off_and_mended(record: Record) -> None:
+def test_a_tail_that_was_cut_off_and_mended(record: Record):
     with breaking_in(record.url) as connection:
         cut_tail(connection, 8)
     check(record, "streamer.responses[0], leaf 36", "the tail was cut off")
 
 
-def test_what_is_younger_than_the_last_checkpoint_can_be_cut_and_that_is_said(record: Record) -> None:
+def test_what_is_younger_than_the_last_checkpoint_can_be_cut_and_that_is_said(record: Record):
     assert any("younger than the last checkpoint" in note for note in record.verify().notes)
     with breaking_in(record.url) as connection:
         cut_tail(connection, 4)
@@ -218,7 +216,7 @@ REBUILT = {
 
 
 @pytest.mark.parametrize("change", REBUILT)
-def test_chains_that_were_computed_anew(record: Record, change: str) -> None:
+def test_chains_that_were_computed_anew(record: Record, change: str):
     """What no run has read afterwards contradicts nothing in the database: a checkpoint from outside does."""
     with breaking_in(record.url) as connection:
         connection.exec_driver_sql(REBUILT[change])
@@ -241,7 +239,7 @@ def test_chains_that_were_computed_anew(record: Record, change: str) -> None:
     ]
 
 
-def test_a_bad_sample_dropped_with_the_chain_computed_anew(record: Record) -> None:
+def test_a_bad_sample_dropped_with_the_chain_computed_anew(record: Record):
     """The run that read it and the checkpoints tell, whatever is mended in its partition."""
     with breaking_in(record.url) as connection:
         gone = batch_of(connection, "best", 25)
@@ -256,7 +254,7 @@ def test_a_bad_sample_dropped_with_the_chain_computed_anew(record: Record) -> No
     assert any("another history" in fault["detail"] for fault in record.verify_alone().faults)
 
 
-def test_a_sample_redrawn_with_the_chain_computed_anew_is_found_without_checkpoints(record: Record) -> None:
+def test_a_sample_redrawn_with_the_chain_computed_anew_is_found_without_checkpoints(record: Record):
     with breaking_in(record.url) as connection:
         connection.exec_driver_sql(f"UPDATE decisions SET sampled = (1 = 0) WHERE batch = {B25}")
         connection.exec_driver_sql(f"UPDATE responses SET drawn = (1 = 0) WHERE batch = {B25}")
@@ -267,7 +265,7 @@ def test_a_sample_redrawn_with_the_chain_computed_anew_is_found_without_checkpoi
     assert "the audit sample takes this batch" in report.faults[0].detail
 
 
-def test_another_salt_with_everything_computed_anew_breaks_the_commitment(record: Record) -> None:
+def test_another_salt_with_everything_computed_anew_breaks_the_commitment(record: Record):
     with breaking_in(record.url) as connection:
         connection.exec_driver_sql(
             "UPDATE gates SET audit_salt = (SELECT substr(log_edge, 1, 32) FROM control_head) WHERE name = 'best'"
@@ -276,7 +274,7 @@ def test_another_salt_with_everything_computed_anew_breaks_the_commitment(record
     check(record, "gates name best", "committed to another salt")
 
 
-def test_another_threshold_with_everything_computed_anew_is_not_what_the_run_finds(record: Record) -> None:
+def test_another_threshold_with_everything_computed_anew_is_not_what_the_run_finds(record: Record):
     with breaking_in(record.url) as connection:
         run = connection.exec_driver_sql(
             "SELECT id FROM calibration_runs WHERE state = 'cut' ORDER BY id DESC LIMIT 1"
@@ -298,7 +296,7 @@ def test_another_threshold_with_everything_computed_anew_is_not_what_the_run_fin
     assert record.verify_alone().faults  # by the checkpoints
 
 
-def test_a_policy_that_ships_more_with_everything_computed_anew(record: Record) -> None:
+def test_a_policy_that_ships_more_with_everything_computed_anew(record: Record):
     with breaking_in(record.url) as connection:
         connection.exec_driver_sql(
             f"UPDATE policies SET threshold = 0.01 WHERE gate = 'best' AND version = {CUT}"
@@ -333,7 +331,7 @@ def test_a_policy_that_ships_more_with_everything_computed_anew(record: Record) 
 )  # fmt: skip
 def test_what_contradicts_itself_is_named_with_everything_computed_anew(
     record: Record, change: str, said: str
-) -> None:
+):
     with breaking_in(record.url) as connection:
         connection.exec_driver_sql(change)
         rebuild_control(connection)
@@ -359,14 +357,14 @@ def test_what_contradicts_itself_is_named_with_everything_computed_anew(
         "DELETE FROM gates",
     ],
 )
-def test_a_value_that_cannot_be_read_is_a_fault_and_no_crash(record: Record, change: str) -> None:
+def test_a_value_that_cannot_be_read_is_a_fault_and_no_crash(record: Record, change: str):
     with breaking_in(record.url) as connection:
         connection.exec_driver_sql(change)
     assert record.verify().faults
 
 
 @ON_SQLITE
-def test_an_outside_file_without_checkpoints_is_no_evidence_and_that_is_said(record: Record) -> None:
+def test_an_outside_file_without_checkpoints_is_no_evidence_and_that_is_said(record: Record):
     record.file.write_bytes(b'{"sequence": 1, "torn')
     assert any("has no checkpoint" in note for note in record.verify().notes)
     assert any("has no checkpoint" in note for note in record.verify_alone().notes.values())
@@ -407,14 +405,14 @@ FILES: dict[str, tuple[Callable[[list[bytes]], list[bytes]], str, str]] = {
 
 
 @pytest.mark.parametrize("change", FILES)
-def test_a_file_of_checkpoints_that_was_changed(record: Record, change: str) -> None:
+def test_a_file_of_checkpoints_that_was_changed(record: Record, change: str):
     edit, place, said = FILES[change]
     record.file.write_bytes(b"".join(line + b"\n" for line in edit(record.file.read_bytes().splitlines())))
     check(record, place, said)
 
 
 @ON_SQLITE
-def test_the_newest_checkpoint_alone_binds_all_that_was_signed(record: Record) -> None:
+def test_the_newest_checkpoint_alone_binds_all_that_was_signed(record: Record):
     newest = record.file.read_bytes().splitlines()[-1]
     record.file.write_bytes(_note(newest).encode())  # as a witness gives it
     assert record.verify().faults == ()
@@ -425,19 +423,19 @@ def test_the_newest_checkpoint_alone_binds_all_that_was_signed(record: Record) -
     check(record, "checkpoint 3", "another log of heads")
 
 
-def test_checkpoints_delivered_twice_in_any_order_are_no_fault(record: Record) -> None:
+def test_checkpoints_delivered_twice_in_any_order_are_no_fault(record: Record):
     lines = record.file.read_bytes().splitlines()
     assert record.verify(outside=[lines[2], lines[0], lines[1], lines[0], lines[2]]).faults == ()
 
 
-def test_a_forged_checkpoint_in_the_database(record: Record) -> None:
+def test_a_forged_checkpoint_in_the_database(record: Record):
     forged = json.loads(_signed_by_another(record.file.read_bytes().splitlines()[-1]))["checkpoint"].encode()
     with breaking_in(record.url) as connection:
         connection.execute(sa.text("UPDATE signed_head SET note = :value"), {"value": forged})
     check(record, "checkpoint 3", "not trusted")
 
 
-def test_values_of_another_type_are_named_and_stop_nothing(record: Record) -> None:
+def test_values_of_another_type_are_named_and_stop_nothing(record: Record):
     if not record.url.startswith("sqlite"):
         pytest.skip("only SQLite stores a value of any type in any column")
     with breaking_in(record.url) as connection:
@@ -452,7 +450,7 @@ def test_values_of_another_type_are_named_and_stop_nothing(record: Record) -> No
 @pytest.mark.parametrize("name", ["manifest.json", "control.jsonl", "outcomes.jsonl", "checkpoints.jsonl"])
 def test_a_bundle_of_rubbish_is_refused_in_one_line(
     record: Record, name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+):
     record.verify_alone()
     bundle = record.directory / "bundle"
     whole = (bundle / name).read_bytes()
@@ -492,7 +490,7 @@ def test_a_line_without_end_is_refused_before_it_is_read(
     packed: bool,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
-) -> None:
+):
     record.verify_alone()
     bundle = record.directory / "bundle"
     longest = max(len(line) + 1 for file in bundle.iterdir() for line in file.read_bytes().splitlines())
@@ -521,7 +519,7 @@ def test_a_line_without_end_is_refused_before_it_is_read(
 @ON_SQLITE
 def test_a_zip_that_no_record_is_packed_as_is_refused(
     record: Record, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     record.verify_alone()
     monkeypatch.setattr(alone_bundle, "MOST_LINE", 1_000)
     manifest = (record.directory / "bundle" / "manifest.json").read_bytes()
@@ -540,7 +538,7 @@ def test_a_zip_that_no_record_is_packed_as_is_refused(
 
 
 @ON_SQLITE
-def test_a_manifest_that_lies_about_lines(record: Record) -> None:
+def test_a_manifest_that_lies_about_lines(record: Record):
     record.verify_alone()
     path = record.directory / "bundle" / "manifest.json"
     manifest = json.loads(path.read_bytes())
@@ -549,7 +547,7 @@ def test_a_manifest_that_lies_about_lines(record: Record) -> None:
     assert verify_bundle(path.parent, KEYS, None).faults[0]["place"] == "outcomes.jsonl"
 
 
-def test_a_bundle_that_was_changed_after_it_was_exported(record: Record) -> None:
+def test_a_bundle_that_was_changed_after_it_was_exported(record: Record):
     record.verify_alone()
     target = record.directory / "bundle" / "outcomes.jsonl"
     target.write_bytes(target.read_bytes().replace(b'"kind":"human"', b'"kind":"Human"', 1))
@@ -558,7 +556,7 @@ def test_a_bundle_that_was_changed_after_it_was_exported(record: Record) -> None
 
 
 @ON_SQLITE
-def test_a_wait_that_no_proposal_has_is_named_with_everything_computed_anew(record: Record) -> None:
+def test_a_wait_that_no_proposal_has_is_named_with_everything_computed_anew(record: Record):
     with breaking_in(record.url) as connection:
         connection.exec_driver_sql(
             "UPDATE calibration_runs SET requested_by = 'recalibrator', held_until = '2099-01-01 00:00:00.000000'"

@@ -1,7 +1,5 @@
 """The table of attacks in docs/audit.md says what is so: who names which, and what nobody names."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -36,7 +34,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
     return make_site(tmp_path_factory.mktemp("record"))
 
 
-def test_the_page_has_every_attack_and_no_other() -> None:
+def test_the_page_has_every_attack_and_no_other():
     for table, (attacks, _) in TABLES.items():
         assert sorted(on_the_page(table)) == sorted(attacks)
     text = " ".join(PAGE.read_text("utf-8").split())
@@ -44,7 +42,7 @@ def test_the_page_has_every_attack_and_no_other() -> None:
     assert len(EDITS) * len(WAYS) + len(ADDITIONS) >= 80
 
 
-def test_an_honest_record_is_in_order_whoever_asks(site: Site, tmp_path: Path) -> None:
+def test_an_honest_record_is_in_order_whoever_asks(site: Site, tmp_path: Path):
     report = verify(site.settings, receipts=(site.receipts, "what was kept"))
     assert report.faults == ()
     at_the_desk = sum(line.startswith(b'{"receipt":"[\\"control') for line in site.receipts)
@@ -62,7 +60,7 @@ def test_an_honest_record_is_in_order_whoever_asks(site: Site, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", EDITS)
-def test_who_names_what_was_changed(site: Site, name: str, tmp_path: Path) -> None:
+def test_who_names_what_was_changed(site: Site, name: str, tmp_path: Path):
     # Each attack in the window and in one of the other ways, and by both verifiers in one of these, so that all are seen.
     other, turn = divmod(list(EDITS).index(name), 2)
     ways = (WAYS[other % 3], "in the window")
@@ -80,11 +78,11 @@ def test_who_names_what_was_changed(site: Site, name: str, tmp_path: Path) -> No
 )
 def test_who_names_what_was_added_or_changed_with_a_stolen_key(
     site: Site, table: str, name: str, tmp_path: Path
-) -> None:
+):
     assert TABLES[table][1](site, name, tmp_path) == on_the_page(table)[name]
 
 
-def test_a_batch_that_was_decided_twice_is_named_as_such(site: Site, tmp_path: Path) -> None:
+def test_a_batch_that_was_decided_twice_is_named_as_such(site: Site, tmp_path: Path):
     copy = site.copy(tmp_path)
     attack(copy, "a decision put into the log once more", "in the window")
     said = "this batch was decided before"
@@ -93,16 +91,14 @@ def test_a_batch_that_was_decided_twice_is_named_as_such(site: Site, tmp_path: P
 
 
 @pytest.mark.parametrize("name", ["a hold becomes a ship: scores, action, event", "who closed a gate"])
-def test_one_receipt_names_it_with_one_file_too(site: Site, name: str, tmp_path: Path) -> None:
+def test_one_receipt_names_it_with_one_file_too(site: Site, name: str, tmp_path: Path):
     copy = site.copy(tmp_path)
     attack(copy, name, "in the window")
     assert copy.alone().faults == []
     assert [fault["check"] for fault in copy.alone(site.receipts[-1:]).faults][:1] == ["receipt"]
 
 
-def test_a_bundle_that_is_dated_back_is_held_against_the_checkpoints_all_the_same(
-    site: Site, tmp_path: Path
-) -> None:
+def test_a_bundle_that_is_dated_back_is_held_against_the_checkpoints_all_the_same(site: Site, tmp_path: Path):
     outside = complete_lines((site.directory / "checkpoints.jsonl").read_bytes())
 
     def details(copy: Site) -> list[str]:
@@ -124,7 +120,7 @@ def test_a_bundle_that_is_dated_back_is_held_against_the_checkpoints_all_the_sam
     assert any("was made of another history" in one for one in details(copy))
 
 
-def test_what_is_no_receipt_is_said_to_be_none(site: Site) -> None:
+def test_what_is_no_receipt_is_said_to_be_none(site: Site):
     lines = [
         b"",
         b"[]",
@@ -142,9 +138,7 @@ def test_what_is_no_receipt_is_said_to_be_none(site: Site) -> None:
     assert any("does not know this partition" in fault.detail for fault in report.faults)
 
 
-def test_a_receipt_of_a_partition_younger_than_the_bundle_is_no_fault_of_it(
-    site: Site, tmp_path: Path
-) -> None:
+def test_a_receipt_of_a_partition_younger_than_the_bundle_is_no_fault_of_it(site: Site, tmp_path: Path):
     export(site.settings, tmp_path / "bundle")
     later = json.dumps(["log-1", "streamer.responses", 99, 1, "0" * 64, "0" * 64]).encode()
     exported = verify_bundle(tmp_path / "bundle", KEYS, None, [*site.receipts, later])
@@ -152,7 +146,7 @@ def test_a_receipt_of_a_partition_younger_than_the_bundle_is_no_fault_of_it(
     assert "they are younger, or the end was cut off" in exported.notes["younger receipts"]
 
 
-def test_a_file_of_receipts_may_end_in_the_middle_of_a_line(tmp_path: Path) -> None:
+def test_a_file_of_receipts_may_end_in_the_middle_of_a_line(tmp_path: Path):
     """Whoever keeps receipts may be killed while the last one is written: that is no fault of the record."""
     one, other = (json.dumps(["log-1", "responses", 0, number, "0" * 64]).encode() for number in (1, 2))
     file = tmp_path / "receipts.jsonl"
@@ -169,7 +163,7 @@ def test_a_file_of_receipts_may_end_in_the_middle_of_a_line(tmp_path: Path) -> N
         assert wiring.receipts(Settings(), str(file)) == (kept, str(file))
 
 
-def test_a_receipt_of_what_was_cut_off_names_it(site: Site, tmp_path: Path) -> None:
+def test_a_receipt_of_what_was_cut_off_names_it(site: Site, tmp_path: Path):
     copy = site.copy(tmp_path)
     attack(copy, "the last decisions cut off, and progress set back", "in the window")
     report = verify(copy.settings, receipts=(site.receipts[-1:], "what was kept"))

@@ -9,6 +9,7 @@ import pytest
 from streamer.cli import FAILED, FOUND, main
 from tests.integration.audit.attacker import breaking_in, rebuild_control
 from tests.integration.audit.conftest import Record
+from tests.told import Told
 
 pytestmark = pytest.mark.parametrize("template", ["sqlite"], indirect=True)
 
@@ -58,7 +59,7 @@ def test_verify_finds_it_and_export_writes_nothing(
     column: str,
     value: str,
     said: str,
-) -> None:
+):
     damage(record, table, column, value)
     assert main(["audit", "verify", "--json"]) == FOUND
     found = capsys.readouterr()
@@ -75,22 +76,20 @@ def test_verify_finds_it_and_export_writes_nothing(
 
 
 @pytest.mark.parametrize(
-    ("column", "value"),
-    [("alpha", "'?'"), ("unit", "'?'"), ("created_at", "'?'"), ("method", "'?'")],
+    ("column", "value"), [("alpha", "'?'"), ("unit", "'?'"), ("created_at", "'?'"), ("method", "'?'")]
 )
 def test_settings_that_are_none_are_a_finding(
-    here: Path, record: Record, capsys: pytest.CaptureFixture[str], column: str, value: str
-) -> None:
+    here: Path, record: Record, told: Told, column: str, value: str
+):
     damage(record, "gate_revisions", column, value)
-    assert main(["audit", "verify"]) == FOUND
-    assert "unexpected" not in capsys.readouterr().err
+    assert "unexpected" not in told("audit", "verify", status=FOUND).err
 
 
 @pytest.mark.parametrize("value", ["1.5", "-0.25", "'high'", "x'ff'", "9e999"])
 @pytest.mark.parametrize("table", ["label_revisions", "calibration_inputs"])
 def test_a_severity_that_is_none_is_named(
     here: Path, record: Record, capsys: pytest.CaptureFixture[str], table: str, value: str
-) -> None:
+):
     with breaking_in(record.url) as connection:
         where = LAST.format(table=table) if table == "label_revisions" else "WHERE run = 3"
         assert connection.exec_driver_sql(f"UPDATE {table} SET severity = {value} {where}").rowcount
@@ -114,18 +113,18 @@ def test_a_severity_that_is_none_is_named(
         assert faults
 
 
-def test_a_decision_that_cannot_be_told_is_told_of(
-    here: Path, record: Record, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_decision_that_cannot_be_told_is_told_of(here: Path, record: Record, told: Told):
     with breaking_in(record.url) as connection:
         connection.exec_driver_sql(
             "UPDATE batches SET prompt = CAST(x'ff' AS TEXT) WHERE gate = 'best' AND batch_id = 'batch-25'"
         )
-    assert main(["audit", "show", "batch-25", "--gate", "best"]) == FAILED
-    assert "the record of batch 'batch-25' cannot be read" in capsys.readouterr().err
+    assert (
+        "the record of batch 'batch-25' cannot be read"
+        in told("audit", "show", "batch-25", "--gate", "best", status=FAILED).err
+    )
 
 
-def test_a_damaged_file_is_told_of(here: Path, record: Record, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_file_is_told_of(here: Path, record: Record, capsys: pytest.CaptureFixture[str]):
     file = here / "record.db"
     content = bytearray(file.read_bytes())
     # Every page but the first dozen, which hold the schema: the tables' own trees.

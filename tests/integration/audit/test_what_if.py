@@ -1,7 +1,5 @@
 """`streamer what-if` on real records: the past comes out again, whatever gate decided it, and what does not is named."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Iterator, Sequence
@@ -15,7 +13,7 @@ import sqlalchemy as sa
 
 from streamer import wiring
 from streamer.calibration.full_fit import chance_above
-from streamer.cli import WRONG_USAGE, main
+from streamer.cli import WRONG_USAGE
 from streamer.console.pages import Pages
 from streamer.errors import UsageError
 from streamer.gates.rule import Cut
@@ -36,6 +34,7 @@ from tests.integration.audit.history import Scribe, event, label_event, settings
 from tests.integration.audit.test_clean_histories import RULES
 from tests.integration.judge.test_judge_scores import Model, judge_at, scores_at
 from tests.migrated import migrated
+from tests.told import Told
 
 _HOUR = timedelta(hours=1)
 
@@ -114,9 +113,7 @@ def _asking(written: tuple[Settings, Path], store: Store, gate: str) -> WhatIf:
 
 
 @pytest.mark.parametrize("name", RULES)
-def test_the_past_comes_out_again_bit_for_bit(
-    written: tuple[Settings, Path], store: Store, name: str
-) -> None:
+def test_the_past_comes_out_again_bit_for_bit(written: tuple[Settings, Path], store: Store, name: str):
     asking = _asking(written, store, name)
     assert asking.differences() == ()
     gate = store.gates.get(name)
@@ -144,9 +141,7 @@ def test_the_past_comes_out_again_bit_for_bit(
     assert answer.asked.exposure.upper < 1
 
 
-def test_a_given_threshold_says_which_answers_get_through(
-    written: tuple[Settings, Path], store: Store
-) -> None:
+def test_a_given_threshold_says_which_answers_get_through(written: tuple[Settings, Path], store: Store):
     asking = _asking(written, store, "plain")
     opened = asking.ask(Change(cut=Cut("open", None)))
     assert opened.prompts == 56
@@ -174,9 +169,7 @@ def test_a_given_threshold_says_which_answers_get_through(
     assert all(one.score <= 0.7 for one in at.less.answers)
 
 
-def test_method_full_comes_out_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_method_full_comes_out_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: Told):
     settings = settings_for(f"sqlite:///{tmp_path / 'record.db'}", tmp_path)
     migrated(settings)
     with wiring.open_store(settings) as store:
@@ -205,10 +198,11 @@ def test_method_full_comes_out_again(
         assert (again.more.answers, again.less.answers) == ((), ())
 
         monkeypatch.setenv("STREAMER_DATABASE_URL", settings.database.url)
-        assert main(["what-if", "all", "--scorer", "gram"]) == WRONG_USAGE
-        assert "--scorer gram goes with a method that cuts one score" in capsys.readouterr().err
-        assert main(["threshold", "show", "all"]) == 0
-        said = " ".join(capsys.readouterr().out.split())
+        assert (
+            "--scorer gram goes with a method that cuts one score"
+            in told("what-if", "all", "--scorer", "gram", status=WRONG_USAGE).err
+        )
+        said = " ".join(told("threshold", "show", "all").out.split())
         assert (
             f"{percent(chance_above(0.45, alpha=0.3, groups=60))} of calibrations on 60 prompts expose more than 45 %"
             in said
@@ -216,8 +210,7 @@ def test_method_full_comes_out_again(
         assert "is a selection" not in said, "the budget was settled before the first prompt"
         store.gates.revise("all", {"alpha": 0.2}, by="ana", reason="what-if said so")
         scribe.recalibrate("all")
-        assert main(["threshold", "show", "all"]) == 0
-        said = " ".join(capsys.readouterr().out.split())
+        said = " ".join(told("threshold", "show", "all").out.split())
         assert "when 120 of the 120 prompts that calibrate were decided already" in said
         assert "is a selection" in said
 
@@ -245,7 +238,7 @@ def test_method_full_comes_out_again(
 
 def test_what_is_too_young_for_its_labels_is_neither_judged_nor_listed(
     written: tuple[Settings, Path], store: Store
-) -> None:
+):
     asking = _asking(written, store, "waiting")
     answer = asking.ask(Change(cut=Cut("open", None)))
     assert answer.age is not None
@@ -267,14 +260,12 @@ def test_what_is_too_young_for_its_labels_is_neither_judged_nor_listed(
     assert answer.asked.exposure.estimate == 0
 
 
-def test_the_proposal_is_judged_by_what_comes(written: tuple[Settings, Path], store: Store) -> None:
+def test_the_proposal_is_judged_by_what_comes(written: tuple[Settings, Path], store: Store):
     with pytest.raises(NothingToJudge, match="nothing was decided after"):
         _asking(written, store, "waiting").ask(Change(proposal=True))
 
 
-def test_an_earlier_policy_is_judged_from_its_calibration_on(
-    written: tuple[Settings, Path], store: Store
-) -> None:
+def test_an_earlier_policy_is_judged_from_its_calibration_on(written: tuple[Settings, Path], store: Store):
     asking = _asking(written, store, "plain")
     answer = asking.ask(Change(policy=2))
     second, rolled_back = (store.policies.get("plain", version) for version in (2, 4))
@@ -291,7 +282,7 @@ def test_an_earlier_policy_is_judged_from_its_calibration_on(
 
 def test_further_questions_read_nothing_again(
     written: tuple[Settings, Path], store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     asking = _asking(written, store, "plain")
     asking.ask(Change(cut=Cut.at(0.3)))
     monkeypatch.setattr(store._database, "reading", None)
@@ -312,14 +303,14 @@ def test_further_questions_read_nothing_again(
 )
 def test_what_the_record_cannot_answer_is_refused(
     written: tuple[Settings, Path], store: Store, change: dict[str, Any], says: str
-) -> None:
+):
     now = wiring.now()
     asked = GateSettings(**store.gates.get("plain").settings.flat() | change)
     with pytest.raises(UsageError, match=says):
         wiring.tried_gate(written[0], store, "plain", asked, since=now - _HOUR, now=now)
 
 
-def test_nothing_in_the_period_is_said(written: tuple[Settings, Path], store: Store) -> None:
+def test_nothing_in_the_period_is_said(written: tuple[Settings, Path], store: Store):
     now = wiring.now() + _HOUR
     asking = wiring.what_if(store, "plain", since=now, now=now + _HOUR)
     with pytest.raises(NothingToJudge, match="decided nothing since"):
@@ -339,9 +330,8 @@ def here(written: tuple[Settings, Path], tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.usefixtures("here")
-def test_the_command_begins_with_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["what-if", "plain", "--threshold", "0.5"]) == 0
-    printed = capsys.readouterr()
+def test_the_command_begins_with_one_sentence(told: Told):
+    printed = told("what-if", "plain", "--threshold", "0.5")
     first, second, *_ = printed.out.splitlines()
     assert first.startswith("plain with the threshold Q > 0.5: ")
     assert "of prompts served in place of" in first
@@ -352,9 +342,8 @@ def test_the_command_begins_with_one_sentence(capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.usefixtures("here")
-def test_the_command_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["what-if", "plain", "--threshold", ".5", "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
+def test_the_command_prints_json(told: Told):
+    said = json.loads(told("what-if", "plain", "--threshold", ".5", "--json").out)
     assert (said["asked"]["threshold"]["lambda"], said["basis"]["source"]) == (0.5, "given")
     assert said["what_if"]["prompts"] == said["in_force"]["prompts"] == said["prompts"]
     assert said["replay"] == {"as_recorded": True, "differences": []}
@@ -375,16 +364,11 @@ def test_the_command_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
         (["plain", "--alpha", "0"], "alpha must be"),
     ],
 )
-def test_what_is_asked_wrongly_is_said(
-    capsys: pytest.CaptureFixture[str], words: list[str], says: str
-) -> None:
-    assert main(["what-if", *words]) == 2
-    assert says in capsys.readouterr().err
+def test_what_is_asked_wrongly_is_said(told: Told, words: list[str], says: str):
+    assert says in told("what-if", *words, status=2).err
 
 
-def test_a_decision_that_does_not_come_out_again_is_named(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_decision_that_does_not_come_out_again_is_named(here: Path, told: Told):
     assert here.exists()
     with breaking_in("sqlite:///record.db") as connection:
         batch = batch_of(connection, "plain", 3)
@@ -392,25 +376,27 @@ def test_a_decision_that_does_not_come_out_again_is_named(
             sa.text("UPDATE responses SET action = 'ship' WHERE batch = :batch AND position = 1"),
             {"batch": batch},
         )
-    assert main(["what-if", "plain", "--threshold", "0.5"]) == 3
-    printed = capsys.readouterr()
+    printed = told("what-if", "plain", "--threshold", "0.5", status=3)
     assert "batch batch-3, policy 1: r1 shipped and is held" in printed.out
     assert "1 decision differs" in printed.err
-    assert main(["what-if", "plain", "--threshold", "0.5", "--json"]) == 3
-    (difference,) = json.loads(capsys.readouterr().out)["replay"]["differences"]
+    (difference,) = json.loads(told("what-if", "plain", "--threshold", "0.5", "--json", status=3).out)[
+        "replay"
+    ]["differences"]
     assert (difference["batch_id"], difference["what"]) == ("batch-3", "ships")
     with breaking_in("sqlite:///record.db") as connection:
         connection.execute(
             sa.text("UPDATE decisions SET cut_state = 'cut' WHERE batch = :batch"), {"batch": batch}
         )
-    assert main(["what-if", "plain", "--threshold", "0.5"]) == 1
-    assert "`streamer audit verify` says which row it is" in capsys.readouterr().err
+    assert (
+        "`streamer audit verify` says which row it is"
+        in told("what-if", "plain", "--threshold", "0.5", status=1).err
+    )
 
 
 # -- both databases ------------------------------------------------------------------------------------------
 
 
-def test_the_past_is_the_same_on_every_database(record: Record) -> None:
+def test_the_past_is_the_same_on_every_database(record: Record):
     now = wiring.now()
     with wiring.open_store(record.settings) as store:
         for gate in ("best", "each"):

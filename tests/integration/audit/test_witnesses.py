@@ -1,7 +1,5 @@
 """Checkpoints with witnesses that keep to the protocol, and with some that do not; on SQLite."""
 
-from __future__ import annotations
-
 import base64
 import json
 import subprocess
@@ -75,7 +73,7 @@ def send(scribe: Scribe, settings: Settings) -> dict[str, str | None]:
 
 def test_a_witness_cosigns_each_checkpoint_by_a_proof_and_the_newest_alone_once_it_is_back(
     scribe: Scribe, tmp_path: Path
-) -> None:
+):
     with StrictWitness(key_of_log(scribe)) as one, StrictWitness(key_of_log(scribe), name="w2") as other:
         settings = settings_with(tmp_path, one, other)
         good = {"witness.example/w1": None, "w2": None}
@@ -103,7 +101,7 @@ def test_a_witness_cosigns_each_checkpoint_by_a_proof_and_the_newest_alone_once_
         assert verify(settings, outside=[one.newest]).faults == ()
 
 
-def test_who_has_forgotten_where_a_witness_is_asks_it(scribe: Scribe, tmp_path: Path) -> None:
+def test_who_has_forgotten_where_a_witness_is_asks_it(scribe: Scribe, tmp_path: Path):
     with StrictWitness(key_of_log(scribe)) as witness:
         settings = settings_with(tmp_path, witness)
         for number in range(3):
@@ -116,7 +114,7 @@ def test_who_has_forgotten_where_a_witness_is_asks_it(scribe: Scribe, tmp_path: 
         assert witness.answers == [200, 200, 200, 409, 200]
 
 
-def test_no_other_history_is_cosigned_not_even_with_the_key(scribe: Scribe, tmp_path: Path) -> None:
+def test_no_other_history_is_cosigned_not_even_with_the_key(scribe: Scribe, tmp_path: Path):
     """Somebody has the database and the key, and writes another history: the witness refuses it, and its checkpoint names it."""
     with StrictWitness(key_of_log(scribe)) as witness:
         settings = settings_with(tmp_path, witness)
@@ -158,7 +156,7 @@ def by_javascript(arguments: list[str]) -> int:
 )
 def test_the_verifiers_say_how_far_each_witness_has_cosigned(
     alone: Callable[[list[str]], int], scribe: Scribe, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+):
     if alone is by_javascript:
         need_node()
     with (
@@ -226,7 +224,7 @@ def test_the_verifiers_say_how_far_each_witness_has_cosigned(
 )
 def test_what_is_no_cosignature_is_told_and_asked_for_again(
     scribe: Scribe, broken: tuple[int, bytes], said: str, tmp_path: Path
-) -> None:
+):
     with StrictWitness(key_of_log(scribe)) as witness:
         settings = settings_with(tmp_path, witness)
         sign(scribe, 1)
@@ -237,7 +235,7 @@ def test_what_is_no_cosignature_is_told_and_asked_for_again(
         assert send(scribe, settings) == {witness.key.name: None}
 
 
-def test_who_does_not_know_the_log_or_its_key_says_so(scribe: Scribe, tmp_path: Path) -> None:
+def test_who_does_not_know_the_log_or_its_key_says_so(scribe: Scribe, tmp_path: Path):
     sign(scribe, 1)
     origin = key_of_log(scribe).name
     stranger = signing.Signer(signing.generate_keys()[0]).verifier_key(origin)
@@ -247,7 +245,7 @@ def test_who_does_not_know_the_log_or_its_key_says_so(scribe: Scribe, tmp_path: 
             assert said in str(failed[witness.key.name])
 
 
-def test_nothing_waits_for_a_witness(scribe: Scribe, tmp_path: Path) -> None:
+def test_nothing_waits_for_a_witness(scribe: Scribe, tmp_path: Path):
     """What signs goes on while one witness does not answer, and shows for how long it has lacked a head."""
     stop = threading.Event()
     with StrictWitness(key_of_log(scribe)) as away, StrictWitness(key_of_log(scribe), name="w2") as there:
@@ -280,14 +278,14 @@ def test_nothing_waits_for_a_witness(scribe: Scribe, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["", "kept.jsonl", "https://witness.example", "w1+00000000+BAAA https://witness.example"]
 )
-def test_a_witness_that_is_none_is_refused(text: str) -> None:
+def test_a_witness_that_is_none_is_refused(text: str):
     with pytest.raises(UsageError, match=r"a witness is NAME\+HASH\+KEY https"):
         read_witness(text)
 
 
 def test_the_commands(
     scribe: Scribe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+):
     monkeypatch.setenv("STREAMER_DATABASE_URL", scribe.settings.database.url)
     monkeypatch.setenv("STREAMER_AUDIT_PRIVATE_KEY", PRIVATE)
     with StrictWitness(key_of_log(scribe)) as witness:

@@ -15,6 +15,7 @@ import msgspec
 import pytest
 
 from streamer_client import AsyncClient, Client, Trouble
+from tests import programs
 from tests.services.node import CLIENT, compiler, node, what_node_needs
 from tests.services.requirements import missing
 
@@ -133,10 +134,7 @@ def typescript(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Pat
         (folder / "tsconfig.json").write_text(json.dumps(config))
         (folder / "out").mkdir()
         (folder / "out" / "package.json").write_text('{"type": "module"}')
-        done = subprocess.run(
-            [compiler(), "-p", folder], capture_output=True, text=True, check=False, timeout=180
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
+        programs.run(compiler(), "-p", folder)
         return folder / "out" / file.with_suffix(".js").name
 
     return compiled

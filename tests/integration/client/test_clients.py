@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import socket
-import subprocess
 import threading
 import time
 from collections.abc import Callable
@@ -25,6 +24,8 @@ from streamer.events.responses import decode_responses
 from streamer.serving.openapi import document
 from streamer_client import AsyncClient, Client, Trouble
 from streamer_client.decisions import TroubleReason
+from tests import programs
+from tests.at_once import at_once
 from tests.faults.site import wait_until
 from tests.integration.client.conftest import Caller, _Node
 from tests.integration.client.misbehaviours import MISBEHAVIOURS, STALLED_SECONDS
@@ -53,7 +54,7 @@ def script(*replies: Callable[[Request], bytes]) -> Callable[..., bool]:
 
 
 @pytest.mark.parametrize("name", MISBEHAVIOURS)
-def test_whatever_the_service_does_is_held_within_the_deadline(caller: Caller, name: str) -> None:
+def test_whatever_the_service_does_is_held_within_the_deadline(caller: Caller, name: str):
     act, reason, tried_again = MISBEHAVIOURS[name]
     deadline = LONG if tried_again is False and reason != "timed_out" else SHORT
     with GateServer(act) as server:
@@ -82,7 +83,7 @@ def test_whatever_the_service_does_is_held_within_the_deadline(caller: Caller, n
 
 
 @pytest.mark.parametrize("name", [name for name, one in MISBEHAVIOURS.items() if one.tried_again])
-def test_what_passes_is_asked_again(caller: Caller, name: str) -> None:
+def test_what_passes_is_asked_again(caller: Caller, name: str):
     def act(server: GateServer, connection: socket.socket, request: Request) -> bool | None:
         misbehaves = len(server.requests) <= 2
         return (MISBEHAVIOURS[name].act if misbehaves else decides)(server, connection, request)
@@ -93,7 +94,7 @@ def test_what_passes_is_asked_again(caller: Caller, name: str) -> None:
     assert len({request.body for request in server.requests}) == 1
 
 
-def test_the_server_of_these_tests_lets_go_of_a_request_that_breaks_off() -> None:
+def test_the_server_of_these_tests_lets_go_of_a_request_that_breaks_off():
     """A client whose deadline passes may have sent the half of it."""
     before = set(threading.enumerate())
     head = b"POST / HTTP/1.1\r\nContent-Length: 2\r\n\r\n"
@@ -106,13 +107,13 @@ def test_the_server_of_these_tests_lets_go_of_a_request_that_breaks_off() -> Non
         wait_until(lambda: len(set(threading.enumerate()) - before) == 1, "its threads end", LONG)
 
 
-def test_a_port_that_nobody_listens_on(caller: Caller) -> None:
+def test_a_port_that_nobody_listens_on(caller: Caller):
     held = caller.decide(f"http://127.0.0.1:{free_port()}", ANSWERS, deadline=SHORT)
     assert held["reason"] in ("connection_failed", "timed_out")
     assert held["action"] == "hold"
 
 
-def test_a_port_that_takes_no_connection(caller: Caller) -> None:
+def test_a_port_that_takes_no_connection(caller: Caller):
     """The queue of the listening socket is full: connecting stalls."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
@@ -128,7 +129,7 @@ def test_a_port_that_takes_no_connection(caller: Caller) -> None:
     assert caller.seconds < STALLED_SECONDS / 4
 
 
-def test_a_ship_is_read_whole(caller: Caller) -> None:
+def test_a_ship_is_read_whole(caller: Caller):
     with GateServer(decides) as server:
         found = caller.decide(server.url, ANSWERS, key="streamer_k", deadline=LONG, batch_id="b-1", attempt=2)
     (request,) = server.requests
@@ -149,7 +150,7 @@ def test_a_ship_is_read_whole(caller: Caller) -> None:
     }  # fmt: skip
 
 
-def test_a_hold_shadow_mode_and_the_other_units(caller: Caller) -> None:
+def test_a_hold_shadow_mode_and_the_other_units(caller: Caller):
     def all_ship(request: Request) -> bytes:
         event = json.loads(action_event(request.body, unit="batch", selected=None))
         for one in event["responses"]:
@@ -179,7 +180,7 @@ def test_a_hold_shadow_mode_and_the_other_units(caller: Caller) -> None:
     assert len({*names, held["batch_id"]}) == 4  # one drawn for each
 
 
-def test_of_claims_what_ships_of_the_first_answer_may_be_shown(caller: Caller) -> None:
+def test_of_claims_what_ships_of_the_first_answer_may_be_shown(caller: Caller):
     def claims(request: Request, action: str = "mixed", answer: str = "0") -> bytes:
         event = json.loads(action_event(request.body, unit="claim", action=action, selected=None))
         actions = ("ship", "abstain" if action != "ship" else "ship")
@@ -206,7 +207,7 @@ def members(schema: str) -> set[str]:
     return set(json.loads(document())["components"]["schemas"][schema]["properties"])
 
 
-def test_every_field_of_the_event_is_sent(caller: Caller) -> None:
+def test_every_field_of_the_event_is_sent(caller: Caller):
     answers = {"a": "", "ünï": "two"}
     call = {"name": "look", "arguments": {"parcel": 4}}
     fields = {
@@ -246,7 +247,7 @@ def test_every_field_of_the_event_is_sent(caller: Caller) -> None:
     assert (found["response_id"], found["index"], found["text"]) == ("ünï", 1, "two")
 
 
-def test_tries_repeat_the_batch_and_wait_as_long_as_they_are_asked_to(caller: Caller) -> None:
+def test_tries_repeat_the_batch_and_wait_as_long_as_they_are_asked_to(caller: Caller):
     def soon(request: Request) -> bytes:
         return problem(429, "queue_full", Retry_After="0.3")
 
@@ -270,7 +271,7 @@ def test_tries_repeat_the_batch_and_wait_as_long_as_they_are_asked_to(caller: Ca
     assert waits[0] - waits[-1] > 0.25
 
 
-def test_a_connection_that_was_closed_between_two_calls_is_no_trouble(caller: Caller) -> None:
+def test_a_connection_that_was_closed_between_two_calls_is_no_trouble(caller: Caller):
     def once(_server: GateServer, connection: socket.socket, request: Request) -> bool:
         return not decides(_server, connection, request)
 
@@ -280,7 +281,7 @@ def test_a_connection_that_was_closed_between_two_calls_is_no_trouble(caller: Ca
 
 
 @pytest.mark.parametrize("name", ["plain-1", '"quoted"', "ünï", "two words"])
-def test_the_batch_id_is_a_header_where_every_reader_reads_the_same(caller: Caller, name: str) -> None:
+def test_the_batch_id_is_a_header_where_every_reader_reads_the_same(caller: Caller, name: str):
     with GateServer(decides) as server:
         assert caller.decide(server.url, ANSWERS, deadline=LONG, batch_id=name)["batch_id"] == name
     (request,) = server.requests
@@ -300,7 +301,7 @@ def test_the_batch_id_is_a_header_where_every_reader_reads_the_same(caller: Call
     ],
     ids=str,
 )
-def test_arguments_that_make_no_event_are_held(caller: Caller, wrong: dict[str, Any]) -> None:
+def test_arguments_that_make_no_event_are_held(caller: Caller, wrong: dict[str, Any]):
     with GateServer(decides) as server:
         held = caller.decide(server.url, ANSWERS, **({"deadline": LONG} | wrong))
     assert (held["action"], held["reason"]) == ("hold", "invalid_request")
@@ -308,14 +309,14 @@ def test_arguments_that_make_no_event_are_held(caller: Caller, wrong: dict[str, 
 
 
 @pytest.mark.parametrize("args", [["decide", "?", ANSWERS], ["decision", "b"], ["desk", "b"]], ids=str)
-def test_options_of_another_type_are_held(caller: Caller, args: list[Any]) -> None:
+def test_options_of_another_type_are_held(caller: Caller, args: list[Any]):
     """JavaScript passes null in place of all of them."""
     wrong = {"no_options": True} if isinstance(caller, _Node) else {"deadline": "soon"}
     held = caller.call("http://127.0.0.1:9", args[0], "support-bot", *args[1:], **wrong)
     assert (held["action"], held["reason"]) == ("hold", "invalid_request")
 
 
-def test_what_is_on_record_the_gate_and_labels(caller: Caller) -> None:
+def test_what_is_on_record_the_gate_and_labels(caller: Caller):
     decided = json.dumps(
         {"schema": "streamer.responses.v1", "gate": "support-bot", "batch_id": "a/b", "prompt": "?",
          "responses": [{"id": "x", "text": "1"}, {"id": "y", "text": "2"}]}
@@ -359,7 +360,7 @@ def test_what_is_on_record_the_gate_and_labels(caller: Caller) -> None:
     assert abs(datetime.now(UTC) - two.labelled_at) < timedelta(hours=1)
 
 
-def test_what_is_no_decision_raises(caller: Caller) -> None:
+def test_what_is_no_decision_raises(caller: Caller):
     with GateServer(script(lambda request: problem(404, "unknown_gate"))) as server:
         with pytest.raises(Trouble, match="refused: status 404 unknown_gate: it is unknown_gate"):
             caller.call(server.url, "gate", "no-bot", deadline=LONG)
@@ -376,13 +377,13 @@ def test_what_is_no_decision_raises(caller: Caller) -> None:
 @pytest.mark.parametrize(
     "url", ["gates.example", "ftp://gates.example", "http://", "http://gates.example", "http://10.0.0.1:8080"]
 )
-def test_addresses_that_are_refused(kind: type[Client | AsyncClient], url: str) -> None:
+def test_addresses_that_are_refused(kind: type[Client | AsyncClient], url: str):
     with pytest.raises(ValueError, match="http"):
         kind(url, key="secret")
 
 
 @pytest.mark.parametrize("url", ["https://gates.example", "http://localhost:1", "http://[::1]:1"])
-def test_addresses_that_are_taken(url: str) -> None:
+def test_addresses_that_are_taken(url: str):
     Client(url).close()
     Client("http://gates.example", insecure=True).close()
 
@@ -392,7 +393,7 @@ def test_addresses_that_are_taken(url: str) -> None:
     ["one text", ["a", "\ud800"], ["a", object()], None],
     ids=["one text", "half a character", "no text", "none"],
 )
-def test_answers_that_make_no_event_are_held(answers: Any) -> None:
+def test_answers_that_make_no_event_are_held(answers: Any):
     with GateServer(decides) as server, Client(server.url) as client:
         held = client.decide("support-bot", "?", answers, deadline=LONG)
     assert (held.action, held.text) == ("hold", None)
@@ -400,7 +401,7 @@ def test_answers_that_make_no_event_are_held(answers: Any) -> None:
     assert server.requests == []
 
 
-def test_embeddings_may_be_arrays_or_bytes() -> None:
+def test_embeddings_may_be_arrays_or_bytes():
     rows = np.array([[1.0, 0.5], [0.25, -2.0], [3.0, 4.0]])
     with GateServer(decides) as server, Client(server.url, deadline=LONG) as client:
         client.decide("support-bot", "?", ANSWERS, embeddings=list(rows))
@@ -412,7 +413,7 @@ def test_embeddings_may_be_arrays_or_bytes() -> None:
     assert packed[0] == "AACAPwAAAD8="
 
 
-def test_signals_may_be_numbers_of_numpy_and_are_of_each_answer() -> None:
+def test_signals_may_be_numbers_of_numpy_and_are_of_each_answer():
     rows = [{"retrieval": np.float32(0.5)}, {"retrieval": None}, None]
     with GateServer(decides) as server, Client(server.url, deadline=LONG) as client:
         client.decide("support-bot", "?", ANSWERS, signals=rows)
@@ -425,7 +426,7 @@ def test_signals_may_be_numbers_of_numpy_and_are_of_each_answer() -> None:
     )
 
 
-def test_texts_may_be_of_a_subclass_of_str() -> None:
+def test_texts_may_be_of_a_subclass_of_str():
     """As those of LangChain's messages are."""
 
     class Text(str):
@@ -443,23 +444,18 @@ def test_texts_may_be_of_a_subclass_of_str() -> None:
     assert [one["text"] for one in request.event["responses"]] == ANSWERS
 
 
-def test_one_client_serves_many_threads() -> None:
+def test_one_client_serves_many_threads():
     with GateServer(decides) as server, Client(server.url, deadline=LONG) as client:
-        found: list[tuple[str, str]] = []
 
-        def ask(number: int) -> None:
+        def ask(number: int) -> tuple[str, str]:
             decision = client.decide("support-bot", "?", ANSWERS, batch_id=f"b{number}")
-            found.append((decision.batch_id, decision.action))
+            return decision.batch_id, decision.action
 
-        threads = [threading.Thread(target=ask, args=(number,)) for number in range(20)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert sorted(found) == sorted((f"b{number}", "ship") for number in range(20))
+        found = at_once(ask, *range(20))
+    assert found == [(f"b{number}", "ship") for number in range(20)]
 
 
-def test_a_client_goes_on_after_a_fork_on_both_sides() -> None:
+def test_a_client_goes_on_after_a_fork_on_both_sides():
     with GateServer(decides) as server, Client(server.url, deadline=LONG) as client:
         assert client.decide("support-bot", "?", ANSWERS).ships
         child = os.fork()
@@ -472,7 +468,7 @@ def test_a_client_goes_on_after_a_fork_on_both_sides() -> None:
         assert client.decide("support-bot", "?", ANSWERS).ships
 
 
-def test_what_begins_while_calls_are_cancelled_is_ended_too() -> None:
+def test_what_begins_while_calls_are_cancelled_is_ended_too():
     """A connection that tries the next address does so."""
     begun: list[asyncio.Task[None]] = []
 
@@ -492,7 +488,7 @@ def test_what_begins_while_calls_are_cancelled_is_ended_too() -> None:
     assert [one.cancelled() for one in begun] == [True, True]
 
 
-def test_a_closed_client_holds_and_closing_ends_what_is_under_way() -> None:
+def test_a_closed_client_holds_and_closing_ends_what_is_under_way():
     arrived = threading.Event()
 
     def act(server: GateServer, _connection: socket.socket, _request: Request) -> None:
@@ -516,23 +512,20 @@ def test_a_closed_client_holds_and_closing_ends_what_is_under_way() -> None:
         client.close()
 
 
-def test_a_caller_that_is_cancelled_is_cancelled() -> None:
+async def test_a_caller_that_is_cancelled_is_cancelled():
     arrived = threading.Event()
 
     def act(server: GateServer, _connection: socket.socket, _request: Request) -> None:
         arrived.set()
         server.stopped.wait(STALLED_SECONDS)
 
-    async def run() -> None:
-        with GateServer(act) as server:
-            async with AsyncClient(server.url, deadline=STALLED_SECONDS) as client:
-                task = asyncio.ensure_future(client.decide("support-bot", "?", ANSWERS))
-                await asyncio.to_thread(arrived.wait, LONG)
-                task.cancel()
-                with pytest.raises(asyncio.CancelledError):
-                    await task
-
-    asyncio.run(run())
+    with GateServer(act) as server:
+        async with AsyncClient(server.url, deadline=STALLED_SECONDS) as client:
+            task = asyncio.ensure_future(client.decide("support-bot", "?", ANSWERS))
+            await asyncio.to_thread(arrived.wait, LONG)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
 
 
 # -- the page ----------------------------------------------------------------------------------------------------
@@ -558,7 +551,7 @@ def _served(_server: GateServer, connection: socket.socket, request: Request) ->
 _served.bodies = {}  # type: ignore[attr-defined]
 
 
-def test_the_python_of_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_python_of_the_page_runs(capsys: pytest.CaptureFixture[str]):
     blocks = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     names: dict[str, Any] = {}
     with GateServer(_served) as server:
@@ -577,7 +570,7 @@ def test_the_python_of_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None
     ]  # fmt: skip
 
 
-def test_the_typescript_of_the_page_runs(typescript: Callable[[Path], Path], tmp_path: Path) -> None:
+def test_the_typescript_of_the_page_runs(typescript: Callable[[Path], Path], tmp_path: Path):
     (block,) = re.findall(r"^```ts\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     shutil.copy(CLIENT / "streamer.ts", tmp_path)
     block = block.replace('"conformal-streamer-client"', '"./streamer.ts"')
@@ -585,11 +578,11 @@ def test_the_typescript_of_the_page_runs(typescript: Callable[[Path], Path], tmp
         # console is not in the library of a bare TypeScript
         (tmp_path / "page.ts").write_text(block.replace("http://127.0.0.1:8080", server.url))
         program = typescript(tmp_path / "page.ts")
-        done = subprocess.run([*node(), program], capture_output=True, text=True, timeout=240, check=False)
+        done = programs.run(*node(), program, status=None)
     assert done.stdout.splitlines() == ["It left the depot today.", "ship scored 0.9 7"], done.stderr
 
 
-def test_every_reason_is_on_the_page() -> None:
+def test_every_reason_is_on_the_page():
     _, *table = re.findall(
         r"^\| `(\w+)` \|", PAGE.partition("## What holds")[2].partition("\n## ")[0], re.MULTILINE
     )
@@ -598,7 +591,7 @@ def test_every_reason_is_on_the_page() -> None:
     assert re.findall(r'^  \| "(\w+)"', source, re.MULTILINE) == table
 
 
-def test_a_slow_name_does_not_outlast_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_name_does_not_outlast_the_deadline(monkeypatch: pytest.MonkeyPatch):
     """The resolver blocks for as long as it likes, and no time-out of a socket bounds it."""
     stopped = threading.Event()
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: stopped.wait(STALLED_SECONDS / 4))

@@ -2,11 +2,11 @@
 
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests import programs
 from tests.integration.client.test_clients import ANSWERS, decides
 from tests.services.gate_server import GateServer
 from tests.services.node import CLIENT, compiler, node, what_node_needs
@@ -24,20 +24,11 @@ console.log(decision.text);
 def run(folder: Path, *command: str | Path) -> str:
     """Run a command in a folder, TypeScript's compiler at hand; returns what it prints."""
     path = f"{compiler().parent}:{os.environ['PATH']}"
-    done = subprocess.run(
-        list(map(str, command)),
-        cwd=folder,
-        env=os.environ | {"PATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=240,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = programs.run(*command, cwd=folder, env=os.environ | {"PATH": path})
     return done.stdout.strip()
 
 
-def test_it_is_imported_required_and_typed(tmp_path: Path) -> None:
+def test_it_is_imported_required_and_typed(tmp_path: Path):
     if need := what_node_needs():
         missing(*need)
     source, user = tmp_path / "source", tmp_path / "user"

@@ -31,7 +31,7 @@ def site(migrated_sqlite_url: str, tmp_path: Path) -> Iterator[Site]:
     one.close()
 
 
-def test_what_becomes_of_it_at_the_desk(caller: Caller, migrated_sqlite_url: str, tmp_path: Path) -> None:
+def test_what_becomes_of_it_at_the_desk(caller: Caller, migrated_sqlite_url: str, tmp_path: Path):
     with closing(Site(migrated_sqlite_url, tmp_path)) as site:
         site.gate(hold_action="escalate", desk_deadline_seconds=600.0)
         url = site.serve().base
@@ -97,7 +97,7 @@ def test_what_becomes_of_it_at_the_desk(caller: Caller, migrated_sqlite_url: str
         site.check()
 
 
-def test_against_the_service_itself(caller: Caller, site: Site) -> None:
+def test_against_the_service_itself(caller: Caller, site: Site):
     url = site.serve().base
 
     def decide(prompt: str = "Where?", **options: Any) -> dict[str, Any]:
@@ -105,12 +105,7 @@ def test_against_the_service_itself(caller: Caller, site: Site) -> None:
 
     first = decide()
     assert (first["action"], first["ships"], first["reason"]) == ("ship", True, "scored")
-    assert (first["text"], first["response_id"], first["index"], first["score"]) == (
-        "There.",
-        "ü/2",
-        1,
-        0.9,
-    )
+    assert (first["text"], first["response_id"], first["index"], first["score"]) == ("There.", "ü/2", 1, 0.9)
     assert (first["enforced"], first["threshold"], first["policy_version"]) == (True, 0.5, 2)
     assert first["event"] == json.loads(site.recorded()[NAME])
     assert decide() == first

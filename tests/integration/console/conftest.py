@@ -185,13 +185,8 @@ class Site:
         self._listening.close()
 
 
-def fill(world: World) -> None:
-    """Make the record: a gate that serves and is watched, with a looser threshold proposed; an alert; and texts that mean harm."""
-    gate = LabelledGate(world, recalibrate="propose", audit_probability=0.7)
-    rng = np.random.default_rng(7)
-    serve(gate, 200, rng, START)
-    gate.open()
-    serve(gate, 600, rng, START + timedelta(days=1))
+def watched(world: World, now: datetime) -> None:
+    """Watch every gate for three rounds."""
     moments = itertools.count()
     watch = RiskWatch(
         world.store.monitoring,
@@ -200,7 +195,17 @@ def fill(world: World) -> None:
         monotonic=lambda: next(moments) / 1000,
     )
     for _ in range(3):
-        watch.round(world.store.gates.list(), now=START + timedelta(days=2))
+        watch.round(world.store.gates.list(), now=now)
+
+
+def fill(world: World) -> None:
+    """Make the record: a gate that serves and is watched, with a looser threshold proposed; an alert; and texts that mean harm."""
+    gate = LabelledGate(world, recalibrate="propose", audit_probability=0.7)
+    rng = np.random.default_rng(7)
+    serve(gate, 200, rng, START)
+    gate.open()
+    serve(gate, 600, rng, START + timedelta(days=1))
+    watched(world, START + timedelta(days=2))
     gate.now = START + timedelta(days=2)
     propose(gate)
     world.store.alerts.raise_(

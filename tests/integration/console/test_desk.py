@@ -2,9 +2,9 @@
 
 import json
 import re
-import threading
 from datetime import timedelta
 from html import unescape
+from typing import Any
 from urllib.parse import urlencode
 
 import pytest
@@ -13,12 +13,12 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from streamer.calibration.threshold import Threshold
-from streamer.cli import main
 from streamer.console.doors import IDLE_SECONDS
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.settings import GateSettings
 from streamer.settings.settings import load_settings
 from streamer.store.desk.release_desk import Reject
+from tests.at_once import at_once
 from tests.faults.site import record_threshold
 from tests.integration.audit.history import Scribe
 from tests.integration.console.conftest import BIG, HARM, PASSWORD, Site, outcome_of
@@ -28,6 +28,7 @@ from tests.made import a_batch
 from tests.services.browser import Browser
 from tests.services.node import axe, what_node_needs
 from tests.services.requirements import missing
+from tests.told import Told
 
 FRONT = "front"
 MINUTES = timedelta(minutes=15)
@@ -80,26 +81,19 @@ def address(key: BatchKey) -> str:
     return f"/desk/item?gate={key.gate}&batch={key.batch_id}"
 
 
-def test_one_person_wins_and_the_other_is_told_on_the_page(front: tuple[Site, list[BatchKey]]) -> None:
+def test_one_person_wins_and_the_other_is_told_on_the_page(front: tuple[Site, list[BatchKey]]):
     site, (one, two, *_) = front
     ana, root = site.client("releaser"), site.client("administrator")
     assert [one.batch_id in ana.get("/desk").body, "waiting</span>" in ana.get("/desk").body] == [True, True]
     # The same form twice at one moment, and somebody else with another.
     forms = [(ana, "a"), (ana, "a"), (root, "b")]
-    start, told = threading.Barrier(len(forms)), []
     keys = {ana: ana.key, root: root.key}
 
-    def sends(client: object, answer: str) -> None:
-        start.wait()
-        told.append(
-            (answer, client.post("/desk/release", {"key": keys[client]} | fields(one, answer=answer)))  # type: ignore[attr-defined,index]
-        )
+    def sends(form: tuple[Any, str]) -> tuple[str, Any]:
+        client, answer = form
+        return answer, client.post("/desk/release", {"key": keys[client]} | fields(one, answer=answer))
 
-    threads = [threading.Thread(target=sends, args=form) for form in forms]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    told = at_once(sends, *forms)
     stands = outcome_of(site.store, one)
     assert stands is not None
     assert stands.by in ("account:releaser", "account:administrator")
@@ -129,7 +123,7 @@ def test_one_person_wins_and_the_other_is_told_on_the_page(front: tuple[Site, li
     assert site.store.desk.state(two).outcome.reason == "deadline_passed"  # type: ignore[union-attr]
 
 
-def test_what_is_edited_goes_out_as_it_was_written(front: tuple[Site, list[BatchKey]]) -> None:
+def test_what_is_edited_goes_out_as_it_was_written(front: tuple[Site, list[BatchKey]]):
     site, (one, two, three, four) = front
     ana = site.client("releaser")
     # A browser sends line ends of its own: what nobody changed is released as it was.
@@ -167,7 +161,7 @@ def test_what_is_edited_goes_out_as_it_was_written(front: tuple[Site, list[Batch
 
 def test_names_with_characters_that_nobody_sees_are_decided_about_like_any_other(
     people: Site, peopled_world: World
-) -> None:
+):
     world = peopled_world
     world.gate(FRONT, hold_action="escalate", desk_deadline_seconds=MINUTES.total_seconds())
     lease, keys = world.lease(7), []
@@ -194,9 +188,7 @@ def test_names_with_characters_that_nobody_sees_are_decided_about_like_any_other
         assert outcome.selected == (None if number == 1 else f"{key.batch_id}-a")
 
 
-def test_a_person_works_the_desk_off_by_keyboard(
-    front: tuple[Site, list[BatchKey]], browser: Browser
-) -> None:
+def test_a_person_works_the_desk_off_by_keyboard(front: tuple[Site, list[BatchKey]], browser: Browser):
     site, keys = front
     ana = Visitor(browser, site)
     ana.goes("/desk")
@@ -278,7 +270,7 @@ def hold_claims(world: World) -> BatchKey:
     return key
 
 
-def test_a_person_puts_claims_back_on_the_page(people: Site, peopled_world: World, browser: Browser) -> None:
+def test_a_person_puts_claims_back_on_the_page(people: Site, peopled_world: World, browser: Browser):
     key = hold_claims(peopled_world)
     ana = Visitor(browser, people)
     ana.goes("/desk")
@@ -316,7 +308,7 @@ def test_a_person_puts_claims_back_on_the_page(people: Site, peopled_world: Worl
     assert all("409" in one for one in browser.complaints()), "the refusal"
 
 
-def test_what_was_written_outlives_the_session(front: tuple[Site, list[BatchKey]], browser: Browser) -> None:
+def test_what_was_written_outlives_the_session(front: tuple[Site, list[BatchKey]], browser: Browser):
     site, (key, *_) = front
     ana = Visitor(browser, site)
     ana.goes(f"{address(key)}&edit=b")
@@ -373,7 +365,7 @@ def test_what_was_written_outlives_the_session(front: tuple[Site, list[BatchKey]
     browser.forget()  # of the 403 that it asked for
 
 
-def test_what_is_refused_at_the_desk_shows_what_was_written(front: tuple[Site, list[BatchKey]]) -> None:
+def test_what_is_refused_at_the_desk_shows_what_was_written(front: tuple[Site, list[BatchKey]]):
     site, (one, two, *_) = front
     ana, form = site.client("releaser"), fields(one, answer="a", text=f"Mine {HARM}", remark="asked them")
 
@@ -417,7 +409,7 @@ def test_what_is_refused_at_the_desk_shows_what_was_written(front: tuple[Site, l
 
 
 @pytest.mark.node
-def test_no_page_of_the_desk_keeps_anybody_out(front: tuple[Site, list[BatchKey]], browser: Browser) -> None:
+def test_no_page_of_the_desk_keeps_anybody_out(front: tuple[Site, list[BatchKey]], browser: Browser):
     if need := what_node_needs():
         missing(*need)
     script = axe().read_text("utf-8")
@@ -439,8 +431,8 @@ def test_no_page_of_the_desk_keeps_anybody_out(front: tuple[Site, list[BatchKey]
 
 
 def test_what_waits_at_a_closed_gate_is_marked_and_released_only_by_who_knows(
-    front: tuple[Site, list[BatchKey]], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    front: tuple[Site, list[BatchKey]], told: Told, monkeypatch: pytest.MonkeyPatch
+):
     site, (one, two, *_) = front
     ana = site.client("releaser")
     assert "gate closed" not in ana.get("/desk").body, "a gate that was never open is not closed by anybody"
@@ -461,16 +453,17 @@ def test_what_waits_at_a_closed_gate_is_marked_and_released_only_by_who_knows(
     monkeypatch.setenv(
         "STREAMER_DATABASE_URL", site.store._database.url.render_as_string(hide_password=False)
     )
-    assert main(["threshold", "close", FRONT, "--reason", "again", "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)["waiting"]
+    said = json.loads(told("threshold", "close", FRONT, "--reason", "again", "--json").out)["waiting"]
     assert (said["desk"], said["desk_rejected"]) == (3, None)
-    assert main(["threshold", "close", FRONT, "--reason", "for good", "--desk", "hold", "--by", "root"]) == 0
-    assert "3 batches rejected" in capsys.readouterr().out
+    assert (
+        "3 batches rejected"
+        in told("threshold", "close", FRONT, "--reason", "for good", "--desk", "hold", "--by", "root").out
+    )
     outcome = site.store.desk.outcomes([two])[two]
     assert (outcome.action, outcome.by, outcome.remark) == ("rejected", "root", "gate closed: for good")
 
 
-def test_a_batch_of_any_attempt_is_decided_about(people: Site, peopled_world: World) -> None:
+def test_a_batch_of_any_attempt_is_decided_about(people: Site, peopled_world: World):
     (key,) = hold(peopled_world, ("Here.", "There."), attempt=12_345)
     ana = people.client("releaser")
     assert ana.get(f"{address(key)}&attempt=12345").status == 200

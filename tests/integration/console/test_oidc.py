@@ -32,6 +32,7 @@ from tests.services.loopback import Asked, Loopback
 from tests.services.node import oidc_issuer, what_node_needs
 from tests.services.ports import free_port
 from tests.services.requirements import missing
+from tests.told import Told
 
 CLIENT, SECRET = "console", "a secret between the two"
 PEOPLE: dict[str, dict[str, object]] = {
@@ -130,7 +131,7 @@ class Traveller(Client):
         return self._let_in(self.get(path, cookie=way))
 
 
-def test_whoever_the_issuer_gives_a_role_is_in_under_the_name_it_vouches_for(at: Callable[..., Site]) -> None:
+def test_whoever_the_issuer_gives_a_role_is_in_under_the_name_it_vouches_for(at: Callable[..., Site]):
     site = at(**BY_GROUPS)
     client = Traveller(site)
     answer = client.enters("u1", "/oidc/start?next=/proposals")
@@ -166,9 +167,7 @@ def test_whoever_the_issuer_gives_a_role_is_in_under_the_name_it_vouches_for(at:
         ("u5", "has not verified that cyd@team.example is yours"),
     ],
 )
-def test_whoever_is_not_known_is_told_so_and_is_not_in(
-    at: Callable[..., Site], person: str, says: str
-) -> None:
+def test_whoever_is_not_known_is_told_so_and_is_not_in(at: Callable[..., Site], person: str, says: str):
     site = at(**BY_GROUPS)
     before = site.store.accounts.list()
     client = Traveller(site)
@@ -179,7 +178,7 @@ def test_whoever_is_not_known_is_told_so_and_is_not_in(
     assert site.store.accounts.list() == before
 
 
-def test_a_name_stays_with_the_person_who_first_signed_in_under_it(at: Callable[..., Site]) -> None:
+def test_a_name_stays_with_the_person_who_first_signed_in_under_it(at: Callable[..., Site]):
     site = at()
     unknown = Traveller(site).enters("u1")
     assert unknown.status == 403
@@ -198,7 +197,7 @@ def test_a_name_stays_with_the_person_who_first_signed_in_under_it(at: Callable[
     assert Traveller(site).enters("u3").status == 303
 
 
-def test_an_answer_of_the_issuer_is_of_one_browser_one_use_and_a_while(at: Callable[..., Site]) -> None:
+def test_an_answer_of_the_issuer_is_of_one_browser_one_use_and_a_while(at: Callable[..., Site]):
     site = at(**BY_GROUPS)
     client = Traveller(site)
     path, way = client.comes_back("u1")
@@ -225,13 +224,13 @@ def test_an_answer_of_the_issuer_is_of_one_browser_one_use_and_a_while(at: Calla
     assert "You said no" in site.client().get(denied, cookie=way).body
 
 
-def test_by_another_name_of_this_machine_the_way_is_begun_where_it_ends(at: Callable[..., Site]) -> None:
+def test_by_another_name_of_this_machine_the_way_is_begun_where_it_ends(at: Callable[..., Site]):
     site = at()
     answer = site.client().get("/oidc/start?next=/alerts", host=f"localhost:{site.port}")
     assert answer.headers["location"] == f"{site.base}oidc/start?next=/alerts"
 
 
-def test_in_a_browser_somebody_signs_in_and_out_there(at: Callable[..., Site], browser: Browser) -> None:
+def test_in_a_browser_somebody_signs_in_and_out_there(at: Callable[..., Site], browser: Browser):
     site = at(**BY_GROUPS)
     driver = browser.driver
     driver.set_window_size(1100, 900)
@@ -340,7 +339,7 @@ def _base64(value: bytes) -> str:
     return base64.urlsafe_b64encode(value).decode().rstrip("=")
 
 
-def test_a_token_that_holds_is_taken_and_the_exchange_proves_who_began(cheat: Cheat) -> None:
+def test_a_token_that_holds_is_taken_and_the_exchange_proves_who_began(cheat: Cheat):
     one = issuer(cheat)
     begun = one.begin()
     asked = parse_qs(urlsplit(begun.url).query)
@@ -380,13 +379,13 @@ def test_a_token_that_holds_is_taken_and_the_exchange_proves_who_began(cheat: Ch
         ({"email": ["ana@team.example"]}, "does not say your `email`"),
     ],
 )
-def test_a_token_that_does_not_hold_identifies_nobody(cheat: Cheat, other: dict[str, Any], says: str) -> None:
+def test_a_token_that_does_not_hold_identifies_nobody(cheat: Cheat, other: dict[str, Any], says: str):
     cheat.userinfo = {"sub": "u1"}
     with pytest.raises(NotIdentified, match=re.escape(says)):
         finished(issuer(cheat), cheat, signed(claims(cheat, **other)))
 
 
-def test_a_signature_of_anybody_else_identifies_nobody(cheat: Cheat) -> None:
+def test_a_signature_of_anybody_else_identifies_nobody(cheat: Cheat):
     one = issuer(cheat)
     said = claims(cheat)
     for token in (
@@ -413,7 +412,7 @@ def test_a_signature_of_anybody_else_identifies_nobody(cheat: Cheat) -> None:
         one.finish({"code": "c", "state": "s"}, state="s", nonce="n", verifier="v")
 
 
-def test_userinfo_of_another_person_is_not_taken(cheat: Cheat) -> None:
+def test_userinfo_of_another_person_is_not_taken(cheat: Cheat):
     cheat.userinfo = {"sub": "u2", "email": "root@team.example", "email_verified": True}
     with pytest.raises(NotIdentified, match="two people"):
         finished(issuer(cheat), cheat, signed(claims(cheat, email=None)))
@@ -436,15 +435,13 @@ def test_userinfo_of_another_person_is_not_taken(cheat: Cheat) -> None:
 )
 def test_roles_are_those_of_the_claim_and_no_others(
     cheat: Cheat, claim: str, means: dict[str, str], said: dict[str, Any], roles: tuple[str, ...]
-) -> None:
+):
     cheat.userinfo = {"sub": "u1"}
     one = issuer(cheat, roles_claim=claim, roles=means)
     assert finished(one, cheat, signed(claims(cheat, **said))).roles == roles
 
 
-def test_an_issuer_that_is_away_or_another_says_so_and_passwords_go_on(
-    cheat: Cheat, peopled_world: World
-) -> None:
+def test_an_issuer_that_is_away_or_another_says_so_and_passwords_go_on(cheat: Cheat, peopled_world: World):
     cheat.metadata["issuer"] = "https://another.example"
     with pytest.raises(IssuerAway, match=r"calls itself 'https://another\.example'"):
         issuer(cheat).begin()
@@ -473,7 +470,7 @@ def test_an_issuer_that_is_away_or_another_says_so_and_passwords_go_on(
 @pytest.mark.parametrize("role", [None, *ROLES])
 def test_the_issuers_routes_give_no_role_more_than_it_has(
     cheat: Cheat, peopled_world: World, role: str | None
-) -> None:
+):
     """With an issuer there are two routes more, which everybody may ask for: what comes of it, role by role."""
     site = Site(peopled_world, issuer=lambda redirect: issuer(cheat, redirect))
     try:
@@ -517,26 +514,20 @@ def test_the_issuers_routes_give_no_role_more_than_it_has(
         ({"scopes": "email"}, "`openid`"),
     ],
 )
-def test_settings_that_cannot_be_say_what_is_wrong(registration: dict[str, Any], says: str) -> None:
+def test_settings_that_cannot_be_say_what_is_wrong(registration: dict[str, Any], says: str):
     with pytest.raises(UsageError, match=re.escape(says)):
         Registration(**({"issuer": "https://login.example", "client_id": CLIENT} | registration))
 
 
 def test_the_command_line_makes_accounts_without_passwords(
-    migrated_sqlite_file: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    migrated_sqlite_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: Told
+):
     shutil.copy(migrated_sqlite_file, tmp_path / "audit.db")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("STREAMER_DATABASE_URL", f"sqlite:///{tmp_path / 'audit.db'}")
     add = ["console", "user", "add", "ana@team.example", "--role", "viewer", "--oidc"]
-    assert main(add) == 2
-    assert "STREAMER_OIDC_ISSUER" in capsys.readouterr().err
+    assert "STREAMER_OIDC_ISSUER" in told(*add, status=2).err
     monkeypatch.setenv("STREAMER_OIDC_ISSUER", "https://login.example")
     assert main(add) == 0
-    assert main(["console", "user", "list"]) == 0
-    assert "at https://login.example" in capsys.readouterr().out
-    assert main(["console", "--port", "0"]) == 2
-    assert "STREAMER_OIDC_CLIENT_ID" in capsys.readouterr().err
+    assert "at https://login.example" in told("console", "user", "list").out
+    assert "STREAMER_OIDC_CLIENT_ID" in told("console", "--port", "0", status=2).err

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import subprocess
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,11 +11,12 @@ import pytest
 import yaml
 
 from deploy.helm import generate
-from streamer.cli import main
 from streamer.stream.ending import STOP_SECONDS
+from tests import programs
 from tests.integration.deploy.test_compose import OURS
 from tests.integration.deploy.test_rules import promtool
 from tests.promql import DASHBOARDS, PROMETHEUS, ROOT, RULE_FILES
+from tests.told import Told
 
 HELM, TOOLS = ROOT / "deploy" / "helm", ROOT / ".services" / "helm"
 CHART = HELM / "streamer"
@@ -46,19 +46,18 @@ def values(text: str) -> Any:
     return over(yaml.safe_load(FILES["values"].read_text("utf-8")), yaml.safe_load(text))
 
 
-def test_the_schema_has_the_settings_of_the_program() -> None:
+def test_the_schema_has_the_settings_of_the_program():
     assert generate.SCHEMA.read_text("utf-8") == generate.schema(), "python -m deploy.helm.generate"
 
 
 @each_file
-def test_what_values_name_is_there(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_values_name_is_there(name: str, told: Told):
     found = values(FILES[name].read_text("utf-8"))
     jsonschema.validate(found, json.loads(generate.SCHEMA.read_text("utf-8")))
     rows = found["components"] | found["jobs"]
     assert OURS.keys() - rows.keys() == {"cli", "demo-gate", "demo-traffic"}
     for row in rows.values():
-        assert main([*(word for word in row["command"] if word[0] != "-"), "--help"]) == 0
-        said = capsys.readouterr().out
+        said = told(*(word for word in row["command"] if word[0] != "-"), "--help").out
         assert all(word.partition("=")[0] in said for word in row["command"] if word[0] == "-")
         if "metrics" in row.get("ports", {}):
             assert row["gracePeriodSeconds"] >= STOP_SECONDS + row.get("pauseSeconds", 0) + 5
@@ -66,7 +65,7 @@ def test_what_values_name_is_there(name: str, capsys: pytest.CaptureFixture[str]
 
 
 @misspelt
-def test_the_schema_refuses(text: str) -> None:
+def test_the_schema_refuses(text: str):
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(values(text), json.loads(generate.SCHEMA.read_text("utf-8")))
 
@@ -77,8 +76,7 @@ def test_the_schema_refuses(text: str) -> None:
 def run(tool: str, *arguments: object) -> str:
     """Run a tool and return what it says; anything but success is an `AssertionError`."""
     asked = [TOOLS / tool, *map(str, arguments)]
-    done = subprocess.run(asked, capture_output=True, text=True, timeout=240, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = programs.run(*asked)
     return done.stdout
 
 
@@ -89,7 +87,7 @@ def rendered(name: str) -> str:
 
 @with_tools
 @each_file
-def test_kubernetes_knows_every_field(name: str, tmp_path: Path) -> None:
+def test_kubernetes_knows_every_field(name: str, tmp_path: Path):
     run("helm", "lint", "--strict", CHART, "--values", FILES[name])
     (tmp_path / "all.yaml").write_text(rendered(name), "utf-8")
     schemas = f"{TOOLS}/schemas/{{{{.ResourceKind}}}}{{{{.KindSuffix}}}}.json"
@@ -100,20 +98,20 @@ def test_kubernetes_knows_every_field(name: str, tmp_path: Path) -> None:
 
 @with_tools
 @misspelt
-def test_helm_refuses(text: str, tmp_path: Path) -> None:
+def test_helm_refuses(text: str, tmp_path: Path):
     (tmp_path / "values.yaml").write_text(text, "utf-8")
     with pytest.raises(AssertionError, match="values don't meet the specifications of the schema"):
         run("helm", "template", "try", CHART, "--values", tmp_path / "values.yaml")
 
 
 @with_tools
-def test_helm_refuses_more_workers_than_partitions() -> None:
+def test_helm_refuses_more_workers_than_partitions():
     with pytest.raises(AssertionError, match="worker: 5 replicas share 4 partitions"):
         run("helm", "template", "try", CHART, "--set=components.worker.replicas=5")
 
 
 @with_tools
-def test_rules_dashboards_and_jobs_are_the_ones_of_this_folder(tmp_path: Path) -> None:
+def test_rules_dashboards_and_jobs_are_the_ones_of_this_folder(tmp_path: Path):
     made = list(filter(None, yaml.safe_load_all(rendered("production"))))
     for number, rules in enumerate(one["spec"] for one in made if one["kind"] == "PrometheusRule"):
         (tmp_path / f"{number}.yml").write_text(yaml.safe_dump(rules), "utf-8")

@@ -19,10 +19,12 @@ from streamer.cli import main
 from streamer.settings.settings import Settings
 from streamer.settings.sources import leaves, variable_name
 from streamer.telemetry.http import TelemetryServer
+from tests import programs
 from tests.services.kafka import KafkaBroker, what_kafka_needs
 from tests.services.ports import free_port
 from tests.services.postgres import PostgresServer
 from tests.services.requirements import missing
+from tests.told import Told
 
 ROOT = Path(__file__).resolve().parents[3]
 NEEDED = ("docker-compose.yml", ".env.example", "deploy", "Dockerfile")
@@ -35,9 +37,7 @@ def compose(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     if shutil.which("docker-compose") is None:
         missing("no docker-compose", "apt-get install docker-compose")
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
-    return subprocess.run(
-        ["docker-compose", *arguments], cwd=folder, env=kept, capture_output=True, text=True, timeout=240, check=False
-    )  # fmt: skip
+    return programs.run("docker-compose", *arguments, status=None, cwd=folder, env=kept)
 
 
 @pytest.fixture
@@ -53,10 +53,7 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def prepare(checkout: Path) -> str:
-    done = subprocess.run(
-        ["sh", "deploy/compose/prepare.sh"], cwd=checkout, capture_output=True, text=True, timeout=240, check=False
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    done = programs.run("sh", "deploy/compose/prepare.sh", cwd=checkout)
     return done.stdout
 
 
@@ -72,13 +69,13 @@ OURS = {name: each for name, each in SERVICES.items() if each["image"].startswit
 each_service = pytest.mark.parametrize("name", SERVICES)
 
 
-def test_without_preparation_it_says_what_to_do(checkout: Path) -> None:
+def test_without_preparation_it_says_what_to_do(checkout: Path):
     done = compose(checkout, "config", "--quiet")
     assert done.returncode != 0
     assert "is missing; run deploy/compose/prepare.sh once" in done.stderr
 
 
-def test_prepared_it_is_valid_and_holds_no_secret(checkout: Path) -> None:
+def test_prepared_it_is_valid_and_holds_no_secret(checkout: Path):
     assert "made .env" in prepare(checkout)
     assert (checkout / ".secrets" / "oidc-client-secret").read_text() == "", (
         "a public client, until there is one"
@@ -105,7 +102,7 @@ def test_prepared_it_is_valid_and_holds_no_secret(checkout: Path) -> None:
     }
 
 
-def test_preparing_again_changes_nothing_and_nobody_else_may_enter(checkout: Path) -> None:
+def test_preparing_again_changes_nothing_and_nobody_else_may_enter(checkout: Path):
     prepare(checkout)
     before = {path: path.read_text() for path in [*(checkout / ".secrets").iterdir(), checkout / ".env"]}
     assert prepare(checkout) == ""
@@ -119,7 +116,7 @@ def test_preparing_again_changes_nothing_and_nobody_else_may_enter(checkout: Pat
     assert {path.name for path in (checkout / ".secrets").iterdir()} == wanted
 
 
-def test_git_and_the_image_leave_secrets_out() -> None:
+def test_git_and_the_image_leave_secrets_out():
     ignored = (ROOT / ".gitignore").read_text().split()
     assert {".secrets/", ".env"} <= set(ignored)
     context = (ROOT / ".dockerignore").read_text().splitlines()
@@ -130,7 +127,7 @@ def test_git_and_the_image_leave_secrets_out() -> None:
 
 
 @each_service
-def test_services_may_do_no_more_than_they_need(name: str) -> None:
+def test_services_may_do_no_more_than_they_need(name: str):
     service = SERVICES[name]
     assert service["security_opt"] == ["no-new-privileges:true"]
     assert service["cap_drop"] == ["ALL"]
@@ -153,7 +150,7 @@ def test_services_may_do_no_more_than_they_need(name: str) -> None:
 
 
 @each_service
-def test_services_are_healthy_before_others_need_them(name: str) -> None:
+def test_services_are_healthy_before_others_need_them(name: str):
     service = SERVICES[name]
     if name in JOBS:
         assert service["restart"] == "no"
@@ -166,7 +163,7 @@ def test_services_are_healthy_before_others_need_them(name: str) -> None:
         assert when == {"condition": wanted}
 
 
-def test_what_is_mounted_is_there() -> None:
+def test_what_is_mounted_is_there():
     for service in SERVICES.values():
         for mount in service.get("volumes", []):
             source = mount.split(":")[0]
@@ -177,14 +174,14 @@ def test_what_is_mounted_is_there() -> None:
                 assert source in written()["volumes"]
 
 
-def test_the_settings_of_services_exist() -> None:
+def test_the_settings_of_services_exist():
     known = {variable_name(group, field) for group, field, _leaf in leaves(Settings)}
     for service in OURS.values():
         for variable in service["environment"]:
             assert variable.removesuffix("_FILE") in known, variable
 
 
-def test_prometheus_finds_every_job_of_its_configuration() -> None:
+def test_prometheus_finds_every_job_of_its_configuration():
     config = yaml.safe_load((ROOT / "deploy" / "prometheus" / "prometheus.yml").read_text())
     for job in config["scrape_configs"]:
         ((file,),) = (each["files"] for each in job["file_sd_configs"])
@@ -202,7 +199,7 @@ def test_prometheus_finds_every_job_of_its_configuration() -> None:
 # ---- Kafka's settings start Kafka, PostgreSQL's script makes users who can do their work
 
 
-def test_kafka_starts_with_these_settings(tmp_path: Path) -> None:
+def test_kafka_starts_with_these_settings(tmp_path: Path):
     if need := what_kafka_needs():
         missing(*need)
     environment = SERVICES["kafka"]["environment"]
@@ -241,20 +238,15 @@ def database(own_postgres_server: PostgresServer, checkout: Path) -> PostgresSer
     prepare(checkout)
     own_postgres_server.create_database("streamer")
     installation = Path(own_postgres_server._installation.bin_path)
-    done = subprocess.run(
-        ["sh", "deploy/compose/postgres/10-logins.sh"],
+    programs.run(
+        *("sh", "deploy/compose/postgres/10-logins.sh"),
         cwd=checkout,
         env={
             "PATH": f"{installation}:{os.environ['PATH']}",
             "PGHOST": str(own_postgres_server.folder),
             "SECRETS": str(checkout / ".secrets"),
         },
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
     )
-    assert done.returncode == 0, done.stderr
     return own_postgres_server
 
 
@@ -263,7 +255,7 @@ def test_the_users_can_do_their_work_and_no_more(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
-) -> None:
+):
     monkeypatch.chdir(tmp_path)
     url = database.url_of("streamer")
     assert "//postgres@" in url
@@ -318,15 +310,14 @@ def database_cursor(url: str) -> Any:
 
 
 @pytest.mark.parametrize("name", [name for name, each in OURS.items() if "entrypoint" not in each])
-def test_the_commands_of_services_are_commands(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_commands_of_services_are_commands(name: str, told: Told):
     words = [re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", word) for word in SERVICES[name]["command"]]
     options = {word.partition("=")[0] for word in words if word.startswith("--")}
-    assert main([*[word for word in words if not word.startswith("--")], "--help"]) == 0
-    help_text = capsys.readouterr().out
+    help_text = told(*[word for word in words if not word.startswith("--")], "--help").out
     assert all(option in help_text for option in options)
 
 
-def test_what_the_pages_tell_to_type_is_there() -> None:
+def test_what_the_pages_tell_to_type_is_there():
     for page in ("docs/deploying.md", "docs/operations.md"):
         text = (ROOT / page).read_text("utf-8")
         for script in re.findall(r"^(deploy/\S+\.sh)", text, re.MULTILINE):
@@ -352,7 +343,7 @@ def dockerfile() -> list[tuple[str, str]]:
     ]
 
 
-def test_the_image_runs_as_nobody_in_particular_and_keeps_no_secret() -> None:
+def test_the_image_runs_as_nobody_in_particular_and_keeps_no_secret():
     instructions = dockerfile()
     stages = [i for i, (word, _) in enumerate(instructions) if word == "FROM"]
     assert len(stages) == 2
@@ -372,7 +363,7 @@ def test_the_image_runs_as_nobody_in_particular_and_keeps_no_secret() -> None:
     assert re.fullmatch(r"PYTHON_IMAGE=python:3\.11\.\d+-slim-bookworm", python)
 
 
-def test_the_image_asks_the_service_itself_whether_it_is_alive() -> None:
+def test_the_image_asks_the_service_itself_whether_it_is_alive():
     ((_, rest),) = ((word, rest) for word, rest in dockerfile() if word == "HEALTHCHECK")
     command = json.loads(rest.partition("CMD ")[2])
     assert command[0] == "python"

@@ -13,6 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 import streamer
+from tests import programs
 from tests.faults.site import wait_until
 from tests.integration.deploy.test_chart import FILES, values
 from tests.services.kafka import KafkaBroker
@@ -29,10 +30,7 @@ COMPONENTS = values(FILES["values"].read_text("utf-8"))["components"]
 
 
 def buildah(*arguments: str) -> str:
-    done = subprocess.run(
-        ["buildah", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=1800, check=False
-    )
-    assert done.returncode == 0, f"{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
+    done = programs.run("buildah", *arguments, seconds=1800, cwd=ROOT)
     return done.stdout.strip()
 
 
@@ -63,13 +61,13 @@ def about(image: str) -> Any:
     return json.loads(buildah("inspect", "--type=image", image))
 
 
-def test_it_says_what_it_is(image: str) -> None:
+def test_it_says_what_it_is(image: str):
     labels = about(image)["Docker"]["config"]["Labels"]
     assert labels["org.opencontainers.image.version"] == VERSION
     assert labels["org.opencontainers.image.revision"] == REVISION
 
 
-def test_two_builds_agree_on_every_layer(image: str) -> None:
+def test_two_builds_agree_on_every_layer(image: str):
     again = built("streamer-test-again")
     try:
         first, second = (about(one)["OCIv1"]["rootfs"]["diff_ids"] for one in (image, again))
@@ -79,7 +77,7 @@ def test_two_builds_agree_on_every_layer(image: str) -> None:
         buildah("rmi", "--force", "streamer-test-again")
 
 
-def test_nothing_is_in_it_that_no_command_needs(root: Path) -> None:
+def test_nothing_is_in_it_that_no_command_needs(root: Path):
     packages = next((root / "opt/streamer/lib").glob("python3*")) / "site-packages"
     assert not [path for path in packages.rglob("tests") if path.is_dir()]
     size = sum(path.lstat().st_size for path in (root / "opt").rglob("*") if not path.is_symlink())
@@ -152,7 +150,7 @@ def answers(url: str) -> bool:
 def test_a_component_runs_hardened_and_ends_when_told_to(
     name: str, image: str, root: Path, tmp_path: Path, topic_prefix: str,
     kafka_broker: KafkaBroker, postgres_server: PostgresServer,
-) -> None:  # fmt: skip
+):  # fmt: skip
     database = postgres_server.create_migrated_database()
     sockets = parse_qs(urlsplit(database).query)["host"][0]
     Path(sockets).chmod(0o711)
@@ -173,10 +171,7 @@ def test_a_component_runs_hardened_and_ends_when_told_to(
     ):
         log = tmp_path / name / "log"
         ready = f"http://127.0.0.1:{ports[row['probes']['port']]}{row['probes']['ready']}"
-        wait_until(
-            lambda: process.poll() is not None or answers(ready),
-            f"{name} answers {ready}",
-        )
+        wait_until(lambda: process.poll() is not None or answers(ready), f"{name} answers {ready}")
         assert process.poll() is None, log.read_text("utf-8")[-3000:]
         if "alive" in row["probes"]:
             assert healthy[0] == "CMD"

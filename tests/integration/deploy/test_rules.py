@@ -2,7 +2,6 @@
 
 import re
 import shutil
-import subprocess
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import pytest
 import yaml
 
 from streamer.events.alerts import OTHER_CAUSES
-from tests import promql
+from tests import programs, promql
 from tests.services.requirements import missing
 
 CASES = sorted((promql.PROMETHEUS / "tests").glob("*.yml"))
@@ -23,21 +22,18 @@ def promtool(*arguments: object) -> str:
     """Run promtool and return what it says; anything but success fails the test."""
     if shutil.which("promtool") is None:
         missing("no promtool", "apt-get install prometheus")
-    done = subprocess.run(
-        ["promtool", *map(str, arguments)], capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = programs.run("promtool", *arguments)
     return done.stdout + done.stderr
 
 
-def test_configuration_and_rules_are_valid() -> None:
+def test_configuration_and_rules_are_valid():
     said = promtool("check", "config", promql.PROMETHEUS / "prometheus.yml")
     assert f"{len(ALERTS)} rules found" in said
     promtool("check", "rules", "--lint=all", "--lint-fatal", *promql.RULE_FILES)
 
 
 @pytest.mark.parametrize("file", CASES, ids=lambda file: file.stem)
-def test_rules_do_what_they_say(file: Path) -> None:
+def test_rules_do_what_they_say(file: Path):
     assert "SUCCESS" in promtool("test", "rules", file)
 
 
@@ -52,21 +48,21 @@ def tried() -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("alert", ALERTS)
-def test_every_alert_is_tried_firing_and_quiet(alert: str) -> None:
+def test_every_alert_is_tried_firing_and_quiet(alert: str):
     cases = [case for case in tried() if f'alertname="{alert}"' in case["expr"]]
     assert any(case["exp_samples"] for case in cases)
     if alert != "StreamerDeadMansSwitch":
         assert any(not case["exp_samples"] for case in cases)
 
 
-def test_every_recording_rule_is_tried() -> None:
+def test_every_recording_rule_is_tried():
     asked = {name for case in tried() for name in promql.metrics_used(case["expr"])}
     recorded = {rule["record"] for rule in promql.rules_of(promql.RULE_FILES[0])}
     assert recorded <= asked
 
 
 @pytest.mark.parametrize("alert", ALERTS)
-def test_every_alert_says_how_grave_what_and_where_to_look(alert: str) -> None:
+def test_every_alert_says_how_grave_what_and_where_to_look(alert: str):
     rule = ALERTS[alert]
     assert rule["labels"].keys() - {"incident"} == {"severity"}
     assert rule["labels"].get("incident", "answers") in {"answers", *OTHER_CAUSES.values()}
@@ -77,7 +73,7 @@ def test_every_alert_says_how_grave_what_and_where_to_look(alert: str) -> None:
     assert len(rule["annotations"]["summary"]) <= 120
 
 
-def test_the_runbook_has_a_section_for_each_alert_and_no_other() -> None:
+def test_the_runbook_has_a_section_for_each_alert_and_no_other():
     page = (promql.ROOT / "docs" / "runbook.md").read_text("utf-8")
     sections = re.findall(r"^### (Streamer\w+)$", page, re.MULTILINE)
     assert sorted(sections) == sorted(ALERTS)
@@ -87,7 +83,7 @@ def test_the_runbook_has_a_section_for_each_alert_and_no_other() -> None:
             assert part in body, f"{name} lacks {part}"
 
 
-def test_no_alert_compares_an_estimate_with_the_budget() -> None:
+def test_no_alert_compares_an_estimate_with_the_budget():
     estimates = {"gate:streamer_exposure_risk_ratio:leader", "streamer_exposure_risk_ratio"}
     estimates |= {"gate:streamer_budget_used_ratio:leader", "streamer_budget_used_ratio"}
     for rule in ALERTS.values():

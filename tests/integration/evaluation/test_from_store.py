@@ -36,6 +36,7 @@ from streamer.scoring.signals.signal_list import SignalList
 from streamer.settings.settings import Settings, load_settings
 from tests.integration.audit.history import Scribe
 from tests.migrated import migrated
+from tests.told import Told
 
 ASKED = {"alphas": (0.1, 0.3), "splits": 5}
 QUESTIONS, ANSWERS = 30, 5
@@ -146,7 +147,7 @@ def test_the_record_and_the_file_have_the_same_figures_to_the_last_bit(
 
 
 def test_a_gate_that_keeps_hashes_only_is_evaluated_on_its_scores(
-    sqlite_database_url, clouds_file, tmp_path, real_encoder, monkeypatch, capsys
+    sqlite_database_url, clouds_file, tmp_path, real_encoder, monkeypatch, told: Told
 ):
     settings = load_settings(database={"url": sqlite_database_url})
     stream(settings, clouds_file, CachedEncoder(real_encoder), keep_texts=False)
@@ -157,8 +158,7 @@ def test_a_gate_that_keeps_hashes_only_is_evaluated_on_its_scores(
     assert "right" not in json.dumps([cloud.texts for cloud in data.clouds])
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("STREAMER_DATABASE_URL", sqlite_database_url)
-    assert main(["evaluate", "--from-store", "bot", "--scorers", "all"]) == 2
-    assert "texts are not stored" in capsys.readouterr().err
+    assert "texts are not stored" in told("evaluate", "--from-store", "bot", "--scorers", "all", status=2).err
 
 
 def test_the_unit_best_has_labels_of_best_answers_alone(
@@ -185,7 +185,7 @@ def test_a_gate_without_an_audit_has_nothing_to_evaluate(sqlite_database_url, cl
 
 
 def test_one_file_has_one_answer_through_every_door(
-    sqlite_database_url, tmp_path, real_encoder, monkeypatch, capsys
+    sqlite_database_url, tmp_path, real_encoder, monkeypatch, told: Told
 ):
     """From the file and from the record of a gate that decided and audited all of it."""
     cached, file = CachedEncoder(real_encoder), tmp_path / "answers.jsonl"
@@ -212,8 +212,7 @@ def test_one_file_has_one_answer_through_every_door(
     monkeypatch.setenv("STREAMER_DATABASE_URL", sqlite_database_url)
 
     def said(*words: str) -> dict[str, Any]:
-        assert main([*words, "--json"]) == 0
-        return json.loads(capsys.readouterr().out)
+        return json.loads(told(*words, "--json").out)
 
     def means(at: dict[str, Any]) -> list[float]:
         return [at[name]["mean"] for name in ("ship_rate", "exposure", "selective")]

@@ -1,7 +1,5 @@
 """BERTScore by the real package and real models, against the definition written out anew."""
 
-from __future__ import annotations
-
 import importlib.util
 import math
 from pathlib import Path
@@ -99,7 +97,7 @@ def _f1_by_definition(folder: Path, layer: int, one: str, other: str, *, prefix:
 
 
 @pytest.mark.parametrize("layer", [2, 6])
-def test_scores_follow_the_definition(minilm: Path, layer: int) -> None:
+def test_scores_follow_the_definition(minilm: Path, layer: int):
     from streamer.labels.bertscore import BertScorer
 
     scorer = BertScorer(str(minilm), layers=layer, device="cpu", batch_size=4)
@@ -110,7 +108,7 @@ def test_scores_follow_the_definition(minilm: Path, layer: int) -> None:
     assert scorer.f1(TEXTS, others) == pytest.approx(expected, abs=1e-5)
 
 
-def test_the_package_itself_scores_a_pair_alone_the_same(minilm: Path, scorer: BertScorer) -> None:
+def test_the_package_itself_scores_a_pair_alone_the_same(minilm: Path, scorer: BertScorer):
     from bert_score import BERTScorer
 
     from streamer.scoring.encoders.model_loading import quiet_libraries
@@ -123,7 +121,7 @@ def test_the_package_itself_scores_a_pair_alone_the_same(minilm: Path, scorer: B
     assert scores == pytest.approx(expected, abs=1e-6)
 
 
-def test_the_first_word_of_a_roberta_text_is_read_as_inside_a_sentence(roberta: Path) -> None:
+def test_the_first_word_of_a_roberta_text_is_read_as_inside_a_sentence(roberta: Path):
     from streamer.labels.bertscore import BertScorer
 
     scorer = BertScorer(str(roberta), layers=2, device="cpu")
@@ -134,7 +132,7 @@ def test_the_first_word_of_a_roberta_text_is_read_as_inside_a_sentence(roberta: 
     assert abs(published - today) > 1e-3
 
 
-def test_long_texts_are_cut_and_order_and_company_do_not_matter(scorer: BertScorer) -> None:
+def test_long_texts_are_cut_and_order_and_company_do_not_matter(scorer: BertScorer):
     long = "Paris is a city. " * 3000
     together = scorer.f1([long, *TEXTS], [long, *reversed(TEXTS)])
     alone = [
@@ -145,7 +143,7 @@ def test_long_texts_are_cut_and_order_and_company_do_not_matter(scorer: BertScor
     assert together[0] == pytest.approx(1.0, abs=1e-5)
 
 
-def test_texts_without_a_token_score_nothing(scorer: BertScorer, capfd: pytest.CaptureFixture[str]) -> None:
+def test_texts_without_a_token_score_nothing(scorer: BertScorer, capfd: pytest.CaptureFixture[str]):
     assert (
         scorer.f1(["", " ", "\u200b", "Paris", "Paris"], ["Paris", "Paris", "Paris", "", "\x00"]) == [0.0] * 5
     )
@@ -153,14 +151,14 @@ def test_texts_without_a_token_score_nothing(scorer: BertScorer, capfd: pytest.C
     assert capfd.readouterr() == ("", "")
 
 
-def test_progress_counts_every_pair(scorer: BertScorer) -> None:
+def test_progress_counts_every_pair(scorer: BertScorer):
     told: list[int] = []
     scorer.f1(["Paris"] * 1500, ["London"] * 1500, progress=told.append)
     assert sum(told) == 1500
     assert len(told) > 1
 
 
-def test_a_baseline_spreads_scores(minilm: Path, scorer: BertScorer, tmp_path: Path) -> None:
+def test_a_baseline_spreads_scores(minilm: Path, scorer: BertScorer, tmp_path: Path):
     from streamer.labels.bertscore import BertScorer
 
     baseline = tmp_path / "baseline.csv"
@@ -177,7 +175,7 @@ def test_a_baseline_spreads_scores(minilm: Path, scorer: BertScorer, tmp_path: P
     assert severity.value == 1.0
 
 
-def test_factuality_severity_orders_answers_as_people_do(scorer: BertScorer) -> None:
+def test_factuality_severity_orders_answers_as_people_do(scorer: BertScorer):
     right, verbose, wrong = factuality_severities(
         [
             ReferencedAnswer("Paris.", ("Paris", "the city of Paris")),
@@ -189,7 +187,7 @@ def test_factuality_severity_orders_answers_as_people_do(scorer: BertScorer) -> 
     assert 0.0 <= right.value < verbose.value < wrong.value <= 1.0
 
 
-def test_what_was_computed_is_named_to_the_last_weight(scorer: BertScorer) -> None:
+def test_what_was_computed_is_named_to_the_last_weight(scorer: BertScorer):
     assert scorer.id.startswith("bertscore/")
     assert scorer.id.endswith("@53aa5117/6")
 
@@ -210,7 +208,7 @@ def test_what_was_computed_is_named_to_the_last_weight(scorer: BertScorer) -> No
         ({"layers": 6, "device": "abacus"}, "not a device"),
     ],
 )
-def test_what_cannot_be_had_is_told(minilm: Path, arguments: dict[str, Any], says: str) -> None:
+def test_what_cannot_be_had_is_told(minilm: Path, arguments: dict[str, Any], says: str):
     from streamer.labels.bertscore import BertScorer
 
     with pytest.raises(UsageError, match=says):
@@ -221,14 +219,14 @@ def test_what_cannot_be_had_is_told(minilm: Path, arguments: dict[str, Any], say
     ("model", "says"),
     [("./absent", "no model in"), ("not a name", "no BERTScore model"), ("no/model@x", "hub")],
 )
-def test_a_model_that_is_not_there_is_told(model: str, says: str) -> None:
+def test_a_model_that_is_not_there_is_told(model: str, says: str):
     from streamer.labels.bertscore import BertScorer
 
     with pytest.raises(UsageError, match=says):
         BertScorer(model, layers=1, device="cpu")
 
 
-def test_the_papers_model_has_a_layer_and_a_baseline_by_name() -> None:
+def test_the_papers_model_has_a_layer_and_a_baseline_by_name():
     from streamer.labels import bertscore
 
     package = bertscore._bert_score()

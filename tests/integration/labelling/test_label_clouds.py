@@ -15,6 +15,8 @@ from streamer.labels.cloud_labels import CloudLabelling
 from streamer.labels.filling import Attempted, fill
 from streamer.labels.kinds.lexical import Lexical
 from streamer.labels.severity import Severity
+from tests import programs
+from tests.told import Told
 
 
 def row(name: str, *texts: str, references: list[str] | None = None, **fields: Any) -> str:
@@ -30,14 +32,7 @@ def in_bounds(command: list[str]) -> subprocess.CompletedProcess[str]:
     def bound() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (4_000_000_000, 4_000_000_000))
 
-    return subprocess.run(
-        [sys.executable, "-m", "streamer", *command],
-        preexec_fn=bound,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
+    return programs.run(sys.executable, "-m", "streamer", *command, status=None, preexec_fn=bound)
 
 
 @pytest.fixture(autouse=True)
@@ -55,7 +50,7 @@ def labels(name: str = "out.jsonl") -> dict[str, tuple[float | None, ...]]:
     return {cloud.question_id: cloud.severities for cloud in read_clouds(name)}
 
 
-def test_labels_beside_everything_else() -> None:
+def test_labels_beside_everything_else():
     assert main(["label", "clouds", "in.jsonl", "--out", "out.jsonl"]) == 0
     assert labels() == {"a": (0.0, 1.0), "b": (None, None), "c": (0.0, 1.0)}
     written = [json.loads(line) for line in Path("out.jsonl").read_text().splitlines()]
@@ -64,7 +59,7 @@ def test_labels_beside_everything_else() -> None:
     assert first["responses"][0]["meta"] == {"model": "m", "label_kind": "lexical (lexical/exact/head)"}
 
 
-def test_going_on_after_a_kill(capsys: pytest.CaptureFixture[str]) -> None:
+def test_going_on_after_a_kill(capsys: pytest.CaptureFixture[str]):
     assert main(["label", "clouds", "in.jsonl", "--out", "out.jsonl"]) == 0
     whole = Path("out.jsonl").read_bytes()
     Path("out.jsonl").write_bytes(whole[:-20])
@@ -76,13 +71,15 @@ def test_going_on_after_a_kill(capsys: pytest.CaptureFixture[str]) -> None:
     assert Path("out.jsonl").read_bytes() == after
 
 
-def test_two_labellers_do_not_share_a_file(capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_labellers_do_not_share_a_file(told: Told):
     assert main(["label", "clouds", "in.jsonl", "--out", "out.jsonl"]) == 0
-    assert main(["label", "clouds", "in.jsonl", "--out", "out.jsonl", "--whole"]) == 2
-    assert "not labelled by lexical/exact/whole but by lexical/exact/head" in capsys.readouterr().err
+    assert (
+        "not labelled by lexical/exact/whole but by lexical/exact/head"
+        in told("label", "clouds", "in.jsonl", "--out", "out.jsonl", "--whole", status=2).err
+    )
 
 
-def test_a_cloud_of_which_a_response_failed_waits_for_the_next_run() -> None:
+def test_a_cloud_of_which_a_response_failed_waits_for_the_next_run():
     asked: list[str] = []
 
     class Half(Lexical):
@@ -123,15 +120,12 @@ def test_a_cloud_of_which_a_response_failed_waits_for_the_next_run() -> None:
         (row("a", "x", "y").replace('"label": null', '"label": 1'), "out.jsonl", "'unstated'"),
     ],
 )
-def test_what_cannot_be_done_is_told(
-    text: str, out: str, says: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cannot_be_done_is_told(text: str, out: str, says: str, told: Told):
     Path("in.jsonl").write_text(text)
-    assert main(["label", "clouds", "in.jsonl", "--out", out]) == 2
-    assert says in capsys.readouterr().err
+    assert says in told("label", "clouds", "in.jsonl", "--out", out, status=2).err
 
 
-def test_a_device_is_not_read_as_the_clouds_written_before() -> None:
+def test_a_device_is_not_read_as_the_clouds_written_before():
     done = in_bounds(["label", "clouds", "in.jsonl", "--out", "/dev/full"])
     assert done.returncode == 2
     assert "cannot write /dev/full: it is a device or a pipe, not a regular file" in done.stderr

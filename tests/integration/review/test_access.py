@@ -75,7 +75,7 @@ def ana(site: Site) -> Client:
 HOLDER = {"holder": "h1"}
 
 
-def test_whoever_has_no_token_gets_nothing(site: Site) -> None:
+def test_whoever_has_no_token_gets_nothing(site: Site):
     stranger = Client(site)
     for token in ("", "x", site.access.invite()[:-1], "é" * 40):
         assert stranger.enter(token).status == 401
@@ -88,7 +88,7 @@ def test_whoever_has_no_token_gets_nothing(site: Site) -> None:
     assert stranger.send("/openapi.json", method="GET").status == 404
 
 
-def test_the_cookie_alone_opens_nothing_and_neither_does_the_key(ana: Client, site: Site) -> None:
+def test_the_cookie_alone_opens_nothing_and_neither_does_the_key(ana: Client, site: Site):
     assert ana.send("/api/next", HOLDER).json["item"]["prompt"] == "Question 0?"
     cookie, key = ana.cookie, ana.key
     ana.key = ""
@@ -101,7 +101,7 @@ def test_the_cookie_alone_opens_nothing_and_neither_does_the_key(ana: Client, si
     assert other.send("/api/next", HOLDER).status == 401
 
 
-def test_the_cookie_is_for_this_page_alone_and_no_script_reads_it(site: Site) -> None:
+def test_the_cookie_is_for_this_page_alone_and_no_script_reads_it(site: Site):
     answer = Client(site).enter(site.access.invite("ana"))
     attributes = {part.strip().lower() for part in answer.headers["set-cookie"].split(";")[1:]}
     assert {"httponly", "samesite=strict", "path=/"} <= attributes
@@ -111,7 +111,7 @@ def test_the_cookie_is_for_this_page_alone_and_no_script_reads_it(site: Site) ->
 @pytest.mark.parametrize(
     "host", ["evil.example", "evil.example:{port}", "127.0.0.1.evil.example:{port}", "10.0.0.7:{port}", ""]
 )
-def test_another_host_name_is_refused_before_anything_else(ana: Client, site: Site, host: str) -> None:
+def test_another_host_name_is_refused_before_anything_else(ana: Client, site: Site, host: str):
     for method, path in (("GET", "/"), ("POST", "/api/next")):
         answer = ana.send(path, HOLDER, method=method, headers={"host": host.format(port=site.port)})
         assert answer.status in (400, 403)
@@ -130,7 +130,7 @@ def test_another_host_name_is_refused_before_anything_else(ana: Client, site: Si
         {"content-type": "application/x-www-form-urlencoded"},
     ],
 )
-def test_a_write_from_elsewhere_changes_nothing(ana: Client, world: World, headers: dict[str, str]) -> None:
+def test_a_write_from_elsewhere_changes_nothing(ana: Client, world: World, headers: dict[str, str]):
     item = ana.send("/api/next", HOLDER).json["item"]["token"]
     mark = {**HOLDER, "item": item, "severity": 0, "mark": "m", "count": 1}
     assert ana.send("/api/mark", mark, headers=headers).status in (403, 415)
@@ -138,7 +138,7 @@ def test_a_write_from_elsewhere_changes_nothing(ana: Client, world: World, heade
     assert ana.send("/api/mark", mark, headers={"origin": ana.site.base.rstrip("/")}).status == 200
 
 
-def test_every_answer_tells_the_browser_to_be_strict_and_none_has_a_token(site: Site, ana: Client) -> None:
+def test_every_answer_tells_the_browser_to_be_strict_and_none_has_a_token(site: Site, ana: Client):
     token = site.access.invite("ben")
     seen = [
         ana.send("/", method="GET"),
@@ -184,7 +184,7 @@ def test_every_answer_tells_the_browser_to_be_strict_and_none_has_a_token(site: 
 )
 def test_a_severity_is_a_number_from_0_to_1_and_nothing_else_is_believed(
     ana: Client, world: World, change: dict[str, object]
-) -> None:
+):
     item = ana.send("/api/next", HOLDER).json["item"]["token"]
     mark = {**HOLDER, "item": item, "severity": 0.5, "mark": "m", "count": 1, **change}
     assert ana.send("/api/mark", mark).json["error"] == "bad_request"
@@ -192,11 +192,11 @@ def test_a_severity_is_a_number_from_0_to_1_and_nothing_else_is_believed(
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"holder": "\xff"}', b'{"holder":NaN}', b" " * 10_000])
-def test_what_cannot_be_read_is_refused(ana: Client, body: bytes) -> None:
+def test_what_cannot_be_read_is_refused(ana: Client, body: bytes):
     assert ana.send("/api/next", body).json["error"] == "bad_request"
 
 
-def test_nobody_labels_what_was_not_shown_to_them(ana: Client, site: Site, world: World) -> None:
+def test_nobody_labels_what_was_not_shown_to_them(ana: Client, site: Site, world: World):
     ben = Client(site)
     ben.enter(site.access.invite("ben"))
     item = ana.send("/api/next", HOLDER).json["item"]["token"]
@@ -211,13 +211,9 @@ def test_nobody_labels_what_was_not_shown_to_them(ana: Client, site: Site, world
     assert severities(world) == {}
 
 
-def test_the_score_comes_with_the_mark_and_not_before(ana: Client) -> None:
+def test_the_score_comes_with_the_mark_and_not_before(ana: Client):
     digits = str(SCORE).removeprefix("0.")
-    before = [
-        ana.send("/api/next", HOLDER),
-        ana.send("/api/progress", HOLDER),
-        ana.send("/api/back", HOLDER),
-    ]
+    before = [ana.send("/api/next", HOLDER), ana.send("/api/progress", HOLDER), ana.send("/api/back", HOLDER)]
     item = before[0].json["item"]["token"]
     before.append(ana.send("/api/others", {**HOLDER, "item": item}))
     before.append(ana.send("/api/renew", {**HOLDER, "item": item}))
@@ -236,7 +232,7 @@ def test_the_score_comes_with_the_mark_and_not_before(ana: Client) -> None:
     assert marked.json["decided"]["action"] == "abstain"
 
 
-def test_people_name_themselves_unless_the_address_does(site: Site, ana: Client) -> None:
+def test_people_name_themselves_unless_the_address_does(site: Site, ana: Client):
     assert ana.send("/api/name", {"name": "ben"}).status == 409
     assert ana.send("/api/who", HOLDER).json == {"name": "ana", "named": True}
     somebody = Client(site)
@@ -248,14 +244,14 @@ def test_people_name_themselves_unless_the_address_does(site: Site, ana: Client)
     assert somebody.send("/api/next", HOLDER).status == 200
 
 
-def test_an_address_for_one_use_is_used_once() -> None:
+def test_an_address_for_one_use_is_used_once():
     access = Access()
     token = access.invite("ana", once=True)
     assert access.enter(token) is not None
     assert access.enter(token) is None
 
 
-def test_names_are_recorded_in_one_form() -> None:
+def test_names_are_recorded_in_one_form():
     assert labeller_name("Zoe\u0308 ") == "Zo\u00eb"
     with pytest.raises(UsageError, match="invisible"):
         labeller_name("a\u200bb")
@@ -277,11 +273,11 @@ def test_names_are_recorded_in_one_form() -> None:
         ("", "0.0.0.0", False),
     ],
 )
-def test_the_hosts_that_are_answered(header: str, listening: str, expected: bool) -> None:
+def test_the_hosts_that_are_answered(header: str, listening: str, expected: bool):
     assert answers_to(header, listening) is expected
 
 
-def test_other_machines_are_not_served_unless_somebody_insists() -> None:
+def test_other_machines_are_not_served_unless_somebody_insists():
     for host in ("0.0.0.0", "::", "192.0.2.7", "example.org"):
         with pytest.raises(UsageError, match="--insecure"):
             listen(host, 0)

@@ -7,6 +7,7 @@ import pytest
 
 from streamer.cli import main
 from tests.integration.store.conftest import World
+from tests.told import Told
 
 
 @pytest.fixture(autouse=True)
@@ -31,16 +32,13 @@ def _settings(world: World, kind: str) -> object:
         (["--as", "a\u202eb"], "invisible"),
     ],
 )
-def test_what_cannot_be_is_refused_with_what_to_do(
-    words: list[str], says: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["review", "--no-open", *words]) == 2
-    said = capsys.readouterr()
+def test_what_cannot_be_is_refused_with_what_to_do(words: list[str], says: str, told: Told):
+    said = told("review", "--no-open", *words, status=2)
     assert says in said.err
     assert said.out == ""
 
 
-def test_a_port_that_is_taken_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_port_that_is_taken_is_named(capsys: pytest.CaptureFixture[str]):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert main(["review", "--no-open", "--port", str(port)]) == 2
@@ -48,14 +46,13 @@ def test_a_port_that_is_taken_is_named(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_addresses_and_gates_are_told_and_those_of_programs_left_out(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    told: Told, monkeypatch: pytest.MonkeyPatch
+):
     served: list[int] = []
     monkeypatch.setattr(
         "streamer.review.server.serve", lambda app, listening: served.append(listening.getsockname()[1])
     )
-    assert main(["review", "--no-open", "--port", "0", "--as", "ana", "--as", "Ben B"]) == 0
-    said = capsys.readouterr()
+    said = told("review", "--no-open", "--port", "0", "--as", "ana", "--as", "Ben B")
     first, second = said.out.splitlines()
     assert first.startswith(f"ana: http://127.0.0.1:{served[0]}/#")
     assert second.startswith(f"Ben B: http://127.0.0.1:{served[0]}/#")

@@ -63,7 +63,7 @@ def running(world: World, port: int, *options: str) -> Iterator[Process]:
             process.kill()
 
 
-def test_a_server_that_is_killed_and_started_again_loses_nothing(world: World, browser: Browser) -> None:
+def test_a_server_that_is_killed_and_started_again_loses_nothing(world: World, browser: Browser):
     fill(world, [answers(world, n, (f"Answer {n}.", "other")) for n in range(4)])
     port = free_port()
     with running(world, port, "--as", "Ana", "--as", "Ben", "--gate", "support-bot") as first:
@@ -91,10 +91,7 @@ def test_a_server_that_is_killed_and_started_again_loses_nothing(world: World, b
         assert "2 severities that you gave are kept" in ana.text("notice")
         ana.driver.get(second.address)
         ana.reads("Question 2?")
-        assert severities(world) == {
-            "b0-0": [("Ana", 0.0)],
-            "b0-1": [("Ana", 1.0), ("Ana", 0.5)],
-        }
+        assert severities(world) == {"b0-0": [("Ana", 0.0)], "b0-1": [("Ana", 1.0), ("Ana", 0.5)]}
         ana.until(lambda: not ana.sees("notice"))
         status, said = second.stop()
     assert status == 0, said
@@ -106,7 +103,7 @@ def test_a_server_that_is_killed_and_started_again_loses_nothing(world: World, b
 
 def test_another_person_at_the_same_browser_does_not_send_what_is_not_theirs(
     world: World, serve: Callable[..., Site], browser: Browser
-) -> None:
+):
     fill(world, [answers(world, n, (f"Answer {n}.", "other")) for n in range(2)])
     port = free_port()
     first = serve(world, port=port)
@@ -128,7 +125,7 @@ def test_another_person_at_the_same_browser_does_not_send_what_is_not_theirs(
 
 def test_somebody_else_in_another_tab_takes_this_one_over_visibly_and_under_no_wrong_name(
     world: World, serve: Callable[..., Site], browser: Browser
-) -> None:
+):
     fill(world, [answers(world, n, (f"Answer {n}.", "other")) for n in range(2)])
     site = serve(world)
     ana = Person(browser, site.address("Ana"))
@@ -159,7 +156,7 @@ def test_somebody_else_in_another_tab_takes_this_one_over_visibly_and_under_no_w
 @pytest.mark.slow
 def test_while_the_database_is_away_the_page_keeps_what_is_given_and_says_so(
     own_postgres_server: PostgresServer, serve: Callable[..., Site], browser: Browser
-) -> None:
+):
     url = own_postgres_server.create_migrated_database()
     world = World(url)
     try:

@@ -23,6 +23,7 @@ from streamer.events.limits import Limits
 from tests.services.openai_server import ChatReply, ChatRequest, OpenAIServer, refusal_of_a_parameter
 from tests.services.ports import free_port
 from tests.services.requirements import missing
+from tests.told import Told
 
 KEY = "sk-test-0123456789"
 USAGE = {"prompt_tokens": 40, "completion_tokens": 10, "total_tokens": 50}
@@ -82,7 +83,7 @@ def seeds(server: OpenAIServer) -> list[int]:
 
 
 class TestWhatComesOfIt:
-    def test_clouds_that_everything_reads(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_clouds_that_everything_reads(self, folder: Path, capsys: pytest.CaptureFixture[str]):
         with OpenAIServer(good) as server:
             assert sample(server, "--answers", "12", "--mix", ".5/.25/.25", "--temperature", "0.7") == 0
         found = clouds()
@@ -113,7 +114,7 @@ class TestWhatComesOfIt:
         output = capsys.readouterr()
         assert KEY not in written + output.out + output.err
 
-    def test_what_is_sent_is_what_the_dry_run_says(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_what_is_sent_is_what_the_dry_run_says(self, capsys: pytest.CaptureFixture[str]):
         options = ("--preset", "C2", "--rewordings", "1", "--model-noise", "--seed", "3")
         with OpenAIServer(good) as server:
             assert sample(server, *options, "--dry-run", "--json") == 0
@@ -137,7 +138,7 @@ class TestWhatComesOfIt:
 
     def test_a_dry_run_needs_neither_key_nor_client(
         self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    ):
         monkeypatch.delenv("STREAMER_SAMPLING_API_KEY_FILE")
         monkeypatch.setitem(sys.modules, "httpx2", None)
         assert sample("https://api.example.invalid/v1", "--dry-run", "--price", "0.15/0.60") == 0
@@ -146,7 +147,7 @@ class TestWhatComesOfIt:
         assert "Capital of France?" in shown
         assert "cost about 0." in shown
 
-    def test_the_same_again_sends_nothing(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_the_same_again_sends_nothing(self, folder: Path, capsys: pytest.CaptureFixture[str]):
         with OpenAIServer(good) as server:
             assert sample(server) == 0
             before, sent = (folder / "out.jsonl").read_bytes(), len(server.requests)
@@ -155,7 +156,7 @@ class TestWhatComesOfIt:
         assert (folder / "out.jsonl").read_bytes() == before
         assert "nothing was sent" in capsys.readouterr().err
 
-    def test_models_and_temperatures_side_by_side(self, folder: Path) -> None:
+    def test_models_and_temperatures_side_by_side(self, folder: Path):
         arms = ("--model", "a/1", "--model", "b", "--temperature", "0.1", "--temperature", "1.3")
         with OpenAIServer(good) as server:
             assert sample(server, *arms, "--mix", ".8/0/.2", out="swap.jsonl.gz") == 0
@@ -173,18 +174,18 @@ class TestWhatComesOfIt:
                 name.removeprefix("swap.").removesuffix(".jsonl.gz")
             }
 
-    def test_models_that_share_a_cloud(self) -> None:
+    def test_models_that_share_a_cloud(self):
         with OpenAIServer(good) as server:
             assert sample(server, "--model", "a", "--model", "b", "--together") == 0
         assert [[r.meta["model"] for r in cloud.responses].count("a") for cloud in clouds()] == [5, 5, 5]
 
-    def test_a_system_prompt_of_ones_own(self, folder: Path) -> None:
+    def test_a_system_prompt_of_ones_own(self, folder: Path):
         (folder / "system.txt").write_text("You are a pirate.\n")
         with OpenAIServer(good) as server:
             assert sample(server, "--system-prompt", "system.txt") == 0
         assert {request.texts[0] for request in server.requests} == {"You are a pirate."}
 
-    def test_prompts_on_standard_input(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_prompts_on_standard_input(self, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(b"Why?\nWhere?\n"))))
         with OpenAIServer(good) as server:
             assert sample(server, "--answers", "3", prompts="-") == 0
@@ -193,15 +194,11 @@ class TestWhatComesOfIt:
 
 class TestTrouble:
     @pytest.mark.parametrize(
-        ("bad", "code"),
-        [
-            (ChatReply(status=500), "server_error"),
-            (ChatReply(hang_up=True), "unreachable"),
-        ],
+        ("bad", "code"), [(ChatReply(status=500), "server_error"), (ChatReply(hang_up=True), "unreachable")]
     )
     def test_what_was_got_is_kept_and_the_rest_is_had_later(
         self, bad: ChatReply, code: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    ):
         monkeypatch.setenv("STREAMER_SAMPLING_TRIES", "1")
         broken = True
 
@@ -220,7 +217,7 @@ class TestTrouble:
             assert all("planet" in request.texts[1] for request in server.requests[before:])
         assert [len(cloud.responses) for cloud in clouds()] == [10, 10, 10]
 
-    def test_trouble_that_passes_is_not_seen(self) -> None:
+    def test_trouble_that_passes_is_not_seen(self):
         def answer(request: ChatRequest) -> ChatReply:
             return (
                 ChatReply(status=503, headers={"retry-after-ms": "1"})
@@ -232,7 +229,7 @@ class TestTrouble:
             assert sample(server) == 0
         assert sum(len(cloud.responses) for cloud in clouds()) == 30
 
-    def test_an_endpoint_that_asks_to_wait_is_left_alone_by_everybody(self) -> None:
+    def test_an_endpoint_that_asks_to_wait_is_left_alone_by_everybody(self):
         came: list[float] = []
 
         def answer(request: ChatRequest) -> ChatReply:
@@ -246,9 +243,7 @@ class TestTrouble:
         assert came[1] - came[0] >= 0.95
         assert len(came) == 7
 
-    def test_a_wrong_key_or_model_ends_it_at_once(
-        self, folder: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_a_wrong_key_or_model_ends_it_at_once(self, folder: Path, capsys: pytest.CaptureFixture[str]):
         refusal = json.dumps({"error": {"message": f"Incorrect API key: {KEY}"}}).encode()
         with OpenAIServer(always(ChatReply(status=401, raw=refusal))) as server:
             assert sample(server, "--concurrency", "2", "--answers", "100", "--yes") == 2
@@ -258,7 +253,7 @@ class TestTrouble:
         assert KEY not in said.out + said.err
         assert not (folder / "out.jsonl").exists()
 
-    def test_nobody_there(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_nobody_there(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
         monkeypatch.setenv("STREAMER_SAMPLING_TRIES", "1")
         url = f"http://127.0.0.1:{free_port()}/v1"
         assert sample(url, "--answers", "100", "--yes") == 1
@@ -266,7 +261,7 @@ class TestTrouble:
 
     def test_answers_that_are_none_are_told_and_asked_for_again_only_on_request(
         self, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    ):
         def answer(request: ChatRequest) -> ChatReply:
             if "planet" in request.texts[1]:
                 return ChatReply("", further=["Jupiter.", " "], usage=USAGE)
@@ -286,14 +281,14 @@ class TestTrouble:
             assert len(server.requests) == 5
         assert [len(cloud.responses) for cloud in clouds()] == [3, 2], "one of the two that were empty came"
 
-    def test_answers_that_were_cut_off_are_kept_and_told(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_answers_that_were_cut_off_are_kept_and_told(self, capsys: pytest.CaptureFixture[str]):
         reply = ChatReply("It is", further=["It", "I"], finish_reason="length")
         with OpenAIServer(always(reply)) as server:
             assert sample(server, "--answers", "3", "--max-tokens", "2") == 0
         assert "9 answers were cut off" in capsys.readouterr().err
         assert {r.meta["finish_reason"] for cloud in clouds() for r in cloud.responses} == {"length"}
 
-    def test_texts_that_no_event_may_carry(self) -> None:
+    def test_texts_that_no_event_may_carry(self):
         reply = ChatReply(
             raw=json.dumps(
                 {
@@ -308,7 +303,7 @@ class TestTrouble:
         assert clouds()[0].texts == ("a  0", "a  1", "a  2")
         assert clouds()[0].responses[0].meta["tokens"] is None
 
-    def test_an_endpoint_that_gives_one_answer_a_request(self) -> None:
+    def test_an_endpoint_that_gives_one_answer_a_request(self):
         def answer(request: ChatRequest) -> ChatReply:
             return ChatReply(f"Answer {request.number}.", usage=USAGE)
 
@@ -323,7 +318,7 @@ class TestTrouble:
     )
     def test_what_a_cache_had_is_no_sample_but_for_the_choices_of_one_reply(
         self, cached: dict[str, Any], capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    ):
         def one_each(_: ChatRequest) -> ChatReply:
             return ChatReply("Paris.", usage=USAGE, **cached)
 
@@ -342,7 +337,7 @@ class TestTrouble:
 
     def test_a_model_that_takes_neither_temperature_nor_seed_nor_several(
         self, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    ):
         def answer(request: ChatRequest) -> ChatReply:
             for name in ("temperature", "seed", "n", "max_tokens"):
                 if name in request.body:
@@ -358,14 +353,14 @@ class TestTrouble:
 
 
 class TestBounds:
-    def test_requests_in_flight(self) -> None:
+    def test_requests_in_flight(self):
         with OpenAIServer(lambda request: good(request, after=0.02)) as server:
             assert sample(server, "--per-request", "1", "--concurrency", "3") == 0
         assert 2 <= server.most_in_flight <= 3
         assert len(server.requests) == 30
 
     @pytest.mark.parametrize("bound", [("--requests-per-minute", "120"), ("--tokens-per-minute", "12000")])
-    def test_rates(self, bound: tuple[str, str]) -> None:
+    def test_rates(self, bound: tuple[str, str]):
         """0.5 s between requests; 12,000 tokens a minute are 200 a second, and each request uses 90."""
         came: list[float] = []
 
@@ -379,7 +374,7 @@ class TestBounds:
         # On a busy machine the first may be late, by less than one of the five pauses; over all of them the rate must hold.
         assert came[-1] - came[0] >= 4 * (0.5 if "requests" in bound[0] else 0.45)
 
-    def test_a_cost_that_is_never_exceeded(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_a_cost_that_is_never_exceeded(self, capsys: pytest.CaptureFixture[str]):
         """A request costs 0.00005 in replies of 50 tokens at 1 a million, and could cost 0.00048."""
         options = (
             "--max-tokens", "96", "--price", "0/1", "--max-cost", "0.0006", "--concurrency", "1",
@@ -396,7 +391,7 @@ class TestBounds:
             assert sample(server, *options, "--max-cost", "1") == 0
             assert len(server.requests) == 6
 
-    def test_many_requests_need_a_yes(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_many_requests_need_a_yes(self, capsys: pytest.CaptureFixture[str]):
         with OpenAIServer(good) as server:
             assert sample(server, "--answers", "34", "--per-request", "1") == 2
             assert server.requests == []
@@ -406,7 +401,7 @@ class TestBounds:
 
 
 class TestKeys:
-    def test_each_host_gets_its_own(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_each_host_gets_its_own(self, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.delenv("STREAMER_SAMPLING_API_KEY_FILE")
         monkeypatch.setenv("STREAMER_SAMPLING_API_KEYS_127_0_0_1", "key-of-one")
         monkeypatch.setenv("STREAMER_SAMPLING_API_KEYS_LOCALHOST", "key-of-the-other")
@@ -417,7 +412,7 @@ class TestKeys:
         sent = {(request.body["model"], request.headers["authorization"]) for request in server.requests}
         assert sent == {("a", "Bearer key-of-one"), ("b", "Bearer key-of-the-other")}
 
-    def test_one_key_goes_to_no_second_host(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_one_key_goes_to_no_second_host(self, capsys: pytest.CaptureFixture[str]):
         with OpenAIServer(good) as server:
             other = server.url.replace("127.0.0.1", "localhost")
             swap = ("--model", "a", "--base-url", server.url, "--model", "b", "--base-url", other)
@@ -425,17 +420,14 @@ class TestKeys:
             assert server.requests == []
         assert "one key cannot be for 2 hosts" in capsys.readouterr().err
 
-    def test_no_key_is_shown(
-        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_no_key_is_shown(self, monkeypatch: pytest.MonkeyPatch, told: Told):
         monkeypatch.setenv("STREAMER_SAMPLING_API_KEYS_API_TOGETHER_XYZ", "tg-secret")
-        assert main(["config", "show"]) == 0
-        shown = capsys.readouterr().out
+        shown = told("config", "show").out
         assert "api.together.xyz" in shown
         assert KEY not in shown
         assert "tg-secret" not in shown
 
-    def test_unencrypted_elsewhere_must_be_permitted(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_unencrypted_elsewhere_must_be_permitted(self, capsys: pytest.CaptureFixture[str]):
         assert sample("http://models.internal/v1", "--dry-run") == 2
         assert "--insecure" in capsys.readouterr().err
 
@@ -460,24 +452,24 @@ class TestWrongUsage:
             (("--system-prompt", "none.txt"), "cannot read"),
         ],
     )
-    def test_is_told(self, options: tuple[str, ...], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_is_told(self, options: tuple[str, ...], says: str, capsys: pytest.CaptureFixture[str]):
         assert sample("https://api.example.invalid/v1", *options) == 2
         assert says in capsys.readouterr().err
 
-    def test_nobody_is_asked_without_a_word(self, capsys: pytest.CaptureFixture[str]) -> None:
-        assert main(["sample", "prompts.jsonl", "--out", "out.jsonl"]) == 2
-        assert "STREAMER_SAMPLING_BASE_URL" in capsys.readouterr().err
+    def test_nobody_is_asked_without_a_word(self, told: Told):
+        assert (
+            "STREAMER_SAMPLING_BASE_URL"
+            in told("sample", "prompts.jsonl", "--out", "out.jsonl", status=2).err
+        )
 
-    def test_somebody_elses_file_is_not_replaced(
-        self, folder: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_somebody_elses_file_is_not_replaced(self, folder: Path, capsys: pytest.CaptureFixture[str]):
         (folder / "out.jsonl").write_text("mine")
         assert sample("https://api.example.invalid/v1", "--dry-run") == 2
         assert "exists already" in capsys.readouterr().err
         assert sample("https://api.example.invalid/v1", "--dry-run", out="no/where.jsonl") == 2
         assert "no folder" in capsys.readouterr().err
 
-    def test_other_options_for_the_same_output(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_other_options_for_the_same_output(self, capsys: pytest.CaptureFixture[str]):
         with OpenAIServer(good) as server:
             assert sample(server, "--answers", "2") == 0
             assert sample(server, "--answers", "3") == 2
@@ -536,7 +528,7 @@ SAME = ("--answers", "40", "--per-request", "1", "--concurrency", "4", "--yes")
 
 
 class TestStopped:
-    def test_killed_and_started_again_asks_for_nothing_twice(self, folder: Path) -> None:
+    def test_killed_and_started_again_asks_for_nothing_twice(self, folder: Path):
         answer = Paid(after=0.05)
         with OpenAIServer(answer) as server:
             with running(server, folder) as process:
@@ -557,9 +549,7 @@ class TestStopped:
         assert [len(cloud.responses) for cloud in clouds()] == [40, 40, 40]
 
     @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-    def test_told_to_stop_it_keeps_what_is_in_flight(
-        self, number: signal.Signals, status: int, folder: Path
-    ) -> None:
+    def test_told_to_stop_it_keeps_what_is_in_flight(self, number: signal.Signals, status: int, folder: Path):
         answer = Paid(after=0.1)
         with OpenAIServer(answer) as server:
             with running(server, folder) as process:
@@ -578,7 +568,7 @@ class TestStopped:
             assert len(server.requests) == 120
         assert len(set(seeds(server))) == 120
 
-    def test_whole_clouds_are_written_when_it_is_stopped(self, folder: Path) -> None:
+    def test_whole_clouds_are_written_when_it_is_stopped(self, folder: Path):
         def answer(request: ChatRequest) -> ChatReply:
             return good(request, after=30.0 if "Why" in request.texts[1] else 0.0)
 
@@ -594,7 +584,7 @@ class TestStopped:
         assert [cloud.question_id for cloud in clouds()] == ["q1", "q2"]
         assert "not finished yet" in said
 
-    def test_one_run_at_a_time(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_one_run_at_a_time(self, folder: Path, capsys: pytest.CaptureFixture[str]):
         answer = Paid(after=0.1)
         with OpenAIServer(answer) as server, running(server, folder):
             assert answer.enough.wait(240)
@@ -602,7 +592,7 @@ class TestStopped:
         assert "another run writes" in capsys.readouterr().err
 
 
-def test_from_python(folder: Path) -> None:
+def test_from_python(folder: Path):
     from streamer.labels.llm import ChatEndpoint
     from streamer_research.sampling import Recipe, read_prompts
     from streamer_research.sampling import sample as sample_clouds
@@ -621,7 +611,7 @@ def test_from_python(folder: Path) -> None:
     assert len(clouds("p.jsonl")) == 3
 
 
-def test_noise_alone_is_no_cloud(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+def test_noise_alone_is_no_cloud(monkeypatch: pytest.MonkeyPatch, folder: Path):
     monkeypatch.setenv("STREAMER_SAMPLING_TRIES", "1")
     with OpenAIServer(always(ChatReply(status=500))) as server:
         assert sample(server, "--mix", ".5/0/.5") == 1

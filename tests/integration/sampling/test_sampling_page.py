@@ -10,6 +10,7 @@ import pytest
 from streamer.cli import main
 from streamer.clouds.cloud_files import read_clouds
 from tests.services.openai_server import ChatReply, ChatRequest, OpenAIServer
+from tests.told import Told
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "sampling.md").read_text(encoding="utf-8")
@@ -38,14 +39,13 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("line", commands())
-def test_commands_plan_something(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_plan_something(line: str, told: Told):
     words = [word for word in shlex.split(line, comments=True)[1:] if word != "--dry-run"]
-    assert main([*words, "--dry-run", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["requests"] > 0
+    assert json.loads(told(*words, "--dry-run", "--json").out)["requests"] > 0
 
 
 @pytest.mark.encoder
-def test_from_prompts_to_a_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_from_prompts_to_a_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     """Sampled, labelled and planned for by the commands of the page, on answers of which some are right."""
     answers = {f"What is {i} + {i}?": str(2 * i) for i in range(10, 40)}
     rows = [json.dumps({"question": question, "references": [right]}) for question, right in answers.items()]
@@ -73,13 +73,11 @@ def test_from_prompts_to_a_plan(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert json.loads(capsys.readouterr().out)["guessed"] is False
 
 
-def test_there_are_commands_to_try() -> None:
+def test_there_are_commands_to_try():
     assert len(commands()) == 7
 
 
-def test_settings_that_the_page_names_are_settings(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_settings_that_the_page_names_are_settings(monkeypatch: pytest.MonkeyPatch, told: Told):
     names = set(re.findall(r"STREAMER_[A-Z_]+", PAGE))
     for name in names:
         if name.endswith("_FILE"):
@@ -87,14 +85,13 @@ def test_settings_that_the_page_names_are_settings(
     monkeypatch.setenv("STREAMER_SAMPLING_API_KEY_FILE", "STREAMER_SAMPLING_API_KEY_FILE")
     for name in names - {"STREAMER_SAMPLING_API_KEY", "STREAMER_SAMPLING_API_KEY_FILE"}:
         monkeypatch.setenv(name, name)
-    assert main(["config", "show", "--json"]) == 0
-    shown = json.loads(capsys.readouterr().out)
+    shown = json.loads(told("config", "show", "--json").out)
     assert shown["unknown_variables"] == []
     hosts = {one["setting"] for one in shown["settings"] if one["setting"].startswith("sampling.api_keys.")}
     assert hosts == {"sampling.api_keys.api.openai.com", "sampling.api_keys.api.together.xyz"}
 
 
-def test_the_python_block_runs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_python_block_runs(capsys: pytest.CaptureFixture[str]):
     (block,) = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
     def answer(request: ChatRequest) -> ChatReply:

@@ -1,6 +1,5 @@
 """Kafka with SCRAM, TLS, client certificates and ACLs: everything works through it, and nothing past it."""
 
-import asyncio
 import json
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -81,7 +80,7 @@ def app_url(postgres_database_url: str) -> Iterator[str]:
 @pytest.mark.postgres
 def test_everything_goes_through_clients_and_users_with_no_more_rights_than_they_need(
     topics: None, app_url: str, act: Act, secured_kafka: SecuredKafka, tmp_path: Path
-) -> None:
+):
     database = {"STREAMER_DATABASE_URL": app_url}
     act = partial(act, **database)
     created = act("worker", "gate", "create", GATE, "--scorer", "external", "--audit-probability", "1")
@@ -121,7 +120,7 @@ def test_everything_goes_through_clients_and_users_with_no_more_rights_than_they
     assert report["ok"], report
 
 
-def test_each_may_do_what_the_script_says_and_nothing_else(topics: None, secured_kafka: SecuredKafka) -> None:
+def test_each_may_do_what_the_script_says_and_nothing_else(topics: None, secured_kafka: SecuredKafka):
     outputs = {TOPICS.of(one) for one in every().values() if not one.comes_in}
     everything = set(TOPICS.all())
     rights = {
@@ -145,7 +144,7 @@ def test_each_may_do_what_the_script_says_and_nothing_else(topics: None, secured
 
 
 @pytest.mark.expected_errors(r"kafka\.cluster: Topic .* is not authorized", r"kafka\.producer\.")
-def test_what_is_not_permitted_fails_when_it_is_tried(topics: None, secured_kafka: SecuredKafka) -> None:
+def test_what_is_not_permitted_fails_when_it_is_tried(topics: None, secured_kafka: SecuredKafka):
     for user, topic in (
         ("publisher", TOPICS.labels),
         ("publisher", TOPICS.thresholds),
@@ -169,36 +168,33 @@ def test_what_is_not_permitted_fails_when_it_is_tried(topics: None, secured_kafk
 
 
 @pytest.mark.expected_errors(r"aiokafka\.")
-def test_a_topic_that_workers_may_not_write_to_holds_up_no_other(
+async def test_a_topic_that_workers_may_not_write_to_holds_up_no_other(
     topics: None, secured_kafka: SecuredKafka
-) -> None:
+):
     keys = [b"key-%d" % number for number in range(50)]
 
-    async def scenario() -> None:
-        connection = secured_kafka.connection("worker")
-        async with (
-            a_relay(connection, MemoryJournal()) as relaying,
-            a_relay(connection, MemoryJournal()) as healthy,
-        ):
-            await relaying.most_behind(TOPICS.actions, keys[:2], healthy, TOPICS.actions, rounds=1)
-            # Of the first they may know, of the second not even that.
-            waiting = [relaying.put(topic, key) for topic in (TOPICS.labels, "unknown.topic") for key in keys]
-            first = await relaying.most_behind(TOPICS.actions, keys, healthy, TOPICS.actions)
-            await relaying.until(lambda: len(relaying.health.stuck()) == 2)
-            assert all("TopicAuthorizationFailed" in line for line in relaying.health.stuck())
-            again = await relaying.most_behind(TOPICS.actions, keys, healthy, TOPICS.actions)
-            print(f"behind without two rights: {first:.0%}, then {again:.0%}")
-            assert first <= MOST_BEHIND
-            assert again <= MOST_BEHIND
-            assert not any(relaying.published([row]) for row in waiting)
-
-    asyncio.run(scenario())
+    connection = secured_kafka.connection("worker")
+    async with (
+        a_relay(connection, MemoryJournal()) as relaying,
+        a_relay(connection, MemoryJournal()) as healthy,
+    ):
+        await relaying.most_behind(TOPICS.actions, keys[:2], healthy, TOPICS.actions, rounds=1)
+        # Of the first they may know, of the second not even that.
+        waiting = [relaying.put(topic, key) for topic in (TOPICS.labels, "unknown.topic") for key in keys]
+        first = await relaying.most_behind(TOPICS.actions, keys, healthy, TOPICS.actions)
+        await relaying.until(lambda: len(relaying.health.stuck()) == 2)
+        assert all("TopicAuthorizationFailed" in line for line in relaying.health.stuck())
+        again = await relaying.most_behind(TOPICS.actions, keys, healthy, TOPICS.actions)
+        print(f"behind without two rights: {first:.0%}, then {again:.0%}")
+        assert first <= MOST_BEHIND
+        assert again <= MOST_BEHIND
+        assert not any(relaying.published([row]) for row in waiting)
 
 
 @pytest.mark.postgres
 def test_a_worker_whose_group_is_not_permitted_says_so_and_reads_once_it_is(
     topics: None, app_url: str, secured_kafka: SecuredKafka, tmp_path: Path
-) -> None:
+):
     own = {"STREAMER_DATABASE_URL": app_url, "STREAMER_KAFKA_GROUP_ID": "another-group"}
     worker = WorkerProcess(secured_kafka.environment("worker") | own, tmp_path / "worker.log")
     with closing(worker):
@@ -217,11 +213,11 @@ def test_a_worker_whose_group_is_not_permitted_says_so_and_reads_once_it_is(
         assert worker.terminate() == 0
 
 
-def test_only_operators_make_topics(act: Act) -> None:
+def test_only_operators_make_topics(act: Act):
     assert "the broker refuses the topic" in act("worker", "topics", "create", status=2)
 
 
-def test_a_refusal_says_what_is_wrong_and_waits_for_nothing(secured_kafka: SecuredKafka) -> None:
+def test_a_refusal_says_what_is_wrong_and_waits_for_nothing(secured_kafka: SecuredKafka):
     scram, mtls = secured_kafka.bootstrap(), secured_kafka.bootstrap("mtls")
     plain = secured_kafka.broker.bootstrap
     known, own = secured_kafka.properties("worker"), secured_kafka.properties("worker", "mtls")
@@ -243,11 +239,7 @@ def test_a_refusal_says_what_is_wrong_and_waits_for_nothing(secured_kafka: Secur
         ),
         (oauth, bearer | {COMMAND: "false"}, "the command false for a token ended with status 1"),
         (oauth, known, "does not offer the sasl.mechanism SCRAM-SHA-512"),
-        (
-            mtls,
-            {"security.protocol": "SSL", "ssl.ca.location": own["ssl.ca.location"]},
-            "client certificate",
-        ),
+        (mtls, {"security.protocol": "SSL", "ssl.ca.location": own["ssl.ca.location"]}, "client certificate"),
         (
             mtls,
             own | {"ssl.certificate.location": str(forged.certificate), "ssl.key.location": str(forged.key)},
@@ -263,7 +255,7 @@ def test_a_refusal_says_what_is_wrong_and_waits_for_nothing(secured_kafka: Secur
         shake_hands(KafkaConnection("127.0.0.1:1", known))
 
 
-def test_a_certificate_for_another_host_is_not_trusted(secured_kafka: SecuredKafka) -> None:
+def test_a_certificate_for_another_host_is_not_trusted(secured_kafka: SecuredKafka):
     # The node's certificate names 127.0.0.1 only; localhost is the same machine under another name.
     server = f"localhost:{secured_kafka.security.scram_port}"
     with pytest.raises(UsageError, match="not trusted: Hostname mismatch"):
@@ -273,7 +265,7 @@ def test_a_certificate_for_another_host_is_not_trusted(secured_kafka: SecuredKaf
 
 
 @pytest.mark.expected_errors(r"streamer\.cli")
-def test_a_worker_with_a_wrong_password_ends_with_the_reason(act: Act) -> None:
+def test_a_worker_with_a_wrong_password_ends_with_the_reason(act: Act):
     act("worker", "db", "upgrade")
     wrong = {"STREAMER_KAFKA_PROPERTIES_SASL_PASSWORD": "hunter2"}
     said = act("worker", "worker", "--json", "--port", "0", status=2, **wrong)

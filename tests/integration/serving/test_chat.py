@@ -718,6 +718,16 @@ def test_what_was_erased_is_not_answered_again(plain: Plain) -> None:
     assert len(model.asked) == 1
 
 
+def test_what_was_given_out_is_sampled_no_second_time(sqlite_site: Site, model: Model) -> None:
+    endpoint, once = model.serve(sqlite_site), {"idempotency-key": "given-out"}
+    post(endpoint, headers=once)
+    with sqlite_site.store._database.engine.begin() as connection:
+        connection.exec_driver_sql("DELETE FROM decisions")
+    answer = post(endpoint, headers=once)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (410, "given_out")
+    assert len(model.asked) == 1
+
+
 # -- what is refused
 
 TOOL = {"type": "function", "function": {"name": "look", "parameters": {}}}

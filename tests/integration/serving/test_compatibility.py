@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests import programs
 from tests.faults.endpoint import PATIENCE, Site
 from tests.faults.forms import SHOWN
 from tests.integration.serving.libraries import LIBRARIES
@@ -72,16 +73,7 @@ def tried(url: str, folder: Path) -> Iterator[Any]:
     environment = os.environ | {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "OPENAI_API_KEY": "none"}
     environment["PATH"] = f"{node}{os.pathsep}{os.environ['PATH']}"
     for command in commands(url, folder):
-        done = subprocess.run(
-            command,
-            cwd=folder,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=PATIENCE,
-        )
-        assert done.returncode == 0, done.stderr
+        done = programs.run(*command, seconds=PATIENCE, cwd=folder, env=environment)
         yield from (json.loads(line) for line in done.stdout.splitlines() if line.startswith("{"))
 
 
@@ -108,7 +100,7 @@ def row(found: Any) -> str:
 
 
 @pytest.mark.timeout(3600 if NEWEST else 600)
-def test_the_table_says_what_libraries_get(url: str, tmp_path: Path) -> None:
+def test_the_table_says_what_libraries_get(url: str, tmp_path: Path):
     rows = [row(one) for one in tried(url, tmp_path)]
     before, head, rest = PAGE.read_text().partition("|---|---|---|---|---|---|---|\n")
     written = rest.partition("\n\n")[0]

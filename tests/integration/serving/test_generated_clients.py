@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 
 from streamer.serving.openapi import document
+from tests import programs
 from tests.faults.endpoint import GATE, Site
 from tests.integration.serving.model_server import ENCODER, Model
 from tests.services.integrations import uv, with_index
@@ -41,16 +41,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, *command: str | Path, **environment: str) -> str:
-    done = subprocess.run(
-        list(map(str, command)),
-        cwd=folder,
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=400,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = programs.run(*command, seconds=400, cwd=folder, env=os.environ | environment)
     return done.stdout
 
 
@@ -58,14 +49,14 @@ def said(output: str) -> Any:
     return json.loads(output.splitlines()[-1])
 
 
-def test_python(folder: Path, url: str) -> None:
+def test_python(folder: Path, url: str):
     of = (uv(), "run", "--quiet", "--no-project", "--python", sys.executable, "--with", GENERATOR)
     how = ("--path", "openapi.json", "--meta", "none", "--output-path", "api", "--fail-on-warning")
     run(folder, *of, "--with", "ruff", "openapi-python-client", "generate", *how, **with_index())
     assert said(run(folder, *of, "client.py", url, GATE, **with_index())) == SAID
 
 
-def test_typescript_and_a_linter(folder: Path, url: str) -> None:
+def test_typescript_and_a_linter(folder: Path, url: str):
     programs = generators()
     (folder / "node_modules").symlink_to(programs.parent)
     quiet = {"REDOCLY_TELEMETRY": "off", "REDOCLY_SUPPRESS_UPDATE_NOTICE": "true"}
@@ -76,7 +67,7 @@ def test_typescript_and_a_linter(folder: Path, url: str) -> None:
     assert said(run(folder, *node(), "client.mjs", url, GATE)) == SAID
 
 
-def test_go(folder: Path, url: str) -> None:
+def test_go(folder: Path, url: str):
     if shutil.which("go") is None:
         missing("no go", "install Go 1.26 or newer (go.dev)")
     (folder / "api").mkdir()

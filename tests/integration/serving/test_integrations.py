@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -15,6 +14,7 @@ from typing import NamedTuple
 import httpx
 import pytest
 
+from tests import programs
 from tests.faults.endpoint import GATE, PATIENCE, Endpoint, Site
 from tests.faults.site import wait_until
 from tests.integration.serving.model_server import AGREED, ANSWERS, ENCODER, Model, agreeing, differing
@@ -138,9 +138,7 @@ def shown(
             if script.endswith(".mjs")
             else [python or sys.executable, str(EXAMPLES / script)]
         )
-        done = subprocess.run(
-            [*command, *prompts], env=variables, capture_output=True, text=True, check=False, timeout=PATIENCE
-        )
+        done = programs.run(*command, *prompts, status=None, seconds=PATIENCE, env=variables)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("held: ") == done.stdout.count(HOLD), done.stderr
     return done.stdout.splitlines()
@@ -172,13 +170,13 @@ def actions(site: Site) -> list[tuple[str, str, str]]:
     return [(gate, prompt, json.loads(bytes(value))["action"]) for gate, prompt, value in rows]
 
 
-def test_every_example_is_run_here() -> None:
+def test_every_example_is_run_here():
     scripts = {one if isinstance(one, str) else str(one.values[0]) for one in SCRIPTS}
     found = {path.name for path in EXAMPLES.iterdir() if path.suffix in (".py", ".mjs", ".yaml")}
     assert found == scripts | {"litellm_upstream.yaml"}
 
 
-def test_the_lock_has_what_the_examples_ask_for() -> None:
+def test_the_lock_has_what_the_examples_ask_for():
     wanted = re.findall(
         r"^([\w-]+)(?:\[.*\])?(==\S+)$", (EXAMPLES / "requirements.txt").read_text(), re.MULTILINE
     )
@@ -189,7 +187,7 @@ def test_the_lock_has_what_the_examples_ask_for() -> None:
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_an_example_shows_what_ships_and_holds_the_rest(service: Service, script: str) -> None:
+def test_an_example_shows_what_ships_and_holds_the_rest(service: Service, script: str):
     before = len(actions(service.site))
     gate, shadow = (DECIDED, f"{DECIDED}-shadow") if script == SAMPLES else (GATE, "shadow")
     variables = environment(service, service.endpoint.base, GATE=gate)
@@ -206,13 +204,13 @@ def test_an_example_shows_what_ships_and_holds_the_rest(service: Service, script
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_an_example_holds_where_the_service_is_away(service: Service, script: str) -> None:
+def test_an_example_holds_where_the_service_is_away(service: Service, script: str):
     before = actions(service.site)
     assert shown(script, [SHIPS], environment(service, NOWHERE, GATE_SECONDS="1")) == [HOLD]
     assert actions(service.site) == before
 
 
-def test_an_example_holds_where_its_own_model_is_away(service: Service) -> None:
+def test_an_example_holds_where_its_own_model_is_away(service: Service):
     variables = environment(service, service.endpoint.base, OPENAI_BASE_URL=NOWHERE)
     assert shown(SAMPLES, [SHIPS], variables) == [HOLD]
 
@@ -250,7 +248,7 @@ def answers(url: str) -> bool:
         return False
 
 
-def test_a_litellm_proxy_with_gates_as_upstreams(own_service: Service, tmp_path: Path) -> None:
+def test_a_litellm_proxy_with_gates_as_upstreams(own_service: Service, tmp_path: Path):
     site, _, endpoint = own_service
     to_gate = environment(own_service, f"{endpoint.base}/v1")
     with litellm_proxy("litellm_upstream.yaml", to_gate, tmp_path) as url:

@@ -13,13 +13,14 @@ from streamer.errors import UsageError
 from streamer.security.accounts import Account, fits
 from streamer.store.audit import control
 from streamer.store.db.schema import accounts, metadata
+from tests.at_once import at_once
 from tests.integration.store.conftest import World
 
 PASSWORD = "correct horse battery"
 ISSUER = "https://login.example"
 
 
-def test_an_account_is_made_changed_closed_and_opened_again(world: World) -> None:
+def test_an_account_is_made_changed_closed_and_opened_again(world: World):
     people = world.store.accounts
     assert not people.any()
     assert people.get("ana") is None
@@ -64,7 +65,7 @@ def test_an_account_is_made_changed_closed_and_opened_again(world: World) -> Non
 )
 def test_what_cannot_be_an_account_is_refused(
     world: World, name: str, roles: list[str], password: str, wrong: str
-) -> None:
+):
     with pytest.raises(UsageError, match=wrong):
         world.store.accounts.add(name, roles=roles, password=password, by="root")
     assert not world.store.accounts.any()
@@ -81,7 +82,7 @@ def test_what_cannot_be_an_account_is_refused(
         ("ana\u200blopez", "invisible character"),
     ],
 )
-def test_no_new_account_has_a_name_that_reads_like_another(world: World, name: str, wrong: str) -> None:
+def test_no_new_account_has_a_name_that_reads_like_another(world: World, name: str, wrong: str):
     people = world.store.accounts
     for known in ("ana lopez", "Straße"):
         people.add_issued(known, roles=["viewer"], issuer=ISSUER, by="root")
@@ -116,11 +117,11 @@ def test_no_new_account_has_a_name_that_reads_like_another(world: World, name: s
         "ana@team.example",
     ],
 )
-def test_people_of_any_one_script_have_accounts(world: World, name: str) -> None:
+def test_people_of_any_one_script_have_accounts(world: World, name: str):
     assert world.store.accounts.add_issued(name, roles=["viewer"], issuer=ISSUER, by="root").name == name
 
 
-def test_accounts_that_read_alike_already_keep_working(world: World) -> None:
+def test_accounts_that_read_alike_already_keep_working(world: World):
     people = world.store.accounts
     first = people.add_issued("first", roles=["viewer"], issuer=ISSUER, by="root")
     for name in ("ana", "\u0430na"):
@@ -133,27 +134,21 @@ def test_accounts_that_read_alike_already_keep_working(world: World) -> None:
         assert people.add(name, roles=["viewer"], password=PASSWORD, by="root").revision == 4
 
 
-def test_of_names_that_read_alike_at_one_moment_one_gets_an_account(world: World) -> None:
+def test_of_names_that_read_alike_at_one_moment_one_gets_an_account(world: World):
     names, made = ("ana", "Ana", "aNa", "ANA"), []
-    start = threading.Barrier(len(names))
 
     def adds(name: str) -> None:
-        start.wait()
         with contextlib.suppress(UsageError):
             made.append(
                 world.store.accounts.add_issued(name, roles=["viewer"], issuer=ISSUER, by="root").name
             )
 
-    threads = [threading.Thread(target=adds, args=(name,)) for name in names]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(adds, *names)
     assert [one.name for one in world.store.accounts.list()] == made
     assert len(made) == 1
 
 
-def test_every_change_is_sealed_without_what_a_password_could_be_guessed_by(world: World) -> None:
+def test_every_change_is_sealed_without_what_a_password_could_be_guessed_by(world: World):
     people = world.store.accounts
     kept = people.add("ana", roles=["viewer"], password=PASSWORD, by="root").password
     people.close("ana", by="root", reason="left")
@@ -176,9 +171,7 @@ def test_every_change_is_sealed_without_what_a_password_could_be_guessed_by(worl
         assert sum("sealed" in line for line in snapshot.control()) == 1
 
 
-def test_of_two_administrators_who_demote_each_other_at_once_one_stays(
-    new_world: Callable[..., World],
-) -> None:
+def test_of_two_administrators_who_demote_each_other_at_once_one_stays(new_world: Callable[..., World]):
     world = new_world()
     names = ("ana", "ben")
     for name in names:

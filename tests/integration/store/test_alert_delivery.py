@@ -1,7 +1,5 @@
 """Alerts reach a webhook and a mail server on real sockets: signed, at least once, and past what fails."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import hmac
@@ -131,7 +129,7 @@ def sending(world: World, channel: Webhook | Mail, moment: list[float]) -> Deliv
 
 
 @pytest.mark.expected_errors
-def test_a_webhook_gets_each_alert_signed_and_again_until_it_takes_it(world: World) -> None:
+def test_a_webhook_gets_each_alert_signed_and_again_until_it_takes_it(world: World):
     for number in (1, 2):
         world.store.alerts.raise_(made(f"alarm {number}"))
     moment, hook = [0.0], Hook(503)
@@ -157,9 +155,7 @@ def test_a_webhook_gets_each_alert_signed_and_again_until_it_takes_it(world: Wor
 
 
 @pytest.mark.expected_errors
-def test_what_one_alert_has_that_is_refused_keeps_no_other_back_and_is_given_up_after_a_day(
-    world: World,
-) -> None:
+def test_what_one_alert_has_that_is_refused_keeps_no_other_back_and_is_given_up_after_a_day(world: World):
     for number in (1, 2):
         world.store.alerts.raise_(made(f"alarm {number}"))
     moment, hook = [0.0], Hook(422, 204, 422)
@@ -177,7 +173,7 @@ def test_what_one_alert_has_that_is_refused_keeps_no_other_back_and_is_given_up_
 @pytest.mark.expected_errors
 def test_mails_of_an_incident_are_one_conversation_over_tls(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     if need := what_certificates_need():
         missing(*need)
     authority = Authority(tmp_path)
@@ -208,7 +204,7 @@ def test_mails_of_an_incident_are_one_conversation_over_tls(
     assert f"AUTH PLAIN {login}" in post.commands
 
 
-def test_a_mail_server_that_never_ends_its_greeting_is_cut_off(world: World) -> None:
+def test_a_mail_server_that_never_ends_its_greeting_is_cut_off(world: World):
     world.store.alerts.raise_(made())
     (raised,) = world.store.alerts.list()
     post = Post(drips=True)
@@ -232,6 +228,6 @@ def test_a_mail_server_that_never_ends_its_greeting_is_cut_off(world: World) -> 
         ({"webhook_url": "https://hooks.example/x", "webhook_secret": "whsec_!"}, "not base64"),
     ],
 )
-def test_settings_of_a_webhook_that_cannot_be_are_refused(said: dict[str, str], what: str) -> None:
+def test_settings_of_a_webhook_that_cannot_be_are_refused(said: dict[str, str], what: str):
     with pytest.raises(UsageError, match=what):
         Webhook(AlertSettings(**said), clock=lambda: START)

@@ -18,14 +18,13 @@ from streamer.errors import BadData, Unavailable
 from streamer.journal import OutboxMessage
 from streamer.store import migrate
 from streamer.store.db import engine
+from tests.at_once import at_once
 from tests.faults.site import wait_until
 from tests.integration.store.conftest import World, interrupted
 from tests.services.postgres import PostgresServer
 
 
-def test_a_locked_sqlite_file_is_unavailable(
-    migrated_sqlite_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_locked_sqlite_file_is_unavailable(migrated_sqlite_url: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(engine, "BUSY_SECONDS", 0.2)
     world = World(migrated_sqlite_url)
     world.gate()
@@ -41,7 +40,7 @@ def test_a_locked_sqlite_file_is_unavailable(
     world.close()
 
 
-def test_sqlite_keeps_what_it_promises(sqlite_database_url: str) -> None:
+def test_sqlite_keeps_what_it_promises(sqlite_database_url: str):
     migrate(sqlite_database_url)
     database = engine.Database(sqlite_database_url)
     with database.engine.connect() as connection:
@@ -55,7 +54,7 @@ def test_sqlite_keeps_what_it_promises(sqlite_database_url: str) -> None:
     assert path.stat().st_mode & 0o077 == 0  # texts and secrets: the owner's alone
 
 
-def test_postgresql_waits_for_the_disk_whatever_its_habit(migrated_postgres_url: str) -> None:
+def test_postgresql_waits_for_the_disk_whatever_its_habit(migrated_postgres_url: str):
     name = sa.make_url(migrated_postgres_url).database
     database = engine.Database(migrated_postgres_url)
     with database.engine.begin() as connection:
@@ -67,7 +66,7 @@ def test_postgresql_waits_for_the_disk_whatever_its_habit(migrated_postgres_url:
     database.close()
 
 
-def test_a_connection_that_is_killed_in_the_middle_leaves_nothing_behind(postgres_world: World) -> None:
+def test_a_connection_that_is_killed_in_the_middle_leaves_nothing_behind(postgres_world: World):
     world = postgres_world
     lease = world.lease()
     world.commit(world.slice(lease, world.decision(0, "b")))
@@ -92,7 +91,7 @@ def test_a_connection_that_is_killed_in_the_middle_leaves_nothing_behind(postgre
 @pytest.mark.parametrize("where", ["between statements", "before the commit"])
 def test_a_stopped_worker_does_not_keep_its_partition_locked(
     postgres_world: World, monkeypatch: pytest.MonkeyPatch, where: str
-) -> None:
+):
     world = postgres_world
     monkeypatch.setattr(engine, "FROZEN_SECONDS", 1)
     lease = world.lease()
@@ -127,9 +126,7 @@ def test_a_stopped_worker_does_not_keep_its_partition_locked(
     assert isinstance(said[0], Unavailable)
 
 
-def test_a_lock_that_does_not_come_is_unavailable(
-    postgres_world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lock_that_does_not_come_is_unavailable(postgres_world: World, monkeypatch: pytest.MonkeyPatch):
     world = postgres_world
     world.lease()
     monkeypatch.setattr(engine, "BUSY_SECONDS", 0.3)
@@ -140,12 +137,11 @@ def test_a_lock_that_does_not_come_is_unavailable(
             world.lease(store=hasty)
 
 
-def test_a_deadlock_is_run_again(postgres_world: World) -> None:
+def test_a_deadlock_is_run_again(postgres_world: World):
     world = postgres_world
     world.gate("other")
     barrier = threading.Barrier(2)
     runs: list[str] = []
-    failures: list[BaseException] = []
 
     def work(names: tuple[str, str]) -> None:
         def transaction(connection: sa.Connection) -> None:
@@ -157,21 +153,10 @@ def test_a_deadlock_is_run_again(postgres_world: World) -> None:
                 if turn == 0 and len(runs) <= 2:
                     barrier.wait(timeout=240)
 
-        try:
-            world.store._database.writing(transaction)
-        except BaseException as error:
-            failures.append(error)
+        world.store._database.writing(transaction)
 
-    threads = [
-        threading.Thread(target=work, args=(names,))
-        for names in (("other", "support-bot"), ("support-bot", "other"))
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(timeout=240)
-    assert not failures
-    assert len(runs) == 3
+    at_once(work, ("other", "support-bot"), ("support-bot", "other"))
+    assert len(runs) >= 3, "the one that lost, once more or, on a busy machine, again"
 
 
 class LossyLink:
@@ -219,9 +204,7 @@ class LossyLink:
         self._listener.close()
 
 
-def test_the_answer_to_a_commit_is_lost_on_the_way(
-    postgres_world: World, postgres_server: PostgresServer
-) -> None:
+def test_the_answer_to_a_commit_is_lost_on_the_way(postgres_world: World, postgres_server: PostgresServer):
     world = postgres_world
     link = LossyLink(str(postgres_server.folder))
     name = sa.make_url(world.url).database
@@ -241,7 +224,7 @@ def test_the_answer_to_a_commit_is_lost_on_the_way(
     link.close()
 
 
-def test_an_error_does_not_quote_peoples_texts(world: World) -> None:
+def test_an_error_does_not_quote_peoples_texts(world: World):
     lease = world.lease()
     broken = world.decision(0, content="private matter", sampling_probability=1.5)
     with pytest.raises(BadData, match="sampling_probability") as caught:
@@ -252,7 +235,7 @@ def test_an_error_does_not_quote_peoples_texts(world: World) -> None:
 
 
 @pytest.mark.slow
-def test_a_server_that_crashes_and_comes_back(own_postgres_server: PostgresServer) -> None:
+def test_a_server_that_crashes_and_comes_back(own_postgres_server: PostgresServer):
     url = own_postgres_server.create_database()
     migrate(url)
     world = World(url)
@@ -282,9 +265,7 @@ def test_a_server_that_crashes_and_comes_back(own_postgres_server: PostgresServe
             return False
 
     wait_until(answers, "it is back, and a pooler between has seen it")
-    assert world.commit(
-        first,
-    ) == [["decision", "decision"]]
+    assert world.commit(first) == [["decision", "decision"]]
     assert world.commit(second) == [["decision"]]
     assert world.store.evidence.log_faults() == []
     world.close()

@@ -12,6 +12,7 @@ from streamer.errors import Fenced
 from streamer.events.codes import CONFLICTING_CONTENT
 from streamer.events.receipts import without_receipt
 from streamer.journal import DataGap, OutboxMessage, Slice
+from tests.at_once import at_once
 from tests.integration.store.conftest import World
 
 
@@ -20,7 +21,7 @@ def as_stored(message: OutboxMessage) -> OutboxMessage:
     return replace(message, id=0, queued=False, headers=without_receipt(message.headers)[0])
 
 
-def test_a_lease_raises_the_epoch_and_tells_where_to_go_on(world: World) -> None:
+def test_a_lease_raises_the_epoch_and_tells_where_to_go_on(world: World):
     first = world.lease()
     assert (first.epoch, first.next_offset) == (1, 0)
     world.commit(world.slice(first, world.decision(0), world.dead(4)))
@@ -28,7 +29,7 @@ def test_a_lease_raises_the_epoch_and_tells_where_to_go_on(world: World) -> None
     assert (second.epoch, second.next_offset) == (2, 5)
 
 
-def test_a_commit_keeps_everything_and_enqueues_the_actions_in_order(world: World) -> None:
+def test_a_commit_keeps_everything_and_enqueues_the_actions_in_order(world: World):
     lease = world.lease()
     decisions = [world.decision(offset) for offset in range(3)]
     assert world.commit(world.slice(lease, *decisions)) == [["decision"] * 3]
@@ -50,7 +51,7 @@ def test_a_commit_keeps_everything_and_enqueues_the_actions_in_order(world: Worl
     assert row.text == decisions[0].responses[1].text
 
 
-def test_a_commit_tells_what_waits_as_it_would_be_read(world: World) -> None:
+def test_a_commit_tells_what_waits_as_it_would_be_read(world: World):
     lease = world.lease()
     told: list[Sequence[OutboxMessage]] = []
 
@@ -74,7 +75,7 @@ def test_a_commit_tells_what_waits_as_it_would_be_read(world: World) -> None:
     assert len(waiting()) == 7
 
 
-def test_the_same_content_again_is_a_duplicate_with_the_stored_action(world: World) -> None:
+def test_the_same_content_again_is_a_duplicate_with_the_stored_action(world: World):
     lease = world.lease()
     first = world.decision(0, "b")
     world.commit(world.slice(lease, first))
@@ -88,7 +89,7 @@ def test_the_same_content_again_is_a_duplicate_with_the_stored_action(world: Wor
     assert len({message.headers for message in actions}) == 1, "one receipt, that of the decision"
 
 
-def test_other_content_is_a_conflict_and_becomes_a_dead_letter(world: World) -> None:
+def test_other_content_is_a_conflict_and_becomes_a_dead_letter(world: World):
     lease = world.lease()
     world.commit(world.slice(lease, world.decision(0, "b")))
     kinds = world.commit(
@@ -105,7 +106,7 @@ def test_other_content_is_a_conflict_and_becomes_a_dead_letter(world: World) -> 
     assert world.rows("SELECT count(*) FROM decisions") == [(1,)]
 
 
-def test_repeats_inside_one_commit_are_outcomes_too(world: World) -> None:
+def test_repeats_inside_one_commit_are_outcomes_too(world: World):
     zero, one = world.lease(0), world.lease(1)
     kinds = world.commit(
         world.slice(zero, world.decision(0, "b"), world.decision(1, "b"), world.decision(2, "c")),
@@ -114,7 +115,7 @@ def test_repeats_inside_one_commit_are_outcomes_too(world: World) -> None:
     assert kinds == [["decision", "duplicate", "decision"], ["conflict", "decision"]]
 
 
-def test_a_commit_whose_answer_was_lost_can_be_repeated(world: World) -> None:
+def test_a_commit_whose_answer_was_lost_can_be_repeated(world: World):
     zero, one = world.lease(0), world.lease(1)
     slices = [
         world.slice(zero, world.decision(0, "b"), world.decision(5, "b"), world.dead(7)),
@@ -129,7 +130,7 @@ def test_a_commit_whose_answer_was_lost_can_be_repeated(world: World) -> None:
     assert world.rows("SELECT count(*) FROM outcomes") == [(5,)]
 
 
-def test_a_zombie_is_fenced_and_writes_nothing(world: World) -> None:
+def test_a_zombie_is_fenced_and_writes_nothing(world: World):
     zombie = world.lease()
     world.lease(store=world.open())
     with pytest.raises(Fenced, match="epoch 1"):
@@ -139,7 +140,7 @@ def test_a_zombie_is_fenced_and_writes_nothing(world: World) -> None:
     assert world.rows("SELECT count(*) FROM batches") == [(0,)]
 
 
-def test_one_lost_lease_stops_the_whole_commit(world: World) -> None:
+def test_one_lost_lease_stops_the_whole_commit(world: World):
     zero, one = world.lease(0), world.lease(1)
     world.lease(1)
     with pytest.raises(Fenced):
@@ -147,21 +148,21 @@ def test_one_lost_lease_stops_the_whole_commit(world: World) -> None:
     assert world.rows("SELECT count(*) FROM outcomes") == [(0,)]
 
 
-def test_progress_elsewhere_is_fenced_even_under_our_epoch(world: World) -> None:
+def test_progress_elsewhere_is_fenced_even_under_our_epoch(world: World):
     lease = world.lease()
     world.commit(world.slice(lease, world.decision(0), world.decision(1)))
     with pytest.raises(Fenced):
         world.commit(world.slice(lease, world.decision(5), expected=3))
 
 
-def test_a_partition_that_was_never_leased_is_fenced(world: World) -> None:
+def test_a_partition_that_was_never_leased_is_fenced(world: World):
     lease = replace(world.lease(), partition=world.partition(9))
     with pytest.raises(Fenced):
         world.commit(world.slice(lease, world.decision(0, number=9)))
 
 
 @pytest.mark.parametrize("kind", ["order", "partition", "next"])
-def test_a_slice_that_contradicts_itself_is_a_bug(world: World, kind: str) -> None:
+def test_a_slice_that_contradicts_itself_is_a_bug(world: World, kind: str):
     lease = world.lease()
     piece = world.slice(lease, world.decision(0), world.decision(1))
     broken = {
@@ -173,7 +174,7 @@ def test_a_slice_that_contradicts_itself_is_a_bug(world: World, kind: str) -> No
         world.commit(broken)
 
 
-def test_a_gap_is_recorded_once_and_passed(world: World) -> None:
+def test_a_gap_is_recorded_once_and_passed(world: World):
     lease = world.lease()
     world.commit(world.slice(lease, world.decision(0)))
     gap = DataGap(lease.partition, 1, 50)
@@ -186,7 +187,7 @@ def test_a_gap_is_recorded_once_and_passed(world: World) -> None:
     assert world.lease().next_offset == 51
 
 
-def test_labels_on_the_topic_are_kept_and_repeats_are_one_row(world: World) -> None:
+def test_labels_on_the_topic_are_kept_and_repeats_are_one_row(world: World):
     lease = world.lease(topic="streamer.labels")
     kinds = world.commit(
         world.slice(
@@ -205,7 +206,7 @@ def test_labels_on_the_topic_are_kept_and_repeats_are_one_row(world: World) -> N
     assert world.store.evidence.log_faults() == []
 
 
-def test_published_and_parked_messages_do_not_come_again(world: World) -> None:
+def test_published_and_parked_messages_do_not_come_again(world: World):
     zero, one = world.lease(0), world.lease(1)
     world.commit(
         world.slice(zero, world.decision(0), world.decision(1)), world.slice(one, world.decision(0, number=1))
@@ -229,7 +230,7 @@ def test_published_and_parked_messages_do_not_come_again(world: World) -> None:
     assert published.published_at is not None
 
 
-def test_what_another_worker_publishes_while_the_queue_is_read_is_left_out(world: World) -> None:
+def test_what_another_worker_publishes_while_the_queue_is_read_is_left_out(world: World):
     """Two workers read the same partition's queue for as long as one of them does not know that its lease has gone."""
     lease = world.lease()
     world.commit(
@@ -256,7 +257,7 @@ def test_what_another_worker_publishes_while_the_queue_is_read_is_left_out(world
     assert letter not in world.store.unpublished(sources, limit=10, ownerless=None)
 
 
-def test_the_queue_is_read_by_topic_from_a_place_on_and_up_to_a_size(world: World) -> None:
+def test_the_queue_is_read_by_topic_from_a_place_on_and_up_to_a_size(world: World):
     lease = world.lease()
     world.commit(
         world.slice(lease, *(world.decision(offset) for offset in range(3)), world.dead(3), world.dead(4))
@@ -285,11 +286,10 @@ def test_the_queue_is_read_by_topic_from_a_place_on_and_up_to_a_size(world: Worl
     assert some == letters[:1]
 
 
-def test_two_workers_that_get_the_same_batches_at_once_decide_each_once(world: World) -> None:
+def test_two_workers_that_get_the_same_batches_at_once_decide_each_once(world: World):
     rounds, size = 6, 30
     barrier = threading.Barrier(2)
     kinds: dict[int, list[str]] = {0: [], 1: []}
-    failures: list[BaseException] = []
 
     def work(number: int) -> None:
         try:
@@ -307,23 +307,18 @@ def test_two_workers_that_get_the_same_batches_at_once_decide_each_once(world: W
                 kinds[number] += world.commit(
                     world.slice(lease, *outcomes, expected=turn * size), store=store
                 )[0]
-        except BaseException as error:
-            failures.append(error)
+        except BaseException:
             barrier.abort()
+            raise
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in (0, 1)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(timeout=120)
-    assert not failures
+    at_once(work, 0, 1)
     every = kinds[0] + kinds[1]
     assert every.count("decision") == every.count("duplicate") == rounds * size
     assert world.rows("SELECT count(*) FROM decisions") == [(rounds * size,)]
     assert world.store.evidence.log_faults() == []
 
 
-def test_one_database_serves_several_logs(new_world: Callable[..., World]) -> None:
+def test_one_database_serves_several_logs(new_world: Callable[..., World]):
     one = new_world(log_id="cluster-1")
     one.gate()
     two = new_world(log_id="cluster-2")

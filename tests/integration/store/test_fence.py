@@ -51,7 +51,7 @@ def written(world: World) -> list[Any]:
     return world.rows("SELECT (SELECT count(*) FROM batches), (SELECT count(*) FROM outcomes)")
 
 
-def test_what_an_older_policy_decided_is_not_committed(world: World) -> None:
+def test_what_an_older_policy_decided_is_not_committed(world: World):
     lease = world.lease()
     group = [world.decision(0), world.decision(1, actions=SHIPS), world.dead(2)]
     closed = close(world)
@@ -62,7 +62,7 @@ def test_what_an_older_policy_decided_is_not_committed(world: World) -> None:
     assert world.commit(world.slice(lease, *again)) == [["decision", "decision", "dead_letter"]]
 
 
-def test_any_new_policy_outdates_decisions_and_only_those_of_its_gate(world: World) -> None:
+def test_any_new_policy_outdates_decisions_and_only_those_of_its_gate(world: World):
     lease, other = world.lease(), world.lease(1)
     first = world.policy
     elsewhere = world.gate("other")
@@ -72,7 +72,7 @@ def test_any_new_policy_outdates_decisions_and_only_those_of_its_gate(world: Wor
         world.commit(world.slice(lease, world.decision(0, policy=first)))
 
 
-def test_a_repeat_of_what_was_decided_before_is_answered_under_any_policy(world: World) -> None:
+def test_a_repeat_of_what_was_decided_before_is_answered_under_any_policy(world: World):
     lease = world.lease()
     world.commit(world.slice(lease, world.decision(0, "b", actions=SHIPS)))
     stale = world.decision(1, "b", actions=SHIPS)
@@ -82,7 +82,7 @@ def test_a_repeat_of_what_was_decided_before_is_answered_under_any_policy(world:
     assert kinds == [["duplicate", "duplicate", "conflict"]]
 
 
-def test_a_commit_whose_answer_was_lost_is_found_after_a_closing(world: World) -> None:
+def test_a_commit_whose_answer_was_lost_is_found_after_a_closing(world: World):
     lease = world.lease()
     piece = world.slice(lease, world.decision(0, actions=SHIPS))
     assert world.commit(piece) == [["decision"]]
@@ -90,7 +90,7 @@ def test_a_commit_whose_answer_was_lost_is_found_after_a_closing(world: World) -
     assert world.commit(piece) == [["decision"]]
 
 
-def test_a_newer_policy_that_the_decider_refused_does_not_count_until_another_comes(world: World) -> None:
+def test_a_newer_policy_that_the_decider_refused_does_not_count_until_another_comes(world: World):
     lease = world.lease()
     close(world)
     assert world.commit(world.slice(lease, world.decision(0, newest_seen=2))) == [["decision"]]
@@ -99,7 +99,7 @@ def test_a_newer_policy_that_the_decider_refused_does_not_count_until_another_co
         world.commit(world.slice(lease, world.decision(1, newest_seen=2), expected=1))
 
 
-def test_a_ship_past_its_deadline_is_not_committed_and_a_held_one_is(new_world: Callable[..., World]) -> None:
+def test_a_ship_past_its_deadline_is_not_committed_and_a_held_one_is(new_world: Callable[..., World]):
     world = new_world()
     world.gate(unit="response", decision_deadline_seconds=60.0)
     lease = world.lease()
@@ -112,9 +112,7 @@ def test_a_ship_past_its_deadline_is_not_committed_and_a_held_one_is(new_world: 
     assert world.commit(world.slice(lease, world.decision(1), expected=1)) == [["decision"]]
 
 
-def test_the_deadline_of_a_batch_without_a_date_counts_from_its_record(
-    new_world: Callable[..., World],
-) -> None:
+def test_the_deadline_of_a_batch_without_a_date_counts_from_its_record(new_world: Callable[..., World]):
     world = new_world()
     world.gate(unit="response", decision_deadline_seconds=60.0)
     lease = world.lease()
@@ -132,9 +130,7 @@ def test_the_deadline_of_a_batch_without_a_date_counts_from_its_record(
     assert world.store.evidence.log_faults() == []
 
 
-def test_no_ship_is_committed_past_the_deadline_that_its_record_brought(
-    new_world: Callable[..., World],
-) -> None:
+def test_no_ship_is_committed_past_the_deadline_that_its_record_brought(new_world: Callable[..., World]):
     world = new_world()
     world.gate(unit="response")
     lease = world.lease()
@@ -149,12 +145,12 @@ def test_no_ship_is_committed_past_the_deadline_that_its_record_brought(
     assert world.store.evidence.log_faults() == []
 
 
-def test_where_no_deadline_is_set_no_timestamp_is_kept(world: World) -> None:
+def test_where_no_deadline_is_set_no_timestamp_is_kept(world: World):
     world.commit(world.slice(world.lease(), world.decision(0)))
     assert world.rows("SELECT timestamp_ms FROM decisions") == [(None,)]
 
 
-def test_the_deadline_is_looked_at_when_the_commit_ends(new_world: Callable[..., World]) -> None:
+def test_the_deadline_is_looked_at_when_the_commit_ends(new_world: Callable[..., World]):
     """Not when it began: a table may have been locked for a minute in between."""
     world = new_world()
     world.gate(unit="response", decision_deadline_seconds=60.0)
@@ -183,7 +179,7 @@ def pausing(world: World, point: str, seconds: float) -> tuple[Store, threading.
     return world.open(failpoint=failpoint), there
 
 
-def test_closing_waits_for_a_commit_that_has_passed_the_fence(postgres_world: World) -> None:
+def test_closing_waits_for_a_commit_that_has_passed_the_fence(postgres_world: World):
     world = postgres_world
     lease = world.lease()
     store, there = pausing(world, "in_transaction", 1)
@@ -195,7 +191,7 @@ def test_closing_waits_for_a_commit_that_has_passed_the_fence(postgres_world: Wo
         assert commit.result(240) == [["decision"]]
 
 
-def test_a_commit_waits_for_a_closing_that_is_under_way_and_is_outdated_by_it(postgres_world: World) -> None:
+def test_a_commit_waits_for_a_closing_that_is_under_way_and_is_outdated_by_it(postgres_world: World):
     world = postgres_world
     lease = world.lease()
     store, there = pausing(world, "in_transaction", 1)
@@ -208,14 +204,11 @@ def test_a_commit_waits_for_a_closing_that_is_under_way_and_is_outdated_by_it(po
     assert written(world) == [(0, 0)]
 
 
-def test_closing_does_not_wait_for_a_commit_that_waits_for_another_lock(postgres_world: World) -> None:
+def test_closing_does_not_wait_for_a_commit_that_waits_for_another_lock(postgres_world: World):
     world = postgres_world
     lease = world.lease()
     slices = world.slice(lease, world.decision(0, actions=SHIPS))
-    with (
-        ThreadPoolExecutor(1) as pool,
-        world.store._database.engine.connect() as other,
-    ):
+    with ThreadPoolExecutor(1) as pool, world.store._database.engine.connect() as other:
         other.exec_driver_sql("LOCK TABLE decisions IN SHARE ROW EXCLUSIVE MODE")
         commit = pool.submit(world.commit, slices)
         waits = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'decisions'::regclass"
@@ -230,7 +223,7 @@ def test_closing_does_not_wait_for_a_commit_that_waits_for_another_lock(postgres
     assert written(world) == [(0, 0)]
 
 
-def test_commits_without_end_do_not_keep_a_gate_open(postgres_world: World) -> None:
+def test_commits_without_end_do_not_keep_a_gate_open(postgres_world: World):
     """Three workers of which one or another is always between its check and the end of its commit."""
     world = postgres_world
     stop = threading.Event()
@@ -262,7 +255,7 @@ def test_commits_without_end_do_not_keep_a_gate_open(postgres_world: World) -> N
 
 def test_a_process_that_was_stopped_behind_the_fence_is_outwaited(
     postgres_world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     """The server ends its session; closing waits longer than that, though not longer than that for other locks."""
     monkeypatch.setattr(engine, "FROZEN_SECONDS", 3)
     monkeypatch.setattr(engine, "BUSY_SECONDS", 1)
@@ -293,7 +286,7 @@ def test_whoever_closes_under_a_lock_reads_whether_the_gate_is_closed(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
-) -> None:
+):
     monkeypatch.setenv("STREAMER_DATABASE_URL", postgres_world.url)
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.chdir(tmp_path)
@@ -324,7 +317,7 @@ def test_whoever_closes_under_a_lock_reads_whether_the_gate_is_closed(
     assert "outbox nothing" in " ".join(capsys.readouterr().out.split())
 
 
-def test_gates_without_number_take_few_locks(postgres_world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gates_without_number_take_few_locks(postgres_world: World, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(fence, "_LOCKS", 4)
     world = postgres_world
     policies = [world.gate(f"gate-{number}") for number in range(20)]
@@ -341,7 +334,7 @@ def test_gates_without_number_take_few_locks(postgres_world: World, monkeypatch:
     assert 1 < held[0][0] <= 4
 
 
-def test_closing_and_committing_from_all_sides_ends_without_a_deadlock(world: World) -> None:
+def test_closing_and_committing_from_all_sides_ends_without_a_deadlock(world: World):
     """Several gates in one commit, in any order, while others write policies of all of them."""
     names = [f"gate-{number}" for number in range(4)]
     for name in names:
@@ -385,7 +378,7 @@ def test_closing_and_committing_from_all_sides_ends_without_a_deadlock(world: Wo
     assert world.store.policies.newest(names[0]).version == 11
 
 
-def test_ships_that_wait_to_be_published_are_counted_by_gate(world: World) -> None:
+def test_ships_that_wait_to_be_published_are_counted_by_gate(world: World):
     store, lease = world.store, world.lease()
     other = world.gate("other", unit="response")
     shadow = world.gate("shadow", unit="response", mode="shadow")

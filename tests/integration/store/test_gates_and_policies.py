@@ -1,6 +1,5 @@
 """Gates, their revisions, and the policies that follow from them."""
 
-import threading
 from dataclasses import replace
 from datetime import timedelta
 
@@ -9,10 +8,11 @@ import pytest
 from streamer.errors import UsageError
 from streamer.gates.policy import Policy
 from streamer.gates.settings import GateSettings
+from tests.at_once import at_once
 from tests.integration.store.conftest import SETTINGS, START, World
 
 
-def test_a_gate_is_created_closed_and_uncalibrated_and_told_to_the_world(world: World) -> None:
+def test_a_gate_is_created_closed_and_uncalibrated_and_told_to_the_world(world: World):
     revision = world.store.gates.get("support-bot")
     assert revision.revision == 1
     assert revision.settings == SETTINGS
@@ -26,7 +26,7 @@ def test_a_gate_is_created_closed_and_uncalibrated_and_told_to_the_world(world: 
     assert [event.event for event in world.store.policies.events("support-bot")] == ["created", "closed"]
 
 
-def test_every_setting_survives_the_database(world: World) -> None:
+def test_every_setting_survives_the_database(world: World):
     settings = GateSettings(
         unit="response",
         scorer="external",
@@ -52,19 +52,19 @@ def test_every_setting_survives_the_database(world: World) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "A", "ü", "-a", "a b", "a" * 65, "a\n"])
-def test_names_that_no_gate_may_have(world: World, name: str) -> None:
+def test_names_that_no_gate_may_have(world: World, name: str):
     with pytest.raises(UsageError, match="no name for a gate"):
         world.store.gates.create(name, SETTINGS, by="ana", reason="")
 
 
-def test_a_gate_is_created_once(world: World) -> None:
+def test_a_gate_is_created_once(world: World):
     with pytest.raises(UsageError, match="already"):
         world.gate()
     with pytest.raises(UsageError, match="seed"):
         world.store.gates.create("b", SETTINGS, by="ana", reason="", seed=2**63)
 
 
-def test_what_does_not_exist_is_said_so(world: World) -> None:
+def test_what_does_not_exist_is_said_so(world: World):
     for ask in (
         lambda: world.store.gates.get("x"),
         lambda: world.store.gates.history("x"),
@@ -95,7 +95,7 @@ def open_gate(world: World, threshold: float = 0.5) -> Policy:
     return world.store._database.writing(work)  # type: ignore[no-any-return]
 
 
-def test_a_change_that_needs_recalibration_closes_the_gate(world: World) -> None:
+def test_a_change_that_needs_recalibration_closes_the_gate(world: World):
     open_gate(world)
     revision = world.store.gates.revise("support-bot", {"alpha": 0.1}, by="bo", reason="more risk")
     policy = world.store.policies.newest("support-bot")
@@ -105,7 +105,7 @@ def test_a_change_that_needs_recalibration_closes_the_gate(world: World) -> None
     assert revision.seed == world.store.gates.history("support-bot")[0].seed
 
 
-def test_another_change_keeps_the_threshold(world: World) -> None:
+def test_another_change_keeps_the_threshold(world: World):
     before = open_gate(world)
     world.store.gates.revise(
         "support-bot", {"mode": "shadow", "hold_action": "escalate"}, by="bo", reason="try"
@@ -134,13 +134,13 @@ def test_another_change_keeps_the_threshold(world: World) -> None:
         ({"alpha": "x"}, "alpha must be a number, like 0.05, not 'x'"),
     ],
 )
-def test_changes_that_cannot_be(world: World, changes: dict[str, object], said: str) -> None:
+def test_changes_that_cannot_be(world: World, changes: dict[str, object], said: str):
     with pytest.raises(UsageError, match=said):
         world.store.gates.revise("support-bot", changes, by="bo", reason="")
     assert len(world.store.gates.history("support-bot")) == 1
 
 
-def test_close_and_roll_back(world: World) -> None:
+def test_close_and_roll_back(world: World):
     opened = open_gate(world)
     closed = world.store.policies.close("support-bot", by="bo", reason="incident")
     assert (closed.state, closed.calibrated, closed.version) == ("closed", True, 3)
@@ -155,7 +155,7 @@ def test_close_and_roll_back(world: World) -> None:
         world.store.policies.rollback("support-bot", 2, by="bo", reason="again")
 
 
-def test_active_policies_carry_the_secret(world: World) -> None:
+def test_active_policies_carry_the_secret(world: World):
     world.gate("b")
     world.store.policies.close("b", by="bo", reason="")
     active = world.store.policies.active()
@@ -165,56 +165,34 @@ def test_active_policies_carry_the_secret(world: World) -> None:
     assert set(world.store.policies.active(["b", "nobody"])) == {"b"}
 
 
-def test_changes_at_the_same_time_get_one_version_each(world: World) -> None:
+def test_changes_at_the_same_time_get_one_version_each(world: World):
     stores = [world.open() for _ in range(4)]
-    failures: list[BaseException] = []
 
     def work(number: int) -> None:
-        try:
-            for turn in range(5):
-                stores[number].gates.revise(
-                    "support-bot",
-                    {"label_deadline_seconds": float(number * 10 + turn + 1)},
-                    by=str(number),
-                    reason="",
-                )
-        except BaseException as error:
-            failures.append(error)
+        for turn in range(5):
+            change = {"label_deadline_seconds": float(number * 10 + turn + 1)}
+            stores[number].gates.revise("support-bot", change, by=str(number), reason="")
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(timeout=120)
-    assert not failures
+    at_once(work, *range(4))
     assert [policy.version for policy in world.store.policies.list("support-bot")] == list(range(1, 22))
     assert [revision.revision for revision in world.store.gates.history("support-bot")] == list(range(1, 22))
 
 
-def test_the_same_name_created_twice_at_once_is_one_gate(world: World) -> None:
+def test_the_same_name_created_twice_at_once_is_one_gate(world: World):
     stores = [world.open() for _ in range(3)]
-    results: list[object] = []
-    barrier = threading.Barrier(3)
 
-    def work(number: int) -> None:
-        barrier.wait(timeout=240)
+    def work(number: int) -> object:
         try:
-            results.append(
-                stores[number].gates.create("same", SETTINGS, by=str(number), reason="").created_by
-            )
+            return stores[number].gates.create("same", SETTINGS, by=f"{number}", reason="").created_by
         except UsageError as error:
-            results.append(error)
+            return error
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(timeout=240)
+    results = at_once(work, *range(3))
     assert sum(isinstance(result, str) for result in results) == 1
     assert sum(isinstance(result, UsageError) for result in results) == 2
 
 
-def test_a_policys_message_is_its_commands_to_publish_before_it_is_a_workers(world: World) -> None:
+def test_a_policys_message_is_its_commands_to_publish_before_it_is_a_workers(world: World):
     """The clock of this store moves on by a second at each look."""
     waits = {m.id for m in world.store.unpublished([], limit=10)}
     assert waits

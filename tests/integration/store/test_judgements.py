@@ -128,7 +128,6 @@ def test_a_judgement_cannot_be_changed_or_not_unseen(judged: World) -> None:
         "UPDATE judgements SET mark = 1",
         "UPDATE judgements SET exchanges = '{}'",
         "UPDATE judgements SET exchanges = NULL, salt = NULL, erased_at = '2026-12-01 00:00:00', mark = 1",
-        "DELETE FROM judgements",
     ):
         with pytest.raises(sa.exc.IntegrityError, match="append-only"):
             judged.store._database.writing(lambda connection, sql=change: connection.execute(sa.text(sql)))

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from streamer.errors import LeaseLost, TryLater, Unavailable
 from streamer.store.db.leases import LEADER, GateBusy, Leases
 from streamer.store.db.schema import leases
+from tests.at_once import at_once
 from tests.faults.site import wait_until
 from tests.integration.store.conftest import World
 
@@ -36,7 +37,7 @@ def stop_renewing(lease: Any) -> None:
     lease._keeper.join(240)
 
 
-def test_one_leads_and_the_next_takes_over(new_world: Callable[..., World]) -> None:
+def test_one_leads_and_the_next_takes_over(new_world: Callable[..., World]):
     world = new_world()
     first, second = (world.open().leases.leadership() for _ in range(2))
     assert (first.held(), second.held(), first.held()) == (True, False, True)
@@ -47,9 +48,7 @@ def test_one_leads_and_the_next_takes_over(new_world: Callable[..., World]) -> N
     second.release()
 
 
-def test_what_is_renewed_does_not_expire_and_what_is_not_is_taken_over(
-    new_world: Callable[..., World],
-) -> None:
+def test_what_is_renewed_does_not_expire_and_what_is_not_is_taken_over(new_world: Callable[..., World]):
     world = new_world()
     first, second = (leases_of(world, LONG).leadership() for _ in range(2))
     assert first.held()
@@ -66,7 +65,7 @@ def test_what_is_renewed_does_not_expire_and_what_is_not_is_taken_over(
     second.release()
 
 
-def test_who_lost_its_lease_writes_nothing(new_world: Callable[..., World]) -> None:
+def test_who_lost_its_lease_writes_nothing(new_world: Callable[..., World]):
     world = new_world()
     world.gate()
     store, other = world.open(), leases_of(world, SHORT).leadership()
@@ -88,7 +87,7 @@ def test_who_lost_its_lease_writes_nothing(new_world: Callable[..., World]) -> N
     lease.release()
 
 
-def test_a_takeover_waits_for_what_is_being_committed(migrated_postgres_url: str) -> None:
+def test_a_takeover_waits_for_what_is_being_committed(migrated_postgres_url: str):
     world = World(migrated_postgres_url)
     database = world.store._database
     first, second = (leases_of(world, SHORT).leadership() for _ in range(2))
@@ -112,29 +111,17 @@ def test_a_takeover_waits_for_what_is_being_committed(migrated_postgres_url: str
     world.close()
 
 
-def test_two_takers_at_one_moment_make_one_holder(new_world: Callable[..., World]) -> None:
+def test_two_takers_at_one_moment_make_one_holder(new_world: Callable[..., World]):
     world = new_world()
     many = [world.open().leases.leadership() for _ in range(6)]
-    begin = threading.Barrier(len(many))
-    held: list[bool] = []
-
-    def take(lease: Any) -> None:
-        begin.wait()
-        held.append(lease.held())
-
-    threads = [threading.Thread(target=take, args=(one,)) for one in many]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(240)
-    assert sorted(held) == [False] * 5 + [True]
+    assert sorted(at_once(lambda lease: lease.held(), *many)) == [False] * 5 + [True]
     for one in many:
         one.release()
 
 
 def test_a_leader_whose_round_hangs_is_renewed_no_more(
     new_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch, expected_errors: Any
-) -> None:
+):
     monkeypatch.setattr("streamer.store.db.leases.SIGN_OF_LIFE_SECONDS", 2 * SHORT)
     world = new_world()
     first, second = (leases_of(world, SHORT).leadership() for _ in range(2))
@@ -146,7 +133,7 @@ def test_a_leader_whose_round_hangs_is_renewed_no_more(
     first.release()
 
 
-def test_an_expiry_that_no_lease_can_have_is_one_of_a_wrong_clock(new_world: Callable[..., World]) -> None:
+def test_an_expiry_that_no_lease_can_have_is_one_of_a_wrong_clock(new_world: Callable[..., World]):
     world = new_world()
     first, second = (world.open().leases.leadership() for _ in range(2))
     assert first.held()
@@ -157,7 +144,7 @@ def test_an_expiry_that_no_lease_can_have_is_one_of_a_wrong_clock(new_world: Cal
     second.release()
 
 
-def test_a_gate_is_calibrated_by_one_at_a_time(new_world: Callable[..., World]) -> None:
+def test_a_gate_is_calibrated_by_one_at_a_time(new_world: Callable[..., World]):
     world = new_world()
     mine, others = world.store.leases, world.open().leases
     with mine.of_gate("a", wait_seconds=0) as held:
@@ -180,7 +167,7 @@ def test_a_gate_is_calibrated_by_one_at_a_time(new_world: Callable[..., World]) 
     thread.join()
 
 
-def test_a_lease_is_given_back_when_its_block_fails(new_world: Callable[..., World]) -> None:
+def test_a_lease_is_given_back_when_its_block_fails(new_world: Callable[..., World]):
     world = new_world()
     with pytest.raises(ZeroDivisionError), world.store.leases.of_gate("a", wait_seconds=0):
         raise ZeroDivisionError
@@ -188,7 +175,7 @@ def test_a_lease_is_given_back_when_its_block_fails(new_world: Callable[..., Wor
         pass
 
 
-def test_a_dead_process_keeps_a_gate_until_its_lease_expires(new_world: Callable[..., World]) -> None:
+def test_a_dead_process_keeps_a_gate_until_its_lease_expires(new_world: Callable[..., World]):
     world = new_world()
     dead = leases_of(world, SHORT).of_gate("a", wait_seconds=0)
     stop_renewing(dead.__enter__())

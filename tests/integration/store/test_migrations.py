@@ -25,6 +25,7 @@ from streamer.store.db.engine import SCHEMA, Database
 from streamer.store.db.migrate import head, revisions
 from streamer.store.db.schema import metadata
 from streamer.store.db.schema.types import is_month
+from tests.at_once import at_once
 from tests.integration.store.conftest import START, dead_letter_message, policy_message
 from tests.services.service_forks import FORKS
 
@@ -129,7 +130,7 @@ def next_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[st
     revisions.cache_clear()
 
 
-def test_migrations_and_tables_say_the_same(database_url: str) -> None:
+def test_migrations_and_tables_say_the_same(database_url: str):
     migrate(database_url)
     migrated = tables_of(database_url)
     emptied(database_url)
@@ -142,13 +143,13 @@ def test_migrations_and_tables_say_the_same(database_url: str) -> None:
     assert set(migrated) == set(metadata.tables)
 
 
-def test_revisions_are_named_by_their_files_in_the_order_that_alembic_runs_them() -> None:
+def test_revisions_are_named_by_their_files_in_the_order_that_alembic_runs_them():
     scripts = loaded()
     assert [script.revision for script in scripts.walk_revisions()] == list(reversed(revisions()))
     assert scripts.get_current_head() == head()
 
 
-def test_alembics_own_commands(database_url: str) -> None:
+def test_alembics_own_commands(database_url: str):
     migrate(database_url)
     assert f"{head()} (head)" in alembic(database_url, "current")
     assert re.findall(r"-> (\d{4})", alembic(database_url, "history")) == list(reversed(revisions()))
@@ -158,7 +159,7 @@ def test_alembics_own_commands(database_url: str) -> None:
     assert check(database_url) is None
 
 
-def test_alembic_makes_no_database_to_look_at(tmp_path: Path) -> None:
+def test_alembic_makes_no_database_to_look_at(tmp_path: Path):
     for command in ("current", "check"):
         said = alembic(f"sqlite:///{tmp_path / 'none.sqlite3'}", command, status=1)
         assert f"there is no database {tmp_path / 'none.sqlite3'}; `streamer db upgrade` creates it" in said
@@ -166,7 +167,7 @@ def test_alembic_makes_no_database_to_look_at(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_printed_sql_makes_the_same_tables(database_url: str) -> None:
+def test_printed_sql_makes_the_same_tables(database_url: str):
     migrate(database_url)
     migrated = tables_of(database_url)
     script = alembic(database_url, "upgrade", "head", "--sql")
@@ -188,7 +189,7 @@ def test_printed_sql_makes_the_same_tables(database_url: str) -> None:
     open_it(database_url)
 
 
-def test_a_command_loads_nothing_that_it_has_no_use_for(tmp_path: Path) -> None:
+def test_a_command_loads_nothing_that_it_has_no_use_for(tmp_path: Path):
     url = f"sqlite:///{tmp_path / 'audit.db'}"
     migrate(url)
     code = """if True:
@@ -201,23 +202,8 @@ def test_a_command_loads_nothing_that_it_has_no_use_for(tmp_path: Path) -> None:
     )
 
 
-def test_two_migrations_at_once_are_one(database_url: str) -> None:
-    failures: list[BaseException] = []
-    barrier = threading.Barrier(3)
-
-    def work() -> None:
-        try:
-            barrier.wait(timeout=240)
-            migrate(database_url)
-        except BaseException as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=work) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(timeout=120)
-    assert not failures
+def test_two_migrations_at_once_are_one(database_url: str):
+    at_once(migrate, *[database_url] * 3)
     assert check(database_url) is None
 
 
@@ -227,7 +213,7 @@ def open_it(url: str) -> None:
     ).close()
 
 
-def test_an_unmigrated_database_is_refused_with_what_to_do(database_url: str) -> None:
+def test_an_unmigrated_database_is_refused_with_what_to_do(database_url: str):
     with pytest.raises(UsageError, match="streamer db upgrade"):
         open_it(database_url)
     migrate(database_url)
@@ -236,7 +222,7 @@ def test_an_unmigrated_database_is_refused_with_what_to_do(database_url: str) ->
 
 def test_a_database_of_the_version_before_is_refused_until_it_is_upgraded(
     database_url: str, request: pytest.FixtureRequest
-) -> None:
+):
     migrate(database_url)
     before = head()
     following = request.getfixturevalue("next_version")
@@ -250,7 +236,7 @@ def test_a_database_of_the_version_before_is_refused_until_it_is_upgraded(
     assert "extra" in (check(database_url) or ""), "the copy has the migration alone"
 
 
-def test_a_database_of_before_the_baseline_is_refused_with_how_to_export_it(database_url: str) -> None:
+def test_a_database_of_before_the_baseline_is_refused_with_how_to_export_it(database_url: str):
     migrate(database_url)
     database = Database(database_url)
     with database.engine.begin() as connection:
@@ -267,7 +253,7 @@ def test_a_database_of_before_the_baseline_is_refused_with_how_to_export_it(data
         assert "git checkout pre-0.1 && streamer db upgrade && streamer audit export --out BUNDLE.zip" in said
 
 
-def test_a_newer_database_is_refused(database_url: str) -> None:
+def test_a_newer_database_is_refused(database_url: str):
     migrate(database_url)
     database = Database(database_url)
     with database.engine.begin() as connection:
@@ -280,7 +266,7 @@ def test_a_newer_database_is_refused(database_url: str) -> None:
             act(database_url)
 
 
-def test_our_tables_live_in_their_own_schema(postgres_database_url: str) -> None:
+def test_our_tables_live_in_their_own_schema(postgres_database_url: str):
     migrate(postgres_database_url)
     engine = sa.create_engine(postgres_database_url)
     with engine.connect() as connection:
@@ -302,7 +288,7 @@ def test_our_tables_live_in_their_own_schema(postgres_database_url: str) -> None
     engine.dispose()
 
 
-def test_a_new_sqlite_file_and_its_folders_are_made_by_migrating_alone(tmp_path: Path) -> None:
+def test_a_new_sqlite_file_and_its_folders_are_made_by_migrating_alone(tmp_path: Path):
     url = f"sqlite:///{tmp_path}/some/where/streamer.db"
     for act in (open_it, check):
         with pytest.raises(UsageError, match="streamer db upgrade"):
@@ -313,7 +299,7 @@ def test_a_new_sqlite_file_and_its_folders_are_made_by_migrating_alone(tmp_path:
     open_it(url)
 
 
-def test_urls_that_cannot_be(tmp_path: Path) -> None:
+def test_urls_that_cannot_be(tmp_path: Path):
     with pytest.raises(UsageError):
         migrate("sqlite:///:memory:")
     (tmp_path / "file").write_text("this is no database, but long enough to be looked at as one" * 20)
@@ -323,7 +309,7 @@ def test_urls_that_cannot_be(tmp_path: Path) -> None:
         migrate(f"sqlite:///{tmp_path}/file/below/it.db")
 
 
-def test_a_server_that_is_away_is_unavailable_and_the_password_stays_secret() -> None:
+def test_a_server_that_is_away_is_unavailable_and_the_password_stays_secret():
     for act in (migrate, check, open_it):
         with pytest.raises(Unavailable) as caught:
             act("postgresql://ana:hunter2@127.0.0.1:1/streamer")
@@ -333,7 +319,7 @@ def test_a_server_that_is_away_is_unavailable_and_the_password_stays_secret() ->
 
 def test_a_migration_that_gets_no_lock_gives_up_soon_and_changes_nothing(
     postgres_database_url: str, request: pytest.FixtureRequest
-) -> None:
+):
     migrate(postgres_database_url)
     before = head()
     following = request.getfixturevalue("next_version")
@@ -347,7 +333,7 @@ def test_a_migration_that_gets_no_lock_gives_up_soon_and_changes_nothing(
     assert migrate(postgres_database_url, lock_seconds=0.3).revision == following
 
 
-def test_a_migration_waits_for_a_writer_of_sqlite(sqlite_database_url: str) -> None:
+def test_a_migration_waits_for_a_writer_of_sqlite(sqlite_database_url: str):
     writer = sqlite3.connect(sa.make_url(sqlite_database_url).database or "", check_same_thread=False)
     writer.execute("BEGIN IMMEDIATE")
     release = threading.Timer(0.5, writer.rollback)

@@ -55,7 +55,7 @@ def record(offset: int) -> Record:
     return Record(PARTITION, offset, b"k", json.dumps(event).encode(), (), 0)
 
 
-def test_only_batches_of_gates_with_a_new_policy_are_decided_again(new_world: Callable[..., World]) -> None:
+async def test_only_batches_of_gates_with_a_new_policy_are_decided_again(new_world: Callable[..., World]):
     store, encoder = new_world().store, CountingEncoder()
     settings = GateSettings(encoder=encoder.identity.id, audit_probability=0.5, unit="response")
     for name in GATES:
@@ -77,31 +77,28 @@ def test_only_batches_of_gates_with_a_new_policy_are_decided_again(new_world: Ca
             for gate in next(due, ()):
                 store.policies.close(gate, by="ana", reason="an incident")
 
-    async def scenario() -> None:
-        budget = FetchBudget(max_records=1000, max_bytes=2**20)
-        intake = Intake(budget)
-        intake.install(store.lease([PARTITION]).values(), now=0.0)
-        flow = budget.begin_flow()
-        for offset in range(GROUP):
-            intake.offer(Fetched(record(offset), offset, flow, 100), now=0.0)
-        with ThreadPoolExecutor(1) as scoring, ThreadPoolExecutor(1) as pool:
-            commits = GroupCommit(
-                intake,
-                decider,
-                store,
-                score_executor=scoring,
-                executor=pool,
-                max_records=1000,
-                max_bytes=2**20,
-                cap=DeadLetterCap(DeadLetterLimits()),
-                hooks=Hooks(failpoint=failpoint),
-                on_commit=lambda: None,
-            )
-            running = asyncio.create_task(commits.run())
-            await intake.drained()
-            running.cancel()
-
-    asyncio.run(scenario())
+    budget = FetchBudget(max_records=1000, max_bytes=2**20)
+    intake = Intake(budget)
+    intake.install(store.lease([PARTITION]).values(), now=0.0)
+    flow = budget.begin_flow()
+    for offset in range(GROUP):
+        intake.offer(Fetched(record(offset), offset, flow, 100), now=0.0)
+    with ThreadPoolExecutor(1) as scoring, ThreadPoolExecutor(1) as pool:
+        commits = GroupCommit(
+            intake,
+            decider,
+            store,
+            score_executor=scoring,
+            executor=pool,
+            max_records=1000,
+            max_bytes=2**20,
+            cap=DeadLetterCap(DeadLetterLimits()),
+            hooks=Hooks(failpoint=failpoint),
+            on_commit=lambda: None,
+        )
+        running = asyncio.create_task(commits.run())
+        await intake.drained()
+        running.cancel()
     assert [(len(call), "".join(sorted(set(call)))) for call in decider.calls] == [
         (12, "abc"),
         (4, "b"),
@@ -113,7 +110,7 @@ def test_only_batches_of_gates_with_a_new_policy_are_decided_again(new_world: Ca
 
 
 @pytest.mark.parametrize("firm", [False, True])
-def test_a_firm_commit_keeps_newer_policies_out(postgres_world: World, firm: bool) -> None:
+def test_a_firm_commit_keeps_newer_policies_out(postgres_world: World, firm: bool):
     """Else policies that come faster than a group is written would keep it from being committed for ever."""
     world = postgres_world
     with ThreadPoolExecutor(1) as pool:
@@ -138,7 +135,7 @@ def test_a_firm_commit_keeps_newer_policies_out(postgres_world: World, firm: boo
 
 def test_a_closing_waits_for_no_firm_commit_that_waits_for_a_lock(
     postgres_world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     monkeypatch.setattr(engine, "BUSY_SECONDS", 1000)  # any other wait outlasts this test
     world = postgres_world
     piece = world.slice(world.lease(), world.decision(0))
@@ -151,7 +148,7 @@ def test_a_closing_waits_for_no_firm_commit_that_waits_for_a_lock(
         connection.rollback()
 
 
-def test_every_gate_that_is_outdated_is_named(new_world: Callable[..., World]) -> None:
+def test_every_gate_that_is_outdated_is_named(new_world: Callable[..., World]):
     world = new_world()
     policies = [world.gate(name, decision_deadline_seconds=60.0, unit="response") for name in GATES]
     for name in GATES[:2]:

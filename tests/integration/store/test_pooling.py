@@ -1,6 +1,5 @@
 """PgBouncer before PostgreSQL: nothing relies on a session, nothing is left on one, and the doctor says what it sees."""
 
-import threading
 from collections.abc import Callable, Iterator
 
 import psycopg
@@ -11,6 +10,7 @@ from sqlalchemy.engine import make_url
 from streamer.errors import UsageError
 from streamer.gates.settings import GateSettings
 from streamer.store.db.engine import Database
+from tests.at_once import at_once
 from tests.integration.store.conftest import World
 from tests.services.pgbouncer import PgBouncer, what_pgbouncer_needs
 from tests.services.postgres import PostgresServer
@@ -37,7 +37,7 @@ def pooled(postgres_server: PostgresServer, migrated_postgres_url: str) -> Itera
         one.remove()
 
 
-def test_many_clients_share_few_sessions(pooled: Callable[..., str]) -> None:
+def test_many_clients_share_few_sessions(pooled: Callable[..., str]):
     url = pooled("transaction")
     world = World(url)
     world.gate()
@@ -57,11 +57,7 @@ def test_many_clients_share_few_sessions(pooled: Callable[..., str]) -> None:
             found.append(store.policies.newest("support-bot").version)
             found.append(store.evidence.log_faults())
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(CLIENTS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120)
+    at_once(work, *range(CLIENTS))
     assert len(found) == 2 * 12 * CLIENTS, "nobody met a session that did not know what another one does"
     assert [one for one in found if one == []] == [[]] * (12 * CLIENTS)
     assert world.store.policies.newest("support-bot").version == 1 + 12 * CLIENTS
@@ -74,7 +70,7 @@ def test_many_clients_share_few_sessions(pooled: Callable[..., str]) -> None:
     world.close()
 
 
-def test_nothing_is_left_on_a_session(pooled: Callable[..., str]) -> None:
+def test_nothing_is_left_on_a_session(pooled: Callable[..., str]):
     url = pooled("transaction", 1)
     plain = url.replace("+psycopg", "")
     # The pooler itself gives a session the name of whoever has it, if that has one.
@@ -98,7 +94,7 @@ def test_nothing_is_left_on_a_session(pooled: Callable[..., str]) -> None:
 
 def test_what_stands_between_is_seen(
     pooled: Callable[..., str], postgres_server: PostgresServer, migrated_postgres_url: str
-) -> None:
+):
     name = str(make_url(migrated_postgres_url).database)
     for url, seen in (
         (postgres_server.direct_url_of(name), "direct"),
@@ -110,14 +106,14 @@ def test_what_stands_between_is_seen(
         world.close()
 
 
-def test_a_pooler_that_permits_no_transactions_is_refused(pooled: Callable[..., str]) -> None:
+def test_a_pooler_that_permits_no_transactions_is_refused(pooled: Callable[..., str]):
     with pytest.raises(UsageError, match="pool_mode = transaction"):
         World(pooled("statement"))
 
 
 def test_statements_are_prepared_on_a_direct_connection_alone(
     pooled: Callable[..., str], postgres_server: PostgresServer, migrated_postgres_url: str
-) -> None:
+):
     name = str(make_url(migrated_postgres_url).database)
     for url, wanted in ((postgres_server.direct_url_of(name), {}), (pooled("transaction"), None)):
         database = Database(url)
@@ -127,7 +123,7 @@ def test_statements_are_prepared_on_a_direct_connection_alone(
         database.close()
 
 
-def test_a_snapshot_is_one_moment_through_a_pooler(pooled: Callable[..., str]) -> None:
+def test_a_snapshot_is_one_moment_through_a_pooler(pooled: Callable[..., str]):
     world = World(pooled("transaction"))
     names = sa.text("SELECT name FROM gates")
     with world.store._database.reading(snapshot=True) as connection:
@@ -147,7 +143,7 @@ def test_a_transaction_is_what_we_ask_for_whatever_the_servers_defaults(
     postgres_server: PostgresServer,
     migrated_postgres_url: str,
     pooler: str | None,
-) -> None:
+):
     database = str(make_url(migrated_postgres_url).database)
     direct = postgres_server.direct_url_of(database)
     with psycopg.connect(direct.replace("+psycopg", ""), autocommit=True) as connection:

@@ -13,6 +13,7 @@ from streamer.errors import UsageError
 from streamer.journal import OutboxMessage
 from streamer.store import SIX_MONTHS, create_roles, migrate, prune
 from tests.integration.store.conftest import START, World
+from tests.told import Told
 
 LATER = START + timedelta(days=200)
 OLD = timedelta(days=190)
@@ -59,7 +60,7 @@ def everything(world: World) -> str:
         )
 
 
-def test_texts_go_and_what_was_decided_stays(recorded: World) -> None:
+def test_texts_go_and_what_was_decided_stays(recorded: World):
     assert SECRET in everything(recorded)
     counted = pruned(recorded, dry_run=True)
     assert (counted.batches, counted.dead_letters, counted.messages, counted.parked) == (1, 2, 1, 1)
@@ -79,7 +80,7 @@ def test_texts_go_and_what_was_decided_stays(recorded: World) -> None:
     assert pruned(recorded).total == 0
 
 
-def test_sqlite_keeps_no_copy_in_its_file(migrated_sqlite_url: str) -> None:
+def test_sqlite_keeps_no_copy_in_its_file(migrated_sqlite_url: str):
     world = World(migrated_sqlite_url)
     world.gate()
     pruned(filled(world))
@@ -92,7 +93,7 @@ def test_sqlite_keeps_no_copy_in_its_file(migrated_sqlite_url: str) -> None:
     world.close()
 
 
-def test_an_erased_batch_is_still_known_by_its_key(recorded: World) -> None:
+def test_an_erased_batch_is_still_known_by_its_key(recorded: World):
     """The same batch in another month and partition is a repeat, too, before its texts are erased and after."""
     lease, elsewhere = recorded.lease(), recorded.lease(1)
     action = OutboxMessage("streamer.actions", b"k", b"the same", ())
@@ -111,7 +112,7 @@ def test_an_erased_batch_is_still_known_by_its_key(recorded: World) -> None:
     assert recorded.store.evidence.log_faults() == []
 
 
-def test_it_goes_in_bounded_steps_and_can_be_stopped_between(recorded: World) -> None:
+def test_it_goes_in_bounded_steps_and_can_be_stopped_between(recorded: World):
     steps: list[str] = []
 
     def stop(what: str, count: int) -> None:
@@ -129,7 +130,7 @@ def test_it_goes_in_bounded_steps_and_can_be_stopped_between(recorded: World) ->
     assert recorded.store.evidence.log_faults() == []
 
 
-def test_what_is_younger_than_six_months_stays_unless_somebody_means_it(recorded: World) -> None:
+def test_what_is_younger_than_six_months_stays_unless_somebody_means_it(recorded: World):
     for age in (SIX_MONTHS - timedelta(seconds=1), timedelta(0)):
         with pytest.raises(UsageError, match="--sooner-than-six-months"):
             prune(recorded.url, older_than=age, now=LATER)
@@ -139,25 +140,21 @@ def test_what_is_younger_than_six_months_stays_unless_somebody_means_it(recorded
 
 
 def test_the_command_asks_first_and_says_what_it_did(
-    recorded: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+    recorded: World, monkeypatch: pytest.MonkeyPatch, told: Told
+):
     monkeypatch.setenv("STREAMER_DATABASE_URL", recorded.url)
     monkeypatch.setattr("streamer.wiring.now", lambda: LATER)
     words = ("db", "prune", "--older-than", "190d", "--json")
-    assert main(words) == 2
-    assert "nothing was erased: give --yes" in capsys.readouterr().err
-    assert main([*words, "--dry-run"]) == 0
-    assert json.loads(capsys.readouterr().out)["batches"] == 1
-    assert main([*words, "--yes"]) == 0
-    assert json.loads(capsys.readouterr().out) == {
+    assert "nothing was erased: give --yes" in told(*words, status=2).err
+    assert json.loads(told(*words, "--dry-run").out)["batches"] == 1
+    assert json.loads(told(*words, "--yes").out) == {
         "dry_run": False, "batches": 1, "dead_letters": 2, "judgements": 0, "released": 0, "messages": 1, "parked": 1, "burst_keys": 0,
     }  # fmt: skip
-    assert main(["db", "prune", "--older-than", "30d", "--yes"]) == 2
-    assert "--sooner-than-six-months" in capsys.readouterr().err
+    assert "--sooner-than-six-months" in told("db", "prune", "--older-than", "30d", "--yes", status=2).err
     assert main(["db", "check"]) == 0
 
 
-def test_on_postgresql_it_takes_the_migrating_role(postgres_database_url: str) -> None:
+def test_on_postgresql_it_takes_the_migrating_role(postgres_database_url: str):
     roles = create_roles(postgres_database_url)
     migrate(postgres_database_url)
     world = World(postgres_database_url)

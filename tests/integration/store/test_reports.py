@@ -141,7 +141,6 @@ APPEND_ONLY = (
     "DELETE FROM batches",
     "UPDATE batches SET batch_id = 'other'",
     "UPDATE batches SET prompt = 'other'",
-    "DELETE FROM responses",
     "UPDATE responses SET score = 0.5",
     "UPDATE responses SET text = 'other'",
     "DELETE FROM dead_letters",

@@ -1,6 +1,5 @@
 """The review page's side of the record, on both databases: who has what, what is stored, and in which order it counts."""
 
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -13,6 +12,7 @@ from streamer.review.items import Mark, Reviewer, ReviewItem, UnknownItem
 from streamer.store.db.schema import label_revisions
 from streamer.store.labels.review_claims import candidates
 from streamer.store.labels.review_claims import take as take_row
+from tests.at_once import at_once
 from tests.integration.store.conftest import START, World
 from tests.recorded import risk_estimates
 
@@ -71,7 +71,7 @@ def present(world: World, batch_id: str) -> float | None:
     )
 
 
-def test_one_person_has_the_claims_of_an_answer_until_one_is_wrong(new_world: Callable[..., World]) -> None:
+def test_one_person_has_the_claims_of_an_answer_until_one_is_wrong(new_world: Callable[..., World]):
     world = new_world()
     world.gate(unit="claim", scorer="support", encoder="none")
     fill(world, 2, scores=(0.4, 0.9), drawn=(0, 1))
@@ -95,7 +95,7 @@ def test_one_person_has_the_claims_of_an_answer_until_one_is_wrong(new_world: Ca
     assert asked() == [("b1", "a")]
 
 
-def test_the_oldest_decision_comes_first_and_a_page_keeps_what_it_has(world: World) -> None:
+def test_the_oldest_decision_comes_first_and_a_page_keeps_what_it_has(world: World):
     fill(world, 3)
     first = have(world)
     assert (batch_of(world, first), first.prompt, first.text) == (
@@ -114,7 +114,7 @@ def test_the_oldest_decision_comes_first_and_a_page_keeps_what_it_has(world: Wor
     assert take(world) is None
 
 
-def test_a_claim_that_nobody_renews_is_anybodys_and_a_late_mark_is_kept_all_the_same(world: World) -> None:
+def test_a_claim_that_nobody_renews_is_anybodys_and_a_late_mark_is_kept_all_the_same(world: World):
     fill(world, 1)
     item = have(world)
     almost, later = NOW + timedelta(minutes=9), NOW + timedelta(minutes=18)
@@ -131,7 +131,7 @@ def test_a_claim_that_nobody_renews_is_anybodys_and_a_late_mark_is_kept_all_the_
     assert not world.rows("SELECT * FROM review_claims")
 
 
-def test_who_leaves_frees_at_once_and_a_mark_frees_what_it_is_about_alone(world: World) -> None:
+def test_who_leaves_frees_at_once_and_a_mark_frees_what_it_is_about_alone(world: World):
     fill(world, 3)
     first, second = have(world), have(world, BEN)
     world.store.reviews.release(BEN)
@@ -145,7 +145,7 @@ def test_who_leaves_frees_at_once_and_a_mark_frees_what_it_is_about_alone(world:
     assert batch_of(world, second) == "b1"
 
 
-def test_what_is_skipped_comes_last_for_that_person_and_in_its_place_for_others(world: World) -> None:
+def test_what_is_skipped_comes_last_for_that_person_and_in_its_place_for_others(world: World):
     fill(world, 3)
     order = []
     for now in (NOW, NOW + timedelta(seconds=1)):
@@ -166,7 +166,7 @@ def test_what_is_skipped_comes_last_for_that_person_and_in_its_place_for_others(
     assert world.store.reviews.progress(ANA, GATES, since=START, now=NOW).done == 2
 
 
-def test_a_mark_that_is_sent_again_is_one_and_one_that_was_overtaken_changes_nothing(world: World) -> None:
+def test_a_mark_that_is_sent_again_is_one_and_one_that_was_overtaken_changes_nothing(world: World):
     fill(world, 1)
     item = have(world)
     for _ in range(2):
@@ -182,9 +182,7 @@ def test_a_mark_that_is_sent_again_is_one_and_one_that_was_overtaken_changes_not
         give(world, item, 0.0, BEN, count=9)
 
 
-def test_the_mark_that_was_given_last_counts_within_one_tick_and_when_a_clock_is_put_back(
-    world: World,
-) -> None:
+def test_the_mark_that_was_given_last_counts_within_one_tick_and_when_a_clock_is_put_back(world: World):
     fill(world, 1)
     item = have(world)
     for count, (severity, now) in enumerate(
@@ -197,7 +195,7 @@ def test_the_mark_that_was_given_last_counts_within_one_tick_and_when_a_clock_is
         assert list(snapshot.unchained()) == [], "every mark is sealed"
 
 
-def test_one_goes_back_through_ones_own_marks_and_no_further(world: World) -> None:
+def test_one_goes_back_through_ones_own_marks_and_no_further(world: World):
     fill(world, 4)
     theirs = have(world, BEN)
     for minute in range(3):
@@ -215,7 +213,7 @@ def test_one_goes_back_through_ones_own_marks_and_no_further(world: World) -> No
     assert world.store.reviews.renew(ANA, before or "", hold=HOLD, now=NOW), "nobody else is asked for it"
 
 
-def test_a_gate_that_keeps_no_texts_is_counted_and_not_shown(world: World) -> None:
+def test_a_gate_that_keeps_no_texts_is_counted_and_not_shown(world: World):
     world.store.gates.revise("support-bot", {"keep_texts": False}, by="ana", reason="texts stay elsewhere")
     world.policy = world.store.policies.newest("support-bot")
     fill(world, 2)
@@ -224,7 +222,7 @@ def test_a_gate_that_keeps_no_texts_is_counted_and_not_shown(world: World) -> No
     assert (gate.waiting, gate.textless) == (0, 2)
 
 
-def test_a_later_attempt_is_asked_for_where_it_shipped_and_not_where_it_was_held(world: World) -> None:
+def test_a_later_attempt_is_asked_for_where_it_shipped_and_not_where_it_was_held(world: World):
     lease = world.lease()
     shipped = {"actions": ("abstain", "ship"), "attempt": 2}
     world.store.gates.revise("support-bot", {"max_attempts": 3}, by="ana", reason="again")
@@ -252,30 +250,19 @@ def test_a_later_attempt_is_asked_for_where_it_shipped_and_not_where_it_was_held
     assert risk.exposure_risk == pytest.approx(0.125)
 
 
-def test_people_in_several_processes_never_have_the_same(world: World) -> None:
+def test_people_in_several_processes_never_have_the_same(world: World):
     fill(world, 24)
     stores = [world.open() for _ in range(2)]
     shown: list[tuple[str, str]] = []
-    failures: list[BaseException] = []
-    together = threading.Barrier(6)
 
     def work(number: int) -> None:
         who = Reviewer(labeller=f"person {number}", holder=f"h{number}")
         reviews = stores[number % 2].reviews
-        try:
-            together.wait(timeout=240)
-            while (item := reviews.next(who, GATES, hold=HOLD, now=NOW)) is not None:
-                shown.append((item.token, who.labeller))
-                reviews.mark(who, Mark(token=item.token, severity=0.0, name="m", count=1), now=NOW)
-        except BaseException as error:
-            failures.append(error)
+        while (item := reviews.next(who, GATES, hold=HOLD, now=NOW)) is not None:
+            shown.append((item.token, who.labeller))
+            reviews.mark(who, Mark(token=item.token, severity=0.0, name="m", count=1), now=NOW)
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(timeout=240)
-    assert not failures
+    at_once(work, *range(6))
     labelled = world.rows("SELECT batch_id, count(*) FROM label_revisions GROUP BY batch_id")
     assert sorted(count for _, count in labelled) == [1] * 24
     assert len(shown) == 24
@@ -283,7 +270,7 @@ def test_people_in_several_processes_never_have_the_same(world: World) -> None:
         assert list(snapshot.unchained()) == []
 
 
-def test_what_a_program_labels_meanwhile_is_taken_from_the_page(world: World) -> None:
+def test_what_a_program_labels_meanwhile_is_taken_from_the_page(world: World):
     fill(world, 1)
     item = have(world)
     world.store.labels.add([world.label(0.5, "b0", labeller="file")])
@@ -291,7 +278,7 @@ def test_what_a_program_labels_meanwhile_is_taken_from_the_page(world: World) ->
     assert take(world) is None
 
 
-def test_what_is_labelled_between_looking_and_taking_is_not_taken(world: World) -> None:
+def test_what_is_labelled_between_looking_and_taking_is_not_taken(world: World):
     fill(world, 2)
     database = world.store._database
     with database.reading() as connection:

@@ -16,6 +16,7 @@ from streamer.store.db.roles import ROLES, RightsMissing
 from tests.integration.store.conftest import START, World
 from tests.services.postgres import PostgresServer, debian_programs, what_postgres_needs
 from tests.services.requirements import missing
+from tests.told import Told
 
 pytestmark = pytest.mark.postgres
 
@@ -104,7 +105,7 @@ def used(url: str) -> None:
     world.close()
 
 
-def test_the_owner_of_an_empty_database_makes_the_roles_and_migrates(site: Site) -> None:
+def test_the_owner_of_an_empty_database_makes_the_roles_and_migrates(site: Site):
     url = site.owner("Olga's")
     assert create_roles(url) == ROLES
     migrate(url)
@@ -114,7 +115,7 @@ def test_the_owner_of_an_empty_database_makes_the_roles_and_migrates(site: Site)
     used(site.login(url, "worker", ROLES.app))
 
 
-def test_a_database_that_its_owner_used_before_is_given_to_the_roles(site: Site) -> None:
+def test_a_database_that_its_owner_used_before_is_given_to_the_roles(site: Site):
     url = site.owner("olga")
     migrate(url)
     used(url)
@@ -124,7 +125,7 @@ def test_a_database_that_its_owner_used_before_is_given_to_the_roles(site: Site)
     assert check(url) is None
 
 
-def test_the_creator_of_the_roles_who_cannot_act_as_them_yet_gets_the_membership(site: Site) -> None:
+def test_the_creator_of_the_roles_who_cannot_act_as_them_yet_gets_the_membership(site: Site):
     url = site.owner("olga")
     with psycopg.connect(host=str(site.server.folder), user="olga", dbname="of_olga") as connection:
         for role in ROLES:
@@ -134,7 +135,7 @@ def test_the_creator_of_the_roles_who_cannot_act_as_them_yet_gets_the_membership
     assert site.owners(url) == {ROLES.migrate}
 
 
-def test_roles_of_another_owner_need_one_statement_of_an_administrator(site: Site) -> None:
+def test_roles_of_another_owner_need_one_statement_of_an_administrator(site: Site):
     create_roles(site.owner("olga"))
     url = site.owner("Second owner")
     if separates_set_from_member(site):
@@ -150,7 +151,7 @@ def test_roles_of_another_owner_need_one_statement_of_an_administrator(site: Sit
     used(site.login(url, "worker", ROLES.app))
 
 
-def test_members_of_the_roles_get_in_where_the_public_may_not(site: Site) -> None:
+def test_members_of_the_roles_get_in_where_the_public_may_not(site: Site):
     url = site.owner("olga")
     site.administrator('REVOKE CONNECT ON DATABASE "of_olga" FROM PUBLIC')
     create_roles(url)
@@ -164,7 +165,7 @@ def test_members_of_the_roles_get_in_where_the_public_may_not(site: Site) -> Non
         assert connection.execute("SELECT count(*) FROM streamer.v_decisions").fetchone() == (1,)
 
 
-def test_they_get_in_when_the_public_is_locked_out_afterwards(site: Site) -> None:
+def test_they_get_in_when_the_public_is_locked_out_afterwards(site: Site):
     url = site.owner("olga")
     create_roles(url)
     migrate(url)
@@ -172,7 +173,7 @@ def test_they_get_in_when_the_public_is_locked_out_afterwards(site: Site) -> Non
     used(site.login(url, "worker", ROLES.app))
 
 
-def test_whoever_may_let_nobody_in_reads_what_to_ask_for(site: Site) -> None:
+def test_whoever_may_let_nobody_in_reads_what_to_ask_for(site: Site):
     create_roles(site.owner("olga"))
     url = site.owner("guest", rights="", owns=False)
     site.administrator(
@@ -198,7 +199,7 @@ def test_whoever_may_let_nobody_in_reads_what_to_ask_for(site: Site) -> None:
 )
 def test_what_an_administrator_was_asked_for_is_enough_for_anybody(
     site: Site, owns: bool, migrated_by: str | None
-) -> None:
+):
     url = site.owner("plain", rights="", owns=owns)
     if migrated_by is not None:
         migrate(str(make_url(url).set(username=migrated_by)))
@@ -215,7 +216,7 @@ def test_what_an_administrator_was_asked_for_is_enough_for_anybody(
     used(site.login(url, "worker", ROLES.app))
 
 
-def test_roles_that_suffice_are_enough_without_rights_to_make_any(site: Site) -> None:
+def test_roles_that_suffice_are_enough_without_rights_to_make_any(site: Site):
     site.administrator(*(f"CREATE ROLE {role} NOLOGIN" for role in ROLES))
     url = site.owner("plain", rights="")
     site.administrator("GRANT streamer_migrate TO plain")
@@ -224,7 +225,7 @@ def test_roles_that_suffice_are_enough_without_rights_to_make_any(site: Site) ->
     assert site.owners(url) == {ROLES.migrate}
 
 
-def test_whoever_may_not_migrate_reads_what_to_ask_for(site: Site) -> None:
+def test_whoever_may_not_migrate_reads_what_to_ask_for(site: Site):
     url = site.owner("olga")
     create_roles(url)
     other = site.login(url, "worker", ROLES.app)
@@ -235,23 +236,21 @@ def test_whoever_may_not_migrate_reads_what_to_ask_for(site: Site) -> None:
 
 
 def test_the_command_prints_each_statement_on_a_line_of_its_own(
-    site: Site, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+    site: Site, monkeypatch: pytest.MonkeyPatch, told: Told
+):
     url = site.owner("plain", rights="")
     monkeypatch.setenv("STREAMER_DATABASE_URL", url)
-    assert main(["db", "roles"]) == WRONG_USAGE
-    output, errors = capsys.readouterr()
+    output, errors = told("db", "roles", status=WRONG_USAGE)
     statements = output.splitlines()
     assert statements[0] == "CREATE ROLE streamer_migrate NOLOGIN;"
     assert "an administrator" in errors
     assert "streamer db roles" in errors
-    assert main(["db", "roles", "--json"]) == WRONG_USAGE
-    assert json.loads(capsys.readouterr().out) == {"administrator": statements}
+    assert json.loads(told("db", "roles", "--json", status=WRONG_USAGE).out) == {"administrator": statements}
     site.administrator(*statements, database="of_plain")
     assert main(["db", "roles"]) == 0
 
 
-def test_an_owner_that_could_take_the_tables_back_is_told_so(site: Site) -> None:
+def test_an_owner_that_could_take_the_tables_back_is_told_so(site: Site):
     url = site.owner("olga")
     create_roles(url)
     migrate(url)

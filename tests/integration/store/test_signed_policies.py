@@ -130,7 +130,7 @@ class Worker:
         return self.trusted(None).get(GATE)
 
 
-def test_every_way_to_mint_signs_and_what_is_stored_verifies(place: Place) -> None:
+def test_every_way_to_mint_signs_and_what_is_stored_verifies(place: Place):
     ours = signer()
     keys = keys_of(ours, by=ours)
     store = place.open(keys)
@@ -192,7 +192,7 @@ TAMPERED: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("table", list(TAMPERED))
-def test_a_change_of_any_column_is_refused_and_the_last_good_kept(place: Place, table: str) -> None:
+def test_a_change_of_any_column_is_refused_and_the_last_good_kept(place: Place, table: str):
     ours = signer()
     keys = keys_of(ours, by=ours)
     store = place.open(keys)
@@ -273,7 +273,7 @@ def test_a_change_of_any_column_is_refused_and_the_last_good_kept(place: Place, 
 
 def test_an_old_policy_again_and_one_of_another_record_are_refused(
     place: Place, tmp_path: Path, migrated_sqlite_file: Path
-) -> None:
+):
     ours = signer()
     keys = keys_of(ours, by=ours)
     store = place.open(keys)
@@ -311,7 +311,7 @@ def test_an_old_policy_again_and_one_of_another_record_are_refused(
         store.policies.rollback(GATE, 4, by="ana", reason="a trap")
 
 
-def test_a_gate_revision_that_nobody_signed_is_no_base(place: Place) -> None:
+def test_a_gate_revision_that_nobody_signed_is_no_base(place: Place):
     ours = signer()
     store = place.open(keys_of(ours, by=ours))
     store.gates.create(GATE, SETTINGS, by="ana", reason="new", seed=7)
@@ -324,7 +324,7 @@ def test_a_gate_revision_that_nobody_signed_is_no_base(place: Place) -> None:
     assert revised.settings == replace(SETTINGS, audit_draws=2)
 
 
-def test_unsigned_policies_hold_everything_until_somebody_vouches_for_one(place: Place) -> None:
+def test_unsigned_policies_hold_everything_until_somebody_vouches_for_one(place: Place):
     ours = signer()
     plain = place.open(keys_of())
     plain.gates.create(GATE, replace(SETTINGS, mode="shadow"), by="ana", reason="new", seed=7)
@@ -344,10 +344,7 @@ def test_unsigned_policies_hold_everything_until_somebody_vouches_for_one(place:
     )
     assert worker.refused == [(1, "unsigned"), (2, "unsigned")]
     store = place.open(keys)
-    for writer in (
-        lambda: store.gates.revise(GATE, {"alpha": 0.2}, by="x", reason="x"),
-        lambda: cut(store),
-    ):
+    for writer in (lambda: store.gates.revise(GATE, {"alpha": 0.2}, by="x", reason="x"), lambda: cut(store)):
         with pytest.raises(UsageError, match=f"streamer threshold sign {GATE} --version 2"):
             writer()
     with pytest.raises(UsageError, match="no policy of gate"):
@@ -362,7 +359,7 @@ def test_unsigned_policies_hold_everything_until_somebody_vouches_for_one(place:
     assert taken.policy == signed
 
 
-def test_keys_are_changed_while_workers_run(place: Place) -> None:
+def test_keys_are_changed_while_workers_run(place: Place):
     old, new = signer(), signer()
     store = place.open(keys_of(old, by=old))
     store.gates.create(GATE, SETTINGS, by="ana", reason="new", seed=7)
@@ -386,7 +383,7 @@ def test_keys_are_changed_while_workers_run(place: Place) -> None:
     assert {why for _, why in only_new.refused} == {"unknown_key"}
 
 
-def test_without_a_key_nothing_follows_a_signed_policy_unless_signing_is_given_up(place: Place) -> None:
+def test_without_a_key_nothing_follows_a_signed_policy_unless_signing_is_given_up(place: Place):
     ours = signer()
     store = place.open(keys_of(ours, by=ours))
     store.gates.create(GATE, SETTINGS, by="ana", reason="new", seed=7)
@@ -403,7 +400,7 @@ def test_without_a_key_nothing_follows_a_signed_policy_unless_signing_is_given_u
     assert without.policies.close(GATE, by="bo", reason="again").version == 3
 
 
-def test_the_same_policy_is_announced_again_only_while_it_is_the_records_own(place: Place) -> None:
+def test_the_same_policy_is_announced_again_only_while_it_is_the_records_own(place: Place):
     ours = signer()
     store = place.open(keys_of(ours, by=ours))
     store.gates.create(GATE, SETTINGS, by="ana", reason="new", seed=7)

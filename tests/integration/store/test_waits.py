@@ -45,7 +45,7 @@ def waits(postgres_world: World, tmp_path: Path) -> Callable[[Callable[[], objec
 @pytest.mark.parametrize(("partitions", "each"), [(1, 1), (1, 30), (4, 30)])
 def test_a_commit_waits_as_often_however_much_it_writes(
     postgres_world: World, waits: Callable[[Callable[[], object]], int], partitions: int, each: int
-) -> None:
+):
     world = postgres_world
     leases = [world.lease(number) for number in range(partitions)]
     for turn in range(8):  # statements are prepared after a few
@@ -64,7 +64,7 @@ def test_a_commit_waits_as_often_however_much_it_writes(
 
 def test_a_process_that_is_stopped_between_two_statements_leaves_a_session_that_the_server_ends(
     postgres_world: World,
-) -> None:
+):
     """PostgreSQL ends a transaction that sits idle, and none in whose middle it waits for the rest of a pipeline."""
     engine = postgres_world.store._database.engine
     states: list[str] = []
@@ -80,8 +80,7 @@ def test_a_process_that_is_stopped_between_two_statements_leaves_a_session_that_
     with engine.begin() as connection:
         pid = connection.scalar(sa.text("SELECT pg_backend_pid()"))
         found = execute_all(
-            connection,
-            [Statement("SELECT 1"), Statement("SELECT $1::int", Slow([2])), Statement("SELECT 3")],
+            connection, [Statement("SELECT 1"), Statement("SELECT $1::int", Slow([2])), Statement("SELECT 3")]
         )
     assert found == [[(1,)], [(2,)], [(3,)]]
     assert set(states) == {"idle in transaction"}
@@ -89,15 +88,13 @@ def test_a_process_that_is_stopped_between_two_statements_leaves_a_session_that_
 
 def test_a_reader_waits_for_nothing_but_its_question(
     postgres_world: World, waits: Callable[[Callable[[], object]], int]
-) -> None:
+):
     keys = [postgres_world.decision(0).key]
     assert waits(lambda: postgres_world.store.known(keys)) == 3  # to begin, to ask, to end
 
 
 @pytest.mark.timeout(120)
-def test_values_that_no_socket_takes_at_once_are_sent_before_anything_is_waited_for(
-    postgres_world: World,
-) -> None:
+def test_values_that_no_socket_takes_at_once_are_sent_before_anything_is_waited_for(postgres_world: World):
     """The last of a pipeline's statements was still on its way when its result was waited for: for ever."""
     text = "x" * 8_000_000
     asked = [Statement("SELECT length($1::text)", [text]) for _ in range(3)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from contextlib import closing
 from dataclasses import dataclass
 
 from streamer.stream.connection import KafkaConnection
@@ -34,6 +35,14 @@ class TestedBroker:
         if self.kafka is not None:
             self.kafka.create_topic(full, partitions, **config)
         return full
+
+    def delete_before(self, topic: str, offset: int) -> None:
+        """Forget the records of the first partition before an offset."""
+        from kafka import TopicPartition
+
+        assert self.kafka is not None
+        with closing(self.kafka.admin()) as admin:
+            admin.delete_records({TopicPartition(topic, 0): offset})
 
     @property
     def group(self) -> str:

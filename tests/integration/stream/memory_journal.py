@@ -70,12 +70,7 @@ class MemoryJournal:
         self.after("record_gap")
 
     def commit(
-        self,
-        slices: Sequence[Slice],
-        *,
-        now: datetime,
-        firm: bool = False,
-        queued: Queued | None = None,
+        self, slices: Sequence[Slice], *, now: datetime, firm: bool = False, queued: Queued | None = None
     ) -> list[list[OutcomeKind]]:
         self.before("commit")
         rows = len(self.outbox)

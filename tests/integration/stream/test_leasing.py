@@ -20,7 +20,7 @@ ONE, TWO = Partition("log", "topic", 0), Partition("log", "topic", 1)
 
 
 @pytest.mark.expected_errors("data_gap")
-def test_a_gap_whose_recording_was_cancelled_is_recorded_once_and_passed() -> None:
+def test_a_gap_whose_recording_was_cancelled_is_recorded_once_and_passed():
     pause, written, go_on = _pause_at("record_gap")
     journal, witness = MemoryJournal(after=pause), Witness()
 
@@ -40,26 +40,23 @@ def test_a_gap_whose_recording_was_cancelled_is_recorded_once_and_passed() -> No
     assert journal.gaps == witness.gaps == [DataGap(ONE, 0, 40)]
 
 
-def test_nothing_is_leased_between_the_end_of_a_generation_and_the_next_assignment() -> None:
+async def test_nothing_is_leased_between_the_end_of_a_generation_and_the_next_assignment():
     journal = MemoryJournal()
 
-    async def scenario() -> None:
-        with _leasing(journal, Witness(), Bounds(0, 0)) as leasing:
-            assert await leasing.positions() == {}, "before the first assignment"
-            leasing.begin(1, [ONE])
-            assert await leasing.positions() == {ONE: 0}
-            leasing.revoke()
-            # Faust seeks again in a rebalance, with the partitions that it had before.
-            assert await leasing.positions() == {}
-            assert journal.progress[ONE] == (1, 0), "another worker may hold the lease by now"
-            leasing.begin(1, [ONE])
-            assert await leasing.positions() == {ONE: 0}
-            assert journal.progress[ONE] == (2, 0)
-
-    asyncio.run(scenario())
+    with _leasing(journal, Witness(), Bounds(0, 0)) as leasing:
+        assert await leasing.positions() == {}, "before the first assignment"
+        leasing.begin(1, [ONE])
+        assert await leasing.positions() == {ONE: 0}
+        leasing.revoke()
+        # Faust seeks again in a rebalance, with the partitions that it had before.
+        assert await leasing.positions() == {}
+        assert journal.progress[ONE] == (1, 0), "another worker may hold the lease by now"
+        leasing.begin(1, [ONE])
+        assert await leasing.positions() == {ONE: 0}
+        assert journal.progress[ONE] == (2, 0)
 
 
-def test_a_seek_that_waited_through_a_rebalance_leases_nothing_that_is_no_longer_assigned() -> None:
+async def test_a_seek_that_waited_through_a_rebalance_leases_nothing_that_is_no_longer_assigned():
     asked, go_on = asyncio.Event(), asyncio.Event()
     journal = MemoryJournal()
 
@@ -68,42 +65,36 @@ def test_a_seek_that_waited_through_a_rebalance_leases_nothing_that_is_no_longer
         await go_on.wait()
         return {}
 
-    async def scenario() -> None:
-        with _leasing(journal, Witness(), Bounds(0, 0), topic_ids=topic_ids) as leasing:
-            leasing.begin(1, [ONE, TWO])
-            first = asyncio.create_task(leasing.positions())
-            await asked.wait()
-            second = asyncio.create_task(leasing.positions())  # a reset of the reader, at the same time
-            await asyncio.sleep(0)
-            leasing.revoke()
-            leasing.begin(1, [ONE])
-            go_on.set()
-            await first
-            assert await second == {ONE: 0}
-            assert TWO not in journal.progress, "another worker holds its lease"
-
-    asyncio.run(scenario())
+    with _leasing(journal, Witness(), Bounds(0, 0), topic_ids=topic_ids) as leasing:
+        leasing.begin(1, [ONE, TWO])
+        first = asyncio.create_task(leasing.positions())
+        await asked.wait()
+        second = asyncio.create_task(leasing.positions())  # a reset of the reader, at the same time
+        await asyncio.sleep(0)
+        leasing.revoke()
+        leasing.begin(1, [ONE])
+        go_on.set()
+        await first
+        assert await second == {ONE: 0}
+        assert TWO not in journal.progress, "another worker holds its lease"
 
 
-def test_a_lease_that_the_database_is_asked_for_when_the_group_rebalances_is_waited_for() -> None:
+async def test_a_lease_that_the_database_is_asked_for_when_the_group_rebalances_is_waited_for():
     pause, asked, go_on = _pause_at("lease")
     journal = MemoryJournal(before=pause)
 
-    async def scenario() -> None:
-        with _leasing(journal, Witness(), Bounds(0, 0)) as leasing:
-            leasing.begin(1, [ONE])
-            late = asyncio.create_task(leasing.positions())
-            assert await asyncio.to_thread(asked.wait, 240)
-            leasing.revoke()
-            settled = asyncio.create_task(leasing.settled())
-            await asyncio.sleep(0.05)
-            assert not settled.done(), "the other workers would take their leases before this one"
-            go_on.set()
-            await settled
-            assert journal.progress[ONE] == (1, 0)
-            assert await late == {}
-
-    asyncio.run(scenario())
+    with _leasing(journal, Witness(), Bounds(0, 0)) as leasing:
+        leasing.begin(1, [ONE])
+        late = asyncio.create_task(leasing.positions())
+        assert await asyncio.to_thread(asked.wait, 240)
+        leasing.revoke()
+        settled = asyncio.create_task(leasing.settled())
+        await asyncio.sleep(0.05)
+        assert not settled.done(), "the other workers would take their leases before this one"
+        go_on.set()
+        await settled
+        assert journal.progress[ONE] == (1, 0)
+        assert await late == {}
 
 
 def _pause_at(operation: str) -> tuple[Callable[[str], None], threading.Event, threading.Event]:

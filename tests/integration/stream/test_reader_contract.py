@@ -28,26 +28,19 @@ def contiguous(journal: MemoryJournal) -> bool:
     return all(offsets == list(range(len(offsets))) for offsets in journal.offsets().values())
 
 
-def test_every_record_gets_one_outcome_in_order_and_its_action(broker: TestedBroker) -> None:
+async def test_every_record_gets_one_outcome_in_order_and_its_action(broker: TestedBroker):
     source, labels, actions = broker.topic("in"), broker.topic("labels"), broker.topic("actions")
     journal = MemoryJournal()
 
-    async def scenario() -> None:
-        await published(broker.connection, source, numbered(500))
-        await published(broker.connection, labels, numbered(50, start=500))
-        async with a_worker(broker, [source, labels], journal, EchoDecider(actions)) as worker:
-            await worker.until(lambda: journal.total() == 550 and not journal.waiting())
-            await worker.until(lambda: not worker.health.unready())
-            assert len(worker.witness.latencies) == 550
-            assert worker.witness.resets == []
-            assert set(POINTS) - set(RUN_POINTS) - {"in_transaction", "after_transaction"} == set(
-                worker.passed
-            )
-            await worker.until(
-                lambda: len(worker.witness.lags) == 8 and not any(worker.witness.lags.values())
-            )
-
-    asyncio.run(scenario())
+    await published(broker.connection, source, numbered(500))
+    await published(broker.connection, labels, numbered(50, start=500))
+    async with a_worker(broker, [source, labels], journal, EchoDecider(actions)) as worker:
+        await worker.until(lambda: journal.total() == 550 and not journal.waiting())
+        await worker.until(lambda: not worker.health.unready())
+        assert len(worker.witness.latencies) == 550
+        assert worker.witness.resets == []
+        assert set(POINTS) - set(RUN_POINTS) - {"in_transaction", "after_transaction"} == set(worker.passed)
+        await worker.until(lambda: len(worker.witness.lags) == 8 and not any(worker.witness.lags.values()))
     for partition, rows in journal.recorded.items():
         assert [offset for offset, _ in rows] == list(range(len(rows))), partition
         assert {kind for _, kind in rows} == {"decision"}
@@ -57,7 +50,7 @@ def test_every_record_gets_one_outcome_in_order_and_its_action(broker: TestedBro
     )
 
 
-def test_bytes_pass_unchanged_even_where_there_are_none(broker: TestedBroker) -> None:
+async def test_bytes_pass_unchanged_even_where_there_are_none(broker: TestedBroker):
     source, actions = broker.topic("in"), broker.topic("actions")
     journal = MemoryJournal()
     odd: list[tuple[bytes | None, bytes | None]] = [
@@ -68,80 +61,68 @@ def test_bytes_pass_unchanged_even_where_there_are_none(broker: TestedBroker) ->
     ]
     headers = [("h", b"\xff\x00"), ("h", b"again"), ("empty", b"")]
 
-    async def scenario() -> None:
-        await published(broker.connection, source, odd, headers=headers)
-        async with a_worker(broker, [source], journal, EchoDecider(actions)) as worker:
-            await worker.until(lambda: journal.total() == 4 and not journal.waiting())
-
-    asyncio.run(scenario())
+    await published(broker.connection, source, odd, headers=headers)
+    async with a_worker(broker, [source], journal, EchoDecider(actions)) as worker:
+        await worker.until(lambda: journal.total() == 4 and not journal.waiting())
     told = all_records(broker.connection, actions)
     assert {(one.key, one.value) for one in told} == set(odd)
     assert all(one.headers == (*headers, ("refused", b"1")) for one in told)
 
 
-def test_a_message_without_key_and_value_is_published(broker: TestedBroker) -> None:
+async def test_a_message_without_key_and_value_is_published(broker: TestedBroker):
     actions = broker.topic("actions")
     from streamer.journal import OutboxMessage
 
     journal = MemoryJournal()
     journal.enqueue(OutboxMessage(actions, None, None, (("why", b"tombstone"),)))
 
-    async def scenario() -> None:
-        async with a_worker(broker, [broker.topic("in")], journal, EchoDecider(actions)) as worker:
-            await worker.until(lambda: not journal.waiting())
-
-    asyncio.run(scenario())
+    async with a_worker(broker, [broker.topic("in")], journal, EchoDecider(actions)) as worker:
+        await worker.until(lambda: not journal.waiting())
     (told,) = all_records(broker.connection, actions)
     assert (told.key, told.value, told.headers) == (None, None, (("why", b"tombstone"),))
 
 
-def test_a_restart_goes_on_where_the_database_is(broker: TestedBroker) -> None:
+async def test_a_restart_goes_on_where_the_database_is(broker: TestedBroker):
     source, actions = broker.topic("in"), broker.topic("actions")
     journal = MemoryJournal()
 
-    async def scenario() -> None:
-        await published(broker.connection, source, numbered(100))
-        async with a_worker(broker, [source], journal, EchoDecider(actions)) as worker:
-            await worker.until(lambda: journal.total() == 100)
-            await worker.drain()
-        await published(broker.connection, source, numbered(100, start=100))
-        decider = EchoDecider(actions)
-        async with a_worker(broker, [source], journal, decider) as worker:
-            await worker.until(lambda: journal.total() == 200)
-        assert sum(decider.calls) == 100
-
-    asyncio.run(scenario())
+    await published(broker.connection, source, numbered(100))
+    async with a_worker(broker, [source], journal, EchoDecider(actions)) as worker:
+        await worker.until(lambda: journal.total() == 100)
+        await worker.drain()
+    await published(broker.connection, source, numbered(100, start=100))
+    decider = EchoDecider(actions)
+    async with a_worker(broker, [source], journal, decider) as worker:
+        await worker.until(lambda: journal.total() == 200)
+    assert sum(decider.calls) == 100
     assert contiguous(journal)
 
 
-def test_workers_come_and_go_and_nothing_is_lost_or_done_twice(real: TestedBroker) -> None:
+async def test_workers_come_and_go_and_nothing_is_lost_or_done_twice(real: TestedBroker):
     # Real Kafka alone: the embedded broker does not rebalance a group of two reliably.
     broker = real
     source, actions = broker.topic("in"), broker.topic("actions")
     journal = MemoryJournal()
 
-    async def scenario() -> None:
-        async with a_worker(broker, [source], journal, EchoDecider(actions)) as first:
-            await published(broker.connection, source, numbered(300))
-            await first.until(lambda: journal.total() == 300)
-            async with a_worker(broker, [source], journal, EchoDecider(actions)) as second:
-                # Published while the group rebalances.
-                for start in range(300, 900, 100):
-                    await published(broker.connection, source, numbered(100, start=start))
-                    await asyncio.sleep(0.2)
-                await second.until(lambda: second.passed.count("after_lease") > 0)
-                await first.until(lambda: journal.total() == 900)
-            await published(broker.connection, source, numbered(100, start=900))
-            await first.until(lambda: journal.total() == 1000 and not journal.waiting())
-            assert not first.terminated
-            assert not second.terminated
-
-    asyncio.run(scenario())
+    async with a_worker(broker, [source], journal, EchoDecider(actions)) as first:
+        await published(broker.connection, source, numbered(300))
+        await first.until(lambda: journal.total() == 300)
+        async with a_worker(broker, [source], journal, EchoDecider(actions)) as second:
+            # Published while the group rebalances.
+            for start in range(300, 900, 100):
+                await published(broker.connection, source, numbered(100, start=start))
+                await asyncio.sleep(0.2)
+            await second.until(lambda: second.passed.count("after_lease") > 0)
+            await first.until(lambda: journal.total() == 900)
+        await published(broker.connection, source, numbered(100, start=900))
+        await first.until(lambda: journal.total() == 1000 and not journal.waiting())
+        assert not first.terminated
+        assert not second.terminated
     assert contiguous(journal)
     assert len(journal.decided) == 1000
 
 
-def test_a_worker_that_stops_while_it_leases_does_not_fence_the_next_owner(real: TestedBroker) -> None:
+async def test_a_worker_that_stops_while_it_leases_does_not_fence_the_next_owner(real: TestedBroker):
     source, actions = real.topic("in"), real.topic("actions")
     armed, asked, go_on = threading.Event(), threading.Event(), threading.Event()
 
@@ -153,79 +134,65 @@ def test_a_worker_that_stops_while_it_leases_does_not_fence_the_next_owner(real:
     journal = MemoryJournal()
     slow = replace(journal, before=hold)  # the same record
 
-    async def scenario() -> None:
-        async with a_worker(real, [source], slow, EchoDecider(actions)) as first:
-            await published(real.connection, source, numbered(100))
-            await first.until(lambda: journal.total() == 100)
-            armed.set()
-            async with a_worker(real, [source], journal, EchoDecider(actions)) as second:
-                await first.until(asked.is_set)
-                first.stop.set()
-                # Time enough for the second to take all leases, if the first has left the group.
-                await asyncio.sleep(4.0)
-                go_on.set()
-                await published(real.connection, source, numbered(100, start=100))
-                await second.until(lambda: journal.total() == 200)
-                assert not second.terminated
-
-    asyncio.run(scenario())
+    async with a_worker(real, [source], slow, EchoDecider(actions)) as first:
+        await published(real.connection, source, numbered(100))
+        await first.until(lambda: journal.total() == 100)
+        armed.set()
+        async with a_worker(real, [source], journal, EchoDecider(actions)) as second:
+            await first.until(asked.is_set)
+            first.stop.set()
+            # Time enough for the second to take all leases, if the first has left the group.
+            await asyncio.sleep(4.0)
+            go_on.set()
+            await published(real.connection, source, numbered(100, start=100))
+            await second.until(lambda: journal.total() == 200)
+            assert not second.terminated
     assert contiguous(journal)
 
 
-def test_a_record_lost_between_fetcher_and_intake_is_read_again(
-    broker: TestedBroker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source, actions = broker.topic("in"), broker.topic("actions")
-    journal = MemoryJournal()
+def losing(monkeypatch: pytest.MonkeyPatch, *offsets: int) -> list[int]:
+    """Lose each of these records once, on the way from the fetcher to the intake; those that were lost."""
     take = FaustEngine._take
     lost: list[int] = []
 
     def lose_some(engine: FaustEngine, fetched: Fetched) -> None:
-        if fetched.record.offset in (5, 6, 30) and fetched.record.offset not in lost:
+        if fetched.record.offset in offsets and fetched.record.offset not in lost:
             lost.append(fetched.record.offset)
         else:
             take(engine, fetched)
 
     monkeypatch.setattr(FaustEngine, "_take", lose_some)
+    return lost
 
-    async def scenario() -> None:
-        await published(broker.connection, source, [(b"one", value) for _, value in numbered(200)])
-        async with a_worker(broker, [source], journal, EchoDecider(actions)) as worker:
-            await worker.until(lambda: journal.total() == 200)
-            assert set(worker.witness.resets) == {"record_lost"}
 
-    asyncio.run(scenario())
+async def test_a_record_lost_between_fetcher_and_intake_is_read_again(
+    broker: TestedBroker, monkeypatch: pytest.MonkeyPatch
+):
+    source, actions = broker.topic("in"), broker.topic("actions")
+    journal = MemoryJournal()
+    lost = losing(monkeypatch, 5, 6, 30)
+    await published(broker.connection, source, [(b"one", value) for _, value in numbered(200)])
+    async with a_worker(broker, [source], journal, EchoDecider(actions)) as worker:
+        await worker.until(lambda: journal.total() == 200)
+        assert set(worker.witness.resets) == {"record_lost"}
     assert sorted(lost) == [5, 6, 30]
     assert contiguous(journal)
 
 
-def test_the_last_record_lost_is_noticed_by_the_watchdog(
+async def test_the_last_record_lost_is_noticed_by_the_watchdog(
     broker: TestedBroker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     source, actions = broker.topic("in"), broker.topic("actions")
     journal = MemoryJournal()
-    take = FaustEngine._take
-    lost: list[int] = []
-
-    def lose_the_last(engine: FaustEngine, fetched: Fetched) -> None:
-        if fetched.record.offset == 9 and not lost:
-            lost.append(9)
-        else:
-            take(engine, fetched)
-
-    monkeypatch.setattr(FaustEngine, "_take", lose_the_last)
-
-    async def scenario() -> None:
-        await published(broker.connection, source, [(b"one", value) for _, value in numbered(10)])
-        async with a_worker(broker, [source], journal, EchoDecider(actions)) as worker:
-            await worker.until(lambda: journal.total() == 10)
-            assert worker.witness.resets == ["record_lost"]
-
-    asyncio.run(scenario())
+    losing(monkeypatch, 9)
+    await published(broker.connection, source, [(b"one", value) for _, value in numbered(10)])
+    async with a_worker(broker, [source], journal, EchoDecider(actions)) as worker:
+        await worker.until(lambda: journal.total() == 10)
+        assert worker.witness.resets == ["record_lost"]
     assert contiguous(journal)
 
 
-def test_what_waits_in_memory_is_bounded(broker: TestedBroker) -> None:
+async def test_what_waits_in_memory_is_bounded(broker: TestedBroker):
     source, actions = broker.topic("in"), broker.topic("actions")
     journal = MemoryJournal()
     go = threading.Event()
@@ -234,23 +201,20 @@ def test_what_waits_in_memory_is_bounded(broker: TestedBroker) -> None:
     def wait(_records: Sequence[Record]) -> None:
         go.wait(240)
 
-    async def scenario() -> None:
-        await published(broker.connection, source, numbered(1000))
-        decider = EchoDecider(actions, before=wait)
-        async with a_worker(broker, [source], journal, decider, limits) as worker:
-            await worker.until(lambda: "after_lease" in worker.passed)
-            await asyncio.sleep(2)
-            assert worker.witness.resets == []
-            go.set()
-            await worker.until(lambda: journal.total() == 1000)
-            assert max(decider.calls) <= 10
-
-    asyncio.run(scenario())
+    await published(broker.connection, source, numbered(1000))
+    decider = EchoDecider(actions, before=wait)
+    async with a_worker(broker, [source], journal, decider, limits) as worker:
+        await worker.until(lambda: "after_lease" in worker.passed)
+        await asyncio.sleep(2)
+        assert worker.witness.resets == []
+        go.set()
+        await worker.until(lambda: journal.total() == 1000)
+        assert max(decider.calls) <= 10
     assert contiguous(journal)
 
 
 @pytest.mark.expected_errors("data_gap", COORDINATOR)
-def test_a_gap_in_the_log_is_recorded_and_passed(broker: TestedBroker) -> None:
+def test_a_gap_in_the_log_is_recorded_and_passed(broker: TestedBroker):
     source, actions = broker.topic("in", 1), broker.topic("actions")
     journal = MemoryJournal()
     partitions: list[Partition] = []
@@ -258,7 +222,7 @@ def test_a_gap_in_the_log_is_recorded_and_passed(broker: TestedBroker) -> None:
     async def scenario() -> None:
         if broker.kafka is not None:
             await published(broker.connection, source, numbered(100))
-            _delete_before(broker, source, 60)
+            broker.delete_before(source, 60)
         else:
             # The embedded broker keeps 5 MiB of a partition.
             await published(broker.connection, source, [(b"one", b"ok" + b"x" * 100_000)] * 80)
@@ -284,19 +248,8 @@ class _Value:
         self.value = text.encode()
 
 
-def _delete_before(broker: TestedBroker, topic: str, offset: int) -> None:
-    from kafka import TopicPartition
-
-    assert broker.kafka is not None
-    admin = broker.kafka.admin()
-    try:
-        admin.delete_records({TopicPartition(topic, 0): offset})
-    finally:
-        admin.close()
-
-
 @pytest.mark.expected_errors("worker_halted", COORDINATOR)
-def test_a_topic_that_ends_before_the_progress_stops_the_worker(broker: TestedBroker) -> None:
+def test_a_topic_that_ends_before_the_progress_stops_the_worker(broker: TestedBroker):
     from streamer.journal import Partition
 
     source, actions = broker.topic("in", 1), broker.topic("actions")
@@ -312,26 +265,23 @@ def test_a_topic_that_ends_before_the_progress_stops_the_worker(broker: TestedBr
     assert caught.value.status is WorkerExit.LOG_RECREATED
 
 
-def test_the_database_away_delays_and_loses_nothing(broker: TestedBroker) -> None:
+async def test_the_database_away_delays_and_loses_nothing(broker: TestedBroker):
     source, actions = broker.topic("in"), broker.topic("actions")
     outage = Outage()
     journal = MemoryJournal(before=outage)
 
-    async def scenario() -> None:
+    outage.on = True
+    async with a_worker(broker, [source], journal, EchoDecider(actions)) as worker:
+        await published(broker.connection, source, numbered(100))
+        await worker.until(lambda: outage.refused > 3)
+        assert "the database does not answer" in worker.health.unready()
+        outage.on = False
+        await worker.until(lambda: journal.total() == 100)
         outage.on = True
-        async with a_worker(broker, [source], journal, EchoDecider(actions)) as worker:
-            await published(broker.connection, source, numbered(100))
-            await worker.until(lambda: outage.refused > 3)
-            assert "the database does not answer" in worker.health.unready()
-            outage.on = False
-            await worker.until(lambda: journal.total() == 100)
-            outage.on = True
-            await published(broker.connection, source, numbered(100, start=100))
-            await worker.until(lambda: outage.refused > 10)
-            assert "the database does not answer" in worker.health.unready()
-            outage.on = False
-            await worker.until(lambda: journal.total() == 200 and not journal.waiting())
-            await worker.until(lambda: not worker.health.unready())
-
-    asyncio.run(scenario())
+        await published(broker.connection, source, numbered(100, start=100))
+        await worker.until(lambda: outage.refused > 10)
+        assert "the database does not answer" in worker.health.unready()
+        outage.on = False
+        await worker.until(lambda: journal.total() == 200 and not journal.waiting())
+        await worker.until(lambda: not worker.health.unready())
     assert contiguous(journal)

@@ -27,44 +27,39 @@ def keys_of(partition: int, partitions: int, count: int) -> list[bytes]:
 
 @pytest.mark.kafka
 @pytest.mark.expected_errors(NOT_FOUND)
-def test_a_topic_that_is_missing_holds_up_nobody_else(real: TestedBroker) -> None:
+async def test_a_topic_that_is_missing_holds_up_nobody_else(real: TestedBroker):
     actions, control = real.topic("actions"), real.topic("control")
     missing = real.prefix + "missing"
 
-    async def scenario() -> None:
-        async with (
-            a_relay(real.connection, MemoryJournal()) as relaying,
-            a_relay(real.connection, MemoryJournal()) as healthy,
-        ):
-            keys = keys_of(0, 4, 25) + keys_of(1, 4, 25)
-            await relaying.most_behind(actions, keys[:2], healthy, control, rounds=1)
-            waiting = [
-                relaying.put(missing, b"k%d" % (number % 50), b"%d" % number) for number in range(2000)
-            ]
-            assert await relaying.most_behind(actions, keys, healthy, control) <= MOST_BEHIND
-            await relaying.until(lambda: len(relaying.health.stuck()) == 1)
-            assert f"topic {missing}: UnknownTopicOrPartition" in relaying.health.stuck()[0]
-            await asyncio.to_thread(real.topic, "missing")
-            await relaying.until(lambda: relaying.published(waiting))
-            assert relaying.health.stuck() == []
-            numbers: dict[bytes, list[int]] = {}
-            for record in await asyncio.to_thread(all_records, real.connection, missing):
-                numbers.setdefault(record.key or b"", []).append(int(record.value or b""))
-            assert sum(map(len, numbers.values())) == 2000
-            assert all(found == sorted(found) for found in numbers.values())
+    async with (
+        a_relay(real.connection, MemoryJournal()) as relaying,
+        a_relay(real.connection, MemoryJournal()) as healthy,
+    ):
+        keys = keys_of(0, 4, 25) + keys_of(1, 4, 25)
+        await relaying.most_behind(actions, keys[:2], healthy, control, rounds=1)
+        waiting = [relaying.put(missing, b"k%d" % (number % 50), b"%d" % number) for number in range(2000)]
+        assert await relaying.most_behind(actions, keys, healthy, control) <= MOST_BEHIND
+        await relaying.until(lambda: len(relaying.health.stuck()) == 1)
+        assert f"topic {missing}: UnknownTopicOrPartition" in relaying.health.stuck()[0]
+        await asyncio.to_thread(real.topic, "missing")
+        await relaying.until(lambda: relaying.published(waiting))
+        assert relaying.health.stuck() == []
+        numbers: dict[bytes, list[int]] = {}
+        for record in await asyncio.to_thread(all_records, real.connection, missing):
+            numbers.setdefault(record.key or b"", []).append(int(record.value or b""))
+        assert sum(map(len, numbers.values())) == 2000
+        assert all(found == sorted(found) for found in numbers.values())
 
-            # The producer knows the topic now, and its partitions' leader.
-            assert real.kafka is not None
-            await asyncio.to_thread(real.kafka.delete_topics, [missing])
-            relaying.put(missing, b"k", b"late")
-            assert await relaying.most_behind(actions, keys, healthy, control) <= MOST_BEHIND
-
-    asyncio.run(scenario())
+        # The producer knows the topic now, and its partitions' leader.
+        assert real.kafka is not None
+        await asyncio.to_thread(real.kafka.delete_topics, [missing])
+        relaying.put(missing, b"k", b"late")
+        assert await relaying.most_behind(actions, keys, healthy, control) <= MOST_BEHIND
 
 
 @pytest.mark.kafka
 @pytest.mark.expected_errors(NOT_FOUND, r"aiokafka\.producer\.sender: Got error produce response")
-def test_a_partition_without_a_leader_holds_up_no_other_of_its_topic(own_kafka_broker: KafkaBroker) -> None:
+def test_a_partition_without_a_leader_holds_up_no_other_of_its_topic(own_kafka_broker: KafkaBroker):
     own_kafka_broker.create_topic("control", 4)
     folder = own_kafka_broker.add_log_folder()
     own_kafka_broker.create_topic("actions", 3)
@@ -106,23 +101,20 @@ def test_a_partition_without_a_leader_holds_up_no_other_of_its_topic(own_kafka_b
 
 
 @pytest.mark.kafka
-def test_what_a_commit_offers_is_published_without_being_read(real: TestedBroker) -> None:
+async def test_what_a_commit_offers_is_published_without_being_read(real: TestedBroker):
     topic = real.topic("actions")
     journal = MemoryJournal()
     asked: list[str] = []
 
-    async def scenario() -> None:
-        async with a_relay(real.connection, journal, idle_poll=600) as relaying:
-            rows = [relaying.put(topic, b"first")]
-            await relaying.until(lambda: relaying.published(rows))
-            await asyncio.sleep(0.1)  # it looks once more whether there is more
-            journal.before = asked.append
-            for number in range(200):
-                rows.append(relaying.offer(topic, b"k%d" % (number % 7), b"%d" % number))
-                await asyncio.sleep(0.001)
-            await relaying.until(lambda: relaying.published(rows))
-
-    asyncio.run(scenario())
+    async with a_relay(real.connection, journal, idle_poll=600) as relaying:
+        rows = [relaying.put(topic, b"first")]
+        await relaying.until(lambda: relaying.published(rows))
+        await asyncio.sleep(0.1)  # it looks once more whether there is more
+        journal.before = asked.append
+        for number in range(200):
+            rows.append(relaying.offer(topic, b"k%d" % (number % 7), b"%d" % number))
+            await asyncio.sleep(0.001)
+        await relaying.until(lambda: relaying.published(rows))
     assert "unpublished" not in asked
     assert "mark_published" in asked
     values = [record.value for record in all_records(real.connection, topic)]
@@ -130,57 +122,51 @@ def test_what_a_commit_offers_is_published_without_being_read(real: TestedBroker
 
 
 @pytest.mark.kafka
-def test_what_is_offered_after_its_partition_was_revoked_overtakes_nothing(real: TestedBroker) -> None:
+async def test_what_is_offered_after_its_partition_was_revoked_overtakes_nothing(real: TestedBroker):
     topic = real.topic("actions")
 
-    async def scenario() -> None:
-        async with a_relay(real.connection, MemoryJournal()) as relaying:
-            first = relaying.offer(topic, b"key", b"0")
-            await relaying.until(lambda: relaying.published([first]))
-            relaying.held = {}  # the group rebalances
-            waiting = relaying.put(topic, b"key", b"1")
-            await asyncio.sleep(0.5)  # the lane takes note of it
-            late = relaying.offer(topic, b"key", b"2")  # of a commit that was underway
-            await asyncio.sleep(1.0)
-            relaying.held = {SOURCE: Lease(SOURCE, 2, 0)}
-            relaying.relay.wake()
-            await relaying.until(lambda: relaying.published([waiting, late]))
-
-    asyncio.run(scenario())
+    async with a_relay(real.connection, MemoryJournal()) as relaying:
+        first = relaying.offer(topic, b"key", b"0")
+        await relaying.until(lambda: relaying.published([first]))
+        relaying.held = {}  # the group rebalances
+        waiting = relaying.put(topic, b"key", b"1")
+        await asyncio.sleep(0.5)  # the lane takes note of it
+        late = relaying.offer(topic, b"key", b"2")  # of a commit that was underway
+        await asyncio.sleep(1.0)
+        relaying.held = {SOURCE: Lease(SOURCE, 2, 0)}
+        relaying.relay.wake()
+        await relaying.until(lambda: relaying.published([waiting, late]))
     assert [one.value for one in all_records(real.connection, topic)] == [b"0", b"1", b"2"]
 
 
-def test_offers_that_come_late_twice_or_never_change_neither_order_nor_number(real: TestedBroker) -> None:
+async def test_offers_that_come_late_twice_or_never_change_neither_order_nor_number(real: TestedBroker):
     """Rows of somebody else, which nobody offers, and offers of rows that the relay has read by then, or published."""
     topic = real.topic("actions")
     journal = MemoryJournal()
     rng = random.Random(8)
 
-    async def scenario() -> None:
-        async with a_relay(real.connection, journal, idle_poll=0.02) as relaying:
-            rows, late = [relaying.put(topic, b"k0", b"-1")], []
-            await relaying.until(lambda: relaying.published(rows))
-            for number in range(1500):
-                way = rng.choices(("offered", "known", "late", "foreign"), (5, 2, 2, 1))[0]
-                # One worker commits what has a key; what another process writes has others.
-                kind = b"k" if way in ("offered", "known") else way.encode()
-                message = OutboxMessage(topic, b"%b%d" % (kind, rng.randrange(5)), b"%d" % number, ())
-                rows.append(journal.enqueue(message, SOURCE))
-                written = journal.outbox[rows[-1]].message
-                if way == "late":
-                    late.append(written)
-                elif way != "foreign":
-                    relaying.relay.offer([written] if way == "offered" else [], list(relaying.held.values()))
-                    relaying.relay.wake()
-                if late and rng.random() < 0.1:
-                    relaying.relay.offer(late, list(relaying.held.values()))
-                    relaying.relay.wake()
-                    late = []
-                if rng.random() < 0.3:
-                    await asyncio.sleep(rng.random() * 0.01)
-            await relaying.until(lambda: relaying.published(rows))
-
-    asyncio.run(scenario())
+    async with a_relay(real.connection, journal, idle_poll=0.02) as relaying:
+        rows, late = [relaying.put(topic, b"k0", b"-1")], []
+        await relaying.until(lambda: relaying.published(rows))
+        for number in range(1500):
+            way = rng.choices(("offered", "known", "late", "foreign"), (5, 2, 2, 1))[0]
+            # One worker commits what has a key; what another process writes has others.
+            kind = b"k" if way in ("offered", "known") else way.encode()
+            message = OutboxMessage(topic, b"%b%d" % (kind, rng.randrange(5)), b"%d" % number, ())
+            rows.append(journal.enqueue(message, SOURCE))
+            written = journal.outbox[rows[-1]].message
+            if way == "late":
+                late.append(written)
+            elif way != "foreign":
+                relaying.relay.offer([written] if way == "offered" else [], list(relaying.held.values()))
+                relaying.relay.wake()
+            if late and rng.random() < 0.1:
+                relaying.relay.offer(late, list(relaying.held.values()))
+                relaying.relay.wake()
+                late = []
+            if rng.random() < 0.3:
+                await asyncio.sleep(rng.random() * 0.01)
+        await relaying.until(lambda: relaying.published(rows))
     numbers: dict[bytes, list[int]] = {}
     for record in all_records(real.connection, topic):
         numbers.setdefault(record.key or b"", []).append(int(record.value or b""))

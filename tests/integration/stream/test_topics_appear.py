@@ -13,20 +13,17 @@ from tests.integration.stream.running import a_worker, numbered, published
 
 @pytest.mark.kafka
 @pytest.mark.expected_errors(r"aiokafka\.(cluster|consumer\.group_coordinator): ")
-def test_a_topic_is_read_seconds_after_it_appears(real: TestedBroker) -> None:
+async def test_a_topic_is_read_seconds_after_it_appears(real: TestedBroker):
     source, actions = real.prefix + "in", real.topic("actions")
     journal = MemoryJournal()
 
-    async def scenario() -> None:
-        async with a_worker(real, [source], journal, EchoDecider(actions)) as worker:
-            await worker.until(lambda: worker.health.unready() != ["the broker has not answered yet"])
-            await asyncio.sleep(6)
-            assert worker.health.unready(), "it reads nothing, and says that it is ready"
-            real.topic("in")
-            began = time.monotonic()
-            await published(real.connection, source, numbered(100))
-            await worker.until(lambda: journal.total() == 100)
-            assert time.monotonic() - began < 240, "nobody looked before the metadata was old"
-            await worker.until(lambda: not worker.health.unready())
-
-    asyncio.run(scenario())
+    async with a_worker(real, [source], journal, EchoDecider(actions)) as worker:
+        await worker.until(lambda: worker.health.unready() != ["the broker has not answered yet"])
+        await asyncio.sleep(6)
+        assert worker.health.unready(), "it reads nothing, and says that it is ready"
+        real.topic("in")
+        began = time.monotonic()
+        await published(real.connection, source, numbered(100))
+        await worker.until(lambda: journal.total() == 100)
+        assert time.monotonic() - began < 240, "nobody looked before the metadata was old"
+        await worker.until(lambda: not worker.health.unready())

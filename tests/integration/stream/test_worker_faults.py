@@ -27,26 +27,23 @@ CLIENTS = r"^(aiokafka|kafka|faust|mode)"
 pytestmark = pytest.mark.expected_errors(COORDINATOR)
 
 
-def test_a_commit_whose_answer_was_lost_is_not_done_twice(embedded: TestedBroker) -> None:
+async def test_a_commit_whose_answer_was_lost_is_not_done_twice(embedded: TestedBroker):
     source, actions = embedded.topic("in"), embedded.topic("actions")
     losing = Outage("commit")
     journal = MemoryJournal(after=losing)
 
-    async def scenario() -> None:
-        losing.on = True
-        async with a_worker(embedded, [source], journal, EchoDecider(actions)) as worker:
-            await published(embedded.connection, source, numbered(100))
-            await worker.until(lambda: losing.refused > 2)
-            losing.on = False
-            await worker.until(lambda: journal.total() == 100 and not journal.waiting())
-            assert not worker.terminated
-
-    asyncio.run(scenario())
+    losing.on = True
+    async with a_worker(embedded, [source], journal, EchoDecider(actions)) as worker:
+        await published(embedded.connection, source, numbered(100))
+        await worker.until(lambda: losing.refused > 2)
+        losing.on = False
+        await worker.until(lambda: journal.total() == 100 and not journal.waiting())
+        assert not worker.terminated
     assert all(rows == list(range(len(rows))) for rows in journal.offsets().values())
 
 
 @pytest.mark.expected_errors("worker_halted", CLIENTS)
-def test_a_zombie_is_ended_at_once(embedded: TestedBroker) -> None:
+def test_a_zombie_is_ended_at_once(embedded: TestedBroker):
     source, actions = embedded.topic("in"), embedded.topic("actions")
     journal = MemoryJournal()
 
@@ -69,7 +66,7 @@ def test_a_zombie_is_ended_at_once(embedded: TestedBroker) -> None:
 
 
 @pytest.mark.expected_errors("worker_halted", COORDINATOR)
-def test_too_many_refusals_halt_the_worker_visibly(embedded: TestedBroker) -> None:
+def test_too_many_refusals_halt_the_worker_visibly(embedded: TestedBroker):
     source, actions = embedded.topic("in"), embedded.topic("actions")
     journal = MemoryJournal()
     limits = WorkerLimits(dead_letters=DeadLetterLimits(run=20), max_commit_records=10)
@@ -87,53 +84,44 @@ def test_too_many_refusals_halt_the_worker_visibly(embedded: TestedBroker) -> No
 
 
 @pytest.mark.expected_errors("worker_halted", COORDINATOR)
-def test_no_lease_in_time_ends_the_worker(embedded: TestedBroker) -> None:
+async def test_no_lease_in_time_ends_the_worker(embedded: TestedBroker):
     outage = Outage("lease")
     journal = MemoryJournal(before=outage)
     limits = WorkerLimits(reader=ReaderLimits(request_timeout=6, session_timeout=6))
 
-    async def scenario() -> None:
-        outage.on = True
-        async with a_worker(embedded, [embedded.topic("in")], journal, EchoDecider(), limits) as worker:
-            await published(embedded.connection, embedded.topic("in"), numbered(4))
-            with pytest.raises(WorkerHalted, match="no lease within 4 s") as caught:
-                await asyncio.wait_for(asyncio.shield(worker.task), 240)
-            assert caught.value.status is WorkerExit.LEASE_TIMEOUT
-
-    asyncio.run(scenario())
+    outage.on = True
+    async with a_worker(embedded, [embedded.topic("in")], journal, EchoDecider(), limits) as worker:
+        await published(embedded.connection, embedded.topic("in"), numbered(4))
+        with pytest.raises(WorkerHalted, match="no lease within 4 s") as caught:
+            await asyncio.wait_for(asyncio.shield(worker.task), 240)
+        assert caught.value.status is WorkerExit.LEASE_TIMEOUT
 
 
 @pytest.mark.expected_errors(COORDINATOR)
-def test_a_worker_that_the_group_refuses_says_why(real: TestedBroker) -> None:
+async def test_a_worker_that_the_group_refuses_says_why(real: TestedBroker):
     properties = {"session.timeout.ms": "10"}  # less than any broker permits
     refused = replace(real, connection=replace(real.connection, properties=properties))
 
-    async def scenario() -> None:
-        async with a_worker(refused, [real.topic("in")], MemoryJournal(), EchoDecider()) as worker:
-            await worker.until(lambda: "InvalidSessionTimeoutError" in str(worker.health.unready()))
-
-    asyncio.run(scenario())
+    async with a_worker(refused, [real.topic("in")], MemoryJournal(), EchoDecider()) as worker:
+        await worker.until(lambda: "InvalidSessionTimeoutError" in str(worker.health.unready()))
 
 
 @pytest.mark.expected_errors("worker_halted", CLIENTS)
-def test_a_worker_whose_group_membership_breaks_ends(
+async def test_a_worker_whose_group_membership_breaks_ends(
     embedded: TestedBroker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     async def broken(*_: object) -> None:
         raise RuntimeError("a bug of the client library")
 
     monkeypatch.setattr(GroupCoordinator, "_on_join_complete", broken)
 
-    async def scenario() -> None:
-        async with a_worker(embedded, [embedded.topic("in")], MemoryJournal(), EchoDecider()) as worker:
-            with pytest.raises(WorkerHalted, match="a bug of the client library") as caught:
-                await asyncio.wait_for(asyncio.shield(worker.task), 60)
-            assert caught.value.status is WorkerExit.CRASHED
-
-    asyncio.run(scenario())
+    async with a_worker(embedded, [embedded.topic("in")], MemoryJournal(), EchoDecider()) as worker:
+        with pytest.raises(WorkerHalted, match="a bug of the client library") as caught:
+            await asyncio.wait_for(asyncio.shield(worker.task), 60)
+        assert caught.value.status is WorkerExit.CRASHED
 
 
-def test_a_decider_that_is_away_is_asked_again(embedded: TestedBroker) -> None:
+async def test_a_decider_that_is_away_is_asked_again(embedded: TestedBroker):
     source, actions = embedded.topic("in"), embedded.topic("actions")
     journal = MemoryJournal()
     refusals: list[int] = []
@@ -143,17 +131,14 @@ def test_a_decider_that_is_away_is_asked_again(embedded: TestedBroker) -> None:
             refusals.append(len(records))
             raise Unavailable("the encoder is away")
 
-    async def scenario() -> None:
-        await published(embedded.connection, source, numbered(50))
-        async with a_worker(embedded, [source], journal, EchoDecider(actions, refuse_twice)) as worker:
-            await worker.until(lambda: journal.total() == 50)
-
-    asyncio.run(scenario())
+    await published(embedded.connection, source, numbered(50))
+    async with a_worker(embedded, [source], journal, EchoDecider(actions, refuse_twice)) as worker:
+        await worker.until(lambda: journal.total() == 50)
     assert len(refusals) == 2
 
 
 @pytest.mark.expected_errors("worker_halted", "record_refused", COORDINATOR)
-def test_a_bug_that_every_record_meets_halts_the_worker_at_the_cap(embedded: TestedBroker) -> None:
+async def test_a_bug_that_every_record_meets_halts_the_worker_at_the_cap(embedded: TestedBroker):
     source, actions = embedded.topic("in"), embedded.topic("actions")
     journal = MemoryJournal()
     limits = WorkerLimits(dead_letters=DeadLetterLimits(run=20), max_commit_records=10)
@@ -161,44 +146,38 @@ def test_a_bug_that_every_record_meets_halts_the_worker_at_the_cap(embedded: Tes
     def fail(_records: Sequence[Record]) -> None:
         raise KeyError("a bug")
 
-    async def scenario() -> None:
-        await published(embedded.connection, source, numbered(50))
-        async with a_worker(embedded, [source], journal, EchoDecider(actions, fail), limits) as worker:
-            with pytest.raises(WorkerHalted, match="20 records in a row"):
-                await asyncio.wait_for(asyncio.shield(worker.task), 240)
-        refused = journal.total()
-        assert 20 < refused <= 31
-        async with a_worker(embedded, [source], journal, EchoDecider(actions)) as worker:
-            await worker.until(lambda: journal.total() == 50)
-        kinds = [kind for rows in journal.recorded.values() for _, kind in rows]
-        assert (kinds.count("dead_letter"), kinds.count("decision")) == (refused, 50 - refused)
-
-    asyncio.run(scenario())
+    await published(embedded.connection, source, numbered(50))
+    async with a_worker(embedded, [source], journal, EchoDecider(actions, fail), limits) as worker:
+        with pytest.raises(WorkerHalted, match="20 records in a row"):
+            await asyncio.wait_for(asyncio.shield(worker.task), 240)
+    refused = journal.total()
+    assert 20 < refused <= 31
+    async with a_worker(embedded, [source], journal, EchoDecider(actions)) as worker:
+        await worker.until(lambda: journal.total() == 50)
+    kinds = [kind for rows in journal.recorded.values() for _, kind in rows]
+    assert (kinds.count("dead_letter"), kinds.count("decision")) == (refused, 50 - refused)
 
 
 @pytest.mark.expected_errors("worker_halted", COORDINATOR)
-def test_an_error_of_the_system_ends_the_worker_and_loses_nothing(embedded: TestedBroker) -> None:
+async def test_an_error_of_the_system_ends_the_worker_and_loses_nothing(embedded: TestedBroker):
     source, actions = embedded.topic("in"), embedded.topic("actions")
     journal = MemoryJournal()
 
     def fail(_records: Sequence[Record]) -> None:
         raise OSError("too many open files")
 
-    async def scenario() -> None:
-        await published(embedded.connection, source, numbered(50))
-        async with a_worker(embedded, [source], journal, EchoDecider(actions, fail)) as worker:
-            with pytest.raises(OSError, match="too many open files"):
-                await asyncio.wait_for(asyncio.shield(worker.task), 240)
-        assert not journal.total()
-        async with a_worker(embedded, [source], journal, EchoDecider(actions)) as worker:
-            await worker.until(lambda: journal.total() == 50)
-
-    asyncio.run(scenario())
+    await published(embedded.connection, source, numbered(50))
+    async with a_worker(embedded, [source], journal, EchoDecider(actions, fail)) as worker:
+        with pytest.raises(OSError, match="too many open files"):
+            await asyncio.wait_for(asyncio.shield(worker.task), 240)
+    assert not journal.total()
+    async with a_worker(embedded, [source], journal, EchoDecider(actions)) as worker:
+        await worker.until(lambda: journal.total() == 50)
 
 
 @pytest.mark.kafka
 @pytest.mark.expected_errors("message_parked", COORDINATOR)
-def test_what_can_never_be_published_is_parked_and_the_rest_passes(real: TestedBroker) -> None:
+def test_what_can_never_be_published_is_parked_and_the_rest_passes(real: TestedBroker):
     actions = real.topic("actions", max_message_bytes=100_000)
     journal = MemoryJournal()
     journal.enqueue(OutboxMessage(actions, b"k", b"first", ()))
@@ -221,35 +200,32 @@ def test_what_can_never_be_published_is_parked_and_the_rest_passes(real: TestedB
 
 
 @pytest.mark.kafka
-def test_holes_of_transactions_are_passed_without_a_reset(real: TestedBroker) -> None:
+async def test_holes_of_transactions_are_passed_without_a_reset(real: TestedBroker):
     source, actions = real.topic("in", 1), real.topic("actions")
     journal = MemoryJournal()
 
-    async def scenario() -> None:
-        producer = AIOKafkaProducer(
-            bootstrap_servers=real.connection.bootstrap, transactional_id=real.prefix + "publisher"
-        )
-        await producer.start()
-        number = 0
-        async with a_worker(real, [source], journal, EchoDecider(actions)) as worker:
-            for transaction in range(20):
-                await producer.begin_transaction()
-                for _ in range(10):
-                    await producer.send(source, b"ok-%d-%d" % (transaction, number), key=b"one")
-                    number += 1
-                if transaction % 3 == 2:
-                    await producer.flush()
-                    await producer.abort_transaction()
-                else:
-                    await producer.commit_transaction()
-            await producer.stop()
-            await worker.until(lambda: journal.total() == 140)
-            # The log ends with a marker: nothing arrives any more, and that is no trouble.
-            await asyncio.sleep(7)
-            assert worker.witness.resets == []
-            assert list(worker.witness.lags.values()) == [0]
-
-    asyncio.run(scenario())
+    producer = AIOKafkaProducer(
+        bootstrap_servers=real.connection.bootstrap, transactional_id=real.prefix + "publisher"
+    )
+    await producer.start()
+    number = 0
+    async with a_worker(real, [source], journal, EchoDecider(actions)) as worker:
+        for transaction in range(20):
+            await producer.begin_transaction()
+            for _ in range(10):
+                await producer.send(source, b"ok-%d-%d" % (transaction, number), key=b"one")
+                number += 1
+            if transaction % 3 == 2:
+                await producer.flush()
+                await producer.abort_transaction()
+            else:
+                await producer.commit_transaction()
+        await producer.stop()
+        await worker.until(lambda: journal.total() == 140)
+        # The log ends with a marker: nothing arrives any more, and that is no trouble.
+        await asyncio.sleep(7)
+        assert worker.witness.resets == []
+        assert list(worker.witness.lags.values()) == [0]
     (offsets,) = journal.offsets().values()
     assert len(offsets) == len(set(offsets)) == 140
     assert not any(int(key.batch_id.split("-")[1]) % 3 == 2 for key in journal.decided)
@@ -257,7 +233,7 @@ def test_holes_of_transactions_are_passed_without_a_reset(real: TestedBroker) ->
 
 @pytest.mark.kafka
 @pytest.mark.expected_errors("data_gap", COORDINATOR)
-def test_records_deleted_before_they_were_read_are_a_gap_while_running(real: TestedBroker) -> None:
+def test_records_deleted_before_they_were_read_are_a_gap_while_running(real: TestedBroker):
     source, actions = real.topic("in", 1), real.topic("actions")
     outage = Outage("commit")
     journal = MemoryJournal(before=outage)
@@ -275,7 +251,7 @@ def test_records_deleted_before_they_were_read_are_a_gap_while_running(real: Tes
                 real.connection, source, [(b"one", b"ok-%d-" % n + b"x" * 1000) for n in range(500)]
             )
             await worker.until(lambda: outage.refused > 3)
-            _delete_before(real, source, 400)
+            real.delete_before(source, 400)
             outage.on = False
             await worker.until(
                 lambda: b"ok-499" in {key.batch_id[:6].encode() for key in list(journal.decided)}
@@ -292,7 +268,7 @@ def test_records_deleted_before_they_were_read_are_a_gap_while_running(real: Tes
 
 @pytest.mark.kafka
 @pytest.mark.expected_errors(CLIENTS)
-def test_the_broker_killed_under_load(own_kafka_broker: KafkaBroker) -> None:
+def test_the_broker_killed_under_load(own_kafka_broker: KafkaBroker):
     broker = TestedBroker.on(own_kafka_broker)
     source, actions, thresholds = broker.topic("in"), broker.topic("actions"), broker.topic("thresholds")
     journal = MemoryJournal()
@@ -319,9 +295,9 @@ def test_the_broker_killed_under_load(own_kafka_broker: KafkaBroker) -> None:
     assert told == {b"action of ok-%d" % number for number in range(2500)}
 
 
-def test_a_threshold_message_that_nobody_understands_is_passed(
+async def test_a_threshold_message_that_nobody_understands_is_passed(
     embedded: TestedBroker, expected_errors: object
-) -> None:
+):
     source, thresholds = embedded.topic("in"), embedded.topic("thresholds")
     journal = MemoryJournal()
     seen: list[bytes | None] = []
@@ -331,30 +307,16 @@ def test_a_threshold_message_that_nobody_understands_is_passed(
             raise ValueError(value)
         seen.append(value)
 
-    async def scenario() -> None:
-        for value in (b"1", b"garbage", None, b"2"):
-            await published(embedded.connection, thresholds, [(b"gate", value)])
-        follow = Thresholds(topic=thresholds, on_message=understand)
-        async with a_worker(embedded, [source], journal, EchoDecider(), thresholds=follow) as worker:
-            await worker.until(lambda: seen == [b"1", None, b"2"])
-
-    asyncio.run(scenario())
+    for value in (b"1", b"garbage", None, b"2"):
+        await published(embedded.connection, thresholds, [(b"gate", value)])
+    follow = Thresholds(topic=thresholds, on_message=understand)
+    async with a_worker(embedded, [source], journal, EchoDecider(), thresholds=follow) as worker:
+        await worker.until(lambda: seen == [b"1", None, b"2"])
 
 
-def _delete_before(broker: TestedBroker, topic: str, offset: int) -> None:
-    from kafka import TopicPartition
-
-    assert broker.kafka is not None
-    admin = broker.kafka.admin()
-    try:
-        admin.delete_records({TopicPartition(topic, 0): offset})
-    finally:
-        admin.close()
-
-
-def test_a_batch_that_takes_seconds_to_unpack_is_no_error(
+async def test_a_batch_that_takes_seconds_to_unpack_is_no_error(
     embedded: TestedBroker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     """The consumer's thread sends heartbeats as well; how long unpacking may take leaves time for these."""
     source, actions = embedded.topic("in"), embedded.topic("actions")
     journal = MemoryJournal()
@@ -364,21 +326,16 @@ def test_a_batch_that_takes_seconds_to_unpack_is_no_error(
         time.sleep(4.5)
         return unpacked(codec, packed)
 
-    async def scenario() -> None:
-        async with a_worker(embedded, [source], journal, EchoDecider(actions)) as worker:
-            await published(embedded.connection, source, numbered(10))
-            await worker.until(lambda: journal.total() == 10)
-            monkeypatch.setattr(header_names, "at_once", slow)
-            producer = AIOKafkaProducer(
-                bootstrap_servers=embedded.connection.bootstrap, compression_type="gzip"
-            )
-            await producer.start()
-            try:
-                await producer.send_and_wait(source, b"ok-last", key=b"k")
-            finally:
-                await producer.stop()
-            await worker.until(lambda: journal.total() == 11)
-            await asyncio.sleep(2.5)  # until the thread has looked at itself
-            assert not worker.terminated
-
-    asyncio.run(scenario())
+    async with a_worker(embedded, [source], journal, EchoDecider(actions)) as worker:
+        await published(embedded.connection, source, numbered(10))
+        await worker.until(lambda: journal.total() == 10)
+        monkeypatch.setattr(header_names, "at_once", slow)
+        producer = AIOKafkaProducer(bootstrap_servers=embedded.connection.bootstrap, compression_type="gzip")
+        await producer.start()
+        try:
+            await producer.send_and_wait(source, b"ok-last", key=b"k")
+        finally:
+            await producer.stop()
+        await worker.until(lambda: journal.total() == 11)
+        await asyncio.sleep(2.5)  # until the thread has looked at itself
+        assert not worker.terminated

@@ -17,6 +17,7 @@ from streamer.gates.rule import Cut, Segments
 from streamer.recalibration.run import NothingToCalibrate, Since, calibrate_gate
 from streamer.risk.rounds.alarms import chance_of
 from streamer.settings.settings import load_settings
+from tests.at_once import at_once
 from tests.integration.watching.conftest import DAY, GATE, MINUTE, START, Shown, Traffic
 from tests.integration.watching.test_betting import HOUR, calibrated
 
@@ -30,9 +31,7 @@ def raised(traffic: Traffic, **options: Any) -> Shown:
     return shown
 
 
-def test_the_alarm_is_told_and_closes_the_gate_in_one_transaction(
-    new_traffic: Callable[..., Traffic],
-) -> None:
+def test_the_alarm_is_told_and_closes_the_gate_in_one_transaction(new_traffic: Callable[..., Traffic]):
     traffic = new_traffic()
     shown = raised(traffic)
     policy = traffic.store.policies.newest(GATE)
@@ -56,7 +55,7 @@ def test_the_alarm_is_told_and_closes_the_gate_in_one_transaction(
     assert traffic.store.evidence.log_faults() == []
 
 
-def test_a_closed_phase_is_in_no_figure_that_an_alarm_tells(light_traffic: Callable[..., Traffic]) -> None:
+def test_a_closed_phase_is_in_no_figure_that_an_alarm_tells(light_traffic: Callable[..., Traffic]):
     """600 decisions of a closed gate made the exposure that the alert told an eighth of what it was."""
     traffic = light_traffic()
     rng = np.random.default_rng(11)
@@ -83,7 +82,7 @@ def test_a_closed_phase_is_in_no_figure_that_an_alarm_tells(light_traffic: Calla
 
 def test_an_alarm_that_only_reports_says_no_gate_ships_that_another_one_closes(
     light_traffic: Callable[..., Traffic],
-) -> None:
+):
     traffic = light_traffic(audit_probability=1.0, alpha=0.4, on_alarm="close", on_selective_alarm="report")
     calibrated(traffic)
     made = traffic.decide(80, rng=np.random.default_rng(8))
@@ -100,7 +99,7 @@ def test_an_alarm_that_only_reports_says_no_gate_ships_that_another_one_closes(
 
 def test_what_cannot_be_closed_leaves_nothing_half_done(
     new_traffic: Callable[..., Traffic], monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     traffic = new_traffic()
     made = traffic.decide(80, rng=np.random.default_rng(11))
     traffic.label(made, lambda _: 1.0)
@@ -119,9 +118,7 @@ def test_what_cannot_be_closed_leaves_nothing_half_done(
     assert traffic.store.policies.newest(GATE).state == "closed"
 
 
-def test_a_gate_that_is_only_to_report_goes_on_and_is_told_once(
-    light_traffic: Callable[..., Traffic],
-) -> None:
+def test_a_gate_that_is_only_to_report_goes_on_and_is_told_once(light_traffic: Callable[..., Traffic]):
     traffic = light_traffic(on_alarm="report")
     raised(traffic, page=20)
     raised(traffic, page=20)
@@ -132,7 +129,7 @@ def test_a_gate_that_is_only_to_report_goes_on_and_is_told_once(
 
 def test_where_nothing_can_be_signed_the_alert_says_that_the_gate_is_still_open(
     light_traffic: Callable[..., Traffic],
-) -> None:
+):
     traffic = light_traffic()
     writer = traffic.store.monitoring._writer
 
@@ -169,7 +166,7 @@ def test_where_nothing_can_be_signed_the_alert_says_that_the_gate_is_still_open(
 @pytest.mark.parametrize("acknowledged", [False, True])
 def test_an_alarm_that_is_to_close_the_gate_afterwards_and_cannot_begins_the_sample_anew(
     light_traffic: Callable[..., Traffic], monkeypatch: pytest.MonkeyPatch, acknowledged: bool
-) -> None:
+):
     traffic = light_traffic(on_alarm="report")
     store = traffic.store
     raised(traffic)
@@ -193,7 +190,7 @@ def test_an_alarm_that_is_to_close_the_gate_afterwards_and_cannot_begins_the_sam
 @pytest.mark.parametrize("action", ["report", "close"])
 def test_bad_answers_that_nobody_labels_are_told_and_close_the_gate_if_they_are_to(
     light_traffic: Callable[..., Traffic], action: str
-) -> None:
+):
     """The risk alarm counts what has no label as fine: half of what ships was bad, and it saw none of it."""
     traffic = light_traffic(on_missing=action, alpha=0.1)
     traffic.label(traffic.decide(80, rng=np.random.default_rng(11)), lambda _: 0.0, received=START + HOUR)
@@ -231,7 +228,7 @@ def test_bad_answers_that_nobody_labels_are_told_and_close_the_gate_if_they_are_
 
 def test_opening_the_gate_again_opens_the_next_alarm_on_what_comes_then(
     light_traffic: Callable[..., Traffic],
-) -> None:
+):
     traffic = light_traffic()
     raised(traffic)
     watcher, monitoring = traffic.watcher(), traffic.store.monitoring
@@ -258,7 +255,7 @@ def test_opening_the_gate_again_opens_the_next_alarm_on_what_comes_then(
 
 def test_what_shipped_between_two_rounds_is_read_although_the_gate_is_closed_again(
     light_traffic: Callable[..., Traffic],
-) -> None:
+):
     traffic = light_traffic()
     raised(traffic)
     traffic.open_gate()
@@ -271,7 +268,7 @@ def test_what_shipped_between_two_rounds_is_read_although_the_gate_is_closed_aga
     assert len([one for one in traffic.store.alerts.list() if one.alert.kind == "risk"]) == 2
 
 
-def test_a_gate_of_which_only_some_segments_ship_is_open_again(light_traffic: Callable[..., Traffic]) -> None:
+def test_a_gate_of_which_only_some_segments_ship_is_open_again(light_traffic: Callable[..., Traffic]):
     traffic = light_traffic(segment_by="language")
     raised(traffic)
     watcher, monitoring = traffic.watcher(), traffic.store.monitoring
@@ -295,7 +292,7 @@ def test_a_gate_of_which_only_some_segments_ship_is_open_again(light_traffic: Ca
 
 def test_a_person_who_acknowledges_opens_the_next_alarm_on_later_decisions(
     light_traffic: Callable[..., Traffic],
-) -> None:
+):
     traffic = light_traffic(on_alarm="report")
     raised(traffic)
     traffic.label(traffic.decide(30, rng=np.random.default_rng(12)), lambda _: 1.0)
@@ -316,7 +313,7 @@ def test_a_person_who_acknowledges_opens_the_next_alarm_on_later_decisions(
         )
 
 
-def test_a_new_policy_alone_opens_no_alarm(light_traffic: Callable[..., Traffic]) -> None:
+def test_a_new_policy_alone_opens_no_alarm(light_traffic: Callable[..., Traffic]):
     traffic = light_traffic(on_alarm="report")
     raised(traffic)
     traffic.open_gate()
@@ -327,12 +324,12 @@ def test_a_new_policy_alone_opens_no_alarm(light_traffic: Callable[..., Traffic]
     assert (alarm.number, alarm.ended) == (1, None)
 
 
-def test_all_alarms_of_a_gate_together_spend_no_more_than_one() -> None:
+def test_all_alarms_of_a_gate_together_spend_no_more_than_one():
     assert math.fsum(chance_of(0.05, number) for number in range(1, 200_000)) < 0.05
     assert chance_of(0.05, 1) == pytest.approx(0.0304, abs=1e-4)
 
 
-def test_draws_that_are_not_made_as_logged_are_told(light_traffic: Callable[..., Traffic]) -> None:
+def test_draws_that_are_not_made_as_logged_are_told(light_traffic: Callable[..., Traffic]):
     traffic = light_traffic()
     traffic.decide(60, rng=np.random.default_rng(15), sampled=True, sampling_probability=0.05)
     watcher = traffic.watcher()
@@ -348,14 +345,14 @@ def test_draws_that_are_not_made_as_logged_are_told(light_traffic: Callable[...,
     assert (alarm.number, alarm.state.bets.seen, alarm.raised_by) == (2, 20, None)
 
 
-def test_certain_and_not_taken_is_a_wrong_draw_and_no_error(light_traffic: Callable[..., Traffic]) -> None:
+def test_certain_and_not_taken_is_a_wrong_draw_and_no_error(light_traffic: Callable[..., Traffic]):
     traffic = light_traffic(audit_probability=1.0)
     traffic.decide(10, rng=np.random.default_rng(15), sampled=False)
     traffic.watcher().watch(GATE, now=START)
     assert [one.alert.kind for one in traffic.store.alerts.list()] == ["draws"]
 
 
-def test_an_alarm_about_an_older_policy_closes_the_newer_one(light_traffic: Callable[..., Traffic]) -> None:
+def test_an_alarm_about_an_older_policy_closes_the_newer_one(light_traffic: Callable[..., Traffic]):
     traffic = light_traffic()
     made = traffic.decide(80, rng=np.random.default_rng(11))
     traffic.open_gate()
@@ -365,9 +362,7 @@ def test_an_alarm_about_an_older_policy_closes_the_newer_one(light_traffic: Call
     assert (newest.version, newest.state) == (4, "closed")
 
 
-def test_two_at_once_read_everything_once(new_traffic: Callable[..., Traffic]) -> None:
-    import threading
-
+def test_two_at_once_read_everything_once(new_traffic: Callable[..., Traffic]):
     traffic = new_traffic()
     rng = np.random.default_rng(17)
     traffic.label(traffic.decide(120, rng=rng), lambda _: 0.0)
@@ -377,13 +372,7 @@ def test_two_at_once_read_everything_once(new_traffic: Callable[..., Traffic]) -
         )
         for _ in range(2)
     ]
-    threads = [
-        threading.Thread(target=one.watch, args=(GATE,), kwargs={"now": START + DAY}) for one in watchers
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(lambda one: one.watch(GATE, now=START + DAY), *watchers)
     traffic.watcher().watch(GATE, now=START + DAY)
     watch = traffic.store.monitoring.watch(GATE)
     assert watch.sequence is not None
@@ -392,7 +381,7 @@ def test_two_at_once_read_everything_once(new_traffic: Callable[..., Traffic]) -
     assert watch.sequence.state.drawn == sum(one.sampled for one in alone)
 
 
-def test_the_loser_of_a_race_writes_nothing(new_traffic: Callable[..., Traffic]) -> None:
+def test_the_loser_of_a_race_writes_nothing(new_traffic: Callable[..., Traffic]):
     traffic = new_traffic()
     traffic.label(traffic.decide(10, rng=np.random.default_rng(18)), lambda _: 0.0)
     monitoring = traffic.store.monitoring

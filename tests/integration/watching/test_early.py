@@ -1,7 +1,5 @@
 """An early warning holds its gate on a judge's marks, asks people about the newest answers, and lets go when they clear it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -49,7 +47,7 @@ def held(traffic: Traffic) -> list[Any]:
 
 def test_a_judge_that_calls_more_answers_wrong_holds_the_gate_and_people_let_it_go(
     new_traffic: Callable[..., Traffic],
-) -> None:
+):
     traffic = new_traffic(alpha=0.1, judge_kind="judge", early="judge", audit_probability=0.2)
     newest, store = held(traffic), traffic.store
     (told,) = store.alerts.list()
@@ -88,7 +86,7 @@ def test_a_judge_that_calls_more_answers_wrong_holds_the_gate_and_people_let_it_
 
 def test_a_gate_that_cannot_be_let_go_is_watched_on(
     light_traffic: Callable[..., Traffic], monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     traffic = light_traffic(alpha=0.1, judge_kind="judge", early="judge", audit_probability=0.2)
     traffic.label(held(traffic), lambda _: 0.0, everyone=True)
     monitoring = traffic.store.monitoring
@@ -109,7 +107,7 @@ def test_a_gate_that_cannot_be_let_go_is_watched_on(
 @pytest.mark.parametrize("answer", ["nobody", "wrong", "acknowledged"])
 def test_a_held_gate_stays_so_until_labels_or_a_person_let_it_go(
     light_traffic: Callable[..., Traffic], answer: str
-) -> None:
+):
     """Where people call the newest answers wrong, the risk alarm closes the gate for good."""
     traffic = light_traffic(alpha=0.1, judge_kind="judge", early="judge", audit_probability=0.2)
     newest = held(traffic)
@@ -125,7 +123,7 @@ def test_a_held_gate_stays_so_until_labels_or_a_person_let_it_go(
     }[answer]  # fmt: skip
 
 
-def test_a_drift_alarm_holds_the_gate_where_it_is_to(light_traffic: Callable[..., Traffic]) -> None:
+def test_a_drift_alarm_holds_the_gate_where_it_is_to(light_traffic: Callable[..., Traffic]):
     traffic = light_traffic(early="drift")
     calibrated_scores(traffic)
     scored(traffic, np.random.default_rng(3).beta(8, 1, 120))
@@ -139,7 +137,7 @@ def test_a_drift_alarm_holds_the_gate_where_it_is_to(light_traffic: Callable[...
 
 def test_answers_that_use_over_half_of_the_budget_are_the_signal_of_all_signals(
     light_traffic: Callable[..., Traffic],
-) -> None:
+):
     traffic = light_traffic(
         method="full", scorer="choice", signals=SignalList().text, alpha=0.1, early="signals"
     )
@@ -151,6 +149,6 @@ def test_answers_that_use_over_half_of_the_budget_are_the_signal_of_all_signals(
     policy = traffic.store.policies.newest(GATE)
     assert policy.held_early
     assert (
-        "100 % of the last 10 answers that shipped are marked bad (signals), and 0 % of the 100 before"
+        "100 % of the last 10 marks of answers that shipped are bad (signals), and 0 % of the 100 before"
         in policy.reason
     )

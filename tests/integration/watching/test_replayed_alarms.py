@@ -31,7 +31,7 @@ def later(traffic: Traffic, at: Any) -> None:
 
 
 @pytest.mark.parametrize("action", ["report", "close"])
-def test_what_monitoring_raised_is_replayed(new_traffic: Callable[..., Traffic], action: str) -> None:
+def test_what_monitoring_raised_is_replayed(new_traffic: Callable[..., Traffic], action: str):
     """Raised, acknowledged or reopened, raised again, over two partitions, with labels that wait."""
     traffic = new_traffic(on_alarm=action, alarm_false_every=None)
     store = traffic.store
@@ -52,9 +52,7 @@ def test_what_monitoring_raised_is_replayed(new_traffic: Callable[..., Traffic],
     assert replayed(store) == []
 
 
-def test_the_first_wrong_claim_of_an_answer_decides_what_it_loses(
-    new_traffic: Callable[..., Traffic],
-) -> None:
+def test_the_first_wrong_claim_of_an_answer_decides_what_it_loses(new_traffic: Callable[..., Traffic]):
     """No label of the claims below it is waited for; a half-wrong one leaves the loss open."""
     traffic = new_traffic(unit="claim", scorer="support", encoder="none", alarm_false_every=None)
     store, rng = traffic.store, np.random.default_rng(3)
@@ -72,7 +70,7 @@ def test_the_first_wrong_claim_of_an_answer_decides_what_it_loses(
     assert replayed(store) == []
 
 
-def test_an_alarm_that_is_missing_is_named(light_traffic: Callable[..., Traffic]) -> None:
+def test_an_alarm_that_is_missing_is_named(light_traffic: Callable[..., Traffic]):
     traffic = light_traffic(alarm_false_every=None)
     spoilt(traffic)
     later(traffic, START + timedelta(hours=20))
@@ -88,17 +86,12 @@ def test_an_alarm_that_is_missing_is_named(light_traffic: Callable[..., Traffic]
 
 @pytest.mark.parametrize(
     "change",
-    [
-        {"labels": "revised"},
-        {"severity": 0.06},
-        {"labellers": ("bob",)},
-        {"shipped": 0.0},
-    ],
+    [{"labels": "revised"}, {"severity": 0.06}, {"labellers": ("bob",)}, {"shipped": 0.0}],
     ids=lambda change: next(iter(change)),
 )
 def test_no_alarm_is_missed_that_monitoring_need_not_have_raised(
     light_traffic: Callable[..., Traffic], change: dict[str, Any]
-) -> None:
+):
     """Labels that were corrected, losses inside the tolerance, labels that the gate does not read."""
     traffic = light_traffic(**{name: change[name] for name in ("labellers",) if name in change})
     made = traffic.decide(80, rng=np.random.default_rng(1), shipped=change.get("shipped", 1.0))
@@ -113,7 +106,7 @@ def test_no_alarm_is_missed_that_monitoring_need_not_have_raised(
     assert replayed(traffic.store) == []
 
 
-def test_an_alarm_that_labels_cannot_have_raised_is_named(light_traffic: Callable[..., Traffic]) -> None:
+def test_an_alarm_that_labels_cannot_have_raised_is_named(light_traffic: Callable[..., Traffic]):
     traffic = light_traffic()
     spoilt(traffic)
     watched(traffic, START + DAY / 2)
@@ -132,7 +125,7 @@ def test_an_alarm_that_labels_cannot_have_raised_is_named(light_traffic: Callabl
     assert "an evidence of" in said(raised_at=(START - DAY).isoformat(timespec="microseconds"))
 
 
-def test_a_raised_rate_that_no_alarm_stands_behind_is_named(light_traffic: Callable[..., Traffic]) -> None:
+def test_a_raised_rate_that_no_alarm_stands_behind_is_named(light_traffic: Callable[..., Traffic]):
     traffic = light_traffic(audit_probability=0.2, audit_boost=4.0)
     spoilt(traffic, severity=0.06, count=200)
     watched(traffic, START + DAY / 2)

@@ -2,7 +2,6 @@
 
 import json
 import math
-import subprocess
 import sys
 import tracemalloc
 from pathlib import Path
@@ -13,24 +12,21 @@ import pytest
 
 from streamer import calibrate
 from streamer.calibration import TransductiveRule, loss_curve
+from tests import programs
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 
 
 def run(script: str, *arguments: str) -> tuple[int, dict[str, Any]]:
     command = [sys.executable, str(BENCHMARKS / script), *arguments, "--json"]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+    done = programs.run(*command, status=None)
     assert done.stdout, done.stderr
     return done.returncode, json.loads(done.stdout)
 
 
 @pytest.mark.parametrize(
     ("limits", "status"),
-    [
-        (("--limit", "1e6"), 0),
-        (("--limit", "0"), 1),
-        (("--limit", "1e6", "--memory-limit", "0.1"), 1),
-    ],
+    [(("--limit", "1e6"), 0), (("--limit", "0"), 1), (("--limit", "1e6", "--memory-limit", "0.1"), 1)],
 )
 def test_the_exit_status_follows_the_limits(limits, status):
     returned, report = run("calibrate.py", "--items", "20000", "--groups", "2000", "--rounds", "1", *limits)

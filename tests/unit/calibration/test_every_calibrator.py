@@ -1,7 +1,6 @@
 """What every calibrator must do, whatever it promises: one table of them, the same checks for all."""
 
 import math
-import subprocess
 import sys
 from collections.abc import Callable
 
@@ -23,6 +22,7 @@ from streamer.calibration.registry import calibrator as calibrator_of
 from streamer.calibration.shapes import Ramp, Smooth
 from streamer.calibration.specification import Sample
 from streamer.calibration.threshold import names
+from tests import programs
 from tests.unit.calibration.named_groups import groups, shuffled, some_groups
 
 Found = Callable[[list[LabelledGroup], float, int], object]
@@ -132,8 +132,6 @@ def test_another_process_finds_the_same_to_the_last_bit():
     )
     labelled = some_groups(np.random.default_rng(3), 150, levels=1000)
     here = {name: level(find(labelled, 0.2, 5)).hex() for name, find in ALL.items()}
-    there = subprocess.run(
-        [sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=240
-    )
+    there = programs.run(sys.executable, "-c", program)
     assert there.stdout.strip() == str(here)
     assert len(set(here.values())) > len(here) / 2

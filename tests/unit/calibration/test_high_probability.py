@@ -8,12 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from streamer.calibration import (
-    LabelledGroup,
-    calibrate_clt,
-    calibrate_high_probability,
-    item_table,
-)
+from streamer.calibration import LabelledGroup, calibrate_clt, calibrate_high_probability, item_table
 from streamer.calibration.calibrators import clt
 from streamer.calibration.keyed_weights import KeyedWeights
 from streamer.calibration.p_values import betting, hoeffding_bentkus

@@ -25,12 +25,6 @@ def some_groups(rng: np.random.Generator, count: int = 40) -> list[LabelledGroup
     return groups
 
 
-def reordered(group: LabelledGroup, order: np.ndarray) -> LabelledGroup:
-    return LabelledGroup(
-        group.id, tuple(group.item_ids[i] for i in order), group.scores[order], group.severities[order]
-    )
-
-
 def test_mean_agrees_with_the_arrays():
     groups = some_groups(np.random.default_rng(5))
     arrays = calibrate(

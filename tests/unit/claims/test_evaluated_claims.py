@@ -8,9 +8,13 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from streamer import ClaimGate, wiring
+from streamer.calibration.claims import calibrate_claims
+from streamer.calibration.groups import LabelledGroup
+from streamer.calibration.registry import calibrator
 from streamer.cli import main
 from streamer.cli.gate import chosen_settings
 from streamer.clouds.cloud import cloud_row, parse_cloud
@@ -103,7 +107,7 @@ def test_one_claim_a_row_is_the_same(file: Path, tmp_path: Path) -> None:
 
 def test_claims_are_read_and_written_and_bad_ones_refused() -> None:
     line = lines(1)[0]
-    x = {"text": "a", "id": "x", "span": [0, 3]}
+    x = {"text": line["responses"][0]["text"][:3], "id": "x", "span": [0, 3]}
     line["responses"][0]["claims"] = [x, {"text": "b", "rests_on": ["x"]}]
     cloud = parse_cloud(json.dumps(line).encode(), "here")
     assert parse_cloud(json.dumps(cloud_row(cloud)).encode(), "here") == cloud
@@ -111,6 +115,7 @@ def test_claims_are_read_and_written_and_bad_ones_refused() -> None:
         ([{"text": "a", "span": [0, 3]}, {"text": "b", "span": [2, 4]}], "spans"),
         ([{"text": "a", "span": [0, 9999]}], "spans"),
         ([{"text": "a", "span": [3, 3]}], "spans"),
+        ([{"text": "what is not there", "span": [0, 3]}], "at its span stands"),
         ([{"text": "a", "id": "x"}, {"text": "b", "id": "x"}], "same id"),
         ([{"text": "a", "label": 2}], "label"),
         ([{"text": "a", "rests_on": ["c07"]}], "rests on 'c07'"),
@@ -130,6 +135,10 @@ def test_a_gate_in_python_ships_text(file: Path) -> None:
     assert (found.action, found.answer_id, found.units[-1].ships) == ("mixed", "r00", False)
     assert found.text == "".join(one.text for one in found.units if one.ships)
     assert all(one.ships == (one.score > gate.threshold_.value) for one in found.units)
+    with pytest.raises(ValueError, match="method hb has no parameter 'dleta'; it has delta"):
+        ClaimGate(method="hb", parameters={"dleta": 0.1}).fit(file)
+    with pytest.raises(UsageError, match="no answer is by the model 'm9'"):
+        ClaimGate(answer="m9").fit(file)
     given = lines()
     given[0]["responses"][0]["claims"].pop()
     file.write_text("".join(json.dumps(line) + "\n" for line in given))
@@ -166,6 +175,39 @@ def test_plan_and_try_say_the_same(file: Path, capsys: pytest.CaptureFixture[str
     assert main(["plan", "--alpha", "10%", "--unit", "claim"]) == 2
 
 
+def test_what_claims_or_whole_answers_do_not_read_is_refused(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = file.parent / "whole.jsonl"
+    whole.write_text(
+        json.dumps({"question_id": "q", "question": "?", "responses": [{"text": "Yes", "label": 0}] * 2})
+    )
+    for command, said in (
+        (["try", str(file), "--label-floor", "0.3"], "not tried with --label-floor"),
+        (["evaluate", str(whole), "--scorer", "support"], "see --scorers"),
+        (["evaluate", str(whole), "--method", "hb"], "see --scorers"),
+        (["plan", "--alpha", "10%", "--scorer", "support"], "--scorer is of claims"),
+    ):
+        assert main(command) == 2, command
+        assert said in " ".join(capsys.readouterr().err.split())
+    assert main(["try", str(file), "--no-open", "--unit", "claim"]) == 0
+    assert "of prompts get something" in capsys.readouterr().out
+
+
+def test_a_guarantee_says_what_was_fixed_and_why_nothing_ships() -> None:
+    groups = [LabelledGroup(f"p{i}", ("a",), np.array([0.5]), np.array([0.0])) for i in range(60)]
+
+    def said(method: str, **parameters: float) -> str:
+        return calibrate_claims(groups, alpha=0.05, by=calibrator(method, parameters)).guarantee
+
+    assert "the loss, the method and the budget were fixed" in said("mean")
+    assert "the loss, the method with its parameters and the budget were fixed" in said("hb")
+    assert "the loss, the method with its parameters, the seed and the budget were" in said("betting")
+    short = said("age", rho=0.5)  # their weights add up to 2, however many there are
+    assert "add up to 2, which supports no budget below 33.3 %" in short
+    assert "no score is safe enough" not in short
+
+
 def test_what_nobody_labelled_counts_as_wrong(file: Path) -> None:
     clouds = list(read_clouds(file))
     worst = evaluate_claims("x", clouds, ClaimOptions(splits=5))
@@ -183,7 +225,8 @@ def test_what_nobody_labelled_counts_as_wrong(file: Path) -> None:
             evaluate_claims("x", some, replace(ClaimOptions(), **{name: value}))
     for claim in chain.from_iterable(line["responses"][0]["claims"] for line in rows):
         claim["label"] = None
-    with pytest.raises(UsageError, match="x: 0 prompts have claims with severities"):
+    rows[0]["responses"][0]["claims"] *= 11
+    with pytest.raises(UsageError, match=r"x: 0 prompts with claims .*; 1 prompt held: .* 64"):
         evaluate_claims("x", [parse_cloud(json.dumps(line).encode(), "x") for line in rows], ClaimOptions())
 
 

@@ -24,6 +24,7 @@ from streamer.gates.settings import GateSettings
 from streamer.scoring.encoders.identity import EncoderIdentity
 from streamer.settings.settings import load_settings
 from streamer.wiring import open_store
+from tests.unit.cli.conftest import Run, refused
 
 GATE_KEYS = {
     "model", "signals", "upstream", "loss", "left_out", "least_kept",
@@ -50,12 +51,6 @@ def database(empty_directory: None, migrated_sqlite_file: Path) -> None:
     shutil.copy(migrated_sqlite_file, ".streamer/audit.db")
 
 
-def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    status = main(words)
-    captured = capsys.readouterr()
-    return status, captured.out, captured.err
-
-
 def objects(text: str) -> list[dict]:
     return [json.loads(line) for line in text.splitlines()]
 
@@ -71,7 +66,7 @@ def commands() -> list[list[str]]:
     return [path.split()[1:] for path, _ in every_command(typer.main.get_command(app), "streamer")]
 
 
-def test_the_list_says_of_each_command_what_its_own_help_begins_with() -> None:
+def test_the_list_says_of_each_command_what_its_own_help_begins_with():
     import typer
 
     from streamer.cli.app import app
@@ -94,12 +89,12 @@ def goes_on_too_late(lines: list[str], indent: int, width: int) -> list[str]:
 
 @pytest.mark.parametrize("columns", [80, 300])
 def test_every_command_has_a_help_that_is_wrapped_once_and_breaks_no_word(
-    columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    columns: int, run: Run, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setenv("COLUMNS", str(columns))
     width = min(columns, WIDEST) - 2
     for words in [[], ["gate"], ["console", "user"], *commands()]:
-        status, shown, _ = run(capsys, *words, "--help")
+        status, shown, _ = run(*words, "--help")
         lines = shown.splitlines()
         assert status == 0
         assert shown.startswith(" ".join(["Usage: streamer", *words]))
@@ -113,13 +108,11 @@ def test_every_command_has_a_help_that_is_wrapped_once_and_breaks_no_word(
         ), words
 
 
-def test_a_help_says_defaults_and_bounds_in_brackets_at_the_end(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_help_says_defaults_and_bounds_in_brackets_at_the_end(run: Run, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("COLUMNS", "100")
 
     def shown(*words: str) -> str:
-        _, out, _ = run(capsys, *words, "--help")
+        _, out, _ = run(*words, "--help")
         return " ".join(out.split())
 
     assert "(0.05 or 5%). [new gates: 0.05]" in shown("gate", "create")
@@ -134,9 +127,9 @@ def test_a_help_says_defaults_and_bounds_in_brackets_at_the_end(
     assert "[default: --activate]" in shown("recalibrate")
 
 
-def test_ten_options_make_a_gate_and_the_rest_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_ten_options_make_a_gate_and_the_rest_is_asked_for(run: Run):
     def options(word: str) -> list[str]:
-        _, shown, _ = run(capsys, "gate", "create", word)
+        _, shown, _ = run("gate", "create", word)
         return [
             one for one in re.findall(r"^  (--[\w-]+)", shown, re.MULTILINE) if not one.startswith("--help")
         ]
@@ -150,7 +143,7 @@ def test_ten_options_make_a_gate_and_the_rest_is_asked_for(capsys: pytest.Captur
 @pytest.mark.parametrize(
     "words", [["gpso", "--help"], ["config", "show"], ["config", "show", "--json"]], ids=" ".join
 )
-def test_output_that_nobody_reads_any_more_ends_a_command_quietly(words: list[str]) -> None:
+def test_output_that_nobody_reads_any_more_ends_a_command_quietly(words: list[str]):
     child = subprocess.Popen(
         [sys.executable, "-m", "streamer", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
@@ -162,7 +155,7 @@ def test_output_that_nobody_reads_any_more_ends_a_command_quietly(words: list[st
     assert child.returncode == 0
 
 
-def test_a_connection_that_breaks_is_a_failure_although_output_is_read() -> None:
+def test_a_connection_that_breaks_is_a_failure_although_output_is_read():
     script = (
         "import streamer.cli.config, sys\nfrom streamer.cli import main\n"
         "def breaks(*_, **__): raise BrokenPipeError(32, 'Broken pipe')\n"
@@ -173,14 +166,10 @@ def test_a_connection_that_breaks_is_a_failure_although_output_is_read() -> None
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no /dev/full")
-@pytest.mark.parametrize(
-    "words",
-    [["--help"], ["gate", "list"], ["label", "queue"]],
-    ids=" ".join,
-)
-def test_a_full_disk_is_one_plain_line(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(capsys, "db", "upgrade")[0] == cli.DONE
-    assert run(capsys, "gate", "create", "support-bot")[0] == cli.DONE
+@pytest.mark.parametrize("words", [["--help"], ["gate", "list"], ["label", "queue"]], ids=" ".join)
+def test_a_full_disk_is_one_plain_line(words: list[str], run: Run):
+    assert run("db", "upgrade")[0] == cli.DONE
+    assert run("gate", "create", "support-bot")[0] == cli.DONE
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(
             [sys.executable, "-m", "streamer", *words],
@@ -205,13 +194,13 @@ def test_a_full_disk_is_one_plain_line(words: list[str], capsys: pytest.CaptureF
     ],
 )
 def test_what_a_disk_refuses_names_the_file(
-    number: int, says: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    number: int, says: str, run: Run, monkeypatch: pytest.MonkeyPatch
+):
     def refuses() -> None:
         raise OSError(number, os.strerror(number), "settings.toml")
 
     monkeypatch.setattr("streamer.wiring.load_settings", refuses)
-    status, _, err = run(capsys, "config", "show")
+    status, _, err = run("config", "show")
     assert (status, err) == (cli.FAILED, f"streamer: {says}\n")
 
 
@@ -227,13 +216,10 @@ def test_what_a_disk_refuses_names_the_file(
     ],
     ids=["missing", "empty", "cut off", "CSV", "no answer", "other columns"],
 )
-def test_a_wrong_first_line_is_told_before_the_broker_is_asked(
-    text: str | None, says: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wrong_first_line_is_told_before_the_broker_is_asked(text: str | None, says: str, run: Run):
     if text is not None:
         Path("first.jsonl").write_text(text)
-    status, _, err = run(capsys, "publish", "first.jsonl", "--gate", "support-bot")
-    assert status == cli.WRONG_USAGE
+    err = refused(run, "publish", "first.jsonl", "--gate", "support-bot")
     assert says in err
     assert "KAFKA" not in err
 
@@ -243,22 +229,18 @@ def test_a_wrong_first_line_is_told_before_the_broker_is_asked(
     [["nonsense"], ["gate", "create"], ["publish"], ["tail", "nothing"], ["demo", "--alpha", "much"]],
     ids=" ".join,
 )
-def test_wrong_words_are_wrong_usage(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, err = run(capsys, *words)
-    assert (status, out) == (cli.WRONG_USAGE, "")
-    assert "Usage: streamer" in err
+def test_wrong_words_are_wrong_usage(words: list[str], run: Run):
+    assert "Usage: streamer" in refused(run, *words)
 
 
 @pytest.mark.parametrize(
-    "words",
-    [["publish", "-"], ["tail"], ["topics", "create"], ["topics", "check"], ["worker"]],
-    ids=" ".join,
+    "words", [["publish", "-"], ["tail"], ["topics", "create"], ["topics", "check"], ["worker"]], ids=" ".join
 )
 def test_without_a_broker_one_line_says_what_to_do(
-    words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    words: list[str], run: Run, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setenv("STREAMER_LOGGING_FORMAT", "console")
-    status, out, err = run(capsys, *words)
+    status, out, err = run(*words)
     assert (status, out) == (cli.WRONG_USAGE, "")
     assert len(err.splitlines()) == 1
     assert "start `streamer dev`, or set STREAMER_KAFKA_BOOTSTRAP_SERVERS" in err
@@ -278,17 +260,13 @@ def test_without_a_broker_one_line_says_what_to_do(
     ids=["away", "unexpected", "ctrl-c"],
 )
 def test_errors_are_one_line_without_traceback(
-    error: BaseException,
-    status: int,
-    says: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    error: BaseException, status: int, says: str, monkeypatch: pytest.MonkeyPatch, run: Run
+):
     def fail(**_overrides: object) -> None:
         raise error
 
     monkeypatch.setattr("streamer.wiring.load_settings", fail)
-    found, out, err = run(capsys, "config", "show")
+    found, out, err = run("config", "show")
     assert (found, out) == (status, "")
     assert says in err
     assert len(err.splitlines()) <= 1
@@ -298,26 +276,24 @@ def test_errors_are_one_line_without_traceback(
             main(["config", "show"])
 
 
-def test_version(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(capsys, "--version")[1].startswith("streamer ")
+def test_version(run: Run):
+    assert run("--version")[1].startswith("streamer ")
 
 
 # -- config ----------------------------------------------------------------------------------------------------
 
 
-def test_config_shows_origins_and_hides_secrets(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_config_shows_origins_and_hides_secrets(monkeypatch: pytest.MonkeyPatch, run: Run):
     monkeypatch.setenv("STREAMER_DATABASE_URL", "postgresql+psycopg://me:hunter2@db/x")
     monkeypatch.setenv("STREAMER_KAFKA_PROPERTIES_SASL_PASSWORD", "hunter2")
     monkeypatch.setenv("STREAMER_KAFKA_PROPERTIES_SASL_USERNAME", "me")
     monkeypatch.setenv("STREAMER_HTTP_PROT", "1")
-    status, out, err = run(capsys, "config", "show")
+    status, out, err = run("config", "show")
     assert status == 0
     assert "hunter2" not in out + err
     assert "environment STREAMER_DATABASE_URL" in out
     assert "STREAMER_HTTP_PROT is set but is not a setting" in err
-    status, out, _ = run(capsys, "config", "show", "--json")
+    status, out, _ = run("config", "show", "--json")
     (found,) = objects(out)
     rows = {row["setting"]: row for row in found["settings"]}
     assert found["unknown_variables"] == ["STREAMER_HTTP_PROT"]
@@ -335,11 +311,9 @@ def test_config_shows_origins_and_hides_secrets(
 # -- db --------------------------------------------------------------------------------------------------------
 
 
-def test_a_missing_database_is_named_with_what_makes_it(capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, err = run(capsys, "gate", "list")
-    assert (status, out) == (cli.WRONG_USAGE, "")
-    assert "`streamer db upgrade`" in err
-    status, out, _ = run(capsys, "db", "check", "--json")
+def test_a_missing_database_is_named_with_what_makes_it(run: Run):
+    assert "`streamer db upgrade`" in refused(run, "gate", "list")
+    status, out, _ = run("db", "check", "--json")
     assert status == cli.FOUND
     assert objects(out)[0]["ok"] is False
 
@@ -351,18 +325,18 @@ def test_a_missing_database_is_named_with_what_makes_it(capsys: pytest.CaptureFi
         (1.0, "100 %"), (12.344, "1234 %"),
     ],
 )  # fmt: skip
-def test_a_percentage_has_three_digits_and_no_exponent(share: float, said: str) -> None:
+def test_a_percentage_has_three_digits_and_no_exponent(share: float, said: str):
     assert percent(share) == said
 
 
-def test_db_upgrade_may_be_repeated(capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, _ = run(capsys, "db", "upgrade")
+def test_db_upgrade_may_be_repeated(run: Run):
+    status, out, _ = run("db", "upgrade")
     assert status == 0
     assert out.startswith("Created the tables of sqlite:///.streamer/audit.db: revision ")
-    status, out, _ = run(capsys, "db", "upgrade")
+    status, out, _ = run("db", "upgrade")
     assert status == 0
     assert "up to date" in out
-    status, out, _ = run(capsys, "db", "check", "--json")
+    status, out, _ = run("db", "check", "--json")
     assert (status, objects(out)[0]) == (
         0, {"database": "sqlite:///.streamer/audit.db", "ok": True, "problem": None}
     )  # fmt: skip
@@ -372,9 +346,9 @@ def test_db_upgrade_may_be_repeated(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.usefixtures("database")
-def test_a_gate_from_creation_to_change(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_gate_from_creation_to_change(run: Run):
     status, out, err = run(
-        capsys, "gate", "create", "bot", "--alpha", "0.1", "--label-deadline", "7d", "--decision-deadline", "30s",
+        "gate", "create", "bot", "--alpha", "0.1", "--label-deadline", "7d", "--decision-deadline", "30s",
         "--seed", "5", "--by", "ann", "--reason", "pilot", "--json",
     )  # fmt: skip
     assert status == 0
@@ -396,41 +370,39 @@ def test_a_gate_from_creation_to_change(capsys: pytest.CaptureFixture[str]) -> N
     assert "salt" not in out
     assert "the next worker announces it" in err
 
-    status, out, _ = run(
-        capsys, "gate", "set", "bot", "--mode", "enforce", "--decision-deadline", "none", "--json"
-    )
+    status, out, _ = run("gate", "set", "bot", "--mode", "enforce", "--decision-deadline", "none", "--json")
     (changed,) = objects(out)
     assert changed["changes"] == {"mode": ["shadow", "enforce"], "decision_deadline_seconds": [30.0, None]}
     assert (changed["closes"], changed["revision"], changed["policy"]["version"]) == (False, 2, 2)
 
-    status, out, _ = run(capsys, "gate", "set", "bot", "--alpha", "0.2", "--dry-run", "--json")
+    status, out, _ = run("gate", "set", "bot", "--alpha", "0.2", "--dry-run", "--json")
     (dry,) = objects(out)
     assert (dry["closes"], dry["dry_run"], dry["revision"]) == (True, True, 2)
 
-    status, out, _ = run(capsys, "gate", "set", "bot", "--mode", "enforce")
+    status, out, _ = run("gate", "set", "bot", "--mode", "enforce")
     assert "has these settings already" in out
 
-    status, out, _ = run(capsys, "gate", "list", "--json")
+    status, out, _ = run("gate", "list", "--json")
     assert [one["gate"] for one in objects(out)] == ["bot"]
-    status, out, _ = run(capsys, "gate", "show", "bot")
+    status, out, _ = run("gate", "show", "bot")
     assert "closed, holds everything" in out
     assert "label deadline" in out
 
-    status, out, _ = run(capsys, "threshold", "list", "bot", "--json")
+    status, out, _ = run("threshold", "list", "bot", "--json")
     assert [one["version"] for one in objects(out)] == [2, 1]
     assert {"lambda", "guarantee", "by", "reason", "valid_from", "state"} <= set(objects(out)[0])
-    status, out, _ = run(capsys, "threshold", "show", "bot", "--version", "1")
+    status, out, _ = run("threshold", "show", "bot", "--version", "1")
     assert "superseded" in out
     assert "ann" in out
-    assert run(capsys, "threshold", "show", "bot", "--version", "9")[0] == cli.WRONG_USAGE
+    assert run("threshold", "show", "bot", "--version", "9")[0] == cli.WRONG_USAGE
 
 
 @pytest.mark.usefixtures("database")
 def test_a_change_is_done_even_where_the_broker_may_not_be_talked_to(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+    monkeypatch: pytest.MonkeyPatch, run: Run
+):
     monkeypatch.setenv("STREAMER_KAFKA_BOOTSTRAP_SERVERS", "kafka.example.invalid:9092")
-    status, out, err = run(capsys, "gate", "create", "bot", "--scorer", "external")
+    status, out, err = run("gate", "create", "bot", "--scorer", "external")
     assert status == cli.DONE
     assert "Gate bot is created" in out
     assert "It is recorded" in err
@@ -439,9 +411,7 @@ def test_a_change_is_done_even_where_the_broker_may_not_be_talked_to(
 
 @pytest.mark.usefixtures("database")
 @pytest.mark.parametrize("form", [[], ["--json"]], ids=["a table", "JSON"])
-def test_gates_are_listed_by_as_many_queries_however_many_there_are(
-    capsys: pytest.CaptureFixture[str], form: list[str]
-) -> None:
+def test_gates_are_listed_by_as_many_queries_however_many_there_are(run: Run, form: list[str]):
     def queries() -> list[str]:
         asked: list[str] = []
 
@@ -450,7 +420,7 @@ def test_gates_are_listed_by_as_many_queries_however_many_there_are(
 
         sa.event.listen(sa.Engine, "before_cursor_execute", listen)
         try:
-            assert run(capsys, "gate", "list", *form)[0] == cli.DONE
+            assert run("gate", "list", *form)[0] == cli.DONE
         finally:
             sa.event.remove(sa.Engine, "before_cursor_execute", listen)
         return asked
@@ -466,41 +436,33 @@ def test_gates_are_listed_by_as_many_queries_however_many_there_are(
 
 
 @pytest.mark.usefixtures("database")
-def test_an_external_scorer_and_a_judge_need_no_encoder(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _, out, _ = run(capsys, "gate", "create", "x", "--scorer", "external", "--json")
+def test_an_external_scorer_and_a_judge_need_no_encoder(run: Run, monkeypatch: pytest.MonkeyPatch):
+    _, out, _ = run("gate", "create", "x", "--scorer", "external", "--json")
     assert objects(out)[0]["encoder"] == "none"
-    _, out, _ = run(capsys, "gate", "set", "x", "--scorer", "gram", "--json")
+    _, out, _ = run("gate", "set", "x", "--scorer", "gram", "--json")
     assert objects(out)[0]["encoder"].startswith("all-MiniLM")
-    _, out, _ = run(capsys, "gate", "set", "x", "--scorer", "external", "--json")
+    _, out, _ = run("gate", "set", "x", "--scorer", "external", "--json")
     assert objects(out)[0]["encoder"] == "none"
     monkeypatch.setenv("STREAMER_JUDGE_BASE_URL", "http://127.0.0.1:9/v1")
     monkeypatch.setenv("STREAMER_JUDGE_MODEL", "grader")
-    _, out, _ = run(capsys, "gate", "create", "j", "--scorer", "judge", "--json")
+    _, out, _ = run("gate", "create", "j", "--scorer", "judge", "--json")
     assert objects(out)[0]["encoder"].startswith("judge:grader/rubric-")
 
 
 @pytest.mark.usefixtures("database")
-def test_a_worker_without_an_encoder_is_fine_for_external_scores(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_without_an_encoder_is_fine_for_external_scores(run: Run, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("STREAMER_ENCODER_NAME", "none")
-    status, _, err = run(capsys, "gate", "create", "x")
-    assert status == cli.WRONG_USAGE
-    assert "give --encoder NAME, or --scorer external" in err
-    assert run(capsys, "gate", "create", "x", "--scorer", "external")[0] == 0
-    assert run(capsys, "gate", "create", "y", "--encoder", "all-MiniLM-L6-v2")[0] == 0
-    _, out, _ = run(capsys, "doctor", "--json")
+    assert "give --encoder NAME, or --scorer external" in refused(run, "gate", "create", "x")
+    assert run("gate", "create", "x", "--scorer", "external")[0] == 0
+    assert run("gate", "create", "y", "--encoder", "all-MiniLM-L6-v2")[0] == 0
+    _, out, _ = run("doctor", "--json")
     assert {"encoder": "ok", "gate x": "warn", "gate y": "warn"}.items() <= {
         finding["subject"]: finding["level"] for finding in objects(out)[0]["findings"]
     }.items()
 
 
 @pytest.mark.usefixtures("database")
-def test_a_gate_takes_its_upstream_by_name_as_it_is_set_now(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_gate_takes_its_upstream_by_name_as_it_is_set_now(run: Run, monkeypatch: pytest.MonkeyPatch):
     def set_to(**settings: object) -> None:
         table = {
             "base_url": "http://127.0.0.1:9/v1",
@@ -510,12 +472,12 @@ def test_a_gate_takes_its_upstream_by_name_as_it_is_set_now(
         monkeypatch.setenv("STREAMER_UPSTREAMS", json.dumps({"x": table}))
 
     def pinned(*words: str) -> tuple[object, bool]:
-        status, out, err = run(capsys, "gate", "set", "x", *words, "--json")
+        status, out, err = run("gate", "set", "x", *words, "--json")
         assert status == 0, err
         (said,) = objects(out)
         return said["upstream"], said["closes"]
 
-    assert run(capsys, "gate", "create", "x")[0] == 0
+    assert run("gate", "create", "x")[0] == 0
     set_to(steps=[3, 6], stop_above=0.9)
     first, closes = pinned("--upstream", "x")
     assert str(first).startswith("small@")
@@ -527,12 +489,12 @@ def test_a_gate_takes_its_upstream_by_name_as_it_is_set_now(
     assert other != first
     assert pinned("--upstream", str(first)) == (first, True)
     assert pinned("--upstream", "none") == (None, True)
-    status, _, err = run(capsys, "gate", "set", "x", "--upstream", "y")
-    assert status == cli.WRONG_USAGE
-    assert "[upstreams.NAME] of the settings here (x), not 'y'" in err
-    status, _, err = run(capsys, "gate", "create", "y", "--upstream", "x")
-    assert status == cli.WRONG_USAGE
-    assert "`streamer serve` asks [upstreams.y] for the answers of gate y, and not [upstreams.x]" in err
+    assert "[upstreams.NAME] of the settings here (x), not 'y'" in refused(
+        run, "gate", "set", "x", "--upstream", "y"
+    )
+    assert "`streamer serve` asks [upstreams.y] for the answers of gate y, and not [upstreams.x]" in refused(
+        run, "gate", "create", "y", "--upstream", "x"
+    )
 
 
 PINNED, SEGMENTED = ("--upstream", "x"), ("--segment-by", "upstream", "--method", "mean")
@@ -563,69 +525,63 @@ PINNED, SEGMENTED = ("--upstream", "x"), ("--segment-by", "upstream", "--method"
     ],
 )
 def test_no_gate_is_made_that_the_endpoint_would_refuse(
-    capsys: pytest.CaptureFixture[str],
+    run: Run,
     monkeypatch: pytest.MonkeyPatch,
     origin: tuple[str, ...],
     table: dict[str, object],
     words: tuple[str, ...],
     mended: tuple[str, ...],
     says: str,
-) -> None:
+):
     small = {"base_url": "http://127.0.0.1:9/v1", "model": "small"}
     monkeypatch.setenv("STREAMER_UPSTREAMS", json.dumps({"x": small | table, "y": small}))
-    status, _, err = run(capsys, "gate", "create", "x", *origin, "--method", "mean", *words)
+    status, _, err = run("gate", "create", "x", *origin, "--method", "mean", *words)
     assert (status, says in err, "gate x" in err) == (cli.WRONG_USAGE, True, True), err
-    assert run(capsys, "gate", "list", "--json")[1] == "", "nothing was created"
+    assert run("gate", "list", "--json")[1] == "", "nothing was created"
     # One that answers may come from anywhere for is not refused, nor one that other settings have no upstream for.
-    assert run(capsys, "gate", "create", "x", "--method", "mean", *words)[0] == 0
-    status, _, err = run(capsys, "gate", "set", "x", *origin)
+    assert run("gate", "create", "x", "--method", "mean", *words)[0] == 0
+    status, _, err = run("gate", "set", "x", *origin)
     assert (status, says in err) == (cli.WRONG_USAGE, True), err
-    assert run(capsys, "gate", "set", "x", *origin, *mended)[0] == 0
+    assert run("gate", "set", "x", *origin, *mended)[0] == 0
     if words:
-        status, _, err = run(capsys, "gate", "set", "x", *words)
+        status, _, err = run("gate", "set", "x", *words)
         assert (status, says in err) == (cli.WRONG_USAGE, True), err
-    assert run(capsys, "gate", "set", "x", "--alpha", "0.2")[0] == 0
+    assert run("gate", "set", "x", "--alpha", "0.2")[0] == 0
     monkeypatch.delenv("STREAMER_UPSTREAMS")
-    assert run(capsys, "gate", "set", "x", "--unit", "response", "--label-floor", "none")[0] == 0
+    assert run("gate", "set", "x", "--unit", "response", "--label-floor", "none")[0] == 0
 
 
-def created(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[str, str, int | None]:
-    status, out, err = run(capsys, "gate", *words, "--json")
+def created(run: Run, *words: str) -> tuple[str, str, int | None]:
+    status, out, err = run("gate", *words, "--json")
     assert status == 0, err
     (gate,) = objects(out)
     return gate["encoder"], gate["embeddings"], gate["dimension"]
 
 
 @pytest.mark.usefixtures("database")
-def test_a_gate_says_whose_embeddings_it_takes(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_gate_says_whose_embeddings_it_takes(run: Run, monkeypatch: pytest.MonkeyPatch):
     usual = "all-MiniLM-L6-v2@53aa5117+ctranslate2"
     outer, external = "external:text-embedding-3-small", ("--encoder", "external:text-embedding-3-small")
-    assert created(capsys, "create", "a") == (usual, "refuse", None)
-    assert created(capsys, "create", "b", "--embeddings", "accept") == (usual, "accept", 384)
-    assert created(capsys, "create", "c", *external, "--dimension", "1536") == (outer, "accept", 1536)
+    assert created(run, "create", "a") == (usual, "refuse", None)
+    assert created(run, "create", "b", "--embeddings", "accept") == (usual, "accept", 384)
+    assert created(run, "create", "c", *external, "--dimension", "1536") == (outer, "accept", 1536)
     # What a worker has run is known, wherever it ran.
     with open_store(load_settings()) as store:
         store.encoders.register(EncoderIdentity("other", "1", "12345678" * 8, 96))
     other = "other@12345678"
-    assert created(capsys, "create", "d", "--encoder", other, "--embeddings", "accept") == (
-        other,
-        "accept",
-        96,
-    )
-    assert created(capsys, "set", "a", "--embeddings", "accept") == (usual, "accept", 384)
-    assert created(capsys, "set", "a", *external, "--dimension", "8") == (outer, "accept", 8)
-    assert created(capsys, "set", "a", "--encoder", usual) == (usual, "refuse", None)
+    assert created(run, "create", "d", "--encoder", other, "--embeddings", "accept") == (other, "accept", 96)
+    assert created(run, "set", "a", "--embeddings", "accept") == (usual, "accept", 384)
+    assert created(run, "set", "a", *external, "--dimension", "8") == (outer, "accept", 8)
+    assert created(run, "set", "a", "--encoder", usual) == (usual, "refuse", None)
     monkeypatch.setenv("STREAMER_ENCODER_NAME", "none")
-    assert created(capsys, "create", "e", *external, "--dimension", "1536") == (outer, "accept", 1536)
-    assert created(capsys, "create", "f", "--encoder", usual) == (usual, "accept", 384)
-    assert created(capsys, "create", "g", "--encoder", usual, "--embeddings", "refuse") == (
+    assert created(run, "create", "e", *external, "--dimension", "1536") == (outer, "accept", 1536)
+    assert created(run, "create", "f", "--encoder", usual) == (usual, "accept", 384)
+    assert created(run, "create", "g", "--encoder", usual, "--embeddings", "refuse") == (
         usual,
         "refuse",
         None,
     )
-    assert created(capsys, "create", "h", "--scorer", "external") == ("none", "refuse", None)
+    assert created(run, "create", "h", "--scorer", "external") == ("none", "refuse", None)
     for words, says in (
         (["create", "x"], "--encoder external:NAME --dimension D"),
         (["create", "x", *external], f"give --dimension D, that of the embeddings of {outer}"),
@@ -648,29 +604,25 @@ def test_a_gate_says_whose_embeddings_it_takes(
         ),
         (["set", "c", "--embeddings", "refuse"], "--embeddings must be accept"),
     ):
-        status, _, err = run(capsys, "gate", *words)
+        status, _, err = run("gate", *words)
         assert status == cli.WRONG_USAGE, words
         assert says in " ".join(err.split()), words
-    _, out, _ = run(capsys, "gate", "show", "c")
+    _, out, _ = run("gate", "show", "c")
     assert "accept" in out
     assert "1536" in out
-    _, _, err = run(capsys, "gate", "create", "k", *external, "--dimension", "64")
+    _, _, err = run("gate", "create", "k", *external, "--dimension", "64")
     assert "embeddings of dimension 64 from events whose embedding_encoder is text-embedding-3-small" in err
 
 
 @pytest.mark.parametrize(("encoder", "loads"), [("all-MiniLM-L6-v2", True), ("none", False)])
 def test_dev_says_that_it_loads_an_encoder_if_it_has_one(
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    encoder: str,
-    loads: bool,
-) -> None:
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, encoder: str, loads: bool
+):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("STREAMER_ENCODER_NAME", encoder)
     monkeypatch.setattr("streamer.cli.dev.embedded_step.run_dev", lambda *_args, **_kwargs: 0)
     monkeypatch.setattr("streamer.cli.services.end_on_sigterm", lambda: None)
-    status, _, err = run(capsys, "dev", "--no-view")
+    status, _, err = run("dev", "--no-view")
     assert status == 0
     assert err.startswith(
         "Starting an embedded broker, a worker, the endpoint, a recalibrator and the console"
@@ -692,10 +644,8 @@ def test_dev_says_that_it_loads_an_encoder_if_it_has_one(
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_what_no_gate_can_have_is_said(
-    words: list[str], says: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    status, out, err = run(capsys, "gate", *words)
+def test_what_no_gate_can_have_is_said(words: list[str], says: str, run: Run):
+    status, out, err = run("gate", *words)
     assert (status, out) == (cli.WRONG_USAGE, "")
     assert says in err
     assert len(err.splitlines()) == 1
@@ -705,72 +655,61 @@ def test_what_no_gate_can_have_is_said(
 @pytest.mark.parametrize(
     ("written", "alpha"), [("5%", 0.05), ("0.7%", 0.007), ("2.5 %", 0.025), (".05", 0.05), ("5e-2", 0.05)]
 )
-def test_a_share_may_be_written_as_a_percentage(
-    capsys: pytest.CaptureFixture[str], written: str, alpha: float
-) -> None:
-    status, out, err = run(
-        capsys, "gate", "create", "x", "--scorer", "external", "--alpha", written, "--json"
-    )
+def test_a_share_may_be_written_as_a_percentage(run: Run, written: str, alpha: float):
+    status, out, err = run("gate", "create", "x", "--scorer", "external", "--alpha", written, "--json")
     assert (status, json.loads(out)["alpha"]) == (0, alpha), err
 
 
-def test_what_is_no_share_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_no_share_is_said(run: Run):
     for option, written in (("--severity", "130%"), ("--severity", "-1%"), ("--auc", "2")):
-        status, _, err = run(capsys, "plan", "--alpha", "10%", option, written)
+        status, _, err = run("plan", "--alpha", "10%", option, written)
         assert (status, f"'{written}' is not from 0 (or 0%) to 1" in err) == (2, True)
     for written in ("5%%", "%", "five", ""):
-        status, _, err = run(capsys, "gate", "create", "x", "--alpha", written)
-        assert status == 2
-        assert "write a share like 0.05 or 5%" in err
+        assert "write a share like 0.05 or 5%" in refused(run, "gate", "create", "x", "--alpha", written)
 
 
 @pytest.mark.usefixtures("database")
 @pytest.mark.parametrize(
-    ("kind", "meant"),
-    [("humn", "human"), ("bert-score", "bertscore"), ("human", None), ("toxicity", None)],
+    ("kind", "meant"), [("humn", "human"), ("bert-score", "bertscore"), ("human", None), ("toxicity", None)]
 )
 def test_a_kind_of_severity_that_looks_like_a_typing_mistake_is_refused(
-    capsys: pytest.CaptureFixture[str], kind: str, meant: str | None
-) -> None:
+    run: Run, kind: str, meant: str | None
+):
     create = ("gate", "create", "x", "--scorer", "external", "--severity-kind", kind)
-    status, _, err = run(capsys, *create)
+    status, _, err = run(*create)
     if meant is not None:
         said = f"it looks like {meant!r}: give --severity-kind {meant}, or --new-kind"
         assert (status, said in " ".join(err.split())) == (cli.WRONG_USAGE, True)
-        status = run(capsys, *create, "--new-kind")[0]
+        status = run(*create, "--new-kind")[0]
     assert status == 0, err
-    assert run(capsys, "gate", "set", "x", "--severity-kind", "jugde")[0] == cli.WRONG_USAGE
-    assert json.loads(run(capsys, "gate", "show", "x", "--json")[1])["severity_kind"] == kind
+    assert run("gate", "set", "x", "--severity-kind", "jugde")[0] == cli.WRONG_USAGE
+    assert json.loads(run("gate", "show", "x", "--json")[1])["severity_kind"] == kind
 
 
-def test_a_choice_that_is_none_is_answered_by_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
-    status, _, err = run(capsys, "plan", "--alpha", "0.1", "--unit", "all")
-    assert status == 2
-    assert "'--unit': 'all' is not one of 'best', 'response', 'batch'" in " ".join(err.split())
+def test_a_choice_that_is_none_is_answered_by_those_there_are(run: Run):
+    assert "'--unit': 'all' is not one of 'best', 'response', 'batch'" in refused(
+        run, "plan", "--alpha", "0.1", "--unit", "all"
+    )
 
 
 @pytest.mark.usefixtures("database")
-def test_recalibration_without_a_sample_says_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
-    run(capsys, "gate", "create", "x")
-    status, out, err = run(capsys, "recalibrate", "x")
-    assert (status, out) == (cli.WRONG_USAGE, "")
-    assert "no audit-sampled batch" in err
-    assert run(capsys, "recalibrate")[0] == cli.FAILED
+def test_recalibration_without_a_sample_says_what_is_missing(run: Run):
+    run("gate", "create", "x")
+    assert "no audit-sampled batch" in refused(run, "recalibrate", "x")
+    assert run("recalibrate")[0] == cli.FAILED
 
 
 # -- labels and dead letters -----------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("database")
-def test_labels_are_imported_all_or_none(capsys: pytest.CaptureFixture[str]) -> None:
-    run(capsys, "gate", "create", "x")
+def test_labels_are_imported_all_or_none(run: Run):
+    run("gate", "create", "x")
     head = "gate,batch_id,response_id,severity,kind,labeller\n"
     Path("bad.csv").write_text(head + "x,b,a,0,human,ann\nx,b,c,7,human,ann\n")
-    status, out, err = run(capsys, "label", "import", "bad.csv")
-    assert (status, out) == (cli.WRONG_USAGE, "")
-    assert "bad.csv, line 3, column severity" in err
+    assert "bad.csv, line 3, column severity" in refused(run, "label", "import", "bad.csv")
     Path("good.csv").write_text(head + "x,b,a,0,human,\nx,b,c,,human,\n")
-    status, out, _ = run(capsys, "label", "import", "good.csv", "--json")
+    _, out, _ = run("label", "import", "good.csv", "--json")
     assert objects(out) == [
         {
             "file": "good.csv",
@@ -785,31 +724,28 @@ def test_labels_are_imported_all_or_none(capsys: pytest.CaptureFixture[str]) -> 
             "other_kind": 0,
         }
     ]
-    assert run(capsys, "label", "import", "absent.csv")[0] == cli.WRONG_USAGE
+    assert run("label", "import", "absent.csv")[0] == cli.WRONG_USAGE
 
 
 @pytest.mark.usefixtures("database")
-def test_who_is_logged_in_labels_only_what_nobody_is_named_for(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_is_logged_in_labels_only_what_nobody_is_named_for(run: Run, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("LOGNAME", "olga")
-    run(capsys, "gate", "create", "x")
+    run("gate", "create", "x")
     head = "gate,batch_id,response_id,severity,kind,labeller\n"
     Path("unseen.csv").write_text(head + "x,b,a,0,human,ann\nx,b,c,1,human,a\u200bnn\n")
     for words in ((), ("--labeller", "ann")):
-        status, _, err = run(capsys, "label", "import", "unseen.csv", *words)
+        status, _, err = run("label", "import", "unseen.csv", *words)
         err = " ".join(err.split())
         assert status == cli.WRONG_USAGE
         assert "unseen.csv, line 3, column labeller: " in err
         assert "invisible character" in err
         assert "--labeller" not in err
     for option, value in (("--labeller", "a\u200bnn"), ("--gate", "X!"), ("--kind", "")):
-        status, _, err = run(capsys, "label", "import", "unseen.csv", option, value)
-        assert status == cli.WRONG_USAGE
+        err = refused(run, "label", "import", "unseen.csv", option, value)
         assert option in err
         assert "unseen.csv" not in err
     Path("mixed.csv").write_text(head + "x,b,a,0,human,ann\nx,b,c,1,human,\n")
-    assert run(capsys, "label", "import", "mixed.csv")[0] == 0
+    assert run("label", "import", "mixed.csv")[0] == 0
     with open_store(load_settings()) as store:
         assert store.labels.severities("x", "human").get(BatchKey("x", "b", 1), "c") == 1.0
     with sqlite3.connect(load_settings().database.url.removeprefix("sqlite:///")) as database:
@@ -817,27 +753,24 @@ def test_who_is_logged_in_labels_only_what_nobody_is_named_for(
     assert sorted(labelled) == [("a", "ann"), ("c", "olga")]
 
 
-def test_a_demo_that_cannot_write_here_says_so(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_demo_that_cannot_write_here_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, run: Run):
     monkeypatch.chdir(tmp_path)
     Path(".streamer").touch()
-    status, _, err = run(capsys, "demo")
-    assert status == cli.WRONG_USAGE
+    err = refused(run, "demo")
     assert "cannot make the folder" in err
     assert "that you may write to" in err
 
 
 @pytest.mark.usefixtures("database")
-def test_a_file_is_as_old_as_its_last_change(capsys: pytest.CaptureFixture[str]) -> None:
-    run(capsys, "gate", "create", "x")
+def test_a_file_is_as_old_as_its_last_change(run: Run):
+    run("gate", "create", "x")
     for name, severity, changed in (("new.csv", 1, 2000), ("old.csv", 0, 1000)):
         Path(name).write_text(
             f"gate,batch_id,response_id,severity,kind,labeller\nx,b,a,{severity},human,ann\n"
         )
         os.utime(name, (changed, changed))
-        assert "imported 1 label " in run(capsys, "label", "import", name)[1]
-        status, out, err = run(capsys, "label", "import", name)
+        assert "imported 1 label " in run("label", "import", name)[1]
+        status, out, err = run("label", "import", name)
         assert (status, out) == (0, f"imported 0 labels from {name}\n")
         assert "1 label was known already" in err
     with open_store(load_settings()) as store:
@@ -846,63 +779,61 @@ def test_a_file_is_as_old_as_its_last_change(capsys: pytest.CaptureFixture[str])
 
 @pytest.mark.usefixtures("database")
 @pytest.mark.parametrize("given", [(), ("--json",)])
-def test_an_import_without_a_label_fails_and_names_the_columns(
-    given: tuple[str, ...], capsys: pytest.CaptureFixture[str]
-) -> None:
-    run(capsys, "gate", "create", "x")
+def test_an_import_without_a_label_fails_and_names_the_columns(given: tuple[str, ...], run: Run):
+    run("gate", "create", "x")
     row = {"gate": "x", "batch_id": "b", "response_id": "a", "kind": "human", "verdict": {"stars": 4}}
     Path("labels.jsonl").write_text(json.dumps(row) + "\n")
-    status, _, err = run(capsys, "label", "import", "labels.jsonl", *given)
+    status, _, err = run("label", "import", "labels.jsonl", *given)
     assert status == 1
     if not given:
         assert "its columns are gate, batch_id, response_id, kind, verdict, verdict.stars" in " ".join(
             err.split()
         )
     column = ("--column", "severity=verdict.stars")
-    assert run(capsys, "label", "import", "labels.jsonl", *column, *given)[0] == 2
-    assert run(capsys, "label", "import", "labels.jsonl", *column, "--scale", "1:5", *given)[0] == 0
+    assert run("label", "import", "labels.jsonl", *column, *given)[0] == 2
+    assert run("label", "import", "labels.jsonl", *column, "--scale", "1:5", *given)[0] == 0
     with open_store(load_settings()) as store:
         assert store.labels.severities("x", "human").get(BatchKey("x", "b", 1), "a") == 0.25
 
 
 @pytest.mark.usefixtures("database")
-def test_labels_that_change_nothing_are_told_apart(capsys: pytest.CaptureFixture[str]) -> None:
-    run(capsys, "gate", "create", "x", "--severity-kind", "human")
+def test_labels_that_change_nothing_are_told_apart(run: Run):
+    run("gate", "create", "x", "--severity-kind", "human")
     Path("labels.csv").write_text(
         "gate,batch_id,response_id,severity,kind,labeller\nx,b,a,0,lexical,ann\nx,b,b,0,human,ann\n"
     )
-    status, _, err = run(capsys, "label", "import", "labels.csv")
+    status, _, err = run("label", "import", "labels.csv")
     assert status == 0
     assert "2 labels name a batch, attempt or response that is not in the record" in err
     assert "1 label is of the kind 'lexical', and gate x is controlled by 'human'" in err
 
 
 @pytest.mark.usefixtures("database")
-def test_an_empty_queue_is_a_file_with_its_columns(capsys: pytest.CaptureFixture[str]) -> None:
-    run(capsys, "gate", "create", "x")
-    status, out, err = run(capsys, "label", "queue", "--gate", "x")
+def test_an_empty_queue_is_a_file_with_its_columns(run: Run):
+    run("gate", "create", "x")
+    status, out, err = run("label", "queue", "--gate", "x")
     assert status == 0
     assert out.startswith("gate,batch_id,attempt,response_id,severity")
     assert "0 responses wait" in err
-    assert run(capsys, "label", "queue", "--gate", "y")[0] == cli.WRONG_USAGE
-    assert run(capsys, "label", "queue", "--out", "queue.pdf")[0] == cli.WRONG_USAGE
-    assert run(capsys, "label", "queue", "--out", "queue.jsonl")[0] == 0
+    assert run("label", "queue", "--gate", "y")[0] == cli.WRONG_USAGE
+    assert run("label", "queue", "--out", "queue.pdf")[0] == cli.WRONG_USAGE
+    assert run("label", "queue", "--out", "queue.jsonl")[0] == 0
     assert Path("queue.jsonl").read_text() == ""
 
 
 @pytest.mark.usefixtures("database")
-def test_no_dead_letters(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(capsys, "dead-letters", "list", "--json") == (0, "", "")
-    assert "No message was refused.\n" in run(capsys, "dead-letters", "list")[2]
-    chosen = run(capsys, "dead-letters", "list", "--code", "not_json")[2]
+def test_no_dead_letters(run: Run):
+    assert run("dead-letters", "list", "--json") == (0, "", "")
+    assert "No message was refused.\n" in run("dead-letters", "list")[2]
+    chosen = run("dead-letters", "list", "--code", "not_json")[2]
     assert "No message was refused with the code not_json.\n" in chosen
 
 
 # -- doctor ----------------------------------------------------------------------------------------------------
 
 
-def test_doctor_finds_what_is_missing_and_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, _ = run(capsys, "doctor", "--json")
+def test_doctor_finds_what_is_missing_and_goes_on(run: Run):
+    status, out, _ = run("doctor", "--json")
     assert status == cli.FOUND
     (found,) = objects(out)
     levels = {finding["subject"]: finding["level"] for finding in found["findings"]}
@@ -915,12 +846,10 @@ def test_doctor_finds_what_is_missing_and_goes_on(capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.usefixtures("database")
-def test_doctor_finds_no_fault_with_an_installation_without_kafka(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_doctor_finds_no_fault_with_an_installation_without_kafka(run: Run, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("STREAMER_ENCODER_NAME", "none")
-    assert run(capsys, "gate", "create", "x", "--scorer", "external")[0] == 0
-    status, out, _ = run(capsys, "doctor", "--json")
+    assert run("gate", "create", "x", "--scorer", "external")[0] == 0
+    status, out, _ = run("doctor", "--json")
     (found,) = objects(out)
     findings = {one["subject"]: (one["level"], one["text"]) for one in found["findings"]}
     assert (status, found["ok"]) == (0, True)
@@ -928,19 +857,17 @@ def test_doctor_finds_no_fault_with_an_installation_without_kafka(
     assert "`streamer serve --no-kafka` needs none" in findings["broker"][1]
     assert "outbox" not in findings  # the new gate's policy waits there, for a broker that may never come
     monkeypatch.setenv("STREAMER_KAFKA_BOOTSTRAP_SERVERS", "127.0.0.1:9")
-    status, out, _ = run(capsys, "doctor", "--json")
+    status, out, _ = run("doctor", "--json")
     levels = {one["subject"]: one["level"] for one in objects(out)[0]["findings"]}
     assert (status, levels["broker"], levels["outbox"]) == (cli.FOUND, "fail", "warn")
 
 
 @pytest.mark.usefixtures("database")
-def test_doctor_tells_why_a_gate_holds(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run(capsys, "gate", "create", "x")
-    run(capsys, "gate", "create", "y", "--encoder", "other@12345678")
+def test_doctor_tells_why_a_gate_holds(run: Run, monkeypatch: pytest.MonkeyPatch):
+    run("gate", "create", "x")
+    run("gate", "create", "y", "--encoder", "other@12345678")
     monkeypatch.setenv("STREAMER_HTTP_PROT", "1")
-    _, out, _ = run(capsys, "doctor")
+    _, out, _ = run("doctor")
     assert "gate x: closed, holds everything: not calibrated" in out
     assert "gate y: needs encoder other@12345678" in out
     assert "STREAMER_HTTP_PROT" in out
@@ -949,9 +876,9 @@ def test_doctor_tells_why_a_gate_holds(
     assert "the encoder reads Latin, Greek, Cyrillic, Hebrew, Arabic, Korean, not Armenian, " in out
 
     monkeypatch.setenv("STREAMER_ENCODER_NAME", "all-MiniLM-L6-v2+sentence-transformers")
-    assert "gate x: needs encoder all-MiniLM-L6-v2@53aa5117+ctranslate2" in run(capsys, "doctor")[1]
+    assert "gate x: needs encoder all-MiniLM-L6-v2@53aa5117+ctranslate2" in run("doctor")[1]
     monkeypatch.setenv("STREAMER_ENCODER_CANDIDATE", "all-MiniLM-L6-v2")
-    _, out, _ = run(capsys, "doctor")
+    _, out, _ = run("doctor")
     assert "gate x: needs encoder" not in out, "workers run it beside their own"
     assert (
         "gate y: needs encoder other@12345678, workers with these settings run all-MiniLM-L6-v2@53aa5117 "
@@ -962,7 +889,7 @@ def test_doctor_tells_why_a_gate_holds(
 # -- services --------------------------------------------------------------------------------------------------
 
 
-def test_the_worker_names_its_exit_statuses() -> None:
+def test_the_worker_names_its_exit_statuses():
     from streamer.cli.services import worker
     from streamer.stream.ending import WorkerExit
 
@@ -971,7 +898,7 @@ def test_the_worker_names_its_exit_statuses() -> None:
     assert {int(word) for word in said.split() if word.isdigit()} == {int(status) for status in WorkerExit}
 
 
-def test_addresses_are_shown_without_passwords(capsys: pytest.CaptureFixture[str]) -> None:
+def test_addresses_are_shown_without_passwords(capsys: pytest.CaptureFixture[str]):
     from streamer.cli.services import _announce, _announce_json
 
     facts = {"http": "http://127.0.0.1:1", "database": "postgresql://u:hunter2@h/x"}
@@ -982,7 +909,7 @@ def test_addresses_are_shown_without_passwords(capsys: pytest.CaptureFixture[str
     assert json.loads(out.splitlines()[-1])["http"] == "http://127.0.0.1:1"
 
 
-def test_a_worker_stops_when_its_standard_input_closes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_stops_when_its_standard_input_closes(monkeypatch: pytest.MonkeyPatch):
     script = (
         "import sys, signal, time\n"
         "signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))\n"
@@ -997,7 +924,7 @@ def test_a_worker_stops_when_its_standard_input_closes(monkeypatch: pytest.Monke
     assert child.wait(timeout=240) == 7
 
 
-def test_watching_standard_input_does_not_disturb_the_end() -> None:
+def test_watching_standard_input_does_not_disturb_the_end():
     script = "from streamer.cli.services import stop_when_stdin_closes\nstop_when_stdin_closes()\n"
     child = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stderr=subprocess.PIPE)
     assert child.wait(timeout=240) == 0
@@ -1006,74 +933,63 @@ def test_watching_standard_input_does_not_disturb_the_end() -> None:
 
 
 @pytest.mark.parametrize("name", ["monitor", "recalibrator"])
-def test_nobody_acts_under_a_name_of_the_program(
-    name: str, database: None, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(capsys, "gate", "create", "bot", "--scorer", "external")[0] == 0
-    status, _, err = run(capsys, "threshold", "close", "bot", "--reason", "x", "--by", name)
-    assert status == cli.WRONG_USAGE
-    assert f"the program itself acts as '{name}'" in err
+def test_nobody_acts_under_a_name_of_the_program(name: str, database: None, run: Run):
+    assert run("gate", "create", "bot", "--scorer", "external")[0] == 0
+    assert f"the program itself acts as '{name}'" in refused(
+        run, "threshold", "close", "bot", "--reason", "x", "--by", name
+    )
 
 
 @pytest.mark.usefixtures("database")
-def test_a_promise_names_the_method(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_promise_names_the_method(run: Run):
     external = ("--scorer", "external")
     for promise, method in (
         ("among-shipped", "selective"),
         ("among-shipped-on-average", "selective-mean"),
         ("per-prompt", "mean"),
     ):
-        status, out, _ = run(capsys, "gate", "create", promise, *external, "--promise", promise, "--json")
+        status, out, _ = run("gate", "create", promise, *external, "--promise", promise, "--json")
         assert (status, objects(out)[0]["method"]) == (cli.DONE, method)
-    status, _, err = run(capsys, "gate", "create", "x", *external, "--promise", "all-right")
-    assert status == cli.WRONG_USAGE
-    assert "--promise must be one of per-prompt" in " ".join(err.split())
-    status, _, err = run(capsys, "gate", "set", "per-prompt", "--promise", "among-shipped", "--method", "hb")
-    assert status == cli.WRONG_USAGE
-    assert "--promise among-shipped is --method selective" in " ".join(err.split())
-    status, out, _ = run(capsys, "gate", "set", "per-prompt", "--promise", "among-shipped", "--json")
+    assert "--promise must be one of per-prompt" in refused(
+        run, "gate", "create", "x", *external, "--promise", "all-right"
+    )
+    assert "--promise among-shipped is --method selective" in refused(
+        run, "gate", "set", "per-prompt", "--promise", "among-shipped", "--method", "hb"
+    )
+    status, out, _ = run("gate", "set", "per-prompt", "--promise", "among-shipped", "--json")
     assert objects(out)[0]["changes"] == {"method": ["mean", "selective"]}
 
 
 @pytest.mark.usefixtures("database")
-def test_a_floor_from_history_needs_prompts_that_were_not_drawn(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run(capsys, "gate", "create", "x", "--scorer", "external", "--promise", "among-shipped")
-    status, _, err = run(capsys, "gate", "set", "x", "--label-above", "0.5")
-    assert status == cli.WRONG_USAGE
-    assert "needs 30 scored prompts that were not drawn" in " ".join(err.split())
-    status, _, err = run(capsys, "gate", "set", "x", "--label-above", "0.5", "--label-floor", "0.2")
-    assert status == cli.WRONG_USAGE
+def test_a_floor_from_history_needs_prompts_that_were_not_drawn(monkeypatch: pytest.MonkeyPatch, run: Run):
+    run("gate", "create", "x", "--scorer", "external", "--promise", "among-shipped")
+    assert "needs 30 scored prompts that were not drawn" in refused(
+        run, "gate", "set", "x", "--label-above", "0.5"
+    )
+    err = refused(run, "gate", "set", "x", "--label-above", "0.5", "--label-floor", "0.2")
     scores = [[n / 100] for n in range(100)]
     monkeypatch.setattr(
         "streamer.store.calibration.calibration_runs.read_undrawn_scores",
         lambda _, query, **__: scores if query.settings.scorer == "external" else [],
     )
-    status, _, err = run(capsys, "gate", "set", "x", "--label-above", "0.25", "--scorer", "gram")
+    status, _, err = run("gate", "set", "x", "--label-above", "0.25", "--scorer", "gram")
     assert status == cli.WRONG_USAGE, "a share of other scores says nothing of these"
     assert "has 0 of the scorer gram" in " ".join(err.split())
-    status, out, err = run(capsys, "gate", "set", "x", "--label-above", "0.25", "--json")
+    status, out, err = run("gate", "set", "x", "--label-above", "0.25", "--json")
     assert objects(out)[0]["changes"] == {"label_floor": [None, 0.74]}
     assert "100 prompts that were not drawn, 25 % or more score above" in " ".join(err.split())
     external = ("--encoder", "external:e", "--embeddings", "accept", "--dimension", "3")
-    run(capsys, "gate", "create", "all", *external)
+    run("gate", "create", "all", *external)
     for option in ("--label-above", "--label-floor"):
-        status, _, err = run(capsys, "gate", "set", "all", option, "0.5")
-        assert status == cli.WRONG_USAGE
-        assert f"{option} does not go with method full" in " ".join(err.split())
+        assert f"{option} does not go with method full" in refused(run, "gate", "set", "all", option, "0.5")
 
 
-def test_a_file_in_place_of_the_folder_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_in_place_of_the_folder_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run):
     (tmp_path / ".streamer").write_text("")
     for command in (["db", "upgrade"], ["demo"]):
-        status, _, err = run(capsys, *command)
-        assert status == 2
-        assert "a file stands where a folder should be" in err
+        assert "a file stands where a folder should be" in refused(run, *command)
     monkeypatch.setenv("STREAMER_DATABASE_URL", f"sqlite:///{tmp_path / 'elsewhere.db'}")
-    status, _, err = run(capsys, "dev", "--no-view")
+    status, _, err = run("dev", "--no-view")
     assert status == 2
     assert err.splitlines()[-1].endswith(
         "a file stands where a folder should be; run this in a folder that you may write to"

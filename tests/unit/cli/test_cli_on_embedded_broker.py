@@ -16,6 +16,8 @@ import pytest
 
 from streamer import cli
 from streamer.cli import main
+from tests import programs
+from tests.told import Told
 
 pytest.importorskip("confluent_kafka", reason="the extra `embedded` is not installed")
 
@@ -57,7 +59,7 @@ def on_the_broker(
     shutil.copy(migrated_sqlite_file, ".streamer/audit.db")
 
 
-def test_what_is_published_can_be_followed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_published_can_be_followed(capsys: pytest.CaptureFixture[str]):
     Path("clouds.jsonl.gz").write_bytes(
         gzip.compress(b"".join(json.dumps(cloud).encode() + b"\n" for cloud in CLOUDS))
     )
@@ -80,7 +82,7 @@ def test_what_is_published_can_be_followed(capsys: pytest.CaptureFixture[str]) -
 
 def test_publishing_to_a_gate_that_nobody_created_is_done_and_said_and_fails(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     Path("clouds.jsonl").write_text(json.dumps(CLOUDS[0]) + "\n")
     publish = ["publish", "clouds.jsonl", "--gate", "bot"]
     assert main(publish) == cli.FAILED
@@ -100,7 +102,7 @@ def test_publishing_to_a_gate_that_nobody_created_is_done_and_said_and_fails(
     assert not Path("elsewhere.db").exists()
 
 
-def test_gates_that_events_name_and_repeats_are_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_gates_that_events_name_and_repeats_are_said(capsys: pytest.CaptureFixture[str]):
     assert main(["gate", "create", "bot"]) == 0
 
     def line(gate: str, batch: str, answer: str) -> str:
@@ -133,7 +135,7 @@ def test_gates_that_events_name_and_repeats_are_said(capsys: pytest.CaptureFixtu
     assert "1 batch has other content" in out
 
 
-def test_published_labels_that_control_no_gate_are_named_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_published_labels_that_control_no_gate_are_named_once(capsys: pytest.CaptureFixture[str]):
     Path("clouds.jsonl").write_text("".join(json.dumps(cloud) + "\n" for cloud in CLOUDS))
     assert main(["gate", "create", "bot", "--severity-kind", "human"]) == 0
     capsys.readouterr()
@@ -147,7 +149,7 @@ def test_published_labels_that_control_no_gate_are_named_once(capsys: pytest.Cap
     assert "controlled by" not in capsys.readouterr().err
 
 
-def test_labels_go_with_no_batch_that_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_labels_go_with_no_batch_that_is_refused(capsys: pytest.CaptureFixture[str]):
     """They would be taken for labels of the batch that stands."""
     other = {**CLOUDS[0], "responses": [{"text": "nowhere", "label": 1}, {"text": "now", "label": 1}]}
     Path("clouds.jsonl").write_text("".join(json.dumps(cloud) + "\n" for cloud in CLOUDS))
@@ -161,7 +163,7 @@ def test_labels_go_with_no_batch_that_is_refused(capsys: pytest.CaptureFixture[s
 
 def test_a_gate_with_traffic_or_labels_of_its_own_is_not_simulated_into(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+):
     monkeypatch.setattr("streamer.cli.services.end_on_sigterm", lambda: None)
     simulate = ["simulate", "--gate", "bot", "--rate", "50", "--batches", "1", "--label-after", "0s"]
     assert main(["gate", "create", "bot", "--severity-kind", "simulated"]) == 0
@@ -179,43 +181,42 @@ def test_a_gate_with_traffic_or_labels_of_its_own_is_not_simulated_into(
     assert main([*simulate, "--into-real-gate"]) == 0
 
 
-def test_a_new_gate_is_announced_at_once(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["gate", "create", "bot", "--alpha", "0.1"]) == 0
-    assert "It is recorded" not in capsys.readouterr().err
-    assert main(["tail", "thresholds", "--from-beginning", "--count", "1"]) == 0
-    assert "bot  v1  closed  budget 10 %  full  best" in capsys.readouterr().out
+def test_a_new_gate_is_announced_at_once(told: Told):
+    assert "It is recorded" not in told("gate", "create", "bot", "--alpha", "0.1").err
+    assert (
+        "bot  v1  closed  budget 10 %  full  best"
+        in told("tail", "thresholds", "--from-beginning", "--count", "1").out
+    )
 
 
 def away(*words: str) -> subprocess.CompletedProcess[str]:
     """Run a command whose broker is away, in a process of its own: kafka-python leaves sockets to the collector."""
-    return subprocess.run(
-        [sys.executable, "-m", "streamer.cli", *words],
+    return programs.run(
+        *(sys.executable, "-m", "streamer.cli", *words),
+        status=None,
         env=os.environ
         | {
             "STREAMER_KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1",
             "STREAMER_KAFKA_PROPERTIES_BOOTSTRAP_TIMEOUT_MS": "500",
         },
-        capture_output=True,
-        text=True,
-        check=False,
     )
 
 
-def test_a_broker_that_is_away_is_no_failure_for_a_gate() -> None:
+def test_a_broker_that_is_away_is_no_failure_for_a_gate():
     done = away("gate", "create", "bot")
     assert done.returncode == cli.DONE
     assert "Gate bot is created" in done.stdout
     assert "The broker is unavailable; the next worker announces it." in done.stderr
 
 
-def test_publishing_to_a_broker_that_is_away_fails_in_one_line() -> None:
+def test_publishing_to_a_broker_that_is_away_fails_in_one_line():
     Path("clouds.jsonl").write_text(json.dumps(CLOUDS[0]) + "\n")
     done = away("publish", "clouds.jsonl", "--gate", "bot")
     assert (done.returncode, done.stdout) == (cli.FAILED, "")
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_an_unknown_topic_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_topic_is_named(capsys: pytest.CaptureFixture[str]):
     status = main(["tail", "actions", "--timeout", "1s"])
     captured = capsys.readouterr()
     assert status in (cli.DONE, cli.WRONG_USAGE)
@@ -223,7 +224,7 @@ def test_an_unknown_topic_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(captured.err.splitlines()) == 1
 
 
-def test_ctrl_c_ends_a_tail_with_130() -> None:
+def test_ctrl_c_ends_a_tail_with_130():
     main(["gate", "create", "bot"])  # with its event comes the topic, which a tail wants to be there
     tail = subprocess.Popen(
         [sys.executable, "-m", "streamer.cli", "tail", "thresholds", "--from-beginning"],
@@ -248,14 +249,14 @@ class _CtrlC(logging.Handler):
             signal.raise_signal(signal.SIGINT)
 
 
-def test_ctrl_c_that_the_client_swallows_ends_a_tail_too(caplog: pytest.LogCaptureFixture) -> None:
+def test_ctrl_c_that_the_client_swallows_ends_a_tail_too(caplog: pytest.LogCaptureFixture):
     main(["gate", "create", "bot"])
     with caplog.at_level(logging.DEBUG, "kafka"):
         logging.getLogger("kafka").addHandler(_CtrlC())
         assert main(["tail", "thresholds", "--timeout", "5s"]) == cli.INTERRUPTED
 
 
-def test_a_reader_that_has_enough_is_no_error() -> None:
+def test_a_reader_that_has_enough_is_no_error():
     main(["gate", "create", "one"])
     main(["gate", "create", "two"])
     words = f"{sys.executable} -m streamer.cli tail thresholds --from-beginning --timeout 3s --json | head -1"
@@ -265,7 +266,7 @@ def test_a_reader_that_has_enough_is_no_error() -> None:
     assert b"Exception ignored" not in result.stderr
 
 
-def test_doctor_is_content(capsys: pytest.CaptureFixture[str]) -> None:
+def test_doctor_is_content(capsys: pytest.CaptureFixture[str]):
     main(["gate", "create", "bot"])
     capsys.readouterr()
     assert main(["doctor", "--json"]) == 0
@@ -276,15 +277,13 @@ def test_doctor_is_content(capsys: pytest.CaptureFixture[str]) -> None:
     assert subjects["gate bot"] == subjects["broker"] == "warn"
 
 
-def test_the_embedded_broker_needs_no_topics_made(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_embedded_broker_needs_no_topics_made(told: Told):
     for command, found in (("create", {"created": []}), ("check", {"ok": True, "problems": []})):
-        assert main(["topics", command]) == 0
-        assert "makes its topics itself" in capsys.readouterr().out
-        assert main(["topics", command, "--json"]) == 0
-        assert json.loads(capsys.readouterr().out) == found
+        assert "makes its topics itself" in told("topics", command).out
+        assert json.loads(told("topics", command, "--json").out) == found
 
 
-def test_simulated_traffic_comes_with_its_labels(capsys: pytest.CaptureFixture[str]) -> None:
+def test_simulated_traffic_comes_with_its_labels(capsys: pytest.CaptureFixture[str]):
     words = ["--rate", "50", "--batches", "6", "--label-after", "0.1s", "--seed", "3"]
     before = signal.getsignal(signal.SIGTERM)
     try:
@@ -303,7 +302,7 @@ def test_simulated_traffic_comes_with_its_labels(capsys: pytest.CaptureFixture[s
     assert {label["batch_id"] for label in labels} == {event["batch_id"] for event in events}
 
 
-def test_simulated_traffic_says_when_its_severities_cannot_count(capsys: pytest.CaptureFixture[str]) -> None:
+def test_simulated_traffic_says_when_its_severities_cannot_count(capsys: pytest.CaptureFixture[str]):
     simulate = ["simulate", "--gate", "bot", "--rate", "50", "--batches", "1", "--label-after", "0s"]
     before = signal.getsignal(signal.SIGTERM)
     try:
@@ -320,8 +319,9 @@ def test_simulated_traffic_says_when_its_severities_cannot_count(capsys: pytest.
         signal.signal(signal.SIGTERM, before)
 
 
-def test_simulated_traffic_needs_a_gate_name_and_a_rate(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["simulate", "--gate", "Not A Name"]) == cli.WRONG_USAGE
-    assert "is not a valid gate name" in capsys.readouterr().err
-    assert main(["simulate", "--gate", "bot", "--label-after", "soon"]) == cli.WRONG_USAGE
-    assert "--label-after must be a time" in capsys.readouterr().err
+def test_simulated_traffic_needs_a_gate_name_and_a_rate(told: Told):
+    assert "is not a valid gate name" in told("simulate", "--gate", "Not A Name", status=cli.WRONG_USAGE).err
+    assert (
+        "--label-after must be a time"
+        in told("simulate", "--gate", "bot", "--label-after", "soon", status=cli.WRONG_USAGE).err
+    )

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from streamer.cli import main
+from tests import programs
 
 BIN = Path(sys.executable).parent
 NAMED = "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION"
@@ -22,15 +23,8 @@ def environment_of(folder: Path) -> dict[str, str]:
 
 def streamer(folder: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run the command in an empty home."""
-    return subprocess.run(
-        [str(BIN / "streamer"), *words],
-        cwd=folder,
-        env={**environment_of(folder), **environment},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
+    return programs.run(
+        BIN / "streamer", *words, status=None, cwd=folder, env=environment_of(folder) | environment
     )
 
 
@@ -50,15 +44,7 @@ def completed(folder: Path, line: str) -> list[str]:
         f"{shown_to_bash()}\nCOMP_WORDS=({' '.join(word or repr('') for word in words)}); COMP_CWORD={len(words) - 1}; "
         'handler=$(complete -p streamer | sed "s/.*-F \\([^ ]*\\) .*/\\1/"); $handler streamer; echo "${COMPREPLY[@]}"'
     )
-    asked = subprocess.run(
-        ["bash", "--norc", "-c", program],
-        cwd=folder,
-        env=environment_of(folder),
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
+    asked = programs.run("bash", "--norc", "-c", program, status=None, cwd=folder, env=environment_of(folder))
     assert (asked.returncode, asked.stderr) == (0, "")
     return asked.stdout.split()
 
@@ -76,11 +62,11 @@ def completed(folder: Path, line: str) -> list[str]:
         ("streamer --ins", ["--insecure", "--install-completion"]),
     ],
 )
-def test_commands_options_and_topics_are_completed(tmp_path: Path, line: str, offered: list[str]) -> None:
+def test_commands_options_and_topics_are_completed(tmp_path: Path, line: str, offered: list[str]):
     assert sorted(completed(tmp_path, line)) == sorted(offered)
 
 
-def test_gates_are_completed_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gates_are_completed_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     line = "streamer publish answers.jsonl --gate s"
     assert completed(tmp_path, line) == []  # and no database is made for the asking
     assert list(tmp_path.iterdir()) == []
@@ -93,7 +79,7 @@ def test_gates_are_completed_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_is_shown_and_installed(tmp_path: Path, shell: str) -> None:
+def test_completion_is_shown_and_installed(tmp_path: Path, shell: str):
     shown = streamer(tmp_path, "--show-completion", shell, **{NAMED: "1"})
     assert shown.returncode == 0
     assert "_STREAMER_COMPLETE" in shown.stdout

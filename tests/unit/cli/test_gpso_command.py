@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from streamer.cli import DONE, WRONG_USAGE, main
+from streamer.cli import WRONG_USAGE, main
+from tests.told import Told
 
 
 @pytest.fixture
@@ -31,10 +32,9 @@ def clouds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def test_people_read_the_papers_table(clouds, capsys, monkeypatch):
+def test_people_read_the_papers_table(clouds, told: Told, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    assert main(["gpso", str(clouds)]) == DONE
-    text = capsys.readouterr().out
+    text = told("gpso", str(clouds)).out
     plain = " ".join(text.split())
     assert text.startswith("mine\n")
     assert "6 questions, 60 responses; good: severity at most 0.5 (30, 50%), bad: above (30)" in plain
@@ -53,12 +53,10 @@ def test_people_read_the_papers_table(clouds, capsys, monkeypatch):
     assert len(tables) == 2 * (8 + 4 + 8) + 2 * (5 + 4)  # no row is folded into two
 
 
-def test_json_is_one_value_and_a_rerun_is_identical(clouds, capsys):
+def test_json_is_one_value_and_a_rerun_is_identical(clouds, told: Told):
     words = ["gpso", str(clouds), "--json", "--no-loo", "--splits", "2", "--pipeline", "b"]
-    assert main(words) == DONE
-    first = capsys.readouterr().out
-    assert main(words) == DONE
-    assert capsys.readouterr().out == first
+    first = told(*words).out
+    assert told(*words).out == first
     (value,) = json.loads(first)
     assert value["file"] == "mine"
     assert {row["protocol"] for row in value["rows"]} == {"within"}
@@ -71,10 +69,12 @@ def test_json_is_one_value_and_a_rerun_is_identical(clouds, capsys):
     assert value["rows"][0]["judged"] == 6 * 2 * 2
 
 
-def test_files_are_written(clouds, tmp_path, capsys):
+def test_files_are_written(clouds, tmp_path, told: Told):
     out = tmp_path / "made" / "here"
-    assert main(["gpso", str(clouds), "--no-loo", "--out", str(out)]) == DONE
-    assert "wrote gpso.json, gpso.csv, gpso-batches.csv and gpso.md" in capsys.readouterr().err
+    assert (
+        "wrote gpso.json, gpso.csv, gpso-batches.csv and gpso.md"
+        in told("gpso", str(clouds), "--no-loo", "--out", str(out)).err
+    )
     assert json.loads((out / "gpso.json").read_text())[0]["file"] == "mine"
     with (out / "gpso.csv").open() as file:
         assert len(list(csv.DictReader(file))) == 7 + 4
@@ -82,15 +82,16 @@ def test_files_are_written(clouds, tmp_path, capsys):
     assert (out / "gpso.md").read_text().startswith("## mine, cut 0.5\n")
 
 
-def test_several_files_are_named_apart(clouds, tmp_path, capsys):
+def test_several_files_are_named_apart(clouds, tmp_path, told: Told):
     other = tmp_path / "b" / "mine.jsonl"
     other.parent.mkdir()
     other.write_bytes(clouds.read_bytes())
     words = ["--no-loo", "--splits", "1", "--pipeline", "B", "--json"]
-    assert main(["gpso", str(clouds), str(other), *words]) == DONE
-    assert [one["file"] for one in json.loads(capsys.readouterr().out)] == [str(clouds), str(other)]
-    assert main(["gpso", str(clouds), str(clouds), *words]) == WRONG_USAGE
-    assert "named twice" in capsys.readouterr().err
+    assert [one["file"] for one in json.loads(told("gpso", str(clouds), str(other), *words).out)] == [
+        str(clouds),
+        str(other),
+    ]
+    assert "named twice" in told("gpso", str(clouds), str(clouds), *words, status=WRONG_USAGE).err
 
 
 @pytest.mark.parametrize(
@@ -137,7 +138,7 @@ def test_a_bad_line_is_named_with_its_file(clouds, capsys, line, message):
 
 
 def test_a_file_without_labels_or_with_one_class_is_told_before_an_encoder_is_loaded(
-    tmp_path, capsys, monkeypatch
+    tmp_path, told: Told, monkeypatch
 ):
     monkeypatch.setattr(
         "streamer.scoring.encoders.registry.load_encoder", None
@@ -149,28 +150,24 @@ def test_a_file_without_labels_or_with_one_class_is_told_before_an_encoder_is_lo
         path.write_text(json.dumps({"question_id": "q", "question": "?", "responses": responses}) + "\n")
 
     write(None, None)
-    assert main(["gpso", str(path)]) == WRONG_USAGE
-    assert "poor.jsonl: no response has a label" in capsys.readouterr().err
+    assert "poor.jsonl: no response has a label" in told("gpso", str(path), status=WRONG_USAGE).err
     write(0.1, 0.2)
-    assert main(["gpso", str(path)]) == WRONG_USAGE
-    assert "poor: every response is good at the cut 0.5" in capsys.readouterr().err
+    assert "poor: every response is good at the cut 0.5" in told("gpso", str(path), status=WRONG_USAGE).err
 
 
-def test_no_encoder_is_told(tmp_path, capsys, monkeypatch):
+def test_no_encoder_is_told(tmp_path, told: Told, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("STREAMER_ENCODER_NAME", "none")
     path = tmp_path / "plain.jsonl"
     responses = [{"text": f"t{i}", "label": i % 2} for i in range(6)]
     path.write_text(json.dumps({"question_id": "q", "question": "?", "responses": responses}) + "\n")
-    assert main(["gpso", str(path)]) == WRONG_USAGE
-    assert "encoder.name is none" in capsys.readouterr().err
+    assert "encoder.name is none" in told("gpso", str(path), status=WRONG_USAGE).err
 
 
-def test_a_folder_that_cannot_be_made_is_told_before_anything_is_computed(clouds, tmp_path, capsys):
+def test_a_folder_that_cannot_be_made_is_told_before_anything_is_computed(clouds, tmp_path, told):
     taken = tmp_path / "taken"
     taken.write_text("a file")
-    assert main(["gpso", str(clouds), "--out", str(taken)]) == WRONG_USAGE
-    assert "cannot make the folder" in capsys.readouterr().err
+    assert "cannot make the folder" in told("gpso", str(clouds), "--out", str(taken), status=WRONG_USAGE).err
 
 
 def test_a_folder_gets_all_files_or_none(clouds, capsys):
@@ -190,8 +187,7 @@ def test_a_folder_gets_all_files_or_none(clouds, capsys):
     assert list((clouds.parent / "full").iterdir()) == []
 
 
-def test_a_file_without_labels_makes_no_folder(clouds, capsys):
+def test_a_file_without_labels_makes_no_folder(clouds, told: Told):
     clouds.write_text(clouds.read_text().replace('"label"', '"other"'))
-    assert main(["gpso", str(clouds), "--out", "new"]) == WRONG_USAGE
-    assert "no response has a label" in capsys.readouterr().err
+    assert "no response has a label" in told("gpso", str(clouds), "--out", "new", status=WRONG_USAGE).err
     assert not (clouds.parent / "new").exists()

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from streamer import cli, wiring
-from streamer.cli import main
 from streamer.gates.settings import GateSettings
 from streamer.security.api_keys import TOKEN, digest_of
 from streamer.settings.settings import load_settings
+from tests.unit.cli.conftest import Run
 
 
 @pytest.fixture(scope="module")
@@ -31,19 +31,12 @@ def database(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, with_gates: Path) 
     shutil.copy(with_gates, ".streamer/audit.db")
 
 
-def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    capsys.readouterr()
-    status = main(["key", *words])
-    captured = capsys.readouterr()
-    return status, captured.out, captured.err
-
-
-def test_a_key_is_printed_once_and_alone(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_key_is_printed_once_and_alone(run: Run):
     words = (
         "--gate", "bot", "--may", "decide", "--rate", "50/s", "--expires", "90d", "--note",
         "shop", "--by", "ana",
     )  # fmt: skip
-    status, out, err = run(capsys, "create", *words)
+    status, out, err = run("key", "create", *words)
     assert status == cli.DONE
     token = out.removesuffix("\n")
     match = TOKEN.fullmatch(token)
@@ -57,17 +50,17 @@ def test_a_key_is_printed_once_and_alone(capsys: pytest.CaptureFixture[str]) -> 
     )  # fmt: skip
     assert key.expires_at is not None
     assert (key.expires_at - key.created_at).days == 90
-    _, listed, _ = run(capsys, "list")
-    _, objects, _ = run(capsys, "list", "--json")
+    _, listed, _ = run("key", "list")
+    _, objects, _ = run("key", "list", "--json")
     for text in (listed, objects):
         assert key.id in text
         assert token[-64:] not in text
         assert key.digest.hex() not in text
 
 
-def test_keys_are_listed_by_gate_and_revoked(capsys: pytest.CaptureFixture[str]) -> None:
+def test_keys_are_listed_by_gate_and_revoked(run: Run):
     made = [
-        json.loads(run(capsys, "create", "--json", "--by", "ana", *words)[1])
+        json.loads(run("key", "create", "--json", "--by", "ana", *words)[1])
         for words in (
             ("--gate", "bot", "--gate", "other", "--may", "label", "--may", "decide"),
             ("--all-gates", "--may", "read"),
@@ -77,14 +70,14 @@ def test_keys_are_listed_by_gate_and_revoked(capsys: pytest.CaptureFixture[str])
     assert [one["gates"] for one in made] == [["bot", "other"], None, ["other"]]
     assert made[0]["may"] == ["decide", "label"]
     assert all(TOKEN.fullmatch(one.pop("token")) for one in made)
-    _, out, _ = run(capsys, "list", "bot", "--json")
+    _, out, _ = run("key", "list", "bot", "--json")
     assert [json.loads(line) for line in out.splitlines()] == made[:2]
-    status, out, _ = run(capsys, "revoke", made[0]["id"], "--reason", "laptop lost", "--by", "ben")
+    status, out, _ = run("key", "revoke", made[0]["id"], "--reason", "laptop lost", "--by", "ben")
     assert (status, out) == (cli.DONE, f"Revoked key {made[0]['id']}: laptop lost\n")
-    _, out, _ = run(capsys, "list", "--json")
+    _, out, _ = run("key", "list", "--json")
     first = json.loads(out.splitlines()[0])
     assert (first["in_force"], first["revoked_by"], first["revoked_reason"]) == (False, "ben", "laptop lost")
-    assert "revoked 20" in run(capsys, "list")[1]
+    assert "revoked 20" in run("key", "list")[1]
 
 
 @pytest.mark.parametrize(
@@ -103,15 +96,15 @@ def test_keys_are_listed_by_gate_and_revoked(capsys: pytest.CaptureFixture[str])
     ],
     ids=" ".join,
 )
-def test_what_cannot_be_done_makes_no_key(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, err = run(capsys, *words)
+def test_what_cannot_be_done_makes_no_key(words: tuple[str, ...], run: Run):
+    status, out, err = run("key", *words)
     assert (status, out) == (cli.WRONG_USAGE, "")
     assert err
     with wiring.open_store(load_settings()) as store:
         assert store.api_keys.list() == []
 
 
-def test_without_a_key_the_list_says_what_that_means(capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, err = run(capsys, "list")
+def test_without_a_key_the_list_says_what_that_means(run: Run):
+    status, out, err = run("key", "list")
     assert (status, out) == (cli.DONE, "")
     assert "this machine alone" in err

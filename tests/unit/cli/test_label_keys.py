@@ -8,7 +8,8 @@ from streamer import cli, wiring
 from streamer.errors import UsageError
 from streamer.labels.signing import LabelKeys
 from streamer.settings.settings import load_settings
-from tests.unit.cli.test_cli import database, empty_directory, objects, run  # noqa: F401 - fixtures
+from tests.unit.cli.conftest import Run
+from tests.unit.cli.test_cli import database, empty_directory, objects  # noqa: F401 - fixtures
 
 
 def read(private: str | None, public: str | None) -> LabelKeys:
@@ -16,13 +17,13 @@ def read(private: str | None, public: str | None) -> LabelKeys:
 
 
 @pytest.mark.usefixtures("database")
-def test_keys_are_read_as_they_are_written(capsys: pytest.CaptureFixture[str]) -> None:
+def test_keys_are_read_as_they_are_written(run: Run):
     for name, file in (("ann", "ann.pem"), (" Ben  Lee", "ben.pem"), ("ann", "new.pem")):
-        assert run(capsys, "label", "keygen", name, "--out", file)[0] == 0
+        assert run("label", "keygen", name, "--out", file)[0] == 0
     assert Path("ann.pem").stat().st_mode & 0o077 == 0
-    status, _, err = run(capsys, "label", "keygen", "ann", "--out", "ann.pem")
+    status, _, err = run("label", "keygen", "ann", "--out", "ann.pem")
     assert (status, "ann.pem" in err) == (cli.WRONG_USAGE, True)
-    assert run(capsys, "label", "keygen", "a\u200bnn", "--out", "x.pem")[0] == cli.WRONG_USAGE
+    assert run("label", "keygen", "a\u200bnn", "--out", "x.pem")[0] == cli.WRONG_USAGE
     ann, ben, new = (Path(f"{name}.pem").read_text() for name in ("ann", "ben", "new"))
     ann_pub, ben_pub, new_pub = (Path(f"{name}.pem.pub").read_text() for name in ("ann", "ben", "new"))
     keys = read(ann + ben, ann_pub + ben_pub + new_pub)
@@ -46,11 +47,9 @@ def test_keys_are_read_as_they_are_written(capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.usefixtures("database")
-def test_a_gate_that_names_its_labellers(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run(capsys, "label", "keygen", "ann", "--out", "ann.pem")
-    status, _, err = run(capsys, "gate", "create", "x", "--labellers", "a\u200bnn")
+def test_a_gate_that_names_its_labellers(run: Run, monkeypatch: pytest.MonkeyPatch):
+    run("label", "keygen", "ann", "--out", "ann.pem")
+    status, _, err = run("gate", "create", "x", "--labellers", "a\u200bnn")
     assert (status, "--labellers" in err) == (cli.WRONG_USAGE, True)
     for names, wrong in (
         ("a,,b", "an empty name"),
@@ -59,32 +58,32 @@ def test_a_gate_that_names_its_labellers(
         ("a,b,a", "'a' twice"),
         ("ann, \uff41nn", "'ann' twice"),
     ):
-        status, _, err = run(capsys, "gate", "create", "x", "--labellers", names)
+        status, _, err = run("gate", "create", "x", "--labellers", names)
         assert (status, "--labellers" in err, wrong in err) == (cli.WRONG_USAGE, True, True)
-    assert run(capsys, "gate", "create", "x", "--labellers", "ben, \uff41nn", "--signed-labels")[0] == 0
-    (gate,) = objects(run(capsys, "gate", "show", "x", "--json")[1])
+    assert run("gate", "create", "x", "--labellers", "ben, \uff41nn", "--signed-labels")[0] == 0
+    (gate,) = objects(run("gate", "show", "x", "--json")[1])
     assert (gate["labellers"], gate["signed_labels"]) == (["ann", "ben"], True)
     Path("l.csv").write_text(
         "gate,batch_id,response_id,severity,kind,labeller\nx,b,a,0,human,ann\nx,b,b,0,human,eve\n"
     )
-    _, _, err = run(capsys, "label", "import", "l.csv")
+    _, _, err = run("label", "import", "l.csv")
     assert (
         "2 labels are not read: 1 by labellers that the gate does not read, 1 without a signature that a key here verifies"
         in " ".join(err.split())
     )
-    status, _, err = run(capsys, "label", "import", "l.csv", "--sign")
+    status, _, err = run("label", "import", "l.csv", "--sign")
     assert (status, "no private key of 'ann', 'eve' here" in " ".join(err.split())) == (cli.WRONG_USAGE, True)
     monkeypatch.setenv("STREAMER_LABELS_PRIVATE_KEYS_FILE", "ann.pem")
     Path("l.csv").write_text("gate,batch_id,response_id,severity,kind,labeller\nx,b,a,0,human,ann\n")
-    status, out, _ = run(capsys, "label", "import", "l.csv", "--sign", "--json")
+    status, out, _ = run("label", "import", "l.csv", "--sign", "--json")
     (said,) = objects(out)
     assert (status, said["signed"], said["unread"]) == (0, 1, {})
-    assert "not read" in " ".join(run(capsys, "threshold", "show", "x")[1].split())
-    out = " ".join(run(capsys, "doctor")[1].split())
+    assert "not read" in " ".join(run("threshold", "show", "x")[1].split())
+    out = " ".join(run("doctor")[1].split())
     assert "no public key of ben is configured here" in out
-    status, _, err = run(capsys, "label", "lexical", "--gate", "x")
+    status, _, err = run("label", "lexical", "--gate", "x")
     assert status == cli.WRONG_USAGE
     # More labels are read: a gate that was never calibrated stays closed, and the restriction is gone.
-    run(capsys, "gate", "set", "x", "--labellers", "none", "--no-signed-labels")
-    (gate,) = objects(run(capsys, "gate", "show", "x", "--json")[1])
+    run("gate", "set", "x", "--labellers", "none", "--no-signed-labels")
+    (gate,) = objects(run("gate", "show", "x", "--json")[1])
     assert (gate["labellers"], gate["signed_labels"], gate["unread_labels"]) == (None, False, None)

@@ -9,6 +9,7 @@ import pytest
 
 from streamer.calibration.registry import offered
 from streamer.cli import DONE, WRONG_USAGE, main
+from tests.told import Told
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -21,7 +22,7 @@ def made(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
     return found
 
 
-def test_a_guess_is_planned_with_and_a_rerun_is_identical(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_guess_is_planned_with_and_a_rerun_is_identical(capsys: pytest.CaptureFixture[str]):
     words = ("--alpha", "0.1", "--labels", "200", "--unit", "response")
     plan = made(capsys, *words)
     assert made(capsys, *words) == plan
@@ -40,7 +41,7 @@ def test_a_guess_is_planned_with_and_a_rerun_is_identical(capsys: pytest.Capture
     assert "label a few and plan again with --data" in plain
 
 
-def test_attempts_share_the_budget(capsys: pytest.CaptureFixture[str]) -> None:
+def test_attempts_share_the_budget(capsys: pytest.CaptureFixture[str]):
     assert made(capsys, "--alpha", "0.1", "--attempts", "2")["least"] == 19
 
 
@@ -66,11 +67,8 @@ def test_attempts_share_the_budget(capsys: pytest.CaptureFixture[str]) -> None:
         (("--alpha", "0.1", "--method", "hb", "--data", "x", "--rungs", "2"), "--rungs do not go with --method"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_planned_is_refused_in_words(
-    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["plan", *words]) == WRONG_USAGE
-    seen = capsys.readouterr()
+def test_what_cannot_be_planned_is_refused_in_words(words: tuple[str, ...], said: str, told: Told):
+    seen = told("plan", *words, status=WRONG_USAGE)
     assert seen.out == ""
     assert re.search(said, " ".join(seen.err.split()))
 
@@ -84,9 +82,7 @@ def scores(path: Path, rows: list[tuple[float, int]]) -> str:
 
 
 @pytest.mark.parametrize("method", [name for name in offered() if name != "full"])
-def test_any_method_is_planned_by_its_name(
-    method: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_any_method_is_planned_by_its_name(method: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     data = scores(tmp_path / "some.csv", [(n / 90, n % 7 == 0) for n in range(90)])
     plan = made(capsys, "--alpha", "0.3", "--method", method, "--data", data)
     assert plan["method"] == method
@@ -99,7 +95,7 @@ def test_any_method_is_planned_by_its_name(
 @pytest.mark.parametrize(("promise", "method", "least"), [("among-shipped", "selective", 22), ("among-shipped-on-average", "selective-mean", 9)])  # fmt: skip
 def test_a_promise_among_what_ships_says_its_labels_before_anybody_labels(
     promise: str, method: str, least: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+):
     data = scores(tmp_path / "good.csv", [(n / 300, n < 100 or n == 120) for n in range(300)])
     plan = made(capsys, "--alpha", "0.1", "--promise", promise, "--data", data)
     assert (plan["method"], plan["least"]) == (method, least)
@@ -111,7 +107,7 @@ def test_a_promise_among_what_ships_says_its_labels_before_anybody_labels(
 @pytest.mark.parametrize("words", [(), ("--promise", "among-shipped")])
 def test_a_budget_that_no_number_of_labels_meets_is_said_to_be_one(
     words: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+):
     data = scores(tmp_path / "ties.csv", [(1.0, n % 2) for n in range(200)])
     words = ("--alpha", "0.1", "--data", data, *words)
     assert made(capsys, *words)["enough"] is None

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from streamer.cli import DONE, WRONG_USAGE, main
+from tests.told import Told
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def another_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("another_package")
-def test_a_package_adds_a_command(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_package_adds_a_command(capsys: pytest.CaptureFixture[str]):
     assert main(["greet", "Ann"]) == DONE
     assert capsys.readouterr().out == "Hello Ann\n"
     assert main(["--help"]) == DONE
@@ -39,26 +40,21 @@ def test_a_package_adds_a_command(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.usefixtures("another_package")
-def test_a_name_of_ours_stays_ours(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plan", "--help"]) == DONE
-    assert "--alpha" in capsys.readouterr().out
+def test_a_name_of_ours_stays_ours(told: Told):
+    assert "--alpha" in told("plan", "--help").out
 
 
 @pytest.mark.usefixtures("another_package")
-def test_what_such_a_command_lacks_is_an_error_like_any_other(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["lacking"]) == 1
-    assert "joblib_of_nowhere" in capsys.readouterr().err
+def test_what_such_a_command_lacks_is_an_error_like_any_other(told: Told):
+    assert "joblib_of_nowhere" in told("lacking", status=1).err
 
 
 @pytest.mark.usefixtures("another_package")
-def test_a_command_that_cannot_be_loaded_says_where_it_should_be(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_command_that_cannot_be_loaded_says_where_it_should_be(capsys: pytest.CaptureFixture[str]):
     assert main(["gone"]) == WRONG_USAGE
     told = capsys.readouterr().err
     assert told == "streamer: `streamer gone` (farewell:GONE) cannot be loaded: No module named 'farewell'\n"
 
 
-def test_the_package_of_studies_is_installed_with_all_that_it_needs(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert main(["--help"]) == DONE
-    assert "  gpso  " in capsys.readouterr().out
+def test_the_package_of_studies_is_installed_with_all_that_it_needs(told: Told):
+    assert "  gpso  " in told("--help").out

@@ -13,6 +13,7 @@ from streamer.cli.app import app, every_command
 from streamer.gates.free_text import MOST_WHO, MOST_WHY, fault
 from streamer.store.db.schema import metadata
 from streamer.store.db.schema.types import asked_of_text
+from tests.told import Told
 
 WHO = ("by", "created_by", "revoked_by", "rejected_by", "replayed_by", "requested_by", "labeller")
 WHY = ("reason", "revoked_reason", "note", "remark")
@@ -39,15 +40,14 @@ def database(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, migrated_sqlite_fi
     ("words", "option"), [pytest.param(*one, id=" ".join((*one[0], one[1]))) for one in options()]
 )
 def test_an_option_that_goes_on_record_names_itself_and_its_bound(
-    words: list[str], option: str, database: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    words: list[str], option: str, database: Path, told: Told
+):
     before = database.read_bytes()
     for text, wrong in (
         ("x" * (OPTIONS[option] + 1), f"at most {OPTIONS[option]} are allowed"),
         ("a\udcffb", "is not UTF-8"),
     ):
-        assert main([*words, option, text]) == WRONG_USAGE
-        said = capsys.readouterr().err.strip().splitlines()[-1]
+        said = told(*words, option, text, status=WRONG_USAGE).err.strip().splitlines()[-1]
         assert f"'{option}'" in said
         assert wrong in said
     assert database.read_bytes() == before
@@ -62,7 +62,7 @@ def bounds() -> Iterator[tuple[str, int]]:
                 yield f"{table.name}.{column.name}", int(asked.split(" characters")[0].split()[-1])
 
 
-def test_no_column_is_shorter_than_what_the_options_permit() -> None:
+def test_no_column_is_shorter_than_what_the_options_permit():
     found = dict(bounds())
     assert len(found) > 15
     for name, longest in found.items():
@@ -70,7 +70,7 @@ def test_no_column_is_shorter_than_what_the_options_permit() -> None:
             assert longest >= (MOST_WHO if name.split(".")[1] in WHO else MOST_WHY), name
 
 
-def test_every_bound_on_a_text_is_said_in_words() -> None:
+def test_every_bound_on_a_text_is_said_in_words():
     for table in metadata.tables.values():
         for one in table.constraints:
             rule = str(one.sqltext) if isinstance(one, sa.CheckConstraint) else ""
@@ -86,12 +86,12 @@ def test_every_bound_on_a_text_is_said_in_words() -> None:
         ("\ud800", "is not UTF-8"),
     ],
 )
-def test_what_is_wrong_with_a_text(text: str, wrong: str) -> None:
+def test_what_is_wrong_with_a_text(text: str, wrong: str):
     assert fault(text, 10) == wrong
     assert fault("x" * 10, 10) is None
 
 
-def test_an_argument_that_is_no_text_is_named(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_argument_that_is_no_text_is_named(database: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["gate", "create", "one"]) == 0
     capsys.readouterr()
     assert main(["gate", "set", "one", "--segment-by", "\udcff"]) == WRONG_USAGE
@@ -99,11 +99,8 @@ def test_an_argument_that_is_no_text_is_named(database: Path, capsys: pytest.Cap
 
 
 @pytest.mark.parametrize("name", ["x" * 3000, "/" + "x" * 3000, "~nobody-here/model"])
-def test_an_encoder_that_can_be_no_folder_is_none(
-    name: str, database: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["gate", "create", "one", "--encoder", name]) == WRONG_USAGE
-    assert "no encoder" in capsys.readouterr().err
+def test_an_encoder_that_can_be_no_folder_is_none(name: str, database: Path, told: Told):
+    assert "no encoder" in told("gate", "create", "one", "--encoder", name, status=WRONG_USAGE).err
 
 
 @pytest.mark.parametrize(
@@ -111,7 +108,7 @@ def test_an_encoder_that_can_be_no_folder_is_none(
 )
 def test_a_number_that_no_database_keeps_is_named(
     words: list[str], database: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+):
     assert main(["gate", "create", "one"]) == 0
     capsys.readouterr()
     assert main([*words, str(2**63)]) == WRONG_USAGE
@@ -124,8 +121,8 @@ def test_a_number_that_no_database_keeps_is_named(
 @pytest.mark.parametrize(
     "words", [["label", "keygen", "ann"], ["label", "clouds", "none.jsonl", "--by", "lexical"]]
 )
-def test_a_file_without_a_name_is_refused(
-    words: list[str], file: str, database: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([*words, "--out", file]) == WRONG_USAGE
-    assert capsys.readouterr().err == f"streamer: {Path(file)} is a folder; name a file\n"
+def test_a_file_without_a_name_is_refused(words: list[str], file: str, database: Path, told: Told):
+    assert (
+        told(*words, "--out", file, status=WRONG_USAGE).err
+        == f"streamer: {Path(file)} is a folder; name a file\n"
+    )

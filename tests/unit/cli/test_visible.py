@@ -16,6 +16,7 @@ import streamer
 from streamer.cli import console, main
 from streamer.security.visible import VisibleLines, visible
 from streamer.telemetry.logs import configure_logging
+from tests.told import Told
 from tests.unit.telemetry.test_logs import as_before  # noqa: F401
 
 HOSTILE = "\x1b[31mred\x1b]0;title\x07\x9b2J\x08\x7f\r\u202egnp\u2066\u200f\ufeff\u2028\U000e0041 [red]markup[/red] [/] :smile:"
@@ -30,7 +31,7 @@ def logs_as_before(as_before: Iterator[None]) -> None:  # noqa: F811
 
 
 @given(st.text())
-def test_every_text_is_made_visible_once(text: str) -> None:
+def test_every_text_is_made_visible_once(text: str):
     shown = visible(text)
     assert not STEERS.search(shown)
     assert visible(shown) == shown
@@ -40,11 +41,11 @@ def test_every_text_is_made_visible_once(text: str) -> None:
 
 
 @given(st.dictionaries(st.text(), st.text()))
-def test_json_stays_the_same_json(value: dict[str, str]) -> None:
+def test_json_stays_the_same_json(value: dict[str, str]):
     assert json.loads(visible(json.dumps(value, ensure_ascii=False))) == value
 
 
-def test_code_points_that_are_no_characters_are_written_as_numbers() -> None:
+def test_code_points_that_are_no_characters_are_written_as_numbers():
     for number in (
         0xFDD0,
         0xFDEF,
@@ -56,7 +57,7 @@ def test_code_points_that_are_no_characters_are_written_as_numbers() -> None:
     assert visible("\ufdcf\ufdf0\ufffd") == "\ufdcf\ufdf0\ufffd"
 
 
-def test_joiners_of_emoji_and_scripts_stay() -> None:
+def test_joiners_of_emoji_and_scripts_stay():
     for text in ("👩\u200d👩\u200d👧", "می\u200cخواهم", "naïve\u00a0café\t\n", "日本語"):
         assert visible(text) == text
 
@@ -77,7 +78,7 @@ def test_joiners_of_emoji_and_scripts_stay() -> None:
 )
 def test_nothing_that_the_commands_print_steers_a_terminal(
     show: Callable[[str], None], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     monkeypatch.setenv("COLUMNS", "1000")
     show(HOSTILE)
     captured = capsys.readouterr()
@@ -87,14 +88,14 @@ def test_nothing_that_the_commands_print_steers_a_terminal(
     assert "[red]markup[/red]" in printed
 
 
-def test_cells_with_a_style_of_ours_bring_none_of_theirs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_cells_with_a_style_of_ours_bring_none_of_theirs(capsys: pytest.CaptureFixture[str]):
     from rich.text import Text
 
     console.print_table(["a"], [[Text(HOSTILE, style="bold")]])
     assert not STEERS.search(capsys.readouterr().out)
 
 
-def test_a_queue_that_is_looked_at_is_visible() -> None:
+def test_a_queue_that_is_looked_at_is_visible():
     terminal = io.StringIO()
     VisibleLines(terminal).write(f"a,{HOSTILE}\r\n")
     assert not STEERS.search(terminal.getvalue())
@@ -105,17 +106,14 @@ def test_a_queue_that_is_looked_at_is_visible() -> None:
     "words",
     [[f"--{HOSTILE}"], [HOSTILE], ["gate", "show", f"--{HOSTILE}"], ["publish", "x", "--rate", HOSTILE]],
 )
-def test_usage_errors_quote_the_command_line_visibly(
-    words: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(words) == 2
-    assert not STEERS.search(capsys.readouterr().err)
+def test_usage_errors_quote_the_command_line_visibly(words: list[str], told: Told):
+    assert not STEERS.search(told(*words, status=2).err)
 
 
 @pytest.mark.usefixtures("logs_as_before")
 @pytest.mark.expected_errors
 @pytest.mark.parametrize("style", ["console", "json"])
-def test_log_lines_are_visible_and_stay_lines(style: str) -> None:
+def test_log_lines_are_visible_and_stay_lines(style: str):
     stream = io.StringIO()
     configure_logging(style, stream=stream)  # type: ignore[arg-type]
     logging.getLogger("library").error("said %s", HOSTILE + "\n2026-11-20 forged line")
@@ -130,7 +128,7 @@ def test_log_lines_are_visible_and_stay_lines(style: str) -> None:
 
 def test_names_and_reasons_of_a_gate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+):
     monkeypatch.setenv("STREAMER_DATABASE_URL", f"sqlite:///{tmp_path / 'db'}")
     monkeypatch.setenv("STREAMER_ENCODER_NAME", "none")
     said = "\x1b[31mred\u202e[red]\x9b2J"
@@ -153,7 +151,7 @@ def test_names_and_reasons_of_a_gate(
             assert not STEERS.search(captured.out + captured.err), words
 
 
-def test_commands_print_through_the_console_alone() -> None:
+def test_commands_print_through_the_console_alone():
     folder = Path(streamer.__file__).parent / "cli"
     prints = re.compile(r"(?<![\w.])print\(|typer\.(echo|secho)\(|Console\(|sys\.std(out|err)\.write\(")
     found = {path.name: prints.findall(path.read_text()) for path in folder.glob("*.py")}

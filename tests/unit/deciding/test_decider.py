@@ -200,7 +200,7 @@ HELD = {
 
 
 @pytest.mark.parametrize("reason", HELD)
-def test_a_valid_batch_that_cannot_be_decided_is_held_with_an_action(world: World, reason: str) -> None:
+def test_a_valid_batch_that_cannot_be_decided_is_held_with_an_action(world: World, reason: str):
     (decision,) = world.decide(HELD[reason])
     assert isinstance(decision, BatchDecision)
     assert (decision.reason, decision.outcome, decision.selected) == (reason, "abstain", None)
@@ -214,9 +214,7 @@ def test_a_valid_batch_that_cannot_be_decided_is_held_with_an_action(world: Worl
 
 
 @pytest.mark.parametrize("metadata", [{}, {"upstream": ["small@0badcafe"]}, {"upstream": "large@0badcafe"}])
-def test_a_gate_of_one_upstream_decides_about_its_answers_alone(
-    world: World, metadata: dict[str, Any]
-) -> None:
+def test_a_gate_of_one_upstream_decides_about_its_answers_alone(world: World, metadata: dict[str, Any]):
     own = {"upstream": "small@0badcafe"}
     (other,) = world.decide(raw(batch("pinned", metadata=metadata)))
     assert (other.reason, other.outcome, other.sampled) == ("upstream_mismatch", "abstain", False)
@@ -239,7 +237,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_bad_message_is_dead_lettered_with_its_bytes_and_its_code(world: World, name: str) -> None:
+def test_a_bad_message_is_dead_lettered_with_its_bytes_and_its_code(world: World, name: str):
     value, code = REFUSED[name]
     (letter,) = world.decide(value)
     assert isinstance(letter, DeadLetter)
@@ -250,13 +248,13 @@ def test_a_bad_message_is_dead_lettered_with_its_bytes_and_its_code(world: World
         assert letter.message.value == value
 
 
-def test_a_bad_message_does_not_touch_its_neighbours(world: World) -> None:
+def test_a_bad_message_does_not_touch_its_neighbours(world: World):
     outcomes = world.decide(raw(batch(batch_id="a")), b"\xff", raw(batch(batch_id="b")))
     assert [type(o) for o in outcomes] == [BatchDecision, DeadLetter, BatchDecision]
     assert outcomes[0].responses == outcomes[2].responses
 
 
-def test_scores_are_the_gram_energy_of_the_vectors_rounded_once(world: World) -> None:
+def test_scores_are_the_gram_energy_of_the_vectors_rounded_once(world: World):
     (decision,) = world.decide(raw(batch(texts=["yes", "yes", "no", "maybe"])))
     vectors = world.encoder.encode(["yes", "yes", "no", "maybe"])
     expected = np.round(gram_energy(vectors.astype(np.float64)), 6)
@@ -267,7 +265,7 @@ def test_scores_are_the_gram_energy_of_the_vectors_rounded_once(world: World) ->
 
 
 @pytest.mark.parametrize("gate", ["bot", "open", "each", "all"])
-def test_what_ships_is_what_the_gate_says(world: World, gate: str) -> None:
+def test_what_ships_is_what_the_gate_says(world: World, gate: str):
     (decision,) = world.decide(raw(batch(gate, texts=["yes", "no", "yes", "well"])))
     policy = POLICIES[gate].policy
     gated = gate_batch(
@@ -286,7 +284,7 @@ def test_what_ships_is_what_the_gate_says(world: World, gate: str) -> None:
     assert decision.reason == "scored"
 
 
-def test_a_blank_answer_never_ships_even_through_an_open_gate(world: World) -> None:
+def test_a_blank_answer_never_ships_even_through_an_open_gate(world: World):
     (decision,) = world.decide(raw(batch("open", texts=["", "yes", "yes"])))
     assert decision.selected == "r1"
     assert decision.responses[0].score == 0
@@ -295,7 +293,7 @@ def test_a_blank_answer_never_ships_even_through_an_open_gate(world: World) -> N
 
 
 @pytest.mark.parametrize("text", ["\u200b\u2060\ufeff", "\u3164", "\u2800 \u00ad", "\u202e\u0301"])
-def test_an_answer_of_which_nothing_can_be_seen_is_blank(world: World, text: str) -> None:
+def test_an_answer_of_which_nothing_can_be_seen_is_blank(world: World, text: str):
     (decision,) = world.decide(raw(batch("open", texts=[text, "yes", "yes"])))
     assert decision.selected == "r1"
     assert decision.responses[0].score == 0
@@ -311,7 +309,7 @@ def test_an_answer_of_which_nothing_can_be_seen_is_blank(world: World, text: str
 
 
 @pytest.mark.parametrize("reason", [name for name in HELD if name not in ("no_threshold", "closed")])
-def test_where_nothing_was_embedded_no_encoder_is_named(world: World, reason: str) -> None:
+def test_where_nothing_was_embedded_no_encoder_is_named(world: World, reason: str):
     (decision,) = world.decide(HELD[reason])
     assert (decision.reason, decision.encoder, decision.embedding_source) == (reason, "none", "none")
     said = decode_action(decision.action.value).scorer
@@ -347,7 +345,7 @@ HOUR = 3_600_000
 )
 def test_the_deadline_counts_from_the_event_or_else_from_its_record(
     world: World, created: int | None, timestamp: int, late: bool
-) -> None:
+):
     event = batch("hasty")
     if created is not None:
         event["created_at"] = (NOW + timedelta(seconds=created)).isoformat()
@@ -355,7 +353,7 @@ def test_the_deadline_counts_from_the_event_or_else_from_its_record(
     assert (decision.reason == "deadline_passed") == late
 
 
-def test_without_a_deadline_a_batch_needs_no_date(world: World) -> None:
+def test_without_a_deadline_a_batch_needs_no_date(world: World):
     (decision,) = world.decide(raw(batch("open")), timestamp_ms=-1)
     assert decision.reason == "scored"
 
@@ -363,12 +361,12 @@ def test_without_a_deadline_a_batch_needs_no_date(world: World) -> None:
 @pytest.mark.parametrize(
     ("deadline_ms", "reason"), [(MS + 1, "scored"), (MS, "deadline_passed"), (0, "deadline_passed")]
 )
-def test_a_record_may_bring_a_deadline_of_its_own(world: World, deadline_ms: int, reason: str) -> None:
+def test_a_record_may_bring_a_deadline_of_its_own(world: World, deadline_ms: int, reason: str):
     (decision,) = world.decide(raw(batch("open")), deadline_ms=deadline_ms)
     assert decision.reason == reason
 
 
-def test_an_external_score_is_used_as_it_came(world: World) -> None:
+def test_an_external_score_is_used_as_it_came(world: World):
     event = batch("judge", texts=["a", "b"])
     event["responses"][0]["score"] = 0.7500004
     event["responses"][1]["score"] = 0.2
@@ -378,7 +376,7 @@ def test_an_external_score_is_used_as_it_came(world: World) -> None:
     assert world.encoder.calls == []
 
 
-def test_embeddings_in_the_event_skip_the_encoder(world: World) -> None:
+def test_embeddings_in_the_event_skip_the_encoder(world: World):
     vectors = np.eye(8)[[0, 0, 1]] * 3
     (decision,) = world.decide(with_embeddings(vectors.tolist()))
     assert world.encoder.calls == []
@@ -387,7 +385,7 @@ def test_embeddings_in_the_event_skip_the_encoder(world: World) -> None:
     assert [r.score for r in decision.responses] == expected
 
 
-def test_embeddings_in_base64_decide_as_the_same_numbers_in_lists(world: World) -> None:
+def test_embeddings_in_base64_decide_as_the_same_numbers_in_lists(world: World):
     vectors = np.random.default_rng(1).normal(size=(5, 8)).astype(np.float32).tolist()
     listed, packed = (world.decide(with_embeddings(vectors, packed=packed))[0] for packed in (False, True))
     assert (packed.reason, packed.embedding_source) == ("scored", "event")
@@ -426,7 +424,7 @@ NOT_TAKEN = {
 
 @pytest.mark.parametrize("encodes", [True, False], ids=["with an encoder", "without"])
 @pytest.mark.parametrize("name", TAKEN)
-def test_embeddings_are_taken_where_the_gate_accepts_them(name: str, encodes: bool) -> None:
+def test_embeddings_are_taken_where_the_gate_accepts_them(name: str, encodes: bool):
     world = World(encodes=encodes)
     (decision,) = world.decide(TAKEN[name])
     assert (decision.reason, decision.outcome, decision.embedding_source) == ("scored", "ship", "event")
@@ -437,7 +435,7 @@ def test_embeddings_are_taken_where_the_gate_accepts_them(name: str, encodes: bo
 
 @pytest.mark.parametrize("encodes", [True, False], ids=["with an encoder", "without"])
 @pytest.mark.parametrize("name", NOT_TAKEN)
-def test_other_embeddings_hold_the_batch_and_nothing_is_encoded(name: str, encodes: bool) -> None:
+def test_other_embeddings_hold_the_batch_and_nothing_is_encoded(name: str, encodes: bool):
     world = World(encodes=encodes)
     (decision,) = world.decide(NOT_TAKEN[name])
     assert (decision.reason, decision.outcome) == ("encoder_mismatch", "abstain")
@@ -447,7 +445,7 @@ def test_other_embeddings_hold_the_batch_and_nothing_is_encoded(name: str, encod
     assert world.encoder.calls == []
 
 
-def test_a_gate_that_accepts_embeddings_encodes_texts_that_have_none(world: World) -> None:
+def test_a_gate_that_accepts_embeddings_encodes_texts_that_have_none(world: World):
     (decision,) = world.decide(raw(batch("accepts", texts=["yes", "yes", "yes"])))
     assert (decision.outcome, decision.embedding_source) == ("ship", "encoder")
     for gate in ("accepts-other", "outer"):
@@ -455,15 +453,13 @@ def test_a_gate_that_accepts_embeddings_encodes_texts_that_have_none(world: Worl
         assert (decision.reason, decision.embedding_source) == ("encoder_mismatch", "none"), gate
 
 
-def test_a_group_is_encoded_in_one_call_and_each_text_once(world: World) -> None:
+def test_a_group_is_encoded_in_one_call_and_each_text_once(world: World):
     world.decide(*(raw(batch(batch_id=f"b{i}", texts=["yes", "no", f"text {i}"])) for i in range(20)))
     (call,) = world.encoder.calls
     assert sorted(call) == sorted({"yes", "no", *(f"text {i}" for i in range(20))})
 
 
-def test_a_text_that_cannot_be_encoded_holds_its_own_batch_only(
-    world: World,
-) -> None:
+def test_a_text_that_cannot_be_encoded_holds_its_own_batch_only(world: World):
     outcomes = world.decide(
         raw(batch(batch_id="a")),
         raw(batch(batch_id="b", texts=["cannot be encoded", "x"])),
@@ -472,7 +468,7 @@ def test_a_text_that_cannot_be_encoded_holds_its_own_batch_only(
     assert [o.reason for o in outcomes] == ["scored", "scorer_failed", "scored"]
 
 
-def test_an_encoder_that_was_given_up_holds_what_it_is_needed_for(world: World) -> None:
+def test_an_encoder_that_was_given_up_holds_what_it_is_needed_for(world: World):
     world.decide(raw(batch(batch_id="a", texts=["known", "too"])))
 
     def given_up(texts: Sequence[str]) -> Any:
@@ -488,7 +484,7 @@ def test_an_encoder_that_was_given_up_holds_what_it_is_needed_for(world: World) 
     assert [o.reason for o in outcomes] == ["scored", "scorer_failed", "scored"]
 
 
-def test_an_encoder_that_is_away_is_waited_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_encoder_that_is_away_is_waited_for(world: World, monkeypatch: pytest.MonkeyPatch):
     def away(_self: object, _batches: object) -> list[Any]:
         raise Unavailable("the accelerator is away")
 
@@ -497,7 +493,7 @@ def test_an_encoder_that_is_away_is_waited_for(world: World, monkeypatch: pytest
         world.decide(raw(batch()))
 
 
-def test_batches_that_are_decided_already_are_not_scored_again() -> None:
+def test_batches_that_are_decided_already_are_not_scored_again():
     value = raw(batch(texts=["new text", "other"]))
     key = BatchKey("bot", "b-1", 1)
     world = World(known={key: b"h" * 32})
@@ -508,7 +504,7 @@ def test_batches_that_are_decided_already_are_not_scored_again() -> None:
     assert world.encoder.calls == []
 
 
-def test_a_gate_created_a_moment_ago_is_found_in_sql(world: World) -> None:
+def test_a_gate_created_a_moment_ago_is_found_in_sql(world: World):
     world.sql["fresh"] = active("fresh")
     decided, refused = world.decide(raw(batch("fresh")), raw(batch("nobody", batch_id="2")))
     assert isinstance(decided, BatchDecision)
@@ -519,7 +515,7 @@ def test_a_gate_created_a_moment_ago_is_found_in_sql(world: World) -> None:
     assert len(world.reads) == 1
 
 
-def test_the_action_names_what_decided_it(world: World) -> None:
+def test_the_action_names_what_decided_it(world: World):
     (decision,) = world.decide(raw(batch()))
     event = decode_action(decision.action.value)
     policy = POLICIES["bot"].policy
@@ -533,14 +529,14 @@ def test_the_action_names_what_decided_it(world: World) -> None:
     assert headers["ce_id"] == event.action_id.encode()
 
 
-def test_a_shadow_gate_tells_consumers_not_to_enforce(world: World) -> None:
+def test_a_shadow_gate_tells_consumers_not_to_enforce(world: World):
     (decision,) = world.decide(raw(batch("shy", texts=["a", "b"])))
     event = decode_action(decision.action.value)
     assert not event.enforced
     assert not event.audit.sampled
 
 
-def test_the_audit_asks_for_the_best_response_under_unit_best(world: World) -> None:
+def test_the_audit_asks_for_the_best_response_under_unit_best(world: World):
     (decision,) = world.decide(raw(batch("closed", texts=["no", "yes", "yes"])))
     scores = [r.score for r in decision.responses]
     drawn = [r.id for r in decision.responses if r.drawn]
@@ -548,7 +544,7 @@ def test_the_audit_asks_for_the_best_response_under_unit_best(world: World) -> N
     assert (decision.sampled, decision.sampling_probability) == (True, 1.0)
 
 
-def test_the_audit_draws_as_many_responses_as_the_gate_says() -> None:
+def test_the_audit_draws_as_many_responses_as_the_gate_says():
     world = World()
     world.sql["each"] = active("each", unit="response", audit_draws=2, version=4)
     (decision,) = world.decide(raw(batch("each", texts=["a", "b", "c", "d"])))
@@ -558,7 +554,7 @@ def test_the_audit_draws_as_many_responses_as_the_gate_says() -> None:
     )
 
 
-def test_deciding_again_gives_the_same_bytes(world: World) -> None:
+def test_deciding_again_gives_the_same_bytes(world: World):
     value = raw(batch())
     first, second = world.decide(value)[0], World().decide(value)[0]
     assert first.action == second.action
@@ -577,7 +573,7 @@ LABEL = {
 }
 
 
-def test_a_label_becomes_a_revision(world: World) -> None:
+def test_a_label_becomes_a_revision(world: World):
     (label,) = world.decide(raw(LABEL), topic=TOPICS.labels)
     assert isinstance(label, LabelRevision)
     assert (label.key, label.response_id, label.severity) == (BatchKey("bot", "b-1", 1), "r0", 0.5)
@@ -594,7 +590,7 @@ def test_a_label_becomes_a_revision(world: World) -> None:
         ({"schema": "streamer.responses.v1"}, "wrong_schema"),
     ],
 )
-def test_a_bad_label_is_dead_lettered(world: World, change: dict[str, Any], code: str) -> None:
+def test_a_bad_label_is_dead_lettered(world: World, change: dict[str, Any], code: str):
     (letter,) = world.decide(raw(LABEL | change), topic=TOPICS.labels)
     assert isinstance(letter, DeadLetter)
     assert letter.code == code
@@ -606,7 +602,7 @@ class TestPolicyBook:
     def hear(self, world: World, policy: Policy) -> None:
         world.book.hear(policy.gate.encode(), encode(threshold_event(policy)))
 
-    def test_a_newer_version_is_read_from_sql(self, world: World) -> None:
+    def test_a_newer_version_is_read_from_sql(self, world: World):
         world.book.refresh()
         world.sql["bot"] = active("bot", version=4, threshold=0.99)
         self.hear(world, world.sql["bot"].policy)
@@ -615,13 +611,13 @@ class TestPolicyBook:
         assert (held.policy.version, held.policy.threshold) == (4, 0.99)
         assert world.rejected == []
 
-    def test_a_forged_threshold_changes_nothing(self, world: World) -> None:
+    def test_a_forged_threshold_changes_nothing(self, world: World):
         world.book.refresh()
         self.hear(world, replace(active("bot", version=9).policy, state="open", threshold=None))
         assert world.book.get("bot") == POLICIES["bot"]
         assert world.rejected == ["not_in_store"]
 
-    def test_an_older_version_and_a_replay_change_nothing(self, world: World) -> None:
+    def test_an_older_version_and_a_replay_change_nothing(self, world: World):
         world.book.refresh()
         reads = len(world.reads)
         for version in (1, 2, 3):
@@ -632,13 +628,13 @@ class TestPolicyBook:
     @pytest.mark.parametrize(
         "value", [None, b"", b"garbage", b"\xff", b'{"schema": "streamer.thresholds.v1"}']
     )
-    def test_garbage_and_tombstones_are_refused_and_counted(self, world: World, value: bytes | None) -> None:
+    def test_garbage_and_tombstones_are_refused_and_counted(self, world: World, value: bytes | None):
         world.book.refresh()
         world.book.hear(b"bot", value)
         assert world.book.get("bot") == POLICIES["bot"]
         assert len(world.rejected) == 1
 
-    def test_a_version_in_sql_never_goes_back(self, world: World) -> None:
+    def test_a_version_in_sql_never_goes_back(self, world: World):
         world.book.refresh()
         world.sql["bot"] = active("bot", version=2)
         world.book.refresh()
@@ -648,7 +644,7 @@ class TestPolicyBook:
 
 
 @pytest.mark.parametrize("scorer", SCORER_NAMES)
-def test_any_scorer_that_is_ranked_may_decide(scorer: str) -> None:
+def test_any_scorer_that_is_ranked_may_decide(scorer: str):
     world = World()
     world.sql["scored"] = active("scored", scorer=scorer)
     texts = ("The capital is Paris.", "the capital is Paris", "I think Lyon, but I may be wrong")
@@ -661,7 +657,7 @@ def test_any_scorer_that_is_ranked_may_decide(scorer: str) -> None:
     assert found.scorer == scorer
 
 
-def test_answers_that_the_encoder_does_not_read_are_held_by_every_method_of_embeddings() -> None:
+def test_answers_that_the_encoder_does_not_read_are_held_by_every_method_of_embeddings():
     world = World()
     world.sql["choice"] = active("choice", scorer="choice", state="open", threshold=None)
     listed = signal_list(())
@@ -693,7 +689,7 @@ def test_answers_that_the_encoder_does_not_read_are_held_by_every_method_of_embe
         assert found.cloud is None
 
 
-def test_the_callers_numbers_are_signals_and_one_outside_its_range_holds() -> None:
+def test_the_callers_numbers_are_signals_and_one_outside_its_range_holds():
     world = World()
     listed = signal_list(["score", "logprob", "judge", "retrieval=-10..10"])
     world.sql["signals"] = active("signals", scorer="choice", signals=listed.text)
@@ -718,7 +714,7 @@ def test_the_callers_numbers_are_signals_and_one_outside_its_range_holds() -> No
     assert outside.metadata["streamer.signals"]["r0"] == {"retrieval": 10.5}, "what was refused is kept"  # type: ignore[index]
 
 
-def test_one_answer_is_enough_for_a_gate_that_compares_none() -> None:
+def test_one_answer_is_enough_for_a_gate_that_compares_none():
     world = World(encodes=False)
     listed = signal_list(["logprob", "low_logprob", "least_logprob", "number"])
     alone = {"scorer": "likelihood", "encoder": "none", "signals": listed.text, "threshold": 0.5}

@@ -1,7 +1,5 @@
 """Texts are encoded while their events wait: each event is ready when its own texts are there, and nothing is encoded for naught."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
@@ -59,7 +57,7 @@ def added(queue: TextQueue, *texts: str) -> Future[None]:
     return done
 
 
-def test_an_event_waits_for_its_own_texts_alone(inner: OfTwoThreads) -> None:
+def test_an_event_waits_for_its_own_texts_alone(inner: OfTwoThreads):
     encoder = CachedEncoder(inner, capacity_texts=100)
     queue = TextQueue(encoder)
     long, short = added(queue, "wait", "b"), added(queue, "c", "d", "e")
@@ -73,7 +71,7 @@ def test_an_event_waits_for_its_own_texts_alone(inner: OfTwoThreads) -> None:
     assert (encoder.encoded_texts, encoder.cache_hits) == (5, 1)
 
 
-def test_what_cannot_be_made_is_done_and_what_nobody_waits_for_is_not_made(inner: OfTwoThreads) -> None:
+def test_what_cannot_be_made_is_done_and_what_nobody_waits_for_is_not_made(inner: OfTwoThreads):
     queue = TextQueue(CachedEncoder(inner, capacity_texts=8))
     added(queue, "this cannot be encoded").result(PATIENCE)
     held = [added(queue, "wait 1"), added(queue, "wait 2")]
@@ -87,7 +85,7 @@ def test_what_cannot_be_made_is_done_and_what_nobody_waits_for_is_not_made(inner
     assert not any("gone" in call for call in inner.calls)
 
 
-def test_exactly_what_deciding_asks_for_is_encoded_ahead(inner: OfTwoThreads) -> None:
+def test_exactly_what_deciding_asks_for_is_encoded_ahead(inner: OfTwoThreads):
     known = batch("open", texts=["seen", "before"], batch_id="known")
     key = decode_responses(raw(known), LIMITS).key
     world = World({BatchKey(key.gate, key.batch_id, key.attempt): b"h" * 32})
@@ -120,7 +118,7 @@ def test_exactly_what_deciding_asks_for_is_encoded_ahead(inner: OfTwoThreads) ->
 
 def test_nothing_is_read_ahead_where_no_gate_has_texts_encoded_or_they_are_encoded_elsewhere(
     inner: OfTwoThreads,
-) -> None:
+):
     world = World()
     world.sql = {name: world.sql[name] for name in ("judge", "outer")}
     world.book.refresh()

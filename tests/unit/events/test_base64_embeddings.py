@@ -17,13 +17,7 @@ from hypothesis import strategies as st
 from streamer.errors import BadMessage
 from streamer.events import codes
 from streamer.events.limits import DEFAULT_LIMITS, Limits
-from streamer.events.responses import (
-    SCHEMA,
-    content_hash,
-    decode_responses,
-    embedding_rows,
-    encode_responses,
-)
+from streamer.events.responses import SCHEMA, content_hash, decode_responses, embedding_rows, encode_responses
 
 ROOT = Path(__file__).parents[3]
 
@@ -64,7 +58,7 @@ def vectors(draw: st.DrawFn) -> list[list[float]]:
 
 
 @given(vectors())
-def test_what_is_packed_is_read_to_the_bit(numbers: list[list[float]]) -> None:
+def test_what_is_packed_is_read_to_the_bit(numbers: list[list[float]]):
     """And it means what the same numbers mean as lists: in the scores, and in the content hash."""
     packed, listed = event(*(floats(*one) for one in numbers)), event(*numbers)
     read, plain = decode_responses(packed), decode_responses(listed)
@@ -79,14 +73,14 @@ def test_what_is_packed_is_read_to_the_bit(numbers: list[list[float]]) -> None:
 
 
 @given(vectors())
-def test_one_other_bit_is_other_content(numbers: list[list[float]]) -> None:
+def test_one_other_bit_is_other_content(numbers: list[list[float]]):
     packed = [struct.pack(f"<{len(one)}f", *one) for one in numbers]
     other = [bytes([packed[0][0] ^ 1]) + packed[0][1:], *packed[1:]]
     first, second = (decode_responses(event(*map(text, each))) for each in (packed, other))
     assert content_hash(first) != content_hash(second)
 
 
-def test_the_content_hash_is_re_derived_with_the_standard_library_alone() -> None:
+def test_the_content_hash_is_re_derived_with_the_standard_library_alone():
     digests = [hashlib.sha256(struct.pack("<2d", *one)).hexdigest() for one in ((0.5, -1.0), (0.0, 2.0))]
     written = {
         "prompt": "p",
@@ -100,7 +94,7 @@ def test_the_content_hash_is_re_derived_with_the_standard_library_alone() -> Non
     assert content_hash(read) == hashlib.sha256(canonical.encode()).digest()
 
 
-def test_a_number_that_float32_cannot_hold_is_other_content() -> None:
+def test_a_number_that_float32_cannot_hold_is_other_content():
     """0.1 as a float32 is another number than 0.1 in a list: such an event conflicts with the first one."""
     packed, listed = event(floats(0.1, 1.0), floats(1.0, 0.0)), event([0.1, 1.0], [1.0, 0.0])
     assert content_hash(decode_responses(packed)) != content_hash(decode_responses(listed))
@@ -108,13 +102,13 @@ def test_a_number_that_float32_cannot_hold_is_other_content() -> None:
     assert content_hash(decode_responses(packed)) == content_hash(decode_responses(exact))
 
 
-def test_both_forms_may_stand_in_one_event() -> None:
+def test_both_forms_may_stand_in_one_event():
     read = decode_responses(event(floats(0.5, -1.0), [0.5, -1.0]))
     rows = embedding_rows([response.embedding or () for response in read.responses])
     assert rows.tolist() == [[0.5, -1.0]] * 2
 
 
-def test_escaped_slashes_are_read() -> None:
+def test_escaped_slashes_are_read():
     numbers = floats(0.5, -1.25e-38 * 2**100)
     packed = event("P" + numbers[1:], floats(1.0, 2.0)).replace(b"/", rb"\/")
     plain = event("P" + numbers[1:], floats(1.0, 2.0))
@@ -180,7 +174,7 @@ MALFORMED: dict[str, tuple[bytes, str, str]] = {
 
 
 @pytest.mark.parametrize("name", MALFORMED)
-def test_a_malformed_embedding_is_refused_with_what_to_do(name: str) -> None:
+def test_a_malformed_embedding_is_refused_with_what_to_do(name: str):
     value, code, detail = MALFORMED[name]
     bad = refusal(value)
     assert bad.code == code
@@ -188,7 +182,7 @@ def test_a_malformed_embedding_is_refused_with_what_to_do(name: str) -> None:
 
 
 @given(st.lists(st.binary(max_size=12) | st.binary(min_size=8, max_size=8), min_size=2, max_size=3))
-def test_bytes_are_read_exactly_when_they_are_vectors(parts: list[bytes]) -> None:
+def test_bytes_are_read_exactly_when_they_are_vectors(parts: list[bytes]):
     numbers = [[x for (x,) in struct.iter_unpack("<f", part[: len(part) // 4 * 4])] for part in parts]
     fine = (
         all(len(part) % 4 == 0 and len(part) >= 8 for part in parts)
@@ -209,7 +203,7 @@ def test_bytes_are_read_exactly_when_they_are_vectors(parts: list[bytes]) -> Non
 
 
 @given(st.text(max_size=30) | st.text(alphabet="AQ/+=-_ \n", max_size=24))
-def test_any_text_is_base64_or_refused(embedding: str) -> None:
+def test_any_text_is_base64_or_refused(embedding: str):
     try:
         read = decode_responses(event(embedding, embedding))
     except BadMessage as bad:
@@ -222,7 +216,7 @@ def test_any_text_is_base64_or_refused(embedding: str) -> None:
     assert refused.detail.isprintable()
 
 
-def test_the_publisher_of_the_page_is_read() -> None:
+def test_the_publisher_of_the_page_is_read():
     page = (ROOT / "docs" / "events" / "README.md").read_text("utf-8")
     (example,) = re.findall(r"```python\n(import base64.*?)```", page, re.DOTALL)
     given_ = np.array([[0.6, 0.8, 0.1], [0.8, 0.6, -0.1]])

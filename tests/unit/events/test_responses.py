@@ -141,11 +141,7 @@ BAD: list[tuple[str, bytes | None, str]] = [
         encoded(responses=[{"id": "a", "calls": [{"name": "pay", "arguments": 1}]}]),
         codes.INVALID_FIELD,
     ),
-    (
-        "a repeated argument",
-        called('{"name": "pay", "arguments": {"a": 1, "a": 2}}'),
-        codes.DUPLICATE_KEYS,
-    ),
+    ("a repeated argument", called('{"name": "pay", "arguments": {"a": 1, "a": 2}}'), codes.DUPLICATE_KEYS),
     ("a repeated key", raw(prompt='"another"'), codes.DUPLICATE_KEYS),
     ("a repeated default", raw(attempt='1, "attempt": 1'), codes.DUPLICATE_KEYS),
     ("a repeated null", raw(references='null, "references" : null'), codes.DUPLICATE_KEYS),
@@ -157,11 +153,7 @@ BAD: list[tuple[str, bytes | None, str]] = [
     ),
     ("a repeated key in metadata", raw(metadata='{"a": 1, "b": {"c": 1, "c": 2}}'), codes.DUPLICATE_KEYS),
     ("a repeated key nobody reads", raw(x='{"c": 1, "c": 2}'), codes.DUPLICATE_KEYS),
-    (
-        "repeated keys behind backslashes",
-        raw(x='"\\\\"', prompt='"b\\\\"', y='"\\""'),
-        codes.DUPLICATE_KEYS,
-    ),
+    ("repeated keys behind backslashes", raw(x='"\\\\"', prompt='"b\\\\"', y='"\\""'), codes.DUPLICATE_KEYS),
     (
         "no schema",
         json.dumps({k: v for k, v in event().items() if k != "schema"}).encode(),
@@ -259,7 +251,7 @@ BAD: list[tuple[str, bytes | None, str]] = [
 
 
 @pytest.mark.parametrize(("value", "code"), [row[1:] for row in BAD], ids=[row[0] for row in BAD])
-def test_bad_input_is_refused_by_name(value: bytes | None, code: str) -> None:
+def test_bad_input_is_refused_by_name(value: bytes | None, code: str):
     bad = refusal(value)
     assert bad.code == code
     assert code in codes.MEANINGS
@@ -267,21 +259,16 @@ def test_bad_input_is_refused_by_name(value: bytes | None, code: str) -> None:
     assert bad.detail.isprintable()
 
 
-def test_every_code_that_reading_can_give_is_in_the_table() -> None:
-    raised_elsewhere = {
-        codes.UNKNOWN_GATE,
-        codes.CONFLICTING_CONTENT,
-        codes.INTERNAL_ERROR,
-        codes.UNREADABLE,
-    }
+def test_every_code_that_reading_can_give_is_in_the_table():
+    raised_elsewhere = {codes.UNKNOWN_GATE, codes.CONFLICTING_CONTENT, codes.INTERNAL_ERROR, codes.UNREADABLE}
     assert {code for _, _, code in BAD} == set(codes.MEANINGS) - raised_elsewhere
 
 
-def test_confluent_framing_names_the_schema_id() -> None:
+def test_confluent_framing_names_the_schema_id():
     assert "42" in refusal(b"\x00\x00\x00\x00\x2a{}").detail
 
 
-def test_an_invalid_field_is_named_by_its_path() -> None:
+def test_an_invalid_field_is_named_by_its_path():
     assert (
         "$.responses[1].text"
         in refusal(encoded(responses=[{"id": "a", "text": ""}, {"id": "b", "text": 1}])).detail
@@ -320,13 +307,13 @@ GOOD: list[tuple[str, bytes]] = [
 
 
 @pytest.mark.parametrize("value", [row[1] for row in GOOD], ids=[row[0] for row in GOOD])
-def test_good_input_is_read(value: bytes) -> None:
+def test_good_input_is_read(value: bytes):
     read = decode_responses(value, Limits())
     assert read == msgspec.json.decode(value, type=ResponsesV1)
     assert decode_responses(encode_responses(read)) == read
 
 
-def test_limits_are_settings() -> None:
+def test_limits_are_settings():
     tight = Limits(max_responses=2, max_text_bytes=3, max_identifier=3, max_dimension=2, max_depth=5)
     assert (
         decode_responses(encoded(responses=[{"id": "abc", "text": "xyz"}]), tight).responses[0].text == "xyz"
@@ -353,13 +340,13 @@ def test_limits_are_settings() -> None:
         {"max_curve_bytes": -1},
     ],
 )
-def test_limits_that_make_no_sense(wrong: dict[str, int]) -> None:
+def test_limits_that_make_no_sense(wrong: dict[str, int]):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         Limits(**wrong)
 
 
 @given(st.binary(max_size=200))
-def test_random_bytes_raise_nothing_else(value: bytes) -> None:
+def test_random_bytes_raise_nothing_else(value: bytes):
     refusal(value)
 
 
@@ -375,7 +362,7 @@ FULL = json.dumps(
 
 
 @given(st.data())
-def test_mutated_events_raise_nothing_else(data: st.DataObject) -> None:
+def test_mutated_events_raise_nothing_else(data: st.DataObject):
     value = bytearray(FULL)
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(0, len(value) - 1))
@@ -430,7 +417,7 @@ def _has_nul(member: object) -> bool:
 )
 def test_what_json_writes_is_read(
     event_fields: dict[str, Any], ascii_only: bool, indent: int | None, separators: tuple[str, str]
-) -> None:
+):
     sent = event(**event_fields)
     value = json.dumps(sent, ensure_ascii=ascii_only, indent=indent, separators=separators).encode()
     if _has_nul(sent):
@@ -443,7 +430,7 @@ def test_what_json_writes_is_read(
 
 
 @given(st.data())
-def test_a_repeated_key_is_always_found(data: st.DataObject) -> None:
+def test_a_repeated_key_is_always_found(data: st.DataObject):
     """Whatever else stands in the event, repeating one of its members is refused."""
     sent = event(
         attempt=data.draw(st.sampled_from([1, 2])),
@@ -484,14 +471,14 @@ PAY = '{"name": "pay", "arguments": %s}'
         (PAY % '"{"', '[{"name":"pay","arguments":"{"}]'),
     ],
 )  # fmt: skip
-def test_calls_are_read_in_canonical_form(calls: str, text: str) -> None:
+def test_calls_are_read_in_canonical_form(calls: str, text: str):
     found = decode_responses(called(calls))
     assert [one.text for one in found.responses] == [text, ""]
     assert decode_responses(encode_responses(found)) == found
     assert form("call").part(text) == (text if '"{"' not in text else ""), "what is no call ships nothing"
 
 
-def test_models_are_part_of_the_content_and_of_the_recorded_metadata() -> None:
+def test_models_are_part_of_the_content_and_of_the_recorded_metadata():
     plain = decode_responses(encoded(metadata={"n": 1}))
     assert content_hash(plain).hex() == "5616308c71d3ee868feb3158c01d731eb488501a6960a6af7a01b6ae15146a46"
     assert recorded_metadata(plain) == {"n": 1}
@@ -507,7 +494,7 @@ def test_models_are_part_of_the_content_and_of_the_recorded_metadata() -> None:
         assert recorded_models(erased, ["a", "b"]) == ()
 
 
-def test_numbers_are_part_of_the_content_and_of_the_recorded_metadata() -> None:
+def test_numbers_are_part_of_the_content_and_of_the_recorded_metadata():
     plain = decode_responses(encoded())
     assert (numbers_given(plain.responses), recorded_numbers(recorded_metadata(plain), ["a", "b"])) == (
         {},
@@ -557,7 +544,7 @@ def test_numbers_are_part_of_the_content_and_of_the_recorded_metadata() -> None:
         ({"metadata": {MODELS: {"a": "x"}}}, codes.INVALID_FIELD, "its field `model`"),
     ],
 )
-def test_a_model_that_is_no_name_is_refused(fields: dict[str, Any], code: str, said: str) -> None:
+def test_a_model_that_is_no_name_is_refused(fields: dict[str, Any], code: str, said: str):
     refused = refusal(encoded(**fields))
     assert refused.code == code
     assert said in refused.detail

@@ -112,11 +112,6 @@ def test_progress_counts_what_is_there_first(tmp_path):
     get(["a", "b"], tmp_path, Counting())
     told: list[int] = []
     embedded_texts(
-        ["a", "b", "c"],
-        name="e",
-        dimension=D,
-        load_encoder=Counting,
-        folder=tmp_path,
-        progress=told.append,
+        ["a", "b", "c"], name="e", dimension=D, load_encoder=Counting, folder=tmp_path, progress=told.append
     )
     assert told == [2, 3]

@@ -11,13 +11,7 @@ from streamer.clouds.cloud import Cloud, CloudResponse
 from streamer.errors import UsageError
 from streamer_research.gpso.selection import cloud_embeddings, select
 from streamer_research.gpso.study import StudyOptions, gpso_study
-from streamer_research.gpso.tables import (
-    batches_csv,
-    figures_csv,
-    markdown,
-    selection_lines,
-    study_json,
-)
+from streamer_research.gpso.tables import batches_csv, figures_csv, markdown, selection_lines, study_json
 
 D = 10
 

@@ -10,10 +10,7 @@ from numpy.typing import NDArray
 
 from streamer.calibration import calibrate
 from streamer.clouds.cloud import Cloud, CloudResponse, split_clouds
-from streamer.clouds.offline import (
-    ScoredCloud,
-    calibration_groups,
-)
+from streamer.clouds.offline import ScoredCloud, calibration_groups
 from streamer.clouds.simulation import simulate_clouds
 from streamer.gates.declared import Unit
 from streamer.research.evaluation.words import UNITS
@@ -48,7 +45,7 @@ def cloud(name: str, *answers: tuple[str, float | None]) -> Cloud:
     return Cloud(name, "?", (), tuple(CloudResponse(f"r{i:02d}", t, m) for i, (t, m) in enumerate(answers)))
 
 
-def test_groups_hold_what_the_audit_would_ask_for() -> None:
+def test_groups_hold_what_the_audit_would_ask_for():
     scored = [
         ScoredCloud(cloud("a", ("x", 1.0), ("y", 0.0), ("z", None)), (0.2, 0.9, 0.4)),
         ScoredCloud(cloud("b", ("x", 1.0), ("", 1.0), ("z", 0.5)), (0.5, 0.0, 0.5)),
@@ -66,7 +63,7 @@ def test_groups_hold_what_the_audit_would_ask_for() -> None:
 
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("alpha", [0.001, 0.1, 0.3, 0.9])
-def test_a_run_is_calibration_on_one_half_and_the_gate_on_the_other(unit: Unit, alpha: float) -> None:
+def test_a_run_is_calibration_on_one_half_and_the_gate_on_the_other(unit: Unit, alpha: float):
     clouds = simulate_clouds(seed=5, clouds=120, responses=5)
     scored = score_clouds(clouds, encoder())
     result = run_scored(scored, unit=unit, alpha=alpha, seed=2)

@@ -1,7 +1,8 @@
 """Processes beside the one that computes do not outlive it."""
 
-import subprocess
 import sys
+
+from tests import programs
 
 SCRIPT = """
 import os
@@ -13,7 +14,4 @@ os.kill(os.getpid(), 9)
 
 def test_they_end_when_their_owner_is_killed():
     # They share its standard output, whose end comes with the last of them: else this waits in vain.
-    killed = subprocess.run(
-        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=240, check=False
-    )
-    assert killed.returncode == -9, killed.stderr
+    programs.run(sys.executable, "-c", SCRIPT, status=-9)

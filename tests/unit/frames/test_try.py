@@ -18,6 +18,7 @@ from streamer.cli import DONE, WRONG_USAGE, main
 from streamer.gates.declared import Unit
 from streamer.research.evaluation import evaluate
 from streamer.scoring.encoders.registry import DEFAULT_ENCODER
+from tests.told import Told
 from tests.unit.frames.test_gate_on_tables import answers
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "labelled.csv"
@@ -50,7 +51,7 @@ def means(at: Any) -> list[float]:
 
 
 @pytest.mark.parametrize("unit", ["best", "response"])
-def test_a_file_of_scores_has_one_answer(unit: Unit, table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_of_scores_has_one_answer(unit: Unit, table: Path, capsys: pytest.CaptureFixture[str]):
     found = evaluate([table], alphas=(0.2,), units=(unit,), seed=5, cache=None)
     row = found.data_sets[0].default_row(unit, 0.2)
     expected = [row.ship_rate.mean, row.promised.mean, row.shipped_severity.mean]
@@ -64,7 +65,7 @@ def test_a_file_of_scores_has_one_answer(unit: Unit, table: Path, capsys: pytest
 
 
 @pytest.mark.encoder
-def test_a_file_of_texts_has_one_answer_at_every_budget(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_of_texts_has_one_answer_at_every_budget(capsys: pytest.CaptureFixture[str]):
     alphas = (0.05, 0.1, 0.2)
     found = evaluate([EXAMPLE], alphas=alphas, units=("best",), cache=None)
     said = tried(capsys, str(EXAMPLE), "--alpha", ".1")
@@ -81,7 +82,7 @@ def test_a_file_of_texts_has_one_answer_at_every_budget(capsys: pytest.CaptureFi
     assert {one.prompt_id for one in report.through} <= {one.prompt_id for one in report.wrong}
 
 
-def test_no_label_judges_a_threshold_that_it_found() -> None:
+def test_no_label_judges_a_threshold_that_it_found():
     columns = answers(200)
     first = streamer.Gate(alpha=0.2, method="age").fit(columns).report()
     assert (first.in_order, first.labels, first.splits) == (True, 100, 1)
@@ -97,7 +98,7 @@ def test_no_label_judges_a_threshold_that_it_found() -> None:
     assert second.at.selective.mean == 1.0 > (first.at.selective.mean or 0)
 
 
-def test_what_is_learnt_of_a_table_is_measured_on_another() -> None:
+def test_what_is_learnt_of_a_table_is_measured_on_another():
     gate = streamer.Gate(alpha=0.2).fit(answers(100))
     other = answers(400, seed=9)
     found = gate.report(other)
@@ -109,7 +110,7 @@ def test_what_is_learnt_of_a_table_is_measured_on_another() -> None:
 @pytest.mark.parametrize("ending", ["csv", "parquet", "jsonl"])
 def test_every_form_says_the_same(
     ending: str, table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+):
     frame = pd.read_csv(table).rename(columns={"severity": "harm"})
     path = tmp_path / f"renamed.{ending}"
     if ending == "csv":
@@ -123,9 +124,8 @@ def test_every_form_says_the_same(
     assert said["at"] == expected["at"]
 
 
-def test_the_page_says_what_the_command_says(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["try", str(table), "--alpha", "10%", "--out", "page.html"]) == DONE
-    said = capsys.readouterr().out
+def test_the_page_says_what_the_command_says(table: Path, told: Told):
+    said = told("try", str(table), "--alpha", "10%", "--out", "page.html").out
     page = Path("page.html").read_text()
     assert said.splitlines()[0].startswith("Worth it: at 10 % you answer ")
     assert f'<p class="result">{said.splitlines()[0]}</p>' in page.replace("\u00a0%", " %")
@@ -149,24 +149,22 @@ WRONG = {
 
 
 @pytest.mark.parametrize("words", WRONG.values(), ids=list(WRONG))
-def test_what_cannot_be_tried_is_said(
-    words: tuple[list[str], str], table: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cannot_be_tried_is_said(words: tuple[list[str], str], table: Path, told: Told):
     frame = pd.read_csv(table)
     frame.assign(severity=frame.severity.where(frame.index % 5 > 0)).to_csv("gaps.csv", index=False)
     frame[frame.prompt_id == "p1"].to_csv("one.csv", index=False)
     Path("empty.csv").write_text("")
     given, said = words
-    assert main(["try", *given]) == WRONG_USAGE
-    assert said in " ".join(capsys.readouterr().err.split())
+    assert said in " ".join(told("try", *given, status=WRONG_USAGE).err.split())
 
 
-def test_what_if_sends_a_file_to_try(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["what-if", "answers.csv"]) == WRONG_USAGE
-    assert "streamer try answers.csv" in " ".join(capsys.readouterr().err.split())
+def test_what_if_sends_a_file_to_try(table: Path, told: Told):
+    assert "streamer try answers.csv" in " ".join(
+        told("what-if", "answers.csv", status=WRONG_USAGE).err.split()
+    )
 
 
-def test_the_figures_are_a_table_of_the_same_library() -> None:
+def test_the_figures_are_a_table_of_the_same_library():
     frame = pd.DataFrame(answers(240)).drop(columns=["answer"])
     found = streamer.Gate(alpha=0.2).fit(frame).report()
     shown = found.to_frame()
@@ -175,15 +173,12 @@ def test_the_figures_are_a_table_of_the_same_library() -> None:
     assert shown.alpha.tolist()[1:] == [one.alpha for one in found.budgets]
 
 
-def test_what_a_column_may_mean_is_said_once_and_as_the_command_takes_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_a_column_may_mean_is_said_once_and_as_the_command_takes_it(tmp_path: Path, told: Told):
     path = tmp_path / "labels.csv"
     pd.DataFrame(answers(40)).drop(columns=["answer"]).rename(columns={"severity": "label"}).to_csv(
         path, index=False
     )
-    assert main(["try", str(path), "--alpha", "0.1"]) == DONE
-    said = " ".join(capsys.readouterr().err.split())
+    said = " ".join(told("try", str(path), "--alpha", "0.1").err.split())
     assert said.count("label: 0 fine, 1 worst; if 1 means right: --column correct=label") == 1
     assert "columns=" not in said
 
@@ -193,7 +188,7 @@ def test_what_a_column_may_mean_is_said_once_and_as_the_command_takes_it(
 )
 def test_at_a_terminal_it_asks_once_and_opens_its_page(
     column: str, typed: str, table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+):
     """Asked for a column that no name tells, or what its numbers mean; the page goes to the person's browser."""
     expected = tried(capsys, str(table))["at"]
     found = pd.read_csv(table).rename(columns={"severity": column})

@@ -35,28 +35,28 @@ def material(text: str, boundary: str = BOUNDARY) -> dict[str, object]:
     return parsed
 
 
-def test_the_rubric_is_the_papers() -> None:
+def test_the_rubric_is_the_papers():
     assert ASPECT_NAMES == {"correctness": 60, "faithfulness": 20, "completeness": 15, "clarity": 5}
     assert [(aspect.name, aspect.points) for aspect in ASPECTS] == list(ASPECT_NAMES.items())
     assert sum(aspect.points for aspect in ASPECTS) == 100
     assert sorted(anchor.mark for anchor in ANCHORS) == [15.0, 90.0, 95.0]
 
 
-def test_the_seed_settles_the_order_of_the_anchors() -> None:
+def test_the_seed_settles_the_order_of_the_anchors():
     assert instructions(7) == instructions(7)
     assert len({instructions(seed) for seed in range(20)}) > 1
     for seed in range(5):
         assert all(f"{anchor.mark:.1f}" in instructions(seed) for anchor in ANCHORS)
 
 
-def test_what_the_judge_is_told_has_a_name() -> None:
+def test_what_the_judge_is_told_has_a_name():
     """The name changes with any word: marks of two rubrics are not comparable. After a change, write the new one."""
     assert rubric_id() == rubric_id(7)
     assert rubric_id(7) == "rubric-de865401"
 
 
 @given(st.text(), st.lists(st.text(), max_size=3), st.text() | st.sampled_from(NASTY[:4]))
-def test_the_case_comes_back_as_it_went_in(question: str, references: list[str], candidate: str) -> None:
+def test_the_case_comes_back_as_it_went_in(question: str, references: list[str], candidate: str):
     system, user = messages(JudgeCase(question, candidate, tuple(references)), BOUNDARY)
     assert system.content == instructions()
     assert (system.role, user.role) == ("system", "user")
@@ -65,7 +65,7 @@ def test_the_case_comes_back_as_it_went_in(question: str, references: list[str],
 
 
 @pytest.mark.parametrize("candidate", NASTY)
-def test_a_candidate_stays_within_its_lines(candidate: str) -> None:
+def test_a_candidate_stays_within_its_lines(candidate: str):
     _, user = messages(JudgeCase("Capital of France?", candidate, ("Paris",)), BOUNDARY)
     assert user.content.count(f"CASE {BOUNDARY}") == 2
     assert sum(line.startswith("CASE ") for line in user.content.split("\n")) == 2
@@ -74,21 +74,20 @@ def test_a_candidate_stays_within_its_lines(candidate: str) -> None:
 
 
 @pytest.mark.parametrize("boundary", ["", "short", "x" * 15, "0123456789abcdef\n", "é" * 16])
-def test_a_boundary_is_long_and_plain(boundary: str) -> None:
+def test_a_boundary_is_long_and_plain(boundary: str):
     with pytest.raises(ValueError, match="boundary"):
         messages(JudgeCase("q", "a"), boundary)
 
 
 @pytest.mark.parametrize(
-    "case",
-    [JudgeCase(BOUNDARY, "a"), JudgeCase("q", f"x{BOUNDARY}x"), JudgeCase("q", "a", (BOUNDARY,))],
+    "case", [JudgeCase(BOUNDARY, "a"), JudgeCase("q", f"x{BOUNDARY}x"), JudgeCase("q", "a", (BOUNDARY,))]
 )
-def test_a_boundary_that_the_case_holds_is_none(case: JudgeCase) -> None:
+def test_a_boundary_that_the_case_holds_is_none(case: JudgeCase):
     with pytest.raises(ValueError, match="does not hold"):
         messages(case, BOUNDARY)
 
 
-def test_asking_again_says_what_was_wrong() -> None:
+def test_asking_again_says_what_was_wrong():
     first = messages(JudgeCase("q", "a"), BOUNDARY)
     again = reminder(first, "I like it \ud800", "it is not one JSON object")
     assert again[:2] == first
@@ -97,6 +96,6 @@ def test_asking_again_says_what_was_wrong() -> None:
     assert "it is not one JSON object" in again[3].content
 
 
-def test_a_reply_without_end_is_not_sent_back_whole() -> None:
+def test_a_reply_without_end_is_not_sent_back_whole():
     again = reminder(messages(JudgeCase("q", "a"), BOUNDARY), "x" * 1_000_000, "it is longer")
     assert len(again[2].content) == MAX_REPLY_CHARACTERS

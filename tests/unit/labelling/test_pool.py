@@ -4,12 +4,25 @@ import asyncio
 import gc
 import threading
 import time
+from typing import Any
 
 import anyio
 import pytest
 
 from streamer.errors import UsageError
 from streamer.labels.llm.pool import Pool
+
+
+def reading(pool: Pool, job: Any) -> threading.Thread:
+    """A thread that waits for a job while the pool is closed."""
+
+    def read() -> None:
+        with pytest.raises(UsageError, match="was closed while it worked"):
+            list(pool.finished([job], ahead=1))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    return reader
 
 
 def test_what_begins_while_others_are_cancelled_is_ended_too() -> None:
@@ -35,12 +48,7 @@ def test_what_begins_while_others_are_cancelled_is_ended_too() -> None:
     kept: list[asyncio.Task[None]] = []
     pool = Pool("test")
 
-    def read() -> None:
-        with pytest.raises(UsageError, match="was closed while it worked"):
-            list(pool.finished([job], ahead=1))
-
-    reader = threading.Thread(target=read)
-    reader.start()
+    reader = reading(pool, job)
     assert begun.wait(60)
     pool.close(nothing)
     reader.join(60)
@@ -72,12 +80,7 @@ def test_a_task_of_a_job_that_has_not_begun_when_all_are_cancelled_leaves_nothin
 
     pool = Pool("test")
 
-    def read() -> None:
-        with pytest.raises(UsageError, match="was closed while it worked"):
-            list(pool.finished([job], ahead=1))
-
-    reader = threading.Thread(target=read)
-    reader.start()
+    reader = reading(pool, job)
     assert begun.wait(60)
     threading.Timer(0.05, closing.set).start()
     pool.close(nothing)

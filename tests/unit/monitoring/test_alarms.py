@@ -5,13 +5,7 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
-from streamer.risk.states import (
-    AuditedDecisions,
-    DrawAlarm,
-    DriftAlarm,
-    RestartedBets,
-    RiskAlarm,
-)
+from streamer.risk.states import AuditedDecisions, DrawAlarm, DriftAlarm, RestartedBets, RiskAlarm
 from tests.unit.monitoring.streams import audited, severities
 
 

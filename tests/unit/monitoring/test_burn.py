@@ -7,13 +7,7 @@ from streamer.risk.states import RiskInterval, budget_burn
 
 def interval(decisions=1000, estimate=0.05, lower=0.02, upper=0.1):
     return RiskInterval(
-        decisions=decisions,
-        labels=100,
-        overdue=0,
-        estimate=estimate,
-        lower=lower,
-        upper=upper,
-        delta=0.1,
+        decisions=decisions, labels=100, overdue=0, estimate=estimate, lower=lower, upper=upper, delta=0.1
     )
 
 
@@ -44,13 +38,7 @@ def test_before_the_first_decision_nothing_is_used_for_certain():
 
 
 @pytest.mark.parametrize(
-    "change",
-    [
-        {"alpha": 0.0},
-        {"elapsed_days": 0.0},
-        {"elapsed_days": 31.0},
-        {"period_days": math.inf},
-    ],
+    "change", [{"alpha": 0.0}, {"elapsed_days": 0.0}, {"elapsed_days": 31.0}, {"period_days": math.inf}]
 )
 def test_what_cannot_be_is_refused(change):
     arguments = {"alpha": 0.05, "elapsed_days": 1.0, "period_days": 30.0, **change}

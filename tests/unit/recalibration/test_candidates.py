@@ -19,13 +19,7 @@ from streamer.gates.policy import Policy
 from streamer.gates.policy_gate import PolicyGate
 from streamer.gates.rule import BatchCut, Chance, Cut, Indicator, Quantile, Rank, Segments
 from streamer.gates.settings import METHODS, SHAPES, GateSettings
-from streamer.recalibration.candidates import (
-    MOST_SEGMENTS,
-    Candidate,
-    RunSample,
-    candidates,
-    decide,
-)
+from streamer.recalibration.candidates import MOST_SEGMENTS, Candidate, RunSample, candidates, decide
 from streamer.research.evaluation.words import UNITS
 from streamer.scoring.signals.signal_list import SignalList
 from tests.made import a_policy
@@ -80,7 +74,7 @@ def policy_of(chosen: GateSettings, found: Candidate) -> Policy:
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("method", METHODS)
-def test_every_cell_decides_or_is_refused_with_a_reason(method: str, shape: str, unit: str) -> None:
+def test_every_cell_decides_or_is_refused_with_a_reason(method: str, shape: str, unit: str):
     """All options crossed; what is accepted becomes a policy that survives the topic and gates a batch."""
     decided = 0
     for segment_by, floor, attempts in itertools.product((None, "language"), (None, 0.2), (1, 3)):
@@ -119,7 +113,7 @@ def test_every_cell_decides_or_is_refused_with_a_reason(method: str, shape: str,
         assert bool(decided) == plain_is_offered
 
 
-def test_the_kind_of_rule_follows_from_the_settings() -> None:
+def test_the_kind_of_rule_follows_from_the_settings():
     for changes, kind in (
         ({}, Indicator),
         ({"shape": "smooth"}, Chance),
@@ -133,20 +127,20 @@ def test_the_kind_of_rule_follows_from_the_settings() -> None:
         assert isinstance(found.rule, kind), changes
 
 
-def test_diagnostics_stand_beside_and_never_decide() -> None:
+def test_diagnostics_stand_beside_and_never_decide():
     found = candidates(settings(shape="smooth"), sample())
     assert [c.name for c in found if c.decides] == ["smooth mean"]
     assert {c.name for c in found} == {"smooth mean", *METHODS, "clt"} - {"full"}
     assert [c.name for c in candidates(settings(method="hb"), sample())].count("hb") == 1
 
 
-def test_costly_diagnostics_are_left_out_of_large_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_costly_diagnostics_are_left_out_of_large_samples(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("streamer.recalibration.candidates._LARGEST_DIAGNOSTIC", 1000)
     assert {c.name for c in candidates(settings(), sample())}.isdisjoint({"betting"})
     assert candidates(settings(method="betting"), sample())[0].name == "betting"
 
 
-def test_a_quantile_gate_is_the_gate_on_the_frozen_distribution() -> None:
+def test_a_quantile_gate_is_the_gate_on_the_frozen_distribution():
     """{F(Q) > q}, computed from F itself, for every score that can be."""
     drawn = sample()
     frozen = np.sort(np.concatenate([group.scores for group in drawn.groups]))
@@ -159,7 +153,7 @@ def test_a_quantile_gate_is_the_gate_on_the_frozen_distribution() -> None:
             assert (score > found.threshold.value) == above
 
 
-def test_a_label_floor_raises_the_cut_and_says_so() -> None:
+def test_a_label_floor_raises_the_cut_and_says_so():
     floor = 0.9
     for method in METHODS:
         if method.startswith("selective") or method == "full":
@@ -174,7 +168,7 @@ def test_a_label_floor_raises_the_cut_and_says_so() -> None:
         assert "Everything ships" not in floored.guarantee
 
 
-def test_a_transductive_gate_claims_no_threshold_that_it_does_not_have() -> None:
+def test_a_transductive_gate_claims_no_threshold_that_it_does_not_have():
     few = sample(6)
     closed = decide(settings(method="transductive", alpha=0.05), replace(few, alpha=0.05)).threshold
     assert closed.state == "closed"
@@ -186,7 +180,7 @@ def test_a_transductive_gate_claims_no_threshold_that_it_does_not_have() -> None
     assert "No batch gets a threshold above that of method mean, 0.9." in floored.guarantee
 
 
-def test_a_small_segment_ships_nothing_or_by_the_pooled_threshold() -> None:
+def test_a_small_segment_ships_nothing_or_by_the_pooled_threshold():
     drawn = sample(segments=("de",) * 7 + ("rare",), groups=64)
     for fallback in ("closed", "pooled"):
         found = decide(settings(segment_by="language", segment_fallback=fallback), drawn)
@@ -198,7 +192,7 @@ def test_a_small_segment_ships_nothing_or_by_the_pooled_threshold() -> None:
         assert ("nothing is promised for it" in found.threshold.guarantee) == (fallback == "pooled")
 
 
-def test_policies_stay_small_enough_for_a_message() -> None:
+def test_policies_stay_small_enough_for_a_message():
     many = sample(3000, alpha=0.5, segments=tuple(f"{i:03d}" * 60 for i in range(1000)))
     found = decide(settings(alpha=0.5, segment_by="language"), many)
     assert isinstance(found.rule, Segments)
@@ -211,7 +205,7 @@ def test_policies_stay_small_enough_for_a_message() -> None:
         assert len(encode(threshold_event(policy_of(chosen, one)))) < 256 * 1024
 
 
-def test_transductive_charges_by_the_fewest_draws() -> None:
+def test_transductive_charges_by_the_fewest_draws():
     chosen = settings(method="transductive", unit="response")
     drawn = sample()
     labelled = {}
@@ -225,7 +219,7 @@ def test_transductive_charges_by_the_fewest_draws() -> None:
     )
 
 
-def test_a_run_is_the_same_again() -> None:
+def test_a_run_is_the_same_again():
     for method, shape in itertools.product(METHODS, SHAPES):
         try:
             chosen = settings(method=method, shape=shape, unit="response")

@@ -6,12 +6,7 @@ from typing import Any
 
 from streamer.gates.settings import GateSettings
 from streamer.recalibration.gate_status import GateStatus, LastRun
-from streamer.recalibration.runner import (
-    FIRST_RETRY_SECONDS,
-    LAST_RETRY_SECONDS,
-    Schedule,
-    fewest_groups,
-)
+from streamer.recalibration.runner import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS, Schedule, fewest_groups
 from tests.made import a_policy, a_revision
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
@@ -62,7 +57,7 @@ def due(schedule: Schedule, time: Time, one: GateStatus) -> bool:
     return schedule.due(one, now=time.wall) is not None
 
 
-def test_by_time_and_by_new_groups() -> None:
+def test_by_time_and_by_new_groups():
     time = Time()
     schedule = Schedule(time)
     assert not due(schedule, time, status(age=DAY - 10))
@@ -72,14 +67,14 @@ def test_by_time_and_by_new_groups() -> None:
         assert due(Schedule(time), time, status(new=new, raised=raised)) == expected
 
 
-def test_what_is_switched_off_brings_nothing_about() -> None:
+def test_what_is_switched_off_brings_nothing_about():
     time = Time()
     assert not due(Schedule(time), time, status(age=5 * DAY, recalibrate_every_seconds=None))
     assert not due(Schedule(time), time, status(new=10_000, recalibrate_after_groups=None))
     assert not due(Schedule(time), time, status(age=5 * DAY, new=10_000, recalibrate="manual"))
 
 
-def test_a_gate_that_was_never_run_waits_for_as_many_groups_as_could_open_it() -> None:
+def test_a_gate_that_was_never_run_waits_for_as_many_groups_as_could_open_it():
     time = Time()
     assert [
         fewest_groups(status(alpha=alpha, max_attempts=attempts).gate.settings)
@@ -91,7 +86,7 @@ def test_a_gate_that_was_never_run_waits_for_as_many_groups_as_could_open_it() -
     assert not due(Schedule(time), time, status(usable=False, age=9 * DAY))
 
 
-def test_a_clock_that_jumps_ahead_does_not_double_a_run() -> None:
+def test_a_clock_that_jumps_ahead_does_not_double_a_run():
     time = Time()
     schedule = Schedule(time)
     assert not due(schedule, time, status(age=60))
@@ -105,7 +100,7 @@ def test_a_clock_that_jumps_ahead_does_not_double_a_run() -> None:
     assert not due(schedule, time, status(run=2, age=-2 * DAY))
 
 
-def test_a_clock_that_falls_behind_puts_nothing_off() -> None:
+def test_a_clock_that_falls_behind_puts_nothing_off():
     time = Time()
     schedule = Schedule(time)
     assert not due(schedule, time, status(age=60))
@@ -116,7 +111,7 @@ def test_a_clock_that_falls_behind_puts_nothing_off() -> None:
     assert due(schedule, time, status(age=60))
 
 
-def test_a_process_whose_clock_is_behind_waits_one_period_and_no_more() -> None:
+def test_a_process_whose_clock_is_behind_waits_one_period_and_no_more():
     time = Time()
     time.wall = NOW - timedelta(days=1)
     schedule = Schedule(time)
@@ -125,7 +120,7 @@ def test_a_process_whose_clock_is_behind_waits_one_period_and_no_more() -> None:
     assert due(schedule, time, status(age=0.0))
 
 
-def test_a_run_by_hand_puts_the_next_one_off() -> None:
+def test_a_run_by_hand_puts_the_next_one_off():
     time = Time()
     schedule = Schedule(time)
     assert not due(schedule, time, status(age=DAY - 5))
@@ -133,7 +128,7 @@ def test_a_run_by_hand_puts_the_next_one_off() -> None:
     assert not due(schedule, time, status(run=2, age=-6))
 
 
-def test_after_a_failure_each_try_waits_twice_as_long() -> None:
+def test_after_a_failure_each_try_waits_twice_as_long():
     time = Time()
     schedule = Schedule(time)
     ready = status(new=500)
@@ -152,7 +147,7 @@ def test_after_a_failure_each_try_waits_twice_as_long() -> None:
     assert due(schedule, time, ready)
 
 
-def test_long_runs_leave_room_for_everything_else() -> None:
+def test_long_runs_leave_room_for_everything_else():
     time = Time()
     schedule = Schedule(time)
     assert due(schedule, time, status(new=500))
@@ -167,7 +162,7 @@ def opened(one: GateStatus, labels: int) -> GateStatus:
     return replace(one, policy=policy, labels=labels)
 
 
-def test_between_runs_every_ten_labels_the_newest_groups_are_looked_at() -> None:
+def test_between_runs_every_ten_labels_the_newest_groups_are_looked_at():
     time = Time()
     schedule = Schedule(time)
 
@@ -188,7 +183,7 @@ def test_between_runs_every_ten_labels_the_newest_groups_are_looked_at() -> None
     assert schedule.look_due(replace(status(), labels=600)) is None, "it ships nothing"
 
 
-def test_when_a_looser_threshold_has_waited_it_is_tested_again() -> None:
+def test_when_a_looser_threshold_has_waited_it_is_tested_again():
     time = Time()
     schedule = Schedule(time)
     one = replace(status(), held_until=NOW + timedelta(hours=6))

@@ -1,7 +1,6 @@
 """One encoder call for what many batches miss, a bounded memory, exact counts."""
 
 import hashlib
-import threading
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -11,6 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from streamer.scoring.encoders.encoder import CachedEncoder, EncoderIdentity
+from tests.at_once import at_once
 
 DIMENSION = 4
 
@@ -44,13 +44,13 @@ def vector(text: str) -> NDArray[np.float32]:
     return unit
 
 
-def test_all_that_is_missing_is_one_call_with_each_text_once() -> None:
+def test_all_that_is_missing_is_one_call_with_each_text_once():
     inner = HashingEncoder()
     CachedEncoder(inner).embed([["a", "b", "a"], ["b", "c"], []])
     assert inner.calls == [["a", "b", "c"]]
 
 
-def test_vectors_come_back_in_the_order_of_each_batch() -> None:
+def test_vectors_come_back_in_the_order_of_each_batch():
     first, second, third = CachedEncoder(HashingEncoder()).embed([["a", "b", "a"], [], ["b"]])
     np.testing.assert_array_equal(first, [vector("a"), vector("b"), vector("a")])
     assert second.shape == (0, DIMENSION)
@@ -58,7 +58,7 @@ def test_vectors_come_back_in_the_order_of_each_batch() -> None:
     assert first.dtype == second.dtype == np.float32
 
 
-def test_nothing_is_encoded_twice_while_it_is_remembered() -> None:
+def test_nothing_is_encoded_twice_while_it_is_remembered():
     inner = HashingEncoder()
     encoder = CachedEncoder(inner)
     encoder.embed([["a", "b"]])
@@ -68,7 +68,7 @@ def test_nothing_is_encoded_twice_while_it_is_remembered() -> None:
     assert (encoder.encoded_texts, encoder.cache_hits) == (3, 4)
 
 
-def test_the_least_recently_used_leaves_first() -> None:
+def test_the_least_recently_used_leaves_first():
     inner = HashingEncoder()
     encoder = CachedEncoder(inner, capacity_texts=2)
     for text in ("a", "b", "a", "c", "a", "b"):
@@ -77,25 +77,25 @@ def test_the_least_recently_used_leaves_first() -> None:
 
 
 @pytest.mark.parametrize("capacity", [0, 1, 3])
-def test_a_call_larger_than_the_memory_is_answered_and_the_bound_holds(capacity: int) -> None:
+def test_a_call_larger_than_the_memory_is_answered_and_the_bound_holds(capacity: int):
     encoder = CachedEncoder(HashingEncoder(), capacity_texts=capacity)
     texts = [str(number) for number in range(10)]
     np.testing.assert_array_equal(encoder.embed([texts])[0], [vector(text) for text in texts])
     assert len(encoder) == capacity
 
 
-def test_a_negative_capacity_is_refused() -> None:
+def test_a_negative_capacity_is_refused():
     with pytest.raises(ValueError, match="capacity_texts"):
         CachedEncoder(HashingEncoder(), capacity_texts=-1)
 
 
-def test_changing_a_result_does_not_change_what_is_remembered() -> None:
+def test_changing_a_result_does_not_change_what_is_remembered():
     encoder = CachedEncoder(HashingEncoder())
     encoder.embed([["a"]])[0][:] = 0
     np.testing.assert_array_equal(encoder.embed([["a"]])[0], [vector("a")])
 
 
-def test_after_a_failure_nothing_is_counted_or_remembered() -> None:
+def test_after_a_failure_nothing_is_counted_or_remembered():
     inner = HashingEncoder()
     encoder = CachedEncoder(inner)
     encoder.embed([["a"]])
@@ -105,7 +105,7 @@ def test_after_a_failure_nothing_is_counted_or_remembered() -> None:
     assert (encoder.encoded_texts, encoder.cache_hits, len(encoder)) == (1, 0, 1)
 
 
-def test_progress_adds_up_to_the_number_of_texts() -> None:
+def test_progress_adds_up_to_the_number_of_texts():
     encoder = CachedEncoder(HashingEncoder())
     encoder.embed([["a"]])
     told: list[int] = []
@@ -113,7 +113,7 @@ def test_progress_adds_up_to_the_number_of_texts() -> None:
     assert told == [2, 1, 1]
 
 
-def test_texts_that_utf8_cannot_hold_are_told_apart() -> None:
+def test_texts_that_utf8_cannot_hold_are_told_apart():
     inner = HashingEncoder()
     inner.encode = lambda texts, progress=None: np.arange(8, dtype=np.float32).reshape(2, 4)  # type: ignore[method-assign]
     (rows,) = CachedEncoder(inner).embed([["\ud800", "\ud801"]])
@@ -121,7 +121,7 @@ def test_texts_that_utf8_cannot_hold_are_told_apart() -> None:
 
 
 @given(st.lists(st.lists(st.text(alphabet="abcd", max_size=2), max_size=6), max_size=6), st.integers(0, 5))
-def test_memory_never_changes_a_vector(batches: list[list[str]], capacity: int) -> None:
+def test_memory_never_changes_a_vector(batches: list[list[str]], capacity: int):
     encoder = CachedEncoder(HashingEncoder(), capacity_texts=capacity)
     for _ in range(2):
         for batch, rows in zip(batches, encoder.embed(batches), strict=True):
@@ -130,24 +130,16 @@ def test_memory_never_changes_a_vector(batches: list[list[str]], capacity: int) 
     assert len(encoder) <= capacity
 
 
-def test_threads_share_one_memory() -> None:
+def test_threads_share_one_memory():
     encoder = CachedEncoder(HashingEncoder(), capacity_texts=16)
-    wrong: list[str] = []
 
     def ask(seed: int) -> None:
         rng = np.random.default_rng(seed)
         for _ in range(200):
             texts = [str(number) for number in rng.integers(0, 32, size=5)]
             (rows,) = encoder.embed([texts])
-            wrong.extend(
-                text for text, row in zip(texts, rows, strict=True) if row.tobytes() != vector(text).tobytes()
-            )
+            assert [row.tobytes() for row in rows] == [vector(text).tobytes() for text in texts]
 
-    threads = [threading.Thread(target=ask, args=(seed,)) for seed in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
+    at_once(ask, *range(4))
     assert encoder.encoded_texts + encoder.cache_hits == 4 * 200 * 5
     assert len(encoder) <= 16

@@ -9,15 +9,15 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from streamer.cli import main
 from streamer.scoring.contract import check, sample_batches
 from streamer.scoring.plugins import checked_scores, scorer_of
 from streamer.scoring.registry import SCORER_NAMES, SCORERS
 from streamer.scoring.scorer import AnswerBatch, Scorer, finished
+from tests.told import Told
 
 
 @pytest.mark.parametrize("scorer", SCORERS, ids=SCORER_NAMES)
-def test_every_scorer_of_this_package_keeps_the_contract(scorer: Scorer) -> None:
+def test_every_scorer_of_this_package_keeps_the_contract(scorer: Scorer):
     assert [one for one in check(lambda: type(scorer)()) if one.broken is not None] == []
 
 
@@ -75,7 +75,7 @@ def counting(batch: AnswerBatch) -> np.ndarray:
         (lambda batch: 1 / 0, "ZeroDivisionError"),
     ],
 )
-def test_each_way_to_break_it_is_found(by: Callable[[AnswerBatch], Any], said: str) -> None:
+def test_each_way_to_break_it_is_found(by: Callable[[AnswerBatch], Any], said: str):
     broken = [one.broken for one in check(lambda: Made(by)) if one.broken is not None]
     assert any(said in one for one in broken), broken
 
@@ -87,7 +87,7 @@ class Panic(BaseException):
 @pytest.mark.parametrize(
     "raised", [RuntimeError("no"), SystemExit(3), Panic("no"), RecursionError(), MemoryError()]
 )
-def test_whatever_another_packages_scorer_raises_is_a_batch_without_scores(raised: BaseException) -> None:
+def test_whatever_another_packages_scorer_raises_is_a_batch_without_scores(raised: BaseException):
     def fails(_batch: AnswerBatch) -> Any:
         raise raised
 
@@ -95,14 +95,14 @@ def test_whatever_another_packages_scorer_raises_is_a_batch_without_scores(raise
         checked_scores(Made(fails), sample_batches()[0])
 
 
-def test_a_module_that_exits_cannot_be_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_that_exits_cannot_be_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "exiting_scorers.py").write_text("raise SystemExit(3)")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ValueError, match="cannot be loaded: SystemExit"):
         scorer_of("exiting_scorers:Any")
 
 
-def test_what_batches_before_leave_behind_is_found() -> None:
+def test_what_batches_before_leave_behind_is_found():
     def make() -> Scorer:
         seen: list[int] = []
 
@@ -135,13 +135,12 @@ class Hashed(Scorer):
 
 
 def test_the_command_finds_what_only_another_process_shows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: Told
+):
     (tmp_path / "hashed_scorer.py").write_text(HASHED, "utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    assert main(["scorer", "check", "hashed_scorer:Hashed", "--json"]) == 1
-    parts = json.loads(capsys.readouterr().out)["parts"]
+    parts = json.loads(told("scorer", "check", "hashed_scorer:Hashed", "--json", status=1).out)["parts"]
     assert [one["part"] for one in parts if one["broken"]] == ["other processes score the same"]
     for name, said in (
         ("nobody", "there is no installed scorer 'nobody'"),
@@ -149,5 +148,4 @@ def test_the_command_finds_what_only_another_process_shows(
         ("json:dumps", "is no streamer.scoring.scorer.Scorer"),
         ("streamer.scoring.scorers.external:External", "does not score answers by what they"),
     ):
-        assert main(["scorer", "check", name]) == 2
-        assert said in " ".join(capsys.readouterr().err.split())
+        assert said in " ".join(told("scorer", "check", name, status=2).err.split())

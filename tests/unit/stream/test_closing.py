@@ -24,33 +24,27 @@ async def what_is_left(seconds: float) -> set[str]:
         await asyncio.sleep(0.02)
 
 
-def test_a_producer_whose_broker_went_away_gives_up() -> None:
-    async def scenario() -> None:
-        with EmbeddedBroker() as broker:
-            producer = AIOKafkaProducer(bootstrap_servers=broker.bootstrap, enable_idempotence=True)
-            await producer.start()
-            await producer.send_and_wait("t", b"there")
-        lost = await producer.send("t", b"nobody is there")
-        await closed_within(producer, 0.3)
-        assert await what_is_left(1.0) == set()
-        with pytest.raises(Exception, match=r"(?i)closed|connection"):
-            await lost
-
-    asyncio.run(scenario())
+async def test_a_producer_whose_broker_went_away_gives_up():
+    with EmbeddedBroker() as broker:
+        producer = AIOKafkaProducer(bootstrap_servers=broker.bootstrap, enable_idempotence=True)
+        await producer.start()
+        await producer.send_and_wait("t", b"there")
+    lost = await producer.send("t", b"nobody is there")
+    await closed_within(producer, 0.3)
+    assert await what_is_left(1.0) == set()
+    with pytest.raises(Exception, match=r"(?i)closed|connection"):
+        await lost
 
 
-def test_a_consumer_whose_broker_went_away_gives_up() -> None:
-    async def scenario() -> None:
-        with EmbeddedBroker() as broker:
-            consumer = AIOKafkaConsumer("t", bootstrap_servers=broker.bootstrap, group_id=None)
-            await consumer.start()
-        await closed_within(consumer, 0.3)
-        assert await what_is_left(1.0) == set()
-
-    asyncio.run(scenario())
+async def test_a_consumer_whose_broker_went_away_gives_up():
+    with EmbeddedBroker() as broker:
+        consumer = AIOKafkaConsumer("t", bootstrap_servers=broker.bootstrap, group_id=None)
+        await consumer.start()
+    await closed_within(consumer, 0.3)
+    assert await what_is_left(1.0) == set()
 
 
-def test_a_producer_that_is_asking_for_metadata_is_closed_without_an_error(expected_errors: ErrorLog) -> None:
+def test_a_producer_that_is_asking_for_metadata_is_closed_without_an_error(expected_errors: ErrorLog):
     """The broker is there, and its answer comes too late for the client that nobody needs any more."""
     slow = {"bootstrap.servers": "embedded", "test.mock.num.brokers": 1, "test.mock.broker.rtt": 300}
     broker = Producer({**slow, "log_level": 0})

@@ -38,7 +38,7 @@ def gathered(intake: Intake, *, max_records: int = 1000, max_bytes: int = 10**9)
     )
 
 
-def test_records_in_order_are_taken() -> None:
+def test_records_in_order_are_taken():
     intake, _ = an_intake()
     assert [intake.offer(fetched(n), now=1.0) for n in range(3)] == [OfferResult.TAKEN] * 3
     (run,) = gathered(intake)
@@ -46,7 +46,7 @@ def test_records_in_order_are_taken() -> None:
     assert (run.expected_offset, run.next_offset) == (0, 3)
 
 
-def test_a_hole_in_the_log_is_passed_and_lies_inside_the_run() -> None:
+def test_a_hole_in_the_log_is_passed_and_lies_inside_the_run():
     intake, _ = an_intake(Lease(ONE, 1, 5))
     assert intake.offer(fetched(7, follows=5), now=1.0) is OfferResult.TAKEN
     assert intake.offer(fetched(20, follows=8), now=1.0) is OfferResult.TAKEN
@@ -54,7 +54,7 @@ def test_a_hole_in_the_log_is_passed_and_lies_inside_the_run() -> None:
     assert (run.expected_offset, run.next_offset) == (5, 21)
 
 
-def test_a_record_whose_predecessor_never_arrived_is_refused() -> None:
+def test_a_record_whose_predecessor_never_arrived_is_refused():
     intake, _ = an_intake()
     intake.offer(fetched(0), now=1.0)
     assert intake.offer(fetched(2, follows=2), now=1.0) is OfferResult.BROKEN
@@ -62,13 +62,13 @@ def test_a_record_whose_predecessor_never_arrived_is_refused() -> None:
     assert intake.expected() == {ONE: 2}
 
 
-def test_what_was_taken_before_is_dropped_and_what_is_not_ours_too() -> None:
+def test_what_was_taken_before_is_dropped_and_what_is_not_ours_too():
     intake, _ = an_intake(Lease(ONE, 1, 3))
     assert intake.offer(fetched(2), now=1.0) is OfferResult.REPEATED
     assert intake.offer(fetched(0, partition=TWO), now=1.0) is OfferResult.FOREIGN
 
 
-def test_the_next_run_of_a_partition_follows_the_one_that_is_committed() -> None:
+def test_the_next_run_of_a_partition_follows_the_one_that_is_committed():
     intake, _ = an_intake(Lease(ONE, 1, 0), Lease(TWO, 1, 0))
     intake.offer(fetched(0), now=1.0)
     first = gathered(intake)
@@ -84,7 +84,7 @@ def test_the_next_run_of_a_partition_follows_the_one_that_is_committed() -> None
     assert intake.idle_since(ONE) == 1.0
 
 
-def test_every_partition_gets_its_share_of_a_group() -> None:
+def test_every_partition_gets_its_share_of_a_group():
     leases = [Lease(Partition("log", "topic", number), 1, 0) for number in range(4)]
     intake, _ = an_intake(*leases)
     for lease in leases:
@@ -94,7 +94,7 @@ def test_every_partition_gets_its_share_of_a_group() -> None:
     assert sorted(len(run.records) for run in runs) == [10, 10, 10, 10]
 
 
-def test_one_record_larger_than_the_bound_still_passes() -> None:
+def test_one_record_larger_than_the_bound_still_passes():
     intake, _ = an_intake()
     intake.offer(fetched(0), now=1.0)
     intake.offer(fetched(1), now=1.0)
@@ -102,7 +102,7 @@ def test_one_record_larger_than_the_bound_still_passes() -> None:
     assert len(run.records) == 1
 
 
-def test_a_revoked_run_is_stale_and_gives_its_budget_back() -> None:
+def test_a_revoked_run_is_stale_and_gives_its_budget_back():
     intake, budget = an_intake(max_records=3)
     for offset in range(3):
         intake.offer(fetched(offset), now=1.0)
@@ -117,30 +117,24 @@ def test_a_revoked_run_is_stale_and_gives_its_budget_back() -> None:
     assert budget.room() == 3
 
 
-def test_drained_waits_for_what_is_being_committed() -> None:
-    async def scenario() -> None:
-        intake, _ = an_intake()
-        intake.offer(fetched(0), now=1.0)
-        runs = await intake.gather(max_records=10, max_bytes=10**9)
-        waiting = asyncio.create_task(intake.drained())
-        await asyncio.sleep(0)
-        assert not waiting.done()
-        intake.release(runs)
-        await asyncio.wait_for(waiting, 1)
-
-    asyncio.run(scenario())
+async def test_drained_waits_for_what_is_being_committed():
+    intake, _ = an_intake()
+    intake.offer(fetched(0), now=1.0)
+    runs = await intake.gather(max_records=10, max_bytes=10**9)
+    waiting = asyncio.create_task(intake.drained())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    intake.release(runs)
+    await asyncio.wait_for(waiting, 1)
 
 
-def test_gather_waits_until_something_arrives() -> None:
-    async def scenario() -> None:
-        intake, _ = an_intake()
-        gathering = asyncio.create_task(intake.gather(max_records=10, max_bytes=10**9))
-        await asyncio.sleep(0)
-        assert not gathering.done()
-        intake.offer(fetched(0), now=1.0)
-        assert len(await asyncio.wait_for(gathering, 1)) == 1
-
-    asyncio.run(scenario())
+async def test_gather_waits_until_something_arrives():
+    intake, _ = an_intake()
+    gathering = asyncio.create_task(intake.gather(max_records=10, max_bytes=10**9))
+    await asyncio.sleep(0)
+    assert not gathering.done()
+    intake.offer(fetched(0), now=1.0)
+    assert len(await asyncio.wait_for(gathering, 1)) == 1
 
 
 @given(
@@ -149,7 +143,7 @@ def test_gather_waits_until_something_arrives() -> None:
 )
 def test_whatever_the_reader_does_the_committed_offsets_are_a_prefix_of_the_log(
     log: list[bool], steps: list[tuple[str, int]]
-) -> None:
+):
     """`log` tells which offsets hold a record; the reader delivers, loses and reads again at will."""
     offsets = [offset for offset, there in enumerate(log) if there]
     intake, budget = an_intake()
@@ -174,7 +168,7 @@ def test_whatever_the_reader_does_the_committed_offsets_are_a_prefix_of_the_log(
     assert committed == offsets[: len(committed)]
 
 
-def test_the_budget_counts_what_is_underway_and_what_is_held() -> None:
+def test_the_budget_counts_what_is_underway_and_what_is_held():
     budget = FetchBudget(max_records=10, max_bytes=1000)
     flow = budget.begin_flow()
     budget.fetched(flow, 6, 60)
@@ -194,13 +188,13 @@ def test_the_budget_counts_what_is_underway_and_what_is_held() -> None:
 
 
 @pytest.mark.parametrize("offset", [3, 5])
-def test_a_recorded_gap_moves_the_partition(offset: int) -> None:
+def test_a_recorded_gap_moves_the_partition(offset: int):
     intake, _ = an_intake(Lease(ONE, 1, 2))
     intake.move_past(ONE, offset)
     assert intake.expected() == intake.committed() == {ONE: offset}
 
 
-def test_a_record_waits_until_it_is_prepared_and_only_its_own_partition_waits_with_it() -> None:
+async def test_a_record_waits_until_it_is_prepared_and_only_its_own_partition_waits_with_it():
     begun: dict[tuple[int, int], Future[None]] = {}
 
     def prepare(one: Record) -> Future[None] | None:
@@ -208,23 +202,20 @@ def test_a_record_waits_until_it_is_prepared_and_only_its_own_partition_waits_wi
             return None
         return begun.setdefault((one.partition.number, one.offset), Future())
 
-    async def scenario() -> None:
-        intake = Intake(FetchBudget(max_records=100, max_bytes=10**9), prepare)
-        intake.install([Lease(ONE, 1, 0), Lease(TWO, 1, 0)], now=0.0)
-        for partition in (ONE, TWO):
-            for offset in range(3):
-                intake.offer(fetched(offset, partition=partition), now=1.0)
-        begun[0, 1].set_result(None)
-        begun[1, 0].set_result(None)
-        (run,) = await intake.gather(max_records=100, max_bytes=10**9)
-        assert (run.lease.partition, [one.offset for one in run.records]) == (TWO, [0])
-        waiting = asyncio.create_task(intake.gather(max_records=100, max_bytes=10**9))
-        await asyncio.sleep(0)
-        assert not waiting.done()
-        Thread(target=begun[0, 0].set_result, args=(None,)).start()
-        (run,) = await waiting
-        assert (run.lease.partition, [one.offset for one in run.records]) == (ONE, [0, 1, 2])
-        intake.revoke()
-        assert begun[1, 1].cancelled(), "what is dropped need not be prepared"
-
-    asyncio.run(scenario())
+    intake = Intake(FetchBudget(max_records=100, max_bytes=10**9), prepare)
+    intake.install([Lease(ONE, 1, 0), Lease(TWO, 1, 0)], now=0.0)
+    for partition in (ONE, TWO):
+        for offset in range(3):
+            intake.offer(fetched(offset, partition=partition), now=1.0)
+    begun[0, 1].set_result(None)
+    begun[1, 0].set_result(None)
+    (run,) = await intake.gather(max_records=100, max_bytes=10**9)
+    assert (run.lease.partition, [one.offset for one in run.records]) == (TWO, [0])
+    waiting = asyncio.create_task(intake.gather(max_records=100, max_bytes=10**9))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    Thread(target=begun[0, 0].set_result, args=(None,)).start()
+    (run,) = await waiting
+    assert (run.lease.partition, [one.offset for one in run.records]) == (ONE, [0, 1, 2])
+    intake.revoke()
+    assert begun[1, 1].cancelled(), "what is dropped need not be prepared"

@@ -28,24 +28,21 @@ def a_relay(executor: Executor, *waiting: OutboxMessage, idle_poll: float = 30) 
     )
 
 
-def test_a_cancellation_together_with_a_wake_is_not_lost() -> None:
+async def test_a_cancellation_together_with_a_wake_is_not_lost():
     # So it is when a commit passes the dead-letter cap: it wakes the relay, and then the worker halts.
-    async def scenario() -> None:
-        with ThreadPoolExecutor(1) as executor:
-            relay = a_relay(executor)
-            running = asyncio.create_task(relay.run())
-            await asyncio.sleep(0.1)
-            relay.wake()
-            await asyncio.sleep(0)  # what waits for the wake is done, and the relay has not gone on yet
-            running.cancel()
-            await asyncio.wait([running], timeout=240)
-            assert running.cancelled()
-
-    asyncio.run(scenario())
+    with ThreadPoolExecutor(1) as executor:
+        relay = a_relay(executor)
+        running = asyncio.create_task(relay.run())
+        await asyncio.sleep(0.1)
+        relay.wake()
+        await asyncio.sleep(0)  # what waits for the wake is done, and the relay has not gone on yet
+        running.cancel()
+        await asyncio.wait([running], timeout=240)
+        assert running.cancelled()
 
 
 @pytest.mark.expected_errors("aiokafka: Unable connect")
-def test_a_broker_that_is_away_is_not_asked_without_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_that_is_away_is_not_asked_without_a_pause(monkeypatch: pytest.MonkeyPatch):
     rounds = 0
     publish = RelayLane._publish_some
 

@@ -1,6 +1,5 @@
 """The cap on refusals, the limit on client logs, the latency ledger, readiness, and patience."""
 
-import asyncio
 import logging
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
@@ -20,7 +19,7 @@ from streamer.stream.isolation import DeadLetterCap, DeadLetterLimits
 from streamer.stream.log_limits import LogRateLimit
 
 
-def test_a_run_of_refusals_passes_the_cap_and_a_good_record_ends_the_run() -> None:
+def test_a_run_of_refusals_passes_the_cap_and_a_good_record_ends_the_run():
     cap = DeadLetterCap(DeadLetterLimits(run=3, ratio=1.0, window=1000))
     assert cap.passed(["dead_letter"] * 3) is None
     assert cap.passed(["decision"]) is None
@@ -28,7 +27,7 @@ def test_a_run_of_refusals_passes_the_cap_and_a_good_record_ends_the_run() -> No
     assert "3 records in a row" in str(cap.passed(["dead_letter"]))
 
 
-def test_a_share_of_refusals_passes_the_cap_once_the_window_is_full() -> None:
+def test_a_share_of_refusals_passes_the_cap_once_the_window_is_full():
     cap = DeadLetterCap(DeadLetterLimits(run=1000, ratio=0.5, window=10))
     assert cap.passed(["dead_letter", "decision"] * 4) is None
     assert cap.passed(["dead_letter", "dead_letter"]) is not None
@@ -36,12 +35,12 @@ def test_a_share_of_refusals_passes_the_cap_once_the_window_is_full() -> None:
 
 
 @pytest.mark.parametrize("limits", [{"run": 0}, {"window": 0}, {"ratio": 0.0}, {"ratio": 1.1}])
-def test_limits_that_make_no_sense_are_refused(limits: dict[str, float]) -> None:
+def test_limits_that_make_no_sense_are_refused(limits: dict[str, float]):
     with pytest.raises(ValueError, match="dead-letter limits"):
         DeadLetterLimits(**limits)  # type: ignore[arg-type]
 
 
-def test_equal_log_records_are_bounded_and_their_number_is_told() -> None:
+def test_equal_log_records_are_bounded_and_their_number_is_told():
     now = [0.0]
     limit = LogRateLimit(burst=2, period=10, clock=lambda: now[0])
 
@@ -61,7 +60,7 @@ def test_equal_log_records_are_bounded_and_their_number_is_told() -> None:
     assert says("node %d is away", 7) == "node 7 is away (3 more like this were left out)"
 
 
-def test_a_latency_is_measured_once_and_never_guessed() -> None:
+def test_a_latency_is_measured_once_and_never_guessed():
     ledger = LatencyLedger(capacity=2)
     actions = [OutboxMessage("t", None, b"", (("ce_id", b"%d" % number),)) for number in range(3)]
     for number, action in enumerate(actions):
@@ -75,7 +74,7 @@ def test_a_latency_is_measured_once_and_never_guessed() -> None:
     assert ledger.acknowledged(actions[0], 5000) is None
 
 
-def test_a_stuck_topic_is_named_and_only_an_essential_one_makes_a_worker_unready() -> None:
+def test_a_stuck_topic_is_named_and_only_an_essential_one_makes_a_worker_unready():
     health = WorkerHealth(SilentObserver(), essential=["actions"])
     health.part("database", True)
     health.part("broker", True)
@@ -94,7 +93,7 @@ def test_a_stuck_topic_is_named_and_only_an_essential_one_makes_a_worker_unready
     assert health.stuck() == health.unready() == []
 
 
-def test_readiness_names_what_is_missing() -> None:
+def test_readiness_names_what_is_missing():
     now = [0.0]
     health = WorkerHealth(SilentObserver(), clock=lambda: now[0])
     assert health.unready() == [
@@ -127,7 +126,7 @@ def test_readiness_names_what_is_missing() -> None:
     assert not health.alive
 
 
-def test_delays_grow_with_jitter_up_to_the_last() -> None:
+def test_delays_grow_with_jitter_up_to_the_last():
     backoff = Backoff(first=1.0, last=4.0)
     delays = [backoff.next_delay() for _ in range(5)]
     for delay, full in zip(delays, [1.0, 2.0, 4.0, 4.0, 4.0], strict=True):
@@ -136,7 +135,7 @@ def test_delays_grow_with_jitter_up_to_the_last() -> None:
     assert backoff.next_delay() <= 1.0
 
 
-def test_what_is_unavailable_is_asked_again_until_it_is_not_wanted() -> None:
+async def test_what_is_unavailable_is_asked_again_until_it_is_not_wanted():
     answers: list[object] = [Unavailable("away"), Unavailable("away"), 42]
     reached: list[bool] = []
 
@@ -146,24 +145,21 @@ def test_what_is_unavailable_is_asked_again_until_it_is_not_wanted() -> None:
             raise answer
         return answer
 
-    async def scenario() -> None:
-        with ThreadPoolExecutor(1) as executor:
-            assert (
-                await until_available(
-                    executor, call, part="database", report_status=lambda _part, up: reached.append(up)
-                )
-                == 42
+    with ThreadPoolExecutor(1) as executor:
+        assert (
+            await until_available(
+                executor, call, part="database", report_status=lambda _part, up: reached.append(up)
             )
-            assert await until_available(executor, call, part="database", wanted=lambda: False) is None
-            answers.append(KeyError("a bug"))
-            with pytest.raises(KeyError):
-                await until_available(executor, call, part="database")
-
-    asyncio.run(scenario())
+            == 42
+        )
+        assert await until_available(executor, call, part="database", wanted=lambda: False) is None
+        answers.append(KeyError("a bug"))
+        with pytest.raises(KeyError):
+            await until_available(executor, call, part="database")
     assert reached == [False, False, True]
 
 
-def test_a_record_without_a_timestamp_is_read_as_one() -> None:
+def test_a_record_without_a_timestamp_is_read_as_one():
     """Messages of format 0 have none, and everything behind the reader counts with a number."""
     tp, budget = TP("in", 0), FetchBudget(max_records=10, max_bytes=1000)
     thread = StampingThread.__new__(StampingThread)

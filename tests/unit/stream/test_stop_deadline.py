@@ -1,6 +1,5 @@
 """A stop ends, whatever does not let go."""
 
-import subprocess
 import sys
 import threading
 import time
@@ -8,10 +7,11 @@ import time
 import pytest
 
 from streamer.stream.ending import StopDeadline
+from tests import programs
 
 
 @pytest.mark.expected_errors("stream.stop_overdue")
-def test_the_process_is_ended_once_and_with_the_first_status() -> None:
+def test_the_process_is_ended_once_and_with_the_first_status():
     ended: list[int] = []
     deadline = StopDeadline(0.1, ended.append)
     deadline.begin(65)
@@ -20,7 +20,7 @@ def test_the_process_is_ended_once_and_with_the_first_status() -> None:
     assert ended == [65]
 
 
-def test_a_stop_that_ends_in_time_calls_it_off() -> None:
+def test_a_stop_that_ends_in_time_calls_it_off():
     ended: list[int] = []
     deadline = StopDeadline(0.1, ended.append)
     deadline.begin(124)
@@ -30,7 +30,7 @@ def test_a_stop_that_ends_in_time_calls_it_off() -> None:
     assert not [one for one in threading.enumerate() if one.name == "streamer-stop-deadline"]
 
 
-def test_a_task_that_swallows_its_cancellation_and_a_thread_that_hangs_do_not_hold_it() -> None:
+def test_a_task_that_swallows_its_cancellation_and_a_thread_that_hangs_do_not_hold_it():
     code = """
 import asyncio, concurrent.futures, sys, time
 from streamer.stream.ending import StopDeadline
@@ -52,10 +52,7 @@ async def main():
 
 asyncio.run(main())
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=240, check=False
-    )
-    assert done.returncode == 124, done.stderr
+    done = programs.run(sys.executable, "-c", code, status=124)
     assert "stop_overdue" in done.stdout
     assert "stubborn" not in done.stdout
     assert "Thread 0x" in done.stderr  # where everything stood

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from streamer.cli import main
 from streamer.clouds.tables.answers import Reading
 from streamer.errors import UsageError
 from streamer.research.evaluation import Encoding, evaluate
+from tests.told import Told
 
 PROMPTS, ANSWERS = 60, 3
 
@@ -48,7 +48,7 @@ def best_row(path: Path, **options: Any) -> Any:
     return found.data_sets[0], next(row for row in found.data_sets[0].gates if row.mode == "Gram-CRC")
 
 
-def test_scores_alone_are_what_is_evaluated(tmp_path: Path) -> None:
+def test_scores_alone_are_what_is_evaluated(tmp_path: Path):
     path = write(tmp_path / "s.csv", rows(), "prompt_id", "score", "severity")
     result, row = best_row(path)
     assert any("the scores that the file brings" in note for note in result.notes)
@@ -57,7 +57,7 @@ def test_scores_alone_are_what_is_evaluated(tmp_path: Path) -> None:
     assert row.exposure.mean < 0.2
 
 
-def test_scores_beside_texts_are_compared_with_agreement(tmp_path: Path) -> None:
+def test_scores_beside_texts_are_compared_with_agreement(tmp_path: Path):
     path = write(tmp_path / "s.csv", rows(), "prompt_id", "answer", "score", "severity", "vector")
     result, _ = best_row(path)
     assert result.encoder == "embeddings of the file"
@@ -66,7 +66,7 @@ def test_scores_beside_texts_are_compared_with_agreement(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("unit", ["best", "response"])
-def test_what_becomes_of_unlabelled_answers(unit: str, tmp_path: Path) -> None:
+def test_what_becomes_of_unlabelled_answers(unit: str, tmp_path: Path):
     columns = ("prompt_id", "score", "severity")
     made = rows(unlabelled=0.2)
     path = write(tmp_path / "u.csv", made, *columns)
@@ -93,7 +93,7 @@ def test_what_becomes_of_unlabelled_answers(unit: str, tmp_path: Path) -> None:
     assert evaluated("drop", filled)[1] == as_worst
 
 
-def test_an_unlabelled_answer_that_is_dropped_is_neither_learnt_from_nor_measured(tmp_path: Path) -> None:
+def test_an_unlabelled_answer_that_is_dropped_is_neither_learnt_from_nor_measured(tmp_path: Path):
     """For the unit `response` that is the same as a file without these answers."""
     columns = ("prompt_id", "score", "severity")
     made = rows(unlabelled=0.3)
@@ -111,7 +111,7 @@ def test_an_unlabelled_answer_that_is_dropped_is_neither_learnt_from_nor_measure
     assert found[0] == found[1]
 
 
-def test_what_cannot_be_used_is_refused_before_anything_is_encoded(tmp_path: Path) -> None:
+def test_what_cannot_be_used_is_refused_before_anything_is_encoded(tmp_path: Path):
     class Never:
         @property
         def identity(self) -> Any:
@@ -125,24 +125,24 @@ def test_what_cannot_be_used_is_refused_before_anything_is_encoded(tmp_path: Pat
 
 
 def test_a_plan_on_scores_of_a_table_needs_no_encoder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: Told
+):
     monkeypatch.setenv("STREAMER_ENCODER_NAME", "none")
     made = rows(unlabelled=0.2)
     path = write(tmp_path / "p.csv", made, "prompt_id", "score", "severity")
     command = ["plan", "--alpha", "0.2", "--data", str(path), "--json"]
-    assert main(command) == 0
-    worst = capsys.readouterr()
+    worst = told(*command)
     assert "count as 1, the worst" in worst.err
     assert "prompt_id from prompt_id, severity from severity, score from score" in worst.err
     assert json.loads(worst.out)["ladder"][0]["answers"] == ANSWERS
-    assert main([*command, "--unlabelled", "fail"]) == 2
-    assert "none may be missing" in capsys.readouterr().err
-    assert main([*command, "--unlabelled", "drop"]) == 0
-    assert json.loads(capsys.readouterr().out)["mean_severity"] < json.loads(worst.out)["mean_severity"]
+    assert "none may be missing" in told(*command, "--unlabelled", "fail", status=2).err
+    assert (
+        json.loads(told(*command, "--unlabelled", "drop").out)["mean_severity"]
+        < json.loads(worst.out)["mean_severity"]
+    )
 
 
-def test_a_table_whose_severities_are_not_recognised_says_how_to_name_them(tmp_path: Path) -> None:
+def test_a_table_whose_severities_are_not_recognised_says_how_to_name_them(tmp_path: Path):
     made = [row | {"verdict": row["severity"]} for row in rows()]
     path = write(tmp_path / "s.csv", made, "prompt_id", "score", "verdict")
     with pytest.raises(UsageError, match="--column severity=NAME"):
@@ -151,20 +151,17 @@ def test_a_table_whose_severities_are_not_recognised_says_how_to_name_them(tmp_p
     assert result.questions == PROMPTS
 
 
-def test_columns_that_options_name_are_not_said_to_be_unused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_columns_that_options_name_are_not_said_to_be_unused(tmp_path: Path, told: Told):
     made = [row | {"mine": row["score"]} for row in rows()]
     path = write(tmp_path / "s.csv", made, "prompt_id", "vector", "answer", "score", "severity", "mine")
     words = ("--score-field", "mine", "--splits", "2", "--alpha", "0.2", "--processes", "1")
     folders = ("--out", str(tmp_path / "out"), "--cache", str(tmp_path / "cache"))
-    assert main(["evaluate", str(path), *words, *folders]) == 0
-    printed = capsys.readouterr()
+    printed = told("evaluate", str(path), *words, *folders)
     assert "; without a role: mine" in printed.err
     assert "| the file's score |" in (tmp_path / "out" / "tables.md").read_text()
 
 
-def test_scores_alone_are_compared_with_none_that_is_computed_of_answers(tmp_path: Path) -> None:
+def test_scores_alone_are_compared_with_none_that_is_computed_of_answers(tmp_path: Path):
     path = write(tmp_path / "s.csv", rows(), "prompt_id", "score", "severity")
     with pytest.raises(UsageError, match="its texts are not stored, so choice cannot be computed"):
         best_row(path, scorers=["gram", "choice"])

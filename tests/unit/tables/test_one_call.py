@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import streamer
-from streamer.cli import main
 from streamer.clouds.cloud import cloud_to_event
 from streamer.clouds.cloud_files import read_clouds
 from streamer.deciding.measuring import batch_made, measured
 from streamer.errors import UsageError
 from streamer.events.responses import decode_responses, encode_responses
 from streamer.research.evaluation import evaluate
+from tests.told import Told
 
 RNG = np.random.default_rng(7)
 PROMPTS = 120
@@ -52,7 +52,7 @@ def written(path: Path, rows: list[dict[str, Any]]) -> Path:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_gate_reads_them_as_they_are(shape: str, tmp_path: Path) -> None:
+def test_a_gate_reads_them_as_they_are(shape: str, tmp_path: Path):
     path = written(tmp_path / "one.jsonl", rows_of(shape))
     gate = streamer.Gate(alpha=0.1).fit(str(path))
     settings = gate.settings_
@@ -69,7 +69,7 @@ def test_a_gate_reads_them_as_they_are(shape: str, tmp_path: Path) -> None:
     assert decided.ship.mean() > 0.5
 
 
-def test_clouds_carry_them_and_what_is_wrong_is_said(tmp_path: Path) -> None:
+def test_clouds_carry_them_and_what_is_wrong_is_said(tmp_path: Path):
     line = {"question_id": "q", "question": "?", "responses": [{"text": "a", "token_logprobs": [-0.5, -1]}]}
     (cloud,) = read_clouds(written(tmp_path / "clouds.jsonl", [line]))
     assert (cloud.responses[0].logprob, cloud.responses[0].signals["least_logprob"]) == (-0.75, -1)
@@ -83,7 +83,7 @@ def test_clouds_carry_them_and_what_is_wrong_is_said(tmp_path: Path) -> None:
             list(read_clouds(written(tmp_path / "wrong.jsonl", [{"prompt": "p", "answer": "a"} | wrong])))
 
 
-def test_evaluate_measures_them_without_an_encoder(tmp_path: Path) -> None:
+def test_evaluate_measures_them_without_an_encoder(tmp_path: Path):
     path = written(tmp_path / "one.jsonl", rows_of("logprobs"))
     how: dict[str, Any] = {"alphas": (0.1,), "units": ("best",), "splits": 4, "cache": None}
     (found,) = evaluate(path, **how).data_sets
@@ -93,13 +93,15 @@ def test_evaluate_measures_them_without_an_encoder(tmp_path: Path) -> None:
     assert by["full"].ship_rate.mean > 0.5
 
 
-def test_plan_compares_one_call_with_several(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_plan_compares_one_call_with_several(tmp_path: Path, told: Told):
     rows = [
         row | {"embedding": [1.0, 0.1 * k] if not bad else [0.2 * k, 1.0 - 0.3 * k]}
         for row, bad in zip(rows_of("token_logprobs"), BAD, strict=True)
         for k in range(3)
     ]
     path = str(written(tmp_path / "three.jsonl", rows))
-    assert main(["plan", "--alpha", "0.1", "--data", path, "--json"]) == 0
-    sizes = {one["answers"]: one["served"]["mean"] for one in json.loads(capsys.readouterr().out)["sizes"]}
+    sizes = {
+        one["answers"]: one["served"]["mean"]
+        for one in json.loads(told("plan", "--alpha", "0.1", "--data", path, "--json").out)["sizes"]
+    }
     assert list(sizes) == [1, 2, 3]

@@ -27,7 +27,7 @@ def serving(
     return TelemetryServer(metrics, alive=list, ready=ready)
 
 
-def test_metrics_and_health_are_served_on_loopback() -> None:
+def test_metrics_and_health_are_served_on_loopback():
     with serving() as server:
         assert server.url.startswith("http://127.0.0.1:")
         assert get(server, "/metrics?x=1") == (200, "text/plain; version=0.0.4; charset=utf-8", b"x 1\n")
@@ -36,13 +36,9 @@ def test_metrics_and_health_are_served_on_loopback() -> None:
         assert get(server, "/")[0] == 404
 
 
-def test_open_metrics_are_for_those_who_take_them() -> None:
+def test_open_metrics_are_for_those_who_take_them():
     prometheus = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.1"
-    for accept, body in (
-        (prometheus, b"open"),
-        ("text/plain", b"plain"),
-        ("*/*", b"plain"),
-    ):
+    for accept, body in ((prometheus, b"open"), ("text/plain", b"plain"), ("*/*", b"plain")):
         with TelemetryServer(
             lambda: b"plain", alive=list, ready=list, open_metrics=lambda: b"open"
         ) as server:
@@ -53,7 +49,7 @@ def test_open_metrics_are_for_those_who_take_them() -> None:
                 assert kind == ("application/openmetrics-text" if body == b"open" else "text/plain")
 
 
-def test_what_is_not_ready_is_said() -> None:
+def test_what_is_not_ready_is_said():
     reasons: list[str] = ["the database does not answer"]
     with serving(ready=lambda: reasons) as server:
         status, kind, body = get(server, "/readyz")
@@ -64,14 +60,14 @@ def test_what_is_not_ready_is_said() -> None:
         assert get(server, "/readyz")[0] == 200
 
 
-def test_a_ready_service_says_what_is_stuck() -> None:
+def test_a_ready_service_says_what_is_stuck():
     stuck = ["messages wait for topic t"]
     with TelemetryServer(lambda: b"", alive=list, ready=list, stuck=lambda: stuck) as server:
         status, _, body = get(server, "/readyz")
         assert (status, json.loads(body)) == (200, {"status": "ok", "stuck": stuck})
 
 
-def test_a_failing_check_is_an_answer() -> None:
+def test_a_failing_check_is_an_answer():
     def broken() -> list[str]:
         raise RuntimeError("a secret")
 
@@ -86,7 +82,7 @@ def test_a_failing_check_is_an_answer() -> None:
             assert b"RuntimeError" in answer[2]
 
 
-def test_head_and_other_methods() -> None:
+def test_head_and_other_methods():
     with serving() as server:
         with urllib.request.urlopen(
             urllib.request.Request(server.url + "/metrics", method="HEAD"), timeout=5
@@ -100,7 +96,7 @@ def test_head_and_other_methods() -> None:
             assert caught.value.code == 501
 
 
-def test_it_stops_cleanly_and_its_port_is_free() -> None:
+def test_it_stops_cleanly_and_its_port_is_free():
     server = serving()
     server.close()
     server.close()
@@ -108,7 +104,7 @@ def test_it_stops_cleanly_and_its_port_is_free() -> None:
         pass
 
 
-def test_a_taken_port_is_named() -> None:
+def test_a_taken_port_is_named():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(UsageError, match=f"127.0.0.1:{port}.*STREAMER_HTTP_PORT"):

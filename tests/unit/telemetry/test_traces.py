@@ -85,13 +85,13 @@ class Traced(World):
         {"OTEL_EXPORTER_OTLP_ENDPOINT": " "},
     ],
 )
-def test_nothing_is_traced_that_nobody_asks_for(environment: dict[str, str]) -> None:
+def test_nothing_is_traced_that_nobody_asks_for(environment: dict[str, str]):
     with tracing("worker", environment) as found:
         assert found is NO_TRACING
 
 
 @pytest.mark.parametrize("environment", [ENDPOINT, {"OTEL_TRACES_EXPORTER": "console"}])
-def test_an_endpoint_or_an_exporter_asks_for_it(environment: dict[str, str]) -> None:
+def test_an_endpoint_or_an_exporter_asks_for_it(environment: dict[str, str]):
     with tracing("worker", environment) as found:
         assert isinstance(found, Traces)
 
@@ -107,9 +107,7 @@ def test_an_endpoint_or_an_exporter_asks_for_it(environment: dict[str, str]) -> 
         (ENDPOINT | {"OTEL_LOGS_EXPORTER": "nobodys"}, "no exporter of logs for 'nobodys'"),
     ],
 )
-def test_what_cannot_be_exported_is_logged_and_decisions_go_on(
-    environment: dict[str, str], named: str
-) -> None:
+def test_what_cannot_be_exported_is_logged_and_decisions_go_on(environment: dict[str, str], named: str):
     with capture_logs() as logs, tracing("worker", environment) as found:
         assert found is NO_TRACING
     (line,) = logs
@@ -117,9 +115,7 @@ def test_what_cannot_be_exported_is_logged_and_decisions_go_on(
     assert named in line["reason"]
 
 
-def test_a_missing_extra_is_named_and_decisions_go_on(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_missing_extra_is_named_and_decisions_go_on(monkeypatch: pytest.MonkeyPatch):
     for name in [name for name in sys.modules if name.partition(".")[0] == "opentelemetry"]:
         monkeypatch.setitem(sys.modules, name, None)
     with capture_logs() as logs, tracing("worker", ENDPOINT) as found:
@@ -138,9 +134,7 @@ def test_a_missing_extra_is_named_and_decisions_go_on(
         ({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://127.0.0.1:9/v1/traces"} | ENDPOINT, True),
     ],
 )
-def test_events_go_where_traces_go_unless_something_else_is_said(
-    environment: dict[str, str], told: bool
-) -> None:
+def test_events_go_where_traces_go_unless_something_else_is_said(environment: dict[str, str], told: bool):
     with tracing("worker", environment) as found:
         assert isinstance(found, Traces)
         assert (found._emit is not None) == told
@@ -149,7 +143,7 @@ def test_events_go_where_traces_go_unless_something_else_is_said(
 # -- what they say
 
 
-def test_a_record_of_no_trace_begins_one_and_its_action_carries_it_on() -> None:
+def test_a_record_of_no_trace_begins_one_and_its_action_carries_it_on():
     world = Traced()
     (decision,) = world.decided(world.record(raw(batch("bot")), None))
     assert world.names == ["score", "gate", "commit", f"process {TOPICS.responses}"]
@@ -174,7 +168,7 @@ def test_a_record_of_no_trace_begins_one_and_its_action_carries_it_on() -> None:
 )
 def test_an_evaluation_is_told_of_what_ships_as_one(
     gate: str, scores: tuple[float, float], told: list[tuple[float, str, str | None]]
-) -> None:
+):
     world = Traced()
     for name, unit in (("each-judge", "response"), ("all-judge", "batch")):
         world.sql[name] = active(name, scorer="external", encoder="none", threshold=0.5, unit=unit)
@@ -189,7 +183,7 @@ def test_an_evaluation_is_told_of_what_ships_as_one(
     assert {event["streamer.policy.version"] for event in world.events} == {3}
 
 
-def test_what_was_not_scored_is_told_with_the_reason() -> None:
+def test_what_was_not_scored_is_told_with_the_reason():
     world = Traced()
     world.decided(world.record(raw(batch("other-encoder"))))
     (event,) = world.events
@@ -197,7 +191,7 @@ def test_what_was_not_scored_is_told_with_the_reason() -> None:
     assert "gen_ai.evaluation.score.value" not in event
 
 
-def test_a_repeat_is_no_evaluation() -> None:
+def test_a_repeat_is_no_evaluation():
     world = Traced()
     world.commit(world.decider.outcomes([world.record(raw(batch("bot")))]), "duplicate")
     assert world.events == []
@@ -205,7 +199,7 @@ def test_a_repeat_is_no_evaluation() -> None:
     assert world.spans[-1].attributes["streamer.outcome"] == "duplicate"
 
 
-def test_what_is_decided_again_is_gated_twice_and_scored_once() -> None:
+def test_what_is_decided_again_is_gated_twice_and_scored_once():
     world = Traced()
     record = world.record(raw(batch("bot")))
     (before,) = world.decider.outcomes([record])
@@ -215,7 +209,7 @@ def test_what_is_decided_again_is_gated_twice_and_scored_once() -> None:
     assert before.action.headers == after.action.headers
 
 
-def test_of_what_is_not_sampled_nothing_is_told_and_the_action_says_so() -> None:
+def test_of_what_is_not_sampled_nothing_is_told_and_the_action_says_so():
     for world, trace in ((Traced(), UNSAMPLED), (Traced(sampler=ParentBased(ALWAYS_OFF)), None)):
         (decision,) = world.decided(world.record(raw(batch("bot")), trace))
         assert (world.spans, world.events) == ([], [])
@@ -227,7 +221,7 @@ def test_of_what_is_not_sampled_nothing_is_told_and_the_action_says_so() -> None
         assert world.spans == []
 
 
-def test_what_another_worker_decides_ends_as_lost() -> None:
+def test_what_another_worker_decides_ends_as_lost():
     world = Traced()
     records = [world.record(raw(batch("bot")), offset=offset) for offset in range(2)]
     world.decider.outcomes(records)
@@ -238,13 +232,13 @@ def test_what_another_worker_decides_ends_as_lost() -> None:
     assert world.traces._journeys == {}
 
 
-def test_records_that_nobody_finishes_are_forgotten() -> None:
+def test_records_that_nobody_finishes_are_forgotten():
     world = Traced(capacity=3)
     world.decider.outcomes([world.record(raw(batch("bot")), offset=offset) for offset in range(10)])
     assert [place[1] for place in world.traces._journeys] == [7, 8, 9]
 
 
-def test_a_sampler_that_fails_costs_no_decision() -> None:
+def test_a_sampler_that_fails_costs_no_decision():
     class Failing(Sampler):
         def should_sample(self, *_args: Any, **_options: Any) -> Any:
             raise RuntimeError("out of order")
@@ -261,13 +255,13 @@ def test_a_sampler_that_fails_costs_no_decision() -> None:
     assert [line["event"] for line in logs if line["log_level"] != "info"] == ["telemetry.trace_failed"]
 
 
-def test_a_message_of_no_trace_is_published_untold() -> None:
+def test_a_message_of_no_trace_is_published_untold():
     world = Traced()
     world.traces.published([OutboxMessage("t", None, b"", (("ce_id", b"1"),))], seconds=0.001)
     assert world.spans == []
 
 
-def test_a_text_that_no_exporter_encodes_does_not_get_there() -> None:
+def test_a_text_that_no_exporter_encodes_does_not_get_there():
     world = Traced()
     with world.traces.call("https://models.example/v1", {"model": "m", "n": 2}) as ended:
         ended(model="m-\ud800" + "x" * 999, finish_reasons=["stop", None], tokens=None, problem=None)
@@ -279,7 +273,7 @@ def test_a_text_that_no_exporter_encodes_does_not_get_there() -> None:
     assert span.attributes["server.port"] == 443
 
 
-def test_a_run_of_the_recalibrator_is_a_trace_of_its_own() -> None:
+def test_a_run_of_the_recalibrator_is_a_trace_of_its_own():
     world = Traced()
     with world.traces.calibration("bot") as ended:
         ended("applied")
@@ -293,7 +287,7 @@ def test_a_run_of_the_recalibrator_is_a_trace_of_its_own() -> None:
     assert [span.parent for span in world.spans] == [None, None]
 
 
-def test_no_tracing_leaves_everything_as_it_came() -> None:
+def test_no_tracing_leaves_everything_as_it_came():
     record = Traced().record(b"")
     scope = {"headers": [(b"traceparent", SAMPLED)]}
     with NO_TRACING.request(scope) as answered, NO_TRACING.call("", {}) as ended, NO_TRACING.scoring([]):

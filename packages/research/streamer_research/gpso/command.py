@@ -4,11 +4,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from streamer import wiring
 from streamer.cli.console import note, print_json, print_table, progress, say
-from streamer.cli.options import JsonOption, in_groups, names
+from streamer.cli.options import JsonOption, argument, flag, in_groups, names, option
 from streamer.clouds.cloud import Cloud
 from streamer.errors import UsageError, why
 from streamer.settings.settings import Settings
@@ -24,69 +22,57 @@ class ClassifierOptions:
 
     pipeline: Annotated[
         str,
-        typer.Option(
-            metavar="A|B|C|D|all",
-            help="A: unit rows, centred; B: unit rows; C: centred; D: neither. Several with commas.",
+        option(
+            "A|B|C|D|all", "A: unit rows, centred; B: unit rows; C: centred; D: neither. Several with commas."
         ),
     ] = "all"
-    replicates: Annotated[int, typer.Option(metavar="B", help="Bootstrap replicates of a prototype.")] = 8
-    max_rank: Annotated[int, typer.Option(metavar="R", help="Largest rank that the eigengap may choose.")] = 8
+    replicates: Annotated[int, option("B", "Bootstrap replicates of a prototype.")] = 8
+    max_rank: Annotated[int, option("R", "Largest rank that the eigengap may choose.")] = 8
 
 
 @dataclass(frozen=True, slots=True)
 class ProtocolOptions:
     """How the classifier is tested."""
 
-    splits: Annotated[int, typer.Option(metavar="N", help="Splits of each question.")] = 5
-    loo: Annotated[
-        bool,
-        typer.Option("--loo/--no-loo", help="Also leave questions out and calibrate on the others."),
-    ] = True
-    folds: Annotated[
-        int,
-        typer.Option(metavar="N", help="Leave questions out in at most this many groups; 0: one by one."),
-    ] = 100
+    splits: Annotated[int, option("N", "Splits of each question.")] = 5
+    loo: Annotated[bool, flag("--loo/--no-loo", "Also leave questions out and calibrate on the others.")] = (
+        True
+    )
+    folds: Annotated[int, option("N", "Leave questions out in at most this many groups; 0: one by one.")] = (
+        100
+    )
     equal_sizes: Annotated[
         bool,
-        typer.Option(
+        flag(
             "--equal-sizes/--all-held-out",
-            help="Classify batches of one size, or all that is held out, as the paper does (batch sizes then give the class away).",
+            "Classify batches of one size, or all that is held out, as the paper does (batch sizes then give the class away).",
         ),
     ] = True
     distinct: Annotated[
         bool,
-        typer.Option(
+        flag(
             "--distinct/--all-texts",
-            help="Use a text once per question: copies of training texts are easily judged.",
+            "Use a text once per question: copies of training texts are easily judged.",
         ),
     ] = False
     min_per_class: Annotated[
         int,
-        typer.Option(
-            metavar="N",
-            help="Responses that a question needs in each class; with fewer it is skipped and counted.",
-        ),
+        option("N", "Responses that a question needs in each class; with fewer it is skipped and counted."),
     ] = 3
-    seed: Annotated[
-        int,
-        typer.Option(metavar="S", min=0, max=2**63 - 1, help="Seed of splits, folds and bootstrap."),
-    ] = 0
+    seed: Annotated[int, option("S", "Seed of splits, folds and bootstrap.", min=0, max=2**63 - 1)] = 0
 
 
 @in_groups
 def gpso(
     files: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="FILE",
-            help="Response clouds with severities, .jsonl or .jsonl.gz, or - for standard input.",
-        ),
+        argument("FILE", "Response clouds with severities, .jsonl or .jsonl.gz, or - for standard input."),
     ],
     cut: Annotated[
         float,
-        typer.Option(
-            metavar="S",
-            help="A response with a severity of at most this is good, any other bad. Choose it before you look.",
+        option(
+            "S",
+            "A response with a severity of at most this is good, any other bad. Choose it before you look.",
         ),
     ] = 0.5,
     *,
@@ -94,9 +80,7 @@ def gpso(
     protocol: ProtocolOptions,
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR", help="Write gpso.json, gpso.csv, gpso-batches.csv and gpso.md into this folder."
-        ),
+        option("DIR", "Write gpso.json, gpso.csv, gpso-batches.csv and gpso.md into this folder."),
     ] = None,
     json: JsonOption = False,
 ) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -101,25 +103,21 @@ def gpso_study(
 def _judged(
     questions: Sequence[Question], options: StudyOptions, progress: Callable[[str, int], None] | None
 ) -> list[Outcomes]:
+    told = progress or (lambda _protocol, _done: None)
+    common: dict[str, Any] = {
+        name: getattr(options, name) for name in ("min_per_class", "equal_sizes", "seed")
+    }
     found = judge_within(
         questions,
         options.methods,
         splits=options.splits,
         train_share=options.train_share,
-        min_per_class=options.min_per_class,
-        equal_sizes=options.equal_sizes,
-        seed=options.seed,
-        progress=None if progress is None else lambda done: progress("within", done),
+        progress=partial(told, "within"),
+        **common,
     )
     if options.loo:
         found += judge_across(
-            questions,
-            options.methods,
-            folds=options.folds,
-            min_per_class=options.min_per_class,
-            equal_sizes=options.equal_sizes,
-            seed=options.seed,
-            progress=None if progress is None else lambda done: progress("across", done),
+            questions, options.methods, folds=options.folds, progress=partial(told, "across"), **common
         )
     return found
 
@@ -154,17 +152,13 @@ def _summary(outcomes: Outcomes) -> DiagnosticsSummary | None:
     if not each:
         return None
 
-    def mean(values: list[float]) -> float:
-        return float(np.mean(values))
+    def mean(name: str) -> float:
+        return float(np.mean([getattr(one, name) for one in each]))
 
+    same = ("separation", "concentration", "eigengap", "dispersion", "rank", "margin")
     return DiagnosticsSummary(
         batches=len(each),
-        separation=mean([one.separation for one in each]),
-        concentration=mean([one.concentration for one in each]),
-        eigengap=mean([one.eigengap for one in each]),
-        dispersion=mean([one.dispersion for one in each]),
-        rank=mean([one.rank for one in each]),
-        margin=mean([one.margin for one in each]),
-        condition_share=mean([one.holds for one in each]),
-        condition_share_paper=mean([one.holds_paper for one in each]),
+        condition_share=mean("holds"),
+        condition_share_paper=mean("holds_paper"),
+        **{name: mean(name) for name in same},
     )

@@ -222,17 +222,9 @@ def figures_csv(studies: Mapping[str, GpsoStudy]) -> str:
 
 _SUMMARY = tuple(one.name for one in fields(DiagnosticsSummary) if one.name != "batches")
 _EACH = (
-    "rank",
-    "margin",
-    "separation",
-    "concentration",
-    "eigengap",
-    "dispersion",
-    "left",
-    "right",
-    "holds",
-    "holds_paper",
-)
+    "rank", "margin", "separation", "concentration", "eigengap", "dispersion",
+    "left", "right", "holds", "holds_paper",
+)  # fmt: skip
 
 
 def batches_csv(studies: Mapping[str, GpsoStudy]) -> str:

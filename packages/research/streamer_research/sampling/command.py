@@ -42,15 +42,14 @@ from streamer_research.sampling.session import SamplingSession, arms_of, connect
 def sample(
     prompts: Annotated[
         str,
-        typer.Argument(
-            metavar="PROMPTS",
-            help="One prompt a line, as text or as JSON with question, question_id, references; .gz too; - is standard "
+        opt.argument(
+            "PROMPTS",
+            "One prompt a line, as text or as JSON with question, question_id, references; .gz too; - is standard "
             "input.",
         ),
     ],
     out: Annotated[
-        Path,
-        typer.Option(metavar="FILE", help="The clouds, .jsonl or .jsonl.gz; FILE.journal is kept beside it."),
+        Path, opt.option("FILE", "The clouds, .jsonl or .jsonl.gz; FILE.journal is kept beside it.")
     ],
     cloud: CloudOptions,
     who: AnswererOptions,

@@ -219,6 +219,9 @@ def _plan_document(
     }
 
 
+_OF_FILE = ("clouds", "answers", "left_out", "missing", "refused", "empty", "cut_off")
+
+
 def _result_document(
     session: SamplingSession,
     tally: SamplingTally,
@@ -232,13 +235,7 @@ def _result_document(
         "files": [
             {
                 "path": str(file.path),
-                "clouds": file.clouds,
-                "answers": file.answers,
-                "left_out": file.left_out,
-                "missing": file.missing,
-                "refused": file.refused,
-                "empty": file.empty,
-                "cut_off": file.cut_off,
+                **{name: getattr(file, name) for name in _OF_FILE},
                 "blank_heads": file.headless,
             }
             for file in files

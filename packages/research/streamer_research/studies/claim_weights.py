@@ -49,7 +49,9 @@ def answers(paths: Sequence[str]) -> Iterator[Answer]:
                 if prompt.group is not None:
                     others = [WHOLE.part(r.text) for r in cloud.responses if r is not prompt.answer]
                     inputs = features([one.text for one in prompt.claims], others)
-                    yield Answer((path, cloud.batch_id), model, prompt, prompt.group, inputs)
+                    asked = path, cloud.batch_id  # files may be of the same prompts
+                    group = replace(prompt.group, id="/".join(asked))
+                    yield Answer(asked, model, replace(prompt, group=group), group, inputs)
 
 
 def learned(taught: Sequence[Answer]) -> tuple[Floats, float]:

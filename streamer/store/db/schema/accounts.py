@@ -2,20 +2,10 @@
 
 import sqlalchemy as sa
 
-from streamer.store.db.schema.types import (
-    Names,
-    UtcDateTime,
-    check,
-    digest,
-    kept,
-    metadata,
-    required,
-    sized_text,
-)
+from streamer.store.db.schema.types import Names, UtcDateTime, check, digest, required, sized_text, table
 
-accounts = sa.Table(
+accounts = table(
     "accounts",
-    metadata,
     sa.Column("name", sa.Text, primary_key=True),
     sa.Column("revision", sa.Integer, primary_key=True, autoincrement=False),
     required("roles", Names, comment="as a JSON array; empty: the account is closed"),
@@ -30,13 +20,12 @@ accounts = sa.Table(
     check("closed", "(roles = '[]') = (password IS NULL)"),
     sized_text("created_by", 200),
     sized_text("reason", 500, least=0),
-    info=kept(sealed=True),
+    sealed=True,
 )
 
 
-api_keys = sa.Table(
+api_keys = table(
     "api_keys",
-    metadata,
     sa.Column("id", sa.Text, primary_key=True),
     required("digest", sa.LargeBinary, comment="SHA-256 of the token, which has 256 random bits"),
     sa.Column("gates", Names, comment="NULL: every gate"),
@@ -59,17 +48,16 @@ api_keys = sa.Table(
     sized_text("note", 500, least=0),
     sized_text("created_by", 200),
     check("expires_at", "expires_at > created_at"),
-    info=kept(sealed=True),
+    sealed=True,
 )
 
-api_key_revocations = sa.Table(
+api_key_revocations = table(
     "api_key_revocations",
-    metadata,
     sa.Column("id", sa.Text, sa.ForeignKey("api_keys.id"), primary_key=True),
     required("revoked_at", UtcDateTime),
     required("revoked_by", sa.Text),
     required("revoked_reason", sa.Text),
     sized_text("revoked_by", 200),
     sized_text("revoked_reason", 500),
-    info=kept(sealed=True),
+    sealed=True,
 )

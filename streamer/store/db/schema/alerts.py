@@ -8,16 +8,14 @@ from streamer.store.db.schema.types import (
     UtcDateTime,
     check,
     identity_column,
-    kept,
-    metadata,
     one_of,
     required,
     sized_text,
+    table,
 )
 
-alerts = sa.Table(
+alerts = table(
     "alerts",
-    metadata,
     identity_column(),
     required("alert_id", sa.Text, unique=True, comment="the same cause has the same"),
     required("gate", sa.Text, sa.ForeignKey("gates.name")),
@@ -32,25 +30,22 @@ alerts = sa.Table(
     one_of("level", ("page", "ticket")),
     sized_text("message", 2000),
     sa.Index("ix_alerts_gate_raised_at", "gate", "raised_at"),
-    sqlite_autoincrement=True,
-    info=kept(sealed=True),
+    sealed=True,
 )
 
-alert_acknowledgements = sa.Table(
+alert_acknowledgements = table(
     "alert_acknowledgements",
-    metadata,
     sa.Column("alert", BIGINT, sa.ForeignKey("alerts.id"), primary_key=True, autoincrement=False),
     required("by", sa.Text),
     required("reason", sa.Text),
     required("at", UtcDateTime),
     required("last_batch", BIGINT, comment="the newest batch then; 0: none"),
     check("last_batch", "last_batch >= 0"),
-    info=kept(sealed=True),
+    sealed=True,
 )
 
-alert_assignments = sa.Table(
+alert_assignments = table(
     "alert_assignments",
-    metadata,
     identity_column(),
     required("alert", BIGINT, sa.ForeignKey("alerts.id")),
     required("assignee", sa.Text),
@@ -58,17 +53,15 @@ alert_assignments = sa.Table(
     required("at", UtcDateTime),
     sized_text("assignee", 200),
     sa.Index("ix_alert_assignments_alert", "alert"),
-    sqlite_autoincrement=True,
-    info=kept(no_evidence="who looks after an alert, which decides nothing"),
+    no_evidence="who looks after an alert, which decides nothing",
 )
 
-alert_deliveries = sa.Table(
+alert_deliveries = table(
     "alert_deliveries",
-    metadata,
     sa.Column("alert", BIGINT, sa.ForeignKey("alerts.id"), primary_key=True, autoincrement=False),
     sa.Column("channel", sa.Text, primary_key=True),
     required("at", UtcDateTime),
     sa.Column("error", sa.Text, comment="why it was given up; NULL: it was taken"),
     one_of("channel", ("webhook", "mail")),
-    info=kept(no_evidence="where alerts were sent"),
+    no_evidence="where alerts were sent",
 )

@@ -14,18 +14,16 @@ from streamer.store.db.schema.types import (
     check,
     finite_cut,
     identity_column,
-    kept,
-    metadata,
     one_of,
     required,
     sized_rule,
     sized_text,
+    table,
     within_unit_interval,
 )
 
-calibration_runs = sa.Table(
+calibration_runs = table(
     "calibration_runs",
-    metadata,
     identity_column(),
     required("gate", sa.Text),
     required("gate_revision", sa.Integer, comment="the settings calibrated for"),
@@ -78,19 +76,15 @@ calibration_runs = sa.Table(
     sized_text("age_cut", 10_000, least=2),
     sized_text("suffix", 10_000, least=2),
     sized_text("history", 10_000, least=2),
-    sqlite_autoincrement=True,
-    info=kept(
-        sealed=True,
-        erased=("burst_key",),
-        no_evidence={
-            "burst_key": "of the hashes that name bursts: nobody else shall test a question against them"
-        },
-    ),
+    sealed=True,
+    erased=("burst_key",),
+    no_evidence={
+        "burst_key": "of the hashes that name bursts: nobody else shall test a question against them"
+    },
 )
 
-calibration_inputs = sa.Table(
+calibration_inputs = table(
     "calibration_inputs",
-    metadata,
     sa.Column("run", BIGINT, sa.ForeignKey("calibration_runs.id"), primary_key=True, autoincrement=False),
     sa.Column("batch", BIGINT, sa.ForeignKey("batches.id"), primary_key=True, autoincrement=False),
     sa.Column("response_id", sa.Text, primary_key=True),
@@ -112,9 +106,8 @@ calibration_inputs = sa.Table(
     sized_text("segment", 200, least=0),
 )
 
-calibration_candidates = sa.Table(
+calibration_candidates = table(
     "calibration_candidates",
-    metadata,
     sa.Column("run", BIGINT, sa.ForeignKey("calibration_runs.id"), primary_key=True, autoincrement=False),
     sa.Column("method", sa.Text, primary_key=True),
     required("decides", sa.Boolean),
@@ -134,22 +127,20 @@ sa.Index(
     sqlite_where=calibration_candidates.c.decides,
 )
 
-proposal_rejections = sa.Table(
+proposal_rejections = table(
     "proposal_rejections",
-    metadata,
     sa.Column("run", BIGINT, sa.ForeignKey("calibration_runs.id"), primary_key=True, autoincrement=False),
     required("rejected_at", UtcDateTime),
     required("rejected_by", sa.Text),
     required("reason", sa.Text),
     sized_text("rejected_by", 200),
     sized_text("reason", 2000),
-    info=kept(sealed=True),
+    sealed=True,
 )
 
 
-encoders = sa.Table(
+encoders = table(
     "encoders",
-    metadata,
     sa.Column("id", sa.Text, primary_key=True, comment="name@hash, as decisions name it"),
     sa.Column("revision", sa.Text, primary_key=True, comment="where the weights came from"),
     sa.Column("weight_hash", sa.Text, primary_key=True, comment="SHA-256 of the weights, hex"),
@@ -159,5 +150,5 @@ encoders = sa.Table(
     sized_text("revision", 200),
     check("weight_hash", "length(weight_hash) = 64"),
     check("dimension", "dimension >= 1"),
-    info=kept(sealed=True),
+    sealed=True,
 )

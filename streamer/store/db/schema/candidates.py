@@ -12,16 +12,14 @@ from streamer.store.db.schema.types import (
     check,
     finite_cut,
     identity_column,
-    kept,
-    metadata,
     required,
     sized_rule,
     sized_text,
+    table,
 )
 
-candidate_policies = sa.Table(
+candidate_policies = table(
     "candidate_policies",
-    metadata,
     identity_column(),
     required("gate", sa.Text, sa.ForeignKey("gates.name")),
     sa.Column("settings", Facts, comment="by their flat names; NULL: no candidate from here on"),
@@ -38,13 +36,11 @@ candidate_policies = sa.Table(
     sized_text("by", 200),
     sized_text("reason", 2000),
     sa.Index("ix_candidate_policies_gate_id", "gate", "id"),
-    sqlite_autoincrement=True,
-    info=kept(sealed=True),
+    sealed=True,
 )
 
-candidate_decisions = sa.Table(
+candidate_decisions = table(
     "candidate_decisions",
-    metadata,
     sa.Column("batch", BIGINT, sa.ForeignKey("batches.id"), primary_key=True, autoincrement=False),
     required("candidate", BIGINT, sa.ForeignKey("candidate_policies.id")),
     sa.Column("scores", DOCUMENT, comment="in event order; NULL: it has none"),
@@ -56,15 +52,12 @@ candidate_decisions = sa.Table(
     check("scored", "(scores IS NULL) = (why IS NOT NULL)"),
     check("shipped", "shipped IS NULL OR scores IS NOT NULL"),
     sized_text("why", 64),
-    info=kept(
-        no_evidence="what a candidate policy, never acted on, made of batches; its scores and signals are sealed when it is adopted"
-    ),
+    no_evidence="what a candidate policy, never acted on, made of batches; its scores and signals are sealed when it is adopted",
 )
 """One for each decision that was made while its gate had a candidate; no log covers them."""
 
-candidate_prompts = sa.Table(
+candidate_prompts = table(
     "candidate_prompts",
-    metadata,
     sa.Column(
         "candidate", BIGINT, sa.ForeignKey("candidate_policies.id"), primary_key=True, autoincrement=False
     ),
@@ -73,6 +66,6 @@ candidate_prompts = sa.Table(
     required("signals", sa.LargeBinary),
     required("bad", sa.Boolean),
     sa.Column("segment", sa.Text),
-    info=kept(no_evidence="what a candidate policy compares batches with; its sealed rule has their digest"),
+    no_evidence="what a candidate policy compares batches with; its sealed rule has their digest",
 )
 """What a candidate of all signals compares batches with; its rule, which is sealed, has their digest."""

@@ -9,15 +9,13 @@ from streamer.store.db.schema.types import (
     digest,
     edge,
     identity_column,
-    kept,
-    metadata,
     required,
     sized_text,
+    table,
 )
 
-control_head = sa.Table(
+control_head = table(
     "control_head",
-    metadata,
     sa.Column("id", sa.Integer, primary_key=True, autoincrement=False, comment="always 1"),
     required("record_id", sa.LargeBinary, comment="drawn once: which record this is"),
     required("log_size", BIGINT, comment="leaves of the control log"),
@@ -26,12 +24,12 @@ control_head = sa.Table(
     digest("record_id"),
     check("log_size", "log_size >= 0"),
     edge("log_edge"),
-    info=kept(changes=("log_size", "log_edge"), no_evidence={"id": "always 1"}),
+    changes=("log_size", "log_edge"),
+    no_evidence={"id": "always 1"},
 )
 
-control_log = sa.Table(
+control_log = table(
     "control_log",
-    metadata,
     sa.Column("leaf_index", BIGINT, primary_key=True, autoincrement=False, comment="from 0, without holes"),
     required("kind", sa.Text, comment="the table whose row is sealed"),
     required("subject", sa.Text, comment="its primary key, a JSON array"),
@@ -46,25 +44,20 @@ control_log = sa.Table(
     digest("root"),
 )
 
-control_queue = sa.Table(
+control_queue = table(
     "control_queue",
-    metadata,
     identity_column(),
     required("kind", sa.Text, comment="as in control_log"),
     required("subject", sa.Text, comment="as in control_log"),
     required("sealed", sa.Text, comment="as in control_log"),
     required("recorded_at", UtcDateTime),
-    sqlite_autoincrement=True,
-    info=kept(
-        deletes=True,
-        no_evidence="what a closing waits to seal; its rows are evidence, and in the log before a bundle is made",
-    ),
+    deletes=True,
+    no_evidence="what a closing waits to seal; its rows are evidence, and in the log before a bundle is made",
 )
 """What closings wrote and the control log does not have yet, in order: whoever holds its head next moves it there."""
 
-heads = sa.Table(
+heads = table(
     "heads",
-    metadata,
     sa.Column(
         "leaf_index",
         BIGINT,
@@ -76,33 +69,29 @@ heads = sa.Table(
     required(
         "nodes", sa.LargeBinary, comment="hashes of the perfect subtrees that end with it, the smallest first"
     ),
-    info=kept(no_evidence={"nodes": "hashes that follow from the log of heads"}),
+    no_evidence={"nodes": "hashes that follow from the log of heads"},
 )
 
-signed_head = sa.Table(
+signed_head = table(
     "signed_head",
-    metadata,
     sa.Column("id", sa.Integer, primary_key=True, autoincrement=False, comment="always 1"),
     required("size", BIGINT, comment="leaves of the log of heads"),
     required("published", BIGINT, comment="how many the newest published checkpoint covers"),
     sa.Column("published_at", UtcDateTime, comment="when that was"),
     required("note", sa.LargeBinary, comment="the newest checkpoint, signed"),
     check("id", "id = 1"),
-    info=kept(
-        changes=("size", "published", "published_at", "note"),
-        no_evidence={
-            "id": "always 1",
-            "published": "up to where checkpoints went to the topic",
-            "published_at": "when they last did",
-            "size": "how many heads the checkpoint beside it covers",
-        },
-    ),
+    changes=("size", "published", "published_at", "note"),
+    no_evidence={
+        "id": "always 1",
+        "published": "up to where checkpoints went to the topic",
+        "published_at": "when they last did",
+        "size": "how many heads the checkpoint beside it covers",
+    },
 )
 """The newest checkpoint; a row from the beginning."""
 
-restorations = sa.Table(
+restorations = table(
     "restorations",
-    metadata,
     sa.Column("id", BIGINT, primary_key=True, autoincrement=False, comment="from 1, without holes"),
     required("at", UtcDateTime),
     required("by", sa.Text),
@@ -117,13 +106,12 @@ restorations = sa.Table(
     required("signature", sa.Text, comment="Ed25519 by the key of checkpoints, in base64"),
     sized_text("by", 200),
     sized_text("reason", 2000),
-    info=kept(sealed=True),
+    sealed=True,
 )
 """Backups that were restored, and what had been signed after they were made."""
 
-give_outs = sa.Table(
+give_outs = table(
     "give_outs",
-    metadata,
     sa.Column("id", BIGINT, primary_key=True, autoincrement=False, comment="from 1, without holes"),
     required("at", UtcDateTime),
     required("by", sa.Text),
@@ -144,25 +132,22 @@ give_outs = sa.Table(
     sized_text("file", 1000),
     check("through", "length(through) = 7"),
     check("sha256", "length(sha256) = 64"),
-    info=kept(sealed=True),
+    sealed=True,
 )
 """Decisions that left the database for a file."""
 
-cosignatures = sa.Table(
+cosignatures = table(
     "cosignatures",
-    metadata,
     sa.Column("witness", sa.Text, primary_key=True, comment="its name"),
     required("size", BIGINT, comment="leaves of the log of heads that it has cosigned"),
     required("note", sa.LargeBinary, comment="the checkpoint, with the witness's signature"),
-    info=kept(
-        changes=None, no_evidence="what witnesses have cosigned: evidence is what they keep themselves"
-    ),
+    changes=None,
+    no_evidence="what witnesses have cosigned: evidence is what they keep themselves",
 )
 
 
-erasures = sa.Table(
+erasures = table(
     "erasures",
-    metadata,
     sa.Column("id", sa.Text, primary_key=True),
     required("at", UtcDateTime),
     required("by", sa.Text),
@@ -173,5 +158,5 @@ erasures = sa.Table(
     sized_text("by", 200),
     sized_text("reason", 500),
     check("before", '"before" <= at'),
-    info=kept(sealed=True),
+    sealed=True,
 )

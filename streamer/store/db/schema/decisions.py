@@ -8,18 +8,16 @@ from streamer.scoring.reading import RULES
 from streamer.store.db.schema.types import (
     BIGINT,
     DOCUMENT,
-    MONTHLY,
     REAL,
     HeaderPairs,
     UtcDateTime,
     check,
     digest,
     identity_column,
-    kept,
-    metadata,
     one_of,
     required,
     sized_text,
+    table,
     within_unit_interval,
 )
 
@@ -27,9 +25,8 @@ ONLY_ON_SQLITE = "uq_decisions_action_id"
 """SQLite cannot drop it without a copy of the table. PostgreSQL does without: an action's id follows from gate, batch and
 attempt, which are unique, and one index less is written with every decision."""
 
-batches = sa.Table(
+batches = table(
     "batches",
-    metadata,
     identity_column(),
     required("gate", sa.Text, sa.ForeignKey("gates.name")),
     required("batch_id", sa.Text),
@@ -56,13 +53,11 @@ batches = sa.Table(
         ' OR (erased_at IS NOT NULL AND prompt IS NULL AND "references" IS NULL AND metadata IS NULL'
         " AND content_hash IS NULL AND salt IS NULL)",
     ),
-    sqlite_autoincrement=True,
-    info=kept(erased=("prompt", "references", "metadata", "content_hash", "salt", "erased_at")),
+    erased=("prompt", "references", "metadata", "content_hash", "salt", "erased_at"),
 )
 
-responses = sa.Table(
+responses = table(
     "responses",
-    metadata,
     sa.Column("batch", BIGINT, sa.ForeignKey("batches.id"), primary_key=True, autoincrement=False),
     sa.Column(
         "position", sa.Integer, primary_key=True, autoincrement=False, comment="from 0, the event's order"
@@ -84,13 +79,13 @@ responses = sa.Table(
     one_of("not_read", RULES),
     one_of("action", ("ship", *HOLD_ACTIONS)),
     check("shipped_has_score", "action <> 'ship' OR score IS NOT NULL"),
-    info=kept(erased=("text",), prunable=True),
-    postgresql_partition_by=MONTHLY,
+    erased=("text",),
+    prunable=True,
+    monthly=True,
 )
 
-decisions = sa.Table(
+decisions = table(
     "decisions",
-    metadata,
     sa.Column("batch", BIGINT, primary_key=True, autoincrement=False),
     required("gate", sa.Text),
     required("policy_version", sa.Integer),
@@ -167,12 +162,12 @@ decisions = sa.Table(
     sa.UniqueConstraint("action_id", name=ONLY_ON_SQLITE).ddl_if(dialect="sqlite"),
     sa.Index("ix_decisions_gate_decided_at", "gate", "decided_at"),
     sa.Index("ix_decisions_gate_batch", "gate", "batch"),
-    info=kept(prunable=True, no_evidence={"cloud": "numbers of the embeddings, for drift"}),
-    postgresql_partition_by=MONTHLY,
+    prunable=True,
+    no_evidence={"cloud": "numbers of the embeddings, for drift"},
+    monthly=True,
 )
-carried_scores = sa.Table(
+carried_scores = table(
     "carried_scores",
-    metadata,
     sa.Column("batch", BIGINT, sa.ForeignKey("batches.id"), autoincrement=False),
     sa.Column("scorer", sa.Text),
     sa.Column("response_id", sa.Text),
@@ -180,20 +175,19 @@ carried_scores = sa.Table(
     sa.PrimaryKeyConstraint("scorer", "batch", "response_id"),
     sized_text("scorer", 64),
     within_unit_interval("score"),
-    info=kept(sealed=True),
+    sealed=True,
 )
 """What the scorer of an adopted candidate policy made of batches that were decided by another one: calibration reads it in
 place of theirs."""
 
-carried_signals = sa.Table(
+carried_signals = table(
     "carried_signals",
-    metadata,
     sa.Column("list", sa.Text, comment="SHA-256 of the list of signals, in hexadecimal"),
     sa.Column("batch", BIGINT, sa.ForeignKey("batches.id"), autoincrement=False),
     required("signals", sa.LargeBinary),
     sa.PrimaryKeyConstraint("list", "batch"),
     sized_text("list", 64),
-    info=kept(sealed=True),
+    sealed=True,
 )
 """Their rows by the list of signals of an adopted candidate policy."""
 

@@ -10,27 +10,24 @@ from streamer.store.db.schema.types import (
     check,
     digest,
     identity_column,
-    kept,
-    metadata,
     one_of,
     required,
     sized_text,
+    table,
 )
 
-desk_items = sa.Table(
+desk_items = table(
     "desk_items",
-    metadata,
     sa.Column("batch", BIGINT, sa.ForeignKey("batches.id"), primary_key=True, autoincrement=False),
     required("gate", sa.Text),
     required("until", UtcDateTime, comment="then it is rejected"),
     sa.Index("ix_desk_items_until", "until", "batch"),
-    info=kept(deletes=True),
+    deletes=True,
 )
 """Deleted by whoever decides: one transaction alone can delete a row."""
 
-desk_outcomes = sa.Table(
+desk_outcomes = table(
     "desk_outcomes",
-    metadata,
     sa.Column("id", sa.Text, primary_key=True, comment="follows from gate, batch_id and attempt"),
     required("gate", sa.Text),
     required("batch_id", sa.Text),
@@ -66,12 +63,11 @@ desk_outcomes = sa.Table(
     sized_text("by", 200),
     sized_text("remark", MOST_REMARK_CHARACTERS, least=0),
     sa.Index("ix_desk_outcomes_gate_at", "gate", "at"),
-    info=kept(sealed=True),
+    sealed=True,
 )
 
-desk_texts = sa.Table(
+desk_texts = table(
     "desk_texts",
-    metadata,
     identity_column(),
     required("outcome", sa.Text, sa.ForeignKey("desk_outcomes.id"), unique=True),
     sa.Column("text", sa.Text, comment="what people were shown; NULL once erased"),
@@ -83,6 +79,6 @@ desk_texts = sa.Table(
         "(erased_at IS NULL AND text IS NOT NULL AND salt IS NOT NULL)"
         " OR (erased_at IS NOT NULL AND text IS NULL AND salt IS NULL)",
     ),
-    sqlite_autoincrement=True,
-    info=kept(erased=("text", "salt", "erased_at"), no_evidence={"id": "a number that nothing names"}),
+    erased=("text", "salt", "erased_at"),
+    no_evidence={"id": "a number that nothing names"},
 )

@@ -17,17 +17,15 @@ from streamer.store.db.schema.types import (
     digest,
     finite_cut,
     identity_column,
-    kept,
-    metadata,
     one_of,
     required,
     sized_rule,
     sized_text,
+    table,
 )
 
-gates = sa.Table(
+gates = table(
     "gates",
-    metadata,
     sa.Column("name", sa.Text, primary_key=True),
     required("seed", BIGINT),
     required("audit_salt", sa.LargeBinary),
@@ -35,7 +33,8 @@ gates = sa.Table(
     sized_text("name", 64),
     check("seed", "seed >= 0"),
     digest("audit_salt"),
-    info=kept(sealed=True, locked_by="name"),
+    sealed=True,
+    locked_by="name",
 )
 
 _TYPES: dict[type, Any] = {
@@ -70,9 +69,8 @@ def _constraint(one: Setting) -> sa.CheckConstraint:
     return check(one.name, " AND ".join(f'"{one.name}" {_COMPARED[way]} {end!r}' for way, end in ends))
 
 
-gate_revisions = sa.Table(
+gate_revisions = table(
     "gate_revisions",
-    metadata,
     sa.Column("gate", sa.Text, sa.ForeignKey("gates.name"), primary_key=True),
     sa.Column("revision", sa.Integer, primary_key=True, autoincrement=False),
     *(_column(one) for one in SETTINGS.values()),
@@ -87,12 +85,11 @@ gate_revisions = sa.Table(
     ),
     check("external_encoder", "embeddings = 'accept' OR substr(encoder, 1, 9) <> 'external:'"),
     check("accepted_dimension", "embeddings = 'refuse' OR dimension IS NOT NULL"),
-    info=kept(sealed=True),
+    sealed=True,
 )
 
-policies = sa.Table(
+policies = table(
     "policies",
-    metadata,
     sa.Column("gate", sa.Text, sa.ForeignKey("gates.name"), primary_key=True),
     sa.Column("version", sa.Integer, primary_key=True, autoincrement=False),
     required("gate_revision", sa.Integer),
@@ -119,12 +116,11 @@ policies = sa.Table(
     check("uncalibrated_has_no_run", "calibrated OR calibration_run IS NULL"),
     sized_text("signature", 200),
     sized_text("key_id", 64),
-    info=kept(sealed=True),
+    sealed=True,
 )
 
-policy_events = sa.Table(
+policy_events = table(
     "policy_events",
-    metadata,
     identity_column(),
     required("gate", sa.Text),
     required("version", sa.Integer),
@@ -135,6 +131,5 @@ policy_events = sa.Table(
     sa.ForeignKeyConstraint(["gate", "version"], ["policies.gate", "policies.version"]),
     one_of("event", ("created", "activated", "superseded", "closed")),
     sa.UniqueConstraint("gate", "version", "event"),
-    sqlite_autoincrement=True,
-    info=kept(sealed=True),
+    sealed=True,
 )

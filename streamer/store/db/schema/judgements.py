@@ -10,15 +10,13 @@ from streamer.store.db.schema.types import (
     check,
     digest,
     identity_column,
-    kept,
-    metadata,
     required,
     sized_text,
+    table,
 )
 
-judgements = sa.Table(
+judgements = table(
     "judgements",
-    metadata,
     identity_column(),
     required("gate", sa.Text, sa.ForeignKey("gates.name")),
     required("batch_id", sa.Text),
@@ -67,11 +65,8 @@ judgements = sa.Table(
         " OR (erased_at IS NOT NULL AND exchanges IS NULL AND salt IS NULL)",
     ),
     sa.Index("ix_judgements_response", "gate", "batch_id", "attempt", "response_id"),
-    sqlite_autoincrement=True,
-    info=kept(
-        sealed="NOT for_score",
-        erased=("exchanges", "salt", "erased_at"),
-        prunable=True,
-        no_evidence={"id": "a number that nothing names, where the judgement is of a score"},
-    ),
+    sealed="NOT for_score",
+    erased=("exchanges", "salt", "erased_at"),
+    prunable=True,
+    no_evidence={"id": "a number that nothing names, where the judgement is of a score"},
 )

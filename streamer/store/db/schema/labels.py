@@ -12,16 +12,14 @@ from streamer.store.db.schema.types import (
     UtcDateTime,
     check,
     identity_column,
-    kept,
-    metadata,
     required,
     sized_text,
+    table,
     within_unit_interval,
 )
 
-label_revisions = sa.Table(
+label_revisions = table(
     "label_revisions",
-    metadata,
     identity_column(),
     # No foreign key to a response: on the labels topic a severity may overtake the decision it belongs to.
     required("gate", sa.Text, sa.ForeignKey("gates.name")),
@@ -60,13 +58,11 @@ label_revisions = sa.Table(
     sized_text("source", 64),
     sized_text("remark", 500),
     sa.Index("ix_label_revisions_gate_kind_id", "gate", "kind", "id"),
-    sqlite_autoincrement=True,
-    info=kept(sealed="source <> 'topic'"),
+    sealed="source <> 'topic'",
 )
 
-label_signatures = sa.Table(
+label_signatures = table(
     "label_signatures",
-    metadata,
     identity_column(),
     # A table of its own: an unsigned copy that somebody sends first must not keep the signature out.
     required("label", BIGINT, sa.ForeignKey("label_revisions.id")),
@@ -78,6 +74,5 @@ label_signatures = sa.Table(
     sized_text("signature", 200),
     sized_text("key_id", 64),
     sized_text("source", 64),
-    sqlite_autoincrement=True,
-    info=kept(sealed="source <> 'topic'"),
+    sealed="source <> 'topic'",
 )

@@ -11,17 +11,15 @@ from streamer.store.db.schema.types import (
     digest,
     edge,
     identity_column,
-    kept,
     log_columns,
-    metadata,
     one_of,
     required,
     sized_text,
+    table,
 )
 
-progress = sa.Table(
+progress = table(
     "progress",
-    metadata,
     *log_columns(primary_key=True),
     required("epoch", BIGINT, comment="raised by each lease"),
     required("next_offset", BIGINT),
@@ -34,19 +32,16 @@ progress = sa.Table(
     check("next_offset", "next_offset >= 0"),
     check("log_size", "log_size >= 0"),
     edge("log_edge"),
-    info=kept(
-        changes=None,
-        no_evidence={
-            "epoch": "how often a partition was leased",
-            "topic_id": "the broker's own id of the topic",
-            "updated_at": "when a partition was leased or went on",
-        },
-    ),
+    changes=None,
+    no_evidence={
+        "epoch": "how often a partition was leased",
+        "topic_id": "the broker's own id of the topic",
+        "updated_at": "when a partition was leased or went on",
+    },
 )
 
-dead_letters = sa.Table(
+dead_letters = table(
     "dead_letters",
-    metadata,
     identity_column(),
     *log_columns(),
     required("offset", BIGINT),
@@ -74,29 +69,23 @@ dead_letters = sa.Table(
         " OR (erased_at IS NOT NULL AND detail IS NULL AND key IS NULL AND value IS NULL AND headers IS NULL"
         " AND salt IS NULL)",
     ),
-    sqlite_autoincrement=True,
-    info=kept(
-        changes=("replayed_at", "replayed_by"),
-        erased=("detail", "key", "value", "headers", "salt", "erased_at"),
-    ),
+    changes=("replayed_at", "replayed_by"),
+    erased=("detail", "key", "value", "headers", "salt", "erased_at"),
 )
 
-dead_letter_replays = sa.Table(
+dead_letter_replays = table(
     "dead_letter_replays",
-    metadata,
     identity_column(),
     required("dead_letter", BIGINT, sa.ForeignKey("dead_letters.id")),
     required("at", UtcDateTime),
     required("by", sa.Text),
     sa.Index("ix_dead_letter_replays_dead_letter", "dead_letter"),
-    sqlite_autoincrement=True,
-    info=kept(sealed=True),
+    sealed=True,
 )
 """Each time that a refused message was sent again; append-only."""
 
-outcomes = sa.Table(
+outcomes = table(
     "outcomes",
-    metadata,
     *log_columns(primary_key=True),
     sa.Column("offset", BIGINT, primary_key=True, autoincrement=False),
     required("kind", sa.Text),
@@ -123,7 +112,7 @@ outcomes = sa.Table(
     digest("leaf_hash"),
     digest("root"),
     check("control_size", "control_size >= 0"),
-    info=kept(prunable=True),
+    prunable=True,
 )
 sa.Index(
     "uq_outcomes_decided_once",
@@ -133,9 +122,8 @@ sa.Index(
     sqlite_where=outcomes.c.kind == "decision",
 )
 
-data_gaps = sa.Table(
+data_gaps = table(
     "data_gaps",
-    metadata,
     *log_columns(primary_key=True),
     sa.Column("from_offset", BIGINT, primary_key=True, autoincrement=False),
     required("to_offset", BIGINT, comment="exclusive"),
@@ -145,12 +133,12 @@ data_gaps = sa.Table(
         ["log_id", "topic", "partition"], ["progress.log_id", "progress.topic", "progress.partition"]
     ),
     check("offsets", "from_offset >= 0 AND to_offset > from_offset"),
-    info=kept(sealed=True, prunable=True),
+    sealed=True,
+    prunable=True,
 )
 
-outbox = sa.Table(
+outbox = table(
     "outbox",
-    metadata,
     identity_column(),
     required("topic", sa.Text),
     sa.Column("key", sa.LargeBinary),
@@ -163,20 +151,16 @@ outbox = sa.Table(
     sized_text("topic", 249),
     check("one_end", "published_at IS NULL OR parked_at IS NULL"),
     check("parked", "(parked_at IS NULL) = (error IS NULL)"),
-    sqlite_autoincrement=True,
-    info=kept(
-        changes=("published_at", "parked_at", "error"),
-        deletes=True,
-        no_evidence="what waits for the broker, and what it took",
-    ),
+    changes=("published_at", "parked_at", "error"),
+    deletes=True,
+    no_evidence="what waits for the broker, and what it took",
 )
 UNPUBLISHED = outbox.c.published_at.is_(None) & outbox.c.parked_at.is_(None)
 """A row of the outbox waits."""
 sa.Index("ix_outbox_unpublished", outbox.c.id, postgresql_where=UNPUBLISHED, sqlite_where=UNPUBLISHED)
 
-pending_messages = sa.Table(
+pending_messages = table(
     "pending_messages",
-    metadata,
     identity_column(),
     required("source_log_id", sa.Text),
     required("source_topic", sa.Text),
@@ -199,8 +183,9 @@ pending_messages = sa.Table(
     check("content", "(batch IS NULL) = (headers IS NOT NULL)"),
     check("reference", "batch IS NULL OR (key IS NULL AND value IS NULL)"),
     check("parked", "(parked_at IS NULL) = (error IS NULL)"),
-    sqlite_autoincrement=True,
-    info=kept(changes=("parked_at", "error"), deletes=True, no_evidence="what waits for the broker"),
+    changes=("parked_at", "error"),
+    deletes=True,
+    no_evidence="what waits for the broker",
 )
 """What input records caused and the broker has not acknowledged: a queue, from which acknowledged rows are deleted.
 
@@ -217,9 +202,8 @@ sa.Index(
 )
 
 
-leases = sa.Table(
+leases = table(
     "leases",
-    metadata,
     sa.Column("name", sa.Text, primary_key=True),
     required("holder", sa.Text, comment="one lease of one process"),
     required("epoch", BIGINT, comment="one more for each new holder"),
@@ -227,5 +211,6 @@ leases = sa.Table(
     sized_text("name", 300),
     sized_text("holder", 200),
     check("epoch", "epoch >= 1"),
-    info=kept(changes=None, no_evidence="which process does what only one may do"),
+    changes=None,
+    no_evidence="which process does what only one may do",
 )

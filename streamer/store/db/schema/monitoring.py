@@ -11,19 +11,17 @@ from streamer.store.db.schema.types import (
     UtcDateTime,
     check,
     identity_column,
-    kept,
-    metadata,
     one_of,
     required,
     sized_text,
+    table,
     within_unit_interval,
 )
 
 _FOLLOWS = "the state of monitoring, which follows from decisions and labels; alerts are sealed"
 
-monitor_gates = sa.Table(
+monitor_gates = table(
     "monitor_gates",
-    metadata,
     sa.Column("gate", sa.Text, sa.ForeignKey("gates.name"), primary_key=True),
     required("step", BIGINT, comment="how often it was written; who writes names what he read"),
     required("read_batch", BIGINT, comment="read with labels up to this batch"),
@@ -43,12 +41,12 @@ monitor_gates = sa.Table(
     check("places", "read_batch >= 0 AND seen_batch >= 0 AND seen_label >= 0"),
     check("bet_batch", "bet_batch >= 0"),
     check("counts", "unwatched >= 0 AND late >= 0"),
-    info=kept(changes=None, no_evidence=_FOLLOWS),
+    changes=None,
+    no_evidence=_FOLLOWS,
 )
 
-monitor_sequences = sa.Table(
+monitor_sequences = table(
     "monitor_sequences",
-    metadata,
     sa.Column("gate", sa.Text, sa.ForeignKey("gates.name"), primary_key=True),
     sa.Column("number", sa.Integer, primary_key=True, autoincrement=False, comment="from 1"),
     required("unit", sa.Text),
@@ -85,19 +83,16 @@ monitor_sequences = sa.Table(
             "selective", "selective_lower", "selective_upper",
         )
     ),
-    info=kept(
-        changes=(
+    changes=(
             "last_batch", "read_at", "decisions", "labelled", "overdue", "exposure", "exposure_lower", "exposure_upper",
             "selective", "selective_lower", "selective_upper", "state", "ended",
         ),
-        until="ended",
-        no_evidence=_FOLLOWS,
-    ),
+until="ended",
+no_evidence=_FOLLOWS,
 )  # fmt: skip
 
-monitor_alarms = sa.Table(
+monitor_alarms = table(
     "monitor_alarms",
-    metadata,
     sa.Column("gate", sa.Text, sa.ForeignKey("gates.name"), primary_key=True),
     sa.Column("kind", sa.Text, primary_key=True),
     sa.Column(
@@ -122,19 +117,16 @@ monitor_alarms = sa.Table(
     check("delta", "delta > 0 AND delta < 1"),
     check("evidence_ratio", "evidence_ratio >= 0 AND evidence_ratio <= 1e300"),
     check("raised", "(raised_by IS NULL) = (raised_at IS NULL)"),
-    info=kept(
-        changes=(
+    changes=(
             "evidence_ratio", "state", "raised_by", "raised_at", "alert_id", "closed_policy", "ended",
         ),
-        until="ended",
-        no_evidence=_FOLLOWS,
-    ),
+until="ended",
+no_evidence=_FOLLOWS,
 )  # fmt: skip
 
 
-audit_rates = sa.Table(
+audit_rates = table(
     "audit_rates",
-    metadata,
     identity_column(),
     required("gate", sa.Text, sa.ForeignKey("gates.name")),
     required("boosted", sa.Boolean, comment="else the gate's own audit probability holds"),
@@ -147,6 +139,5 @@ audit_rates = sa.Table(
     check("extra", "extra >= 0"),
     sized_text("reason", 500),
     sa.Index("ix_audit_rates_gate_id", "gate", "id"),
-    sqlite_autoincrement=True,
-    info=kept(sealed=True),
+    sealed=True,
 )

@@ -2,11 +2,10 @@
 
 import sqlalchemy as sa
 
-from streamer.store.db.schema.types import BIGINT, UtcDateTime, check, kept, metadata, required, sized_text
+from streamer.store.db.schema.types import BIGINT, UtcDateTime, check, required, sized_text, table
 
-review_claims = sa.Table(
+review_claims = table(
     "review_claims",
-    metadata,
     sa.Column("batch", BIGINT, sa.ForeignKey("batches.id"), primary_key=True, autoincrement=False),
     sa.Column("position", sa.Integer, primary_key=True, autoincrement=False),
     required("labeller", sa.Text),
@@ -14,14 +13,13 @@ review_claims = sa.Table(
     required("expires_at", UtcDateTime, comment="from then on it is anybody's"),
     sized_text("labeller", 200),
     sized_text("holder", 64),
-    info=kept(
-        changes=("labeller", "holder", "expires_at"), deletes=True, no_evidence="who was shown which answer"
-    ),
+    changes=("labeller", "holder", "expires_at"),
+    deletes=True,
+    no_evidence="who was shown which answer",
 )
 
-review_offers = sa.Table(
+review_offers = table(
     "review_offers",
-    metadata,
     sa.Column("token", sa.Text, primary_key=True, comment="what the page calls it; tells nothing"),
     required("batch", BIGINT, sa.ForeignKey("batches.id")),
     required("position", sa.Integer),
@@ -39,5 +37,6 @@ review_offers = sa.Table(
     check("marks", "marks >= 0"),
     sized_text("mark", 64),
     sa.Index("ix_review_offers_marked_at", "labeller", "marked_at"),
-    info=kept(changes=("skipped_at", "marks", "mark", "marked_at"), no_evidence="who was shown which answer"),
+    changes=("skipped_at", "marks", "mark", "marked_at"),
+    no_evidence="who was shown which answer",
 )

@@ -66,11 +66,6 @@ class Kept:
         return self.changes if self.locked_by is None else (self.locked_by,)
 
 
-def kept(**said: Any) -> dict[str, Kept]:
-    """Say how a table is kept, as its `info`."""
-    return {"kept": Kept(**said)}
-
-
 def kept_of(table: sa.Table) -> Kept:
     """How a table is kept."""
     said: Kept = table.info.get("kept", _ADDED_TO)
@@ -287,8 +282,21 @@ _PARTITION = re.compile(r"_(\d{4}_\d\d|before)$")
 
 
 def identity_column() -> sa.Column[int]:
-    """The surrogate key of a table whose natural key is long. Declare `sqlite_autoincrement` beside it."""
+    """The surrogate key of a table whose natural key is long."""
     return sa.Column("id", BIGINT, sa.Identity(), primary_key=True)
+
+
+def table(name: str, *parts: sa.schema.SchemaItem, monthly: bool = False, **said: Any) -> sa.Table:
+    """A table; `said` is how it is kept (`Kept`), and `monthly` that PostgreSQL partitions it by month."""
+    numbered = any(isinstance(one, sa.Column) and one.identity is not None for one in parts)
+    return sa.Table(
+        name,
+        metadata,
+        *parts,
+        info={"kept": Kept(**said)},
+        sqlite_autoincrement=numbered,
+        postgresql_partition_by=MONTHLY if monthly else None,
+    )
 
 
 def log_columns(*, primary_key: bool = False) -> tuple[sa.Column[Any], ...]:
