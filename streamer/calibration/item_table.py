@@ -21,13 +21,9 @@ _CELLS = 1 << 15
 class ItemTable:
     """Items group by group, groups by id, so that the order in which groups and items came changes no sum.
 
-    Attributes
-    ----------
-    ids : length G, rising.
-    scores, severities : shape (N,), in [0, 1].
-    index : shape (N,), each item's group in 0..G-1, not falling.
-    sizes : shape (G,), labelled items of each group, at least 1.
-    divisors : shape (G,), see `LabelledGroup.divisor`.
+    `ids`: length G, rising. `scores`, `severities`: shape (N,), in [0, 1]. `index`: shape (N,),
+    each item's group in 0..G-1, not falling. `sizes`: shape (G,), labelled items of each group, at
+    least 1. `divisors`: shape (G,), see `LabelledGroup.divisor`.
     """
 
     ids: tuple[str, ...]
@@ -76,19 +72,12 @@ class ItemTable:
         """Yield each group's sum of `terms` over the items that ship, level by level, in blocks of bounded
         size.
 
-        Parameters
-        ----------
-        terms : shape (N,), one for each item.
-        levels : strictly falling.
-        reached : True: the sums just below each level, where items that score exactly it ship as well. False:
-            the sums at each level, where they do not.
-        start : the first level whose sums are wanted; those before it are not walked. The sums are the same to the last
-            bit as in a walk from the first level on.
-
-        Yields
-        ------
-        ndarray
-            Shape (k, G), a row for each of the next k levels; reused by nobody, free to be changed.
+        `terms`: shape (N,), one for each item. `levels`: strictly falling. `reached`: True: the
+        sums just below each level, where items that score exactly it ship as well. False: the sums
+        at each level, where they do not. `start`: the first level whose sums are wanted; those
+        before it are not walked. The sums are the same to the last bit as in a walk from the first
+        level on. Yields shape (k, G), a row for each of the next k levels; reused by nobody, free
+        to be changed.
         """
         position = np.searchsorted(-levels, -self.scores, side="left" if reached else "right")
         order = np.argsort(position, kind="stable")
@@ -108,12 +97,10 @@ class ItemTable:
     def first_level(
         self, levels: Floats, outside: Callable[[Floats], NDArray[np.bool_]], *, start: int = 0
     ) -> float:
-        """Walk down from the strictest level; return the first just below which `outside` holds, or -inf.
+        """Walk down from the strictest level (see `sums_by_level`); return the first just below
+        which `outside` holds, or -inf.
 
-        Parameters
-        ----------
-        levels, start : see `sums_by_level`.
-        outside : from group losses, shape (k, G), to k marks.
+        `outside` makes k marks of group losses, shape (k, G).
         """
         passed = start
         for rows in self.sums_by_level(self.losses, levels, reached=True, start=start):

@@ -114,11 +114,8 @@ def spread_text(one: Spread) -> str:
 class AtBudget:
     """What a gate makes, at a budget `alpha`, of prompts that did not calibrate it: means over splits.
 
-    Attributes
-    ----------
-    ship_rate : share of units that ship.
-    exposure : average harm per prompt, held ones counting 0.
-    selective : error rate among what ships.
+    `ship_rate`: share of units that ship. `exposure`: average harm per prompt, held ones counting
+    0. `selective`: error rate among what ships.
     """
 
     alpha: float
@@ -379,12 +376,10 @@ PAGE_POLICY = (
 
 
 def report_page(report: Report, name: str, notes: Sequence[str] = (), *, back: str = "") -> str:
-    """Return a report as a page of its own, with a slider over all budgets where one calibration answers for them.
+    """Return a report as a page of its own, with a slider over all budgets where one calibration
+    answers for them.
 
-    Parameters
-    ----------
-    notes : how the file was read, in sentences.
-    back : the address at which another file is tried; empty: none.
+    `notes` say how the file was read; at `back` another file is tried, empty for none.
     """
     slider = ""
     if report.budgets:

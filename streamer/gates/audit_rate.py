@@ -68,13 +68,11 @@ LEAST_DELAYS = 20
 
 
 def label_lag(delays: Sequence[float | None], *, deadline: float) -> float | None:
-    """Return the 95 % quantile of the label delays of draws, in seconds; None for too few of them.
+    """Return the 95 % quantile, in seconds, of the delays from decisions to labels of draws that
+    were chosen without regard to labels; None for too few of them.
 
-    Parameters
-    ----------
-    delays : from a decision to its labels, of draws that were chosen without regard to labels; None: the label never came.
-        What came later than the deadline counts as the deadline.
-    deadline : the age at which a label that has not come counts as never coming, in seconds.
+    A delay of None is a label that never came. What came later than the deadline, in seconds,
+    counts as the deadline.
     """
     if len(delays) < LEAST_DELAYS:
         return None

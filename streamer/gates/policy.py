@@ -57,11 +57,9 @@ _LARGEST_WHOLE = 10**18
 class Bursts:
     """The bursts of which nothing ships: those with a bad label among the prompts that a policy was made of.
 
-    Attributes
-    ----------
-    key : the metadata key that names bursts, or `prompt`.
-    secret : of the hashes that stand for names; None: it was erased, and no batch is told its burst any more.
-    bad : ids of the prompts with a bad label, by burst.
+    `key`: the metadata key that names bursts, or `prompt`. `secret`: of the hashes that stand for
+    names; None: it was erased, and no batch is told its burst any more. `bad`: ids of the prompts
+    with a bad label, by burst.
     """
 
     key: str
@@ -184,13 +182,10 @@ out; what it could not score for another reason it would have held."""
 class CandidatePolicy:
     """One line of a gate's story of candidates; the newest is the one that counts.
 
-    Attributes
-    ----------
-    number : from 1, in the order in which those of all gates were set.
-    settings : what it decides by, as they were when it was set; None: from here on there is no candidate.
-    cut : where it cuts; None: it scores, and decides nothing.
-    rule : how the cut is read.
-    guarantee : what its calibration promises; empty for a threshold that somebody gave, and without one.
+    `number`: from 1, in the order in which those of all gates were set. `settings`: what it decides
+    by, as they were when it was set; None: from here on there is no candidate. `cut`: where it
+    cuts; None: it scores, and decides nothing. `rule`: how the cut is read. `guarantee`: what its
+    calibration promises; empty for a threshold that somebody gave, and without one.
     """
 
     number: int

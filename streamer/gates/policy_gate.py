@@ -23,13 +23,11 @@ from streamer.scoring.signals.signal_list import batch_row
 class Ruling:
     """What a policy says about one batch.
 
-    Attributes
-    ----------
-    gate : what ships.
-    cut : what this batch was cut by: its own under a transductive rule, its segment's under segments.
-    needed : the budget that it would have shipped with; None where the policy does not say.
-    unread : it is held because the encoder did not read it, and too few labelled prompts were unread for the same reasons.
-    bad_burst : whether nothing of it ships because its burst has a bad label.
+    `gate`: what ships. `cut`: what this batch was cut by: its own under a transductive rule, its
+    segment's under segments. `needed`: the budget that it would have shipped with; None where the
+    policy does not say. `unread`: it is held because the encoder did not read it, and too few
+    labelled prompts were unread for the same reasons. `bad_burst`: whether nothing of it ships
+    because its burst has a bad label.
     """
 
     gate: BatchGate
@@ -57,14 +55,9 @@ def unit_row(
 class PolicyGate:
     """The gate of one policy, ready for many batches.
 
-    Parameters
-    ----------
-    unit : what ships.
-    cut : the policy's state and lambda.
-    rule : how they are to be read.
-    losses : of the calibration prompts, where the policy cuts one score at its budget.
-    bursts : those with a bad label, of which nothing ships.
-    least_kept : the share of its claims that must be left of an answer, or nothing of it ships.
+    `losses` are those of the calibration prompts, where the policy cuts one score at its budget;
+    nothing of the `bursts` ships, nor of an answer of which less than the share `least_kept` of its
+    claims is left.
     """
 
     def __init__(

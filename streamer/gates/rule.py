@@ -32,10 +32,8 @@ MOST_SEGMENTS = 500
 class Cut:
     """Where a gate cuts.
 
-    Attributes
-    ----------
-    state : `closed` (ship nothing), `cut` (ship what passes lambda), `open` (ship all) or `full` (as the rule `Full` says).
-    threshold : lambda, finite; None unless `state` is `cut`.
+    `state`: `closed` (ship nothing), `cut` (ship what passes lambda), `open` (ship all) or `full`
+    (as the rule `Full` says). `threshold`: lambda, finite; None unless `state` is `cut`.
     """
 
     state: ThresholdState
@@ -164,10 +162,8 @@ class BatchCut:
 class Segments:
     """Cut each segment where its own calibration says; the policy's cut serves every other.
 
-    Attributes
-    ----------
-    key : the metadata key that names a batch's segment.
-    own : (segment, cut) of each segment with groups enough, sorted by segment.
+    `key`: the metadata key that names a batch's segment. `own`: (segment, cut) of each segment with
+    groups enough, sorted by segment.
     """
 
     key: str
@@ -184,13 +180,10 @@ class Segments:
 class Fitted:
     """The calibration prompts that a batch is compared with; see `streamer.calibration.full_fit`.
 
-    Attributes
-    ----------
-    groups : number G of prompts, the newest of those that the policy's run has read.
-    bad : how many of them are bad.
-    allowed : the largest count that ships, k.
-    rows : `Prompts.digest`, so that nobody can put other prompts in their place.
-    own : (segment, its G, its k) by segment; empty where there are none.
+    `groups`: number G of prompts, the newest of those that the policy's run has read. `bad`: how
+    many of them are bad. `allowed`: the largest count that ships, k. `rows`: `Prompts.digest`, so
+    that nobody can put other prompts in their place. `own`: (segment, its G, its k) by segment;
+    empty where there are none.
     """
 
     groups: int
@@ -308,15 +301,11 @@ class Full:
     def counts(
         self, row: ArrayLike, segment: str | None = None, *, prompt: str | None = None
     ) -> Iterator[tuple[int, int, int]]:
-        """Yield, of each fit, the batch's count, the G that it is out of, and the k that it may be.
+        """Yield, of each fit, the batch's count, the G that it is out of, and the k that it may be,
+        from its signals, shape (d,).
 
-        Raises `ValueError` where the prompts are not attached.
-
-        Parameters
-        ----------
-        row : its signals, shape (d,).
-        segment : of the batch, where the rule has segments.
-        prompt : id of the batch, which is left out of the prompts where it is one of them; None: it is new.
+        `prompt` is the batch's id and left out of the prompts where it is one of them; None: it is
+        new. Raises `ValueError` where the prompts are not attached.
         """
         if self.prompts is None:
             raise ValueError("the policy's calibration prompts were not read")
@@ -481,10 +470,8 @@ def _whole(value: object) -> int:
 class Needed:
     """The smallest budget with which a batch would have shipped: ``count`` / (``groups`` + 1).
 
-    Attributes
-    ----------
-    count : 1 and the severities of the calibration prompts that look at least as good; a whole number by the method `full`.
-    groups : number G >= 0 of calibration prompts.
+    `count`: 1 and the severities of the calibration prompts that look at least as good; a whole
+    number by the method `full`. `groups`: number G >= 0 of calibration prompts.
     """
 
     count: float
@@ -505,11 +492,9 @@ class CalibrationLosses:
 
     A gate that cuts this score where `mean` finds lambda ships iff p is at most its budget.
 
-    Parameters
-    ----------
-    scores, severities : of G prompts, in [0, 1].
-    segments : of each, where segments have cuts of their own; a prompt is compared with those of its segment alone.
-    pooled : the segments that have one, where all prompts serve the others; None: nothing does.
+    `scores`, `severities`: of G prompts, in [0, 1]. `segments`: of each, where segments have cuts
+    of their own; a prompt is compared with those of its segment alone. `pooled`: the segments that
+    have one, where all prompts serve the others; None: nothing does.
     """
 
     def __init__(

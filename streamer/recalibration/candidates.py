@@ -23,14 +23,10 @@ _LARGEST_DIAGNOSTIC = 200_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """What one calibrator makes of the run's groups.
+    """What one calibrator makes of the run's groups; `decides` marks the gate's own.
 
-    Attributes
-    ----------
-    name : the method; with its shape or its segments in front where the gate has such: ``smooth mean``.
-    decides : True for the gate's own.
-    threshold : the cut, and what it promises.
-    rule : how the cut is to be read.
+    The name is the method, with its shape or its segments in front where the gate has such:
+    ``smooth mean``.
     """
 
     name: str

@@ -15,10 +15,8 @@ MOST_COUNTED = 10_000
 class LastRun:
     """The newest calibration run of a gate, whoever asked for it.
 
-    Attributes
-    ----------
-    usable : it was calibrated for what the gate is set to now, and for the world as it is since the last alarm.
-    candidates : (calibrator, lambda); a lambda of None is closed or open.
+    `usable`: it was calibrated for what the gate is set to now, and for the world as it is since
+    the last alarm. `candidates`: (calibrator, lambda); a lambda of None is closed or open.
     """
 
     run: int

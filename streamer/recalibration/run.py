@@ -58,12 +58,10 @@ class PolicyChanged(TryLater):
 class Since:
     """Where the audit sample begins, after an alarm has closed the gate, or should have and could not.
 
-    Attributes
-    ----------
-    version : batches decided under this policy or a later one are read: the one that the alarm closed the gate with, or
-        the next after the one that it could not close.
-    moment : when it came into force, or when the alarm was raised that could not close the gate.
-    closed : whether the alarm closed the gate.
+    `version`: batches decided under this policy or a later one are read: the one that the alarm
+    closed the gate with, or the next after the one that it could not close. `moment`: when it came
+    into force, or when the alarm was raised that could not close the gate. `closed`: whether the
+    alarm closed the gate.
     """
 
     version: int
@@ -230,10 +228,8 @@ class CalibrationRun:
 class Recalibration:
     """A run with the policy before it, and what became of it.
 
-    Attributes
-    ----------
-    after : the policy that it put in force; None for a proposal and for a dry run.
-    proposed : number of the run that waits to be put in force; None otherwise.
+    `after`: the policy that it put in force; None for a proposal and for a dry run. `proposed`:
+    number of the run that waits to be put in force; None otherwise.
     """
 
     run: CalibrationRun
@@ -246,12 +242,9 @@ class Recalibration:
 class SampleQuery:
     """Which first attempts of a gate can be read to calibrate its settings.
 
-    Attributes
-    ----------
-    settings : scored under their unit, scorer and encoder; severities are of their kind.
-    before : decided before this moment.
-    since_version : decided under this policy or a later one; None: under any.
-    severities : which of a response's labels counts.
+    `settings`: scored under their unit, scorer and encoder; severities are of their kind. `before`:
+    decided before this moment. `since_version`: decided under this policy or a later one; None:
+    under any. `severities`: which of a response's labels counts.
     """
 
     gate: str

@@ -57,11 +57,8 @@ def fewest_groups(settings: GateSettings) -> int:
 
 
 class Schedule:
-    """Keeps when each gate may run and must run.
-
-    Parameters
-    ----------
-    monotonic : seconds that only ever grow, and know nothing of the time of day.
+    """Keeps when each gate may run and must run, by `monotonic` seconds that only ever grow, and
+    know nothing of the time of day.
     """
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
@@ -167,13 +164,12 @@ class RunObserver(Protocol):
 class GateWork:
     """What is done for one gate, in the runner's thread.
 
-    Attributes
-    ----------
-    recalibrate : runs the gate now and returns what became of it: `applied`, `proposed` or `unchanged`. Raises `TryLater` when
-        there is nothing to read yet, another run is under way or the gate has changed since, another `UsageError` when it
-        cannot be recorded here, `Unavailable` when the database is unavailable.
-    look : compares the newest groups of the gate with older ones, and returns what became of a run that holds more; None:
-        there was no need for one. Raises as `recalibrate` does.
+    `recalibrate`: runs the gate now and returns what became of it: `applied`, `proposed` or
+    `unchanged`. Raises `TryLater` when there is nothing to read yet, another run is under way or
+    the gate has changed since, another `UsageError` when it cannot be recorded here, `Unavailable`
+    when the database is unavailable. `look`: compares the newest groups of the gate with older
+    ones, and returns what became of a run that holds more; None: there was no need for one. Raises
+    as `recalibrate` does.
     """
 
     recalibrate: Callable[[GateStatus], str]
@@ -181,13 +177,8 @@ class GateWork:
 
 
 class Runner:
-    """Keeps which gates are due, and runs them.
-
-    Parameters
-    ----------
-    ended : called after each run.
-    stopping : whether a stop was requested; no further run begins then.
-    monotonic : seconds that only grow.
+    """Keeps which gates are due, and runs them, until a stop is requested; `ended` is called after
+    each run.
     """
 
     def __init__(
@@ -214,9 +205,8 @@ class Runner:
     def offer(self, statuses: Sequence[GateStatus], *, now: datetime, asked: float) -> None:
         """Say how the gates stand; what is due is run after what is under way, and what was offered before is forgotten.
 
-        Parameters
-        ----------
-        asked : seconds, by the monotonic clock, before the gates were looked up: a run that ended later is not in them.
+        `asked`: seconds, by the monotonic clock, before the gates were looked up: a run that ended
+        later is not in them.
         """
         with self._lock:
             due = []

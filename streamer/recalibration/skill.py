@@ -27,14 +27,10 @@ _TYPICAL_GROUPS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Separation:
-    """The severity of what a threshold ships beside that of what it holds, on labelled groups.
+    """The mean severity of what a threshold ships beside that of what it holds, on labelled groups.
 
-    Attributes
-    ----------
-    groups : labelled groups.
-    shipped, held : mean severities.
-    z : how many standard errors the first is below the second.
-    level : how likely what is no better is ever shown to be, over all runs on this sample as it grows.
+    `z`: how many standard errors the first is below the second. `level`: how likely what is no
+    better is ever shown to be, over all runs on this sample as it grows.
     """
 
     groups: int

@@ -88,13 +88,9 @@ def order(seed: int, ids: Sequence[str]) -> NDArray[np.uint64]:
 def suffix_test(losses: NDArray[np.float64], drawn: NDArray[np.uint64], *, version: int) -> Suffix | None:
     """Compare the newest W groups with older ones, for each W that there are 2 W groups for.
 
-    Returns the first W that cuts, else the one with the most evidence; None for too few groups.
-
-    Parameters
-    ----------
-    losses : of the labelled groups at one threshold, in order of decision, the oldest first.
-    drawn : of the same groups, see `order`.
-    version : kept with the result.
+    `losses`: of the labelled groups at one threshold, in order of decision, the oldest first.
+    `drawn`: of the same groups, see `order`. `version`: kept with the result. Returns the first W
+    that cuts, else the one with the most evidence; None for too few groups.
     """
     best: Suffix | None = None
     for size in WINDOWS:

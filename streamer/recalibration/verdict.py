@@ -32,13 +32,10 @@ whose labels allow nothing, or nobody: it was never calibrated for its settings.
 class Comparison:
     """A run beside the policy in force.
 
-    Attributes
-    ----------
-    direction : of the run, seen from the policy.
-    lambda_step : how far lambda moves, >= 0, may be infinite.
-    ship_rates : share of the run's groups that would ship, by the policy and by the run.
-    labelled_groups : groups of the run with a label.
-    new_groups : those of them that the run behind the policy has not read with a label; all where no run is behind it.
+    `direction`: of the run, seen from the policy. `lambda_step`: how far lambda moves, >= 0, may be
+    infinite. `ship_rates`: share of the run's groups that would ship, by the policy and by the run.
+    `labelled_groups`: groups of the run with a label. `new_groups`: those of them that the run
+    behind the policy has not read with a label; all where no run is behind it.
     """
 
     direction: Direction
@@ -71,11 +68,9 @@ class Comparison:
 class Closing:
     """How it came that a gate ships nothing.
 
-    Attributes
-    ----------
-    by : who closed it.
-    served : what the gate cut by when it last shipped, for settings like those of now; None if it never did.
-    alarms : how often an alarm has closed the gate since it was made.
+    `by`: who closed it. `served`: what the gate cut by when it last shipped, for settings like
+    those of now; None if it never did. `alarms`: how often an alarm has closed the gate since it
+    was made.
     """
 
     by: Closer
@@ -87,11 +82,9 @@ class Closing:
 class Verdict:
     """What becomes of a run, and why, in words for people.
 
-    Attributes
-    ----------
-    worst_label : the run on worst labels is the one to record.
-    large : it acts beyond the limits of a step, on the safe side; an operator should know.
-    held_until : nothing stands against it but that it has to wait until then.
+    `worst_label`: the run on worst labels is the one to record. `large`: it acts beyond the limits
+    of a step, on the safe side; an operator should know. `held_until`: nothing stands against it
+    but that it has to wait until then.
     """
 
     outcome: Outcome
@@ -102,15 +95,10 @@ class Verdict:
 
 
 def hold(applied: Verdict, *, now: datetime, since: "Held | None", lag: timedelta) -> Verdict:
-    """Have a looser threshold wait for one label lag since a looser one was first found, and then be tested again.
+    """Have a looser threshold wait for one label lag since (None: now) a looser one was first
+    found, and then be tested again.
 
     In that time what it would ship gets its labels; nothing earlier can show that it is bad.
-
-    Parameters
-    ----------
-    applied : what becomes of it otherwise.
-    since : the wait that runs already; None: it begins now.
-    lag : how late labels come.
     """
     until = now + lag if since is None else since.until
     if now < until:
@@ -161,12 +149,8 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """A wait that runs: the newest run of the gate, made since its policy came into force, is to be tested again.
-
-    Attributes
-    ----------
-    run : the run.
-    until : the end of the wait.
+    """A wait that runs: `run`, the newest of the gate, made since its policy came into force, is to
+    be tested again at `until`.
     """
 
     run: int
@@ -185,9 +169,7 @@ def closing(policies: Sequence[Policy]) -> Closing | None:
     then somebody went back to it. Once a person has closed the gate it counts as closed by a person, whatever was done to
     it later, until it ships again.
 
-    Parameters
-    ----------
-    policies : every version, the oldest first; at least one.
+    `policies`: every version, the oldest first; at least one.
     """
     newest = policies[-1]
     if not newest.ships_nothing:

@@ -149,15 +149,12 @@ def read_data_set(
     kinds of severity are mixed, there are fewer than two questions, a score is not one, or a
     severity is missing and none may be; the text names file and line or question.
 
-    Parameters
-    ----------
-    path, reading, report : response clouds or a table; see `streamer.clouds.cloud_files.read_clouds`.
-    judge_field : field of a response's ``meta`` with the judge's score in [0, 1], higher is safer, given without
-        references; read as scorer ``judge`` where it is there.
-    external : other fields of ``meta`` with scores in [0, 1], each a scorer of its own; of a table the columns that have no
-        role.
-    unlabelled : what becomes of answers without a severity.
-    clouds : of the file, where it was read before.
+    `path`, `reading`, `report`: response clouds or a table; see
+    `streamer.clouds.cloud_files.read_clouds`. `judge_field`: field of a response's ``meta`` with
+    the judge's score in [0, 1], higher is safer, given without references; read as scorer ``judge``
+    where it is there. `external`: other fields of ``meta`` with scores in [0, 1], each a scorer of
+    its own; of a table the columns that have no role. `unlabelled`: what becomes of answers without
+    a severity. `clouds`: of the file, where it was read before.
     """
     name = "standard input" if str(path) == "-" else str(path)
     if clouds is None:

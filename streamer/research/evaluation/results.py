@@ -63,12 +63,9 @@ class GateRow:
 class StabilityRow:
     """How a weighting scheme tracks the budget and how much its threshold varies, unit ``response``.
 
-    Attributes
-    ----------
-    exposure : realised on the second halves.
-    level : lambda over splits where it is a number.
-    level_sd_of_weights : standard deviation of lambda when only the random weights are drawn again and the
-        calibration answers stay; 0 for the method ``mean``, None where lambda is no number.
+    `exposure`: realised on the second halves. `level`: lambda over splits where it is a number.
+    `level_sd_of_weights`: standard deviation of lambda when only the random weights are drawn again
+    and the calibration answers stay; 0 for the method ``mean``, None where lambda is no number.
     """
 
     method: str
@@ -91,11 +88,8 @@ class FigureInterval:
 class CoverageRisk:
     """Selective risk against coverage: the units with the highest scores ship first, ties in a random order.
 
-    Attributes
-    ----------
-    coverage : rising, in (0, 1].
-    risk : mean severity among the shipped.
-    low, high : a pointwise 95 % interval from resampling questions.
+    `coverage`: rising, in (0, 1]. `risk`: mean severity among the shipped. `low`, `high`: a
+    pointwise 95 % interval from resampling questions.
     """
 
     coverage: tuple[float, ...]
@@ -108,14 +102,10 @@ class CoverageRisk:
 class ScorePicture:
     """A score's units of all questions, as they are drawn: how scores are spread, and what each threshold would do.
 
-    Attributes
-    ----------
-    fine, wrong : number of units with a severity below .5, and of the others, with a score in each of equal parts of
-        [0, 1].
-    fine_median, wrong_median : of their scores; None where there are none.
-    thresholds : rising from 0; of many, some two hundred.
-    ship_rate, exposure : at each threshold.
-    selective : severity among what ships; None where nothing does.
+    `fine`, `wrong`: number of units with a severity below .5, and of the others, with a score in
+    each of equal parts of [0, 1]. `fine_median`, `wrong_median`: of their scores; None where there
+    are none. `thresholds`: rising from 0; of many, some two hundred. `ship_rate`, `exposure`: at
+    each threshold. `selective`: severity among what ships; None where nothing does.
     """
 
     fine: tuple[int, ...]
@@ -155,11 +145,8 @@ class RankingRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScorerRow:
-    """What a score ships at a budget, by the method of the options, beside what the Gram energy ships on the same splits.
-
-    Attributes
-    ----------
-    more : ship rate less that of the Gram energy, split by split.
+    """What a score ships at a budget, by the method of the options, and how much `more` than the
+    Gram energy on the same splits, split by split.
     """
 
     unit: str
@@ -278,12 +265,8 @@ class Options:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """All that was found.
-
-    Attributes
-    ----------
-    key : SHA-256 of inputs, options and the code that evaluated; equal keys, equal results.
-    version : of this program.
+    """All that was found by this version of the program; `key`, SHA-256 of inputs, options and the
+    code that evaluated: equal keys, equal results.
     """
 
     key: str

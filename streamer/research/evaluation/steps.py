@@ -80,11 +80,8 @@ def judged(
     where the endpoint takes no request at all; `Unavailable` where it answered none of
     `GIVE_UP_AFTER` answers one after another, each as often as it is tried.
 
-    Parameters
-    ----------
-    judge : who marks.
-    folder : made if it is not there.
-    progress : called with the numbers of answers that are marked and that there are, repeated ones counted once.
+    `judge`: who marks. `folder`: made if it is not there. `progress`: called with the numbers of
+    answers that are marked and that there are, repeated ones counted once.
     """
     record = folder / f"{hashlib.sha256(judge.id.encode()).hexdigest()[:32]}.jsonl"
     marks = {mark.key: mark for mark in read_lines(record, strict_type=_JudgeMark) if 0 <= mark.score <= 1}

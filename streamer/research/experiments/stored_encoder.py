@@ -120,13 +120,11 @@ class StoredEncoder:
     Kept are rows as pooling makes them. GPSO's pipelines without L2 want their lengths, and unit rows follow from them. Of
     an encoder that is given loaded the unit rows are kept.
 
-    Parameters
-    ----------
-    encoder : a name, see `streamer.scoring.encoders.registry.find_encoder`; or one that is loaded, of unit rows.
-    device, threads : of the encoder, which is loaded only when the store lacks a text.
-    folder : of the store.
-    progress : called with how many of how many distinct texts have their rows.
-    strict : False gives every text a vector, of what the model takes of it; see `load_encoder`.
+    `encoder`: a name, see `streamer.scoring.encoders.registry.find_encoder`; or one that is loaded,
+    of unit rows. `device`, `threads`: of the encoder, which is loaded only when the store lacks a
+    text. `folder`: of the store. `progress`: called with how many of how many distinct texts have
+    their rows. `strict`: False gives every text a vector, of what the model takes of it; see
+    `load_encoder`.
     """
 
     def __init__(

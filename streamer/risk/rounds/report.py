@@ -37,11 +37,9 @@ Reason = Literal[
 class Backlog:
     """What has not been read of a gate.
 
-    Attributes
-    ----------
-    unread : decisions that the bets have not read, at most `MOST_COUNTED`.
-    labels : drawn answers among them that shipped and have no label.
-    oldest : when the oldest of these was decided; None where there is none.
+    `unread`: decisions that the bets have not read, at most `MOST_COUNTED`. `labels`: drawn answers
+    among them that shipped and have no label. `oldest`: when the oldest of these was decided; None
+    where there is none.
     """
 
     unread: int
@@ -169,13 +167,10 @@ class DecidedHour:
 class Decided:
     """What is on record of a gate's decisions in the last budget period: known at once, without a label.
 
-    Attributes
-    ----------
-    since : when the first that is counted was made; of many decisions the newest are.
-    shipped : of the `decided` those of which something shipped.
-    labelled : of these those with a label on what shipped, whoever asked for it.
-    held : the others, by the reason on record.
-    hours : the last 24 hours in which anything was decided, in order.
+    `since`: when the first that is counted was made; of many decisions the newest are. `shipped`:
+    of the `decided` those of which something shipped. `labelled`: of these those with a label on
+    what shipped, whoever asked for it. `held`: the others, by the reason on record. `hours`: the
+    last 24 hours in which anything was decided, in order.
     """
 
     since: datetime

@@ -44,11 +44,8 @@ MOST_DELAYS = 200
 class Stretch:
     """Decisions made while the gate was open, over some time.
 
-    Attributes
-    ----------
-    first_policy, last_policy : the oldest and the newest policy among them.
-    since, until : when the first and the newest of them were made.
-    open : what they come to.
+    `first_policy`, `last_policy`: the oldest and the newest policy among them. `since`, `until`:
+    when the first and the newest of them were made. `open`: what they come to.
     """
 
     first_policy: int

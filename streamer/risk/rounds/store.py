@@ -46,12 +46,9 @@ class Standing:
 class CalibratedSample(NamedTuple):
     """What a calibration run found of its own sample.
 
-    Attributes
-    ----------
-    ship_share : of the sample that its threshold ships, in [0, 1]; of claims the share of prompts
-        that get any.
-    mean_severity : of the sample as far as it was labelled, in [0, 1], whether it ships or not; of
-        claims what a prompt loses if all of them ship.
+    `ship_share`: of the sample that its threshold ships, in [0, 1]; of claims the share of prompts
+    that get any. `mean_severity`: of the sample as far as it was labelled, in [0, 1], whether it
+    ships or not; of claims what a prompt loses if all of them ship.
     """
 
     ship_share: float
@@ -61,11 +58,9 @@ class CalibratedSample(NamedTuple):
 class News(NamedTuple):
     """What came for the gates that are named; the others are as they were.
 
-    Attributes
-    ----------
-    decided, labelled : gates with decisions, with labels, in the stretch of the record that was asked for.
-    policies : every gate's newest policy.
-    acknowledged : of the alerts that were asked for.
+    `decided`, `labelled`: gates with decisions, with labels, in the stretch of the record that was
+    asked for. `policies`: every gate's newest policy. `acknowledged`: of the alerts that were asked
+    for.
     """
 
     decided: frozenset[str]

@@ -88,10 +88,8 @@ class Draw(NamedTuple):
 class Promise:
     """How seldom an alarm is false that restarts.
 
-    Attributes
-    ----------
-    delta : chance of a false alarm, beside what `false_every` adds; in (0, 1).
-    false_every : H, draws for which one false alarm more is accepted; None: none.
+    `delta`: chance of a false alarm, beside what `false_every` adds; in (0, 1). `false_every`: H,
+    draws for which one false alarm more is accepted; None: none.
     """
 
     delta: float
@@ -187,11 +185,9 @@ class DrawnBets(Promise):
         Where every loss is known when its draw is read, it is bit-identical however draws are cut into pieces.
         Raises `ValueError` if a draw is not one, or not in order.
 
-        Parameters
-        ----------
-        draws : the next ones, in order.
-        known : losses by the numbers of draws. What is known already is never lowered.
-        overdue : draws from this moment or before are known from now on: a loss that is not known is `missing`.
+        `draws`: the next ones, in order. `known`: losses by the numbers of draws. What is known
+        already is never lowered. `overdue`: draws from this moment or before are known from now on:
+        a loss that is not known is `missing`.
         """
         if self.raised_at is not None:
             return self

@@ -138,13 +138,10 @@ class ExposureSequence(State):
             raise ValueError(f"shipped must be between 0 and decisions, not {self.shipped!r}")
 
     def observe(self, decisions: AuditedDecisions) -> ExposureSequence:
-        """Return the state after these decisions: bit-identical however they are cut into pieces.
+        """Return the state after the next decisions, in the order in which they were made:
+        bit-identical however they are cut into pieces.
 
         Raises `ValueError` if a logged probability is below the plan's least one.
-
-        Parameters
-        ----------
-        decisions : the next ones, in the order in which they were made; there may be none.
         """
         if not len(decisions):
             return self

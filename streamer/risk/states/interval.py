@@ -37,13 +37,11 @@ class BudgetBurn:
     The shares have the confidence of the interval they come from. Days left extrapolate the mean rate since the
     period began: nothing is promised about what comes.
 
-    Attributes
-    ----------
-    used : share of the period's budget, 0 or more; above 1 it is overspent.
-    used_lower, used_upper : its bounds.
-    days_left : days from the newest decision counted until the budget is gone; 0 if it is, inf if nothing is used; None of a gate
-        that ships nothing or has broken its budget: the rate so far says nothing of what comes.
-    days_left_soonest : the same at the upper bound.
+    `used`: share of the period's budget, 0 or more; above 1 it is overspent. `used_lower`,
+    `used_upper`: its bounds. `days_left`: days from the newest decision counted until the budget is
+    gone; 0 if it is, inf if nothing is used; None of a gate that ships nothing or has broken its
+    budget: the rate so far says nothing of what comes. `days_left_soonest`: the same at the upper
+    bound.
     """
 
     used: float
@@ -62,15 +60,10 @@ def budget_burn(
 ) -> BudgetBurn:
     """Say how much of a period's budget is used: t risk / (alpha N), N decisions in the whole period at the rate so far.
 
-    Raises `ValueError` if an argument is not valid.
-
-    Parameters
-    ----------
-    exposure : the interval of a sequence that began with the period.
-    alpha : the budget on exposure risk, in (0, 1).
-    elapsed_days : from the period's begin to the newest decision that the sequence has read (which is a label
-        deadline before now), above 0 and at most `period_days`.
-    period_days : length of the period, positive.
+    `exposure`: the interval of a sequence that began with the period. `alpha`: the budget on
+    exposure risk, in (0, 1). `elapsed_days`: from the period's begin to the newest decision that
+    the sequence has read (which is a label deadline before now), above 0 and at most `period_days`.
+    `period_days`: length of the period, positive. Raises `ValueError` if an argument is not valid.
     """
     alpha = check_alpha(alpha)
     period, elapsed = check_positive("period_days", period_days), check_positive("elapsed_days", elapsed_days)

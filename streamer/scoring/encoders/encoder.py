@@ -19,12 +19,8 @@ _Digest = bytes
 
 
 class PartlyEncoded(Exception):
-    """An encoder failed when it had done some texts, for which somebody may have to pay.
-
-    Parameters
-    ----------
-    error : why it failed.
-    rows : the rows of those texts by their places in the call.
+    """An encoder failed, for the reason `error`, when it had done some texts, for which somebody
+    may have to pay: their `rows` by places in the call.
     """
 
     def __init__(self, error: Exception, rows: Mapping[int, NDArray[np.float32]]) -> None:
@@ -121,20 +117,12 @@ class CachedEncoder:
     def embed(
         self, batches: Sequence[Sequence[str]], *, progress: Callable[[int], None] | None = None
     ) -> list[NDArray[np.float32]]:
-        """The unit vectors of every batch.
+        """Return the unit vectors of every batch, each a new float32 array of shape (len(batch),
+        dimension); batches may be empty.
 
-        Raises `Exception` whatever the encoder raises; no more is remembered then than what
-        `PartlyEncoded` hands over.
-
-        Returns for each batch a new float32 array of shape (len(batch), dimension), rows in the
-        batch's order.
-
-        Parameters
-        ----------
-        batches : sequence of sequences of str
-            Batches of texts; empty ones are allowed.
-        progress : callable, optional
-            Called with how many more texts are done, from the calling thread; its total is the number of texts.
+        `progress` is called with how many more texts are done, from the calling thread; its total
+        is the number of texts. Raises whatever the encoder raises; no more is remembered then than
+        what `PartlyEncoded` hands over.
         """
         asked = [[digest_of(text) for text in batch] for batch in batches]
         texts = {

@@ -174,12 +174,10 @@ class EndpointEncoder:
     ) -> NDArray[np.float32]:
         """Unit rows, shape (len(texts), dimension); see `streamer.scoring.encoders.encoder.Encoder`.
 
-        Raises
-        ------
-        Unavailable : the endpoint does not answer; call again.
-        EncoderGivenUp : it has not answered for `wait` seconds.
-        BadData : the endpoint does not take one of the texts.
-        PartlyEncoded : in place of each of these where some texts have been answered; the error is its cause.
+        Raises `Unavailable`: the endpoint does not answer; call again. Raises `EncoderGivenUp`: it
+        has not answered for `wait` seconds. Raises `BadData`: the endpoint does not take one of the
+        texts. Raises `PartlyEncoded`: in place of each of these where some texts have been
+        answered; the error is its cause.
         """
         with self._lock:
             vectors = np.zeros((len(texts), self._identity.dimension), dtype=np.float32)

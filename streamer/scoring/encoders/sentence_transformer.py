@@ -51,11 +51,9 @@ class MicroBatch(NamedTuple):
 class LengthBuckets:
     """Buckets by token count.
 
-    Attributes
-    ----------
-    step : lengths are multiples of this many tokens, >= 1.
-    tokens : a pass holds about this many tokens, padding included, >= 1; texts longer than it go alone.
-    longest : the model's maximal number of tokens, where truncation cuts; None: it has none.
+    `step`: lengths are multiples of this many tokens, >= 1. `tokens`: a pass holds about this many
+    tokens, padding included, >= 1; texts longer than it go alone. `longest`: the model's maximal
+    number of tokens, where truncation cuts; None: it has none.
     """
 
     step: int = 8

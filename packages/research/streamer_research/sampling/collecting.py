@@ -62,12 +62,8 @@ class ReplySink(Protocol):
 class Vendor:
     """Who is asked, and on what terms.
 
-    Attributes
-    ----------
-    asker : the endpoint's client.
-    token_limit_name : what the endpoint calls the bound on an answer's tokens.
-    concurrency : most requests in flight there.
-    price : None where nobody said.
+    `asker`: the endpoint's client. `token_limit_name`: what the endpoint calls the bound on an
+    answer's tokens. `concurrency`: most requests in flight there. `price`: None where nobody said.
     """
 
     asker: Asker
@@ -112,18 +108,10 @@ class _Result(NamedTuple):
 class Collector:
     """Fills the places of a plan. Also a context manager: `close` at the end.
 
-    Parameters
-    ----------
-    plan : what is to be made.
-    vendors : as the plan's arms number them.
-    ledger : what is there already; what comes is added.
-    keep : where replies go as they come.
-    most_cost : what all replies may cost together, those of earlier runs included; None for no bound.
-    again : ask again for answers that were refused or empty.
-
-    Raises
-    ------
-    UsageError : there is a bound on the cost and no price.
+    `vendors` are numbered as the plan's arms are; what comes is added to the `ledger` of what is
+    there, and goes to `keep`. `most_cost`: what all replies may cost together, those of earlier
+    runs included; None for no bound. `again`: ask again for answers that were refused or empty.
+    Raises `UsageError` where there is a bound on the cost and no price.
     """
 
     def __init__(
@@ -170,15 +158,10 @@ class Collector:
     def run(self) -> Generator[int]:
         """Ask for what is missing: paraphrases and rewordings first, then answers.
 
-        Yields
-        ------
-        int
-            How many places have been seen to, after everything that came has been kept.
-
-        Raises
-        ------
-        UsageError : an endpoint takes no request at all. What was in flight elsewhere has been kept.
-        Unavailable : one vendor answered none of `GIVE_UP_AFTER` requests one after another.
+        Yields how many places have been seen to, after everything that came has been kept. Raises
+        `UsageError`: an endpoint takes no request at all. What was in flight elsewhere has been
+        kept. Raises `Unavailable`: one vendor answered none of `GIVE_UP_AFTER` requests one after
+        another.
         """
         if not self._wanted:
             return
