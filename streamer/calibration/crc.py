@@ -133,8 +133,6 @@ def calibrate_groups(
     see `calibrate`. `seed`: any whole number, fixed before labels are read. Raises `ValueError` if
     a group id repeats or an argument is not valid.
     """
-    from streamer.calibration.registry import weighting_scheme
-
     scheme = weighting_scheme(method, {"eta": eta, "draws": draws})
     return calibrate_by_scheme(groups, alpha=check_alpha(alpha), scheme=scheme, seed=seed)
 

@@ -51,8 +51,6 @@ class History:
         """Fix the cuts from scores in [0, 1] of prompts that are in no calibration; `prompts`: how
         many those are, None for one a score.
         """
-        import numpy as np
-
         values = np.asarray(scores, dtype=np.float64)
         count = len(values) if prompts is None else prompts
         if count < LEAST:
@@ -80,8 +78,6 @@ def level_above(scores: NDArray[np.float64], share: float) -> float:
     """Return the highest of at least one score in [0, 1], or 0, above which at least `share`, in
     (0, 1], of them lie.
     """
-    import numpy as np
-
     ranked = np.sort(scores)[::-1]
     kth = ranked[math.ceil(round(share * len(ranked), 9)) - 1]
     lower = ranked[ranked < kth]

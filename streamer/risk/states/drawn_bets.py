@@ -125,7 +125,6 @@ class DrawnBets(Promise):
     Attributes
     ----------
     stakes : B_j after `draws` draws.
-    unstaked : what the w_k divide: 1, less what an older engine had put in.
     draws : those that `stakes` hold; up to and with the one that raised it.
     tail : the draws after them, in order.
     raised_at : the draw, from 1, at which the evidence reached 1/delta; None if it has not.
@@ -133,7 +132,6 @@ class DrawnBets(Promise):
     """
 
     stakes: Stakes = (0.0,) * len(STRENGTHS)
-    unstaked: float = 1.0
     draws: int = 0
     tail: tuple[Draw, ...] = ()
     raised_at: int | None = None
@@ -146,8 +144,6 @@ class DrawnBets(Promise):
             raise ValueError(
                 f"stakes must be {len(STRENGTHS)} finite numbers of at least 0, not {self.stakes!r}"
             )
-        if not 0 <= self.unstaked <= 1:
-            raise ValueError(f"unstaked must be in [0, 1], not {self.unstaked!r}")
         if self.raised_at is not None and (self.raised_at != self.draws or self.tail):
             raise ValueError(f"raised at {self.raised_at!r}, but {self.seen!r} draws were read")
 
@@ -219,7 +215,7 @@ class DrawnBets(Promise):
         for draw in self.tail:
             if count % RESTART_EVERY == 0:
                 weight = restart_weight(count // RESTART_EVERY + 1)
-                put = (self.unstaked * weight + inflow) / len(STRENGTHS)
+                put = (weight + inflow) / len(STRENGTHS)
                 stakes = tuple([stake + put for stake in stakes])
             count += 1
             if draw.loss is not None or not leave_out:
