@@ -17,12 +17,11 @@ Indices = NDArray[np.intp]
 class LabelledGroup:
     """One group with the items of it that have a severity.
 
-    `id`: unique among the groups of a calibration. `item_ids`: unique within the group, at least
-    one. `scores`: shape (I,), label-free, in [0, 1]. `severities`: shape (I,), in [0, 1]; 1 for an
-    item that was drawn for labelling and never got a label. `summed`: the group loses the sum of
-    the severities of what ships, at most 1, and not their mean over all items: its items are the
-    steps of its loss. Raises `ValueError` if lengths differ, an item id repeats, or a number is
-    outside [0, 1].
+    `item_ids` are unique within the group, at least one; `scores` are label-free; both have shape
+    (I,), in [0, 1], as `severities` do: 1 for an item that was drawn for labelling and never got a
+    label. `summed`: the group loses the sum of the severities of what ships, at most 1, and not
+    their mean over all items: its items are the steps of its loss. Raises `ValueError` if lengths
+    differ, an item id repeats, or a number is outside [0, 1].
     """
 
     id: str

@@ -47,8 +47,8 @@ def seeded_splits(
     `in_order`: once alone, the first of them to calibrate: what comes later is what a method that goes by age is for.
     """
     if in_order:
-        first = int(len(clouds) * share)
-        return [HalvesSplit(seeds[0], tuple(range(first)), np.arange(first, len(clouds)))]
+        oldest = int(len(clouds) * share)
+        return [HalvesSplit(seeds[0], tuple(range(oldest)), np.arange(oldest, len(clouds)))]
     place = {id(cloud): position for position, cloud in enumerate(clouds)}
     splits = []
     for seed in seeds:

@@ -175,13 +175,12 @@ class Gate:
         return self
 
     def fit(self, frame: Any, y: Any = None) -> Gate:
-        """Calibrate on labelled answers.
+        """Calibrate on answers with severities. For the method `age` prompts are in order of time,
+        the oldest first.
 
-        `frame`: with severities. For the method `age` prompts are in order of time, the oldest
-        first. `y`: must be None: severities are a column. Raises `UsageError` when the table cannot
-        be read, holds texts alone, or has no severities; the text says what to do. Raises
-        `ValueError` when a parameter is out of its range, or no guarantee is known for what was put
-        together.
+        `y` must be None: severities are a column. Raises `UsageError` when the table cannot be
+        read, holds texts alone, or has no severities (the text says what to do), `ValueError` when
+        a parameter is out of its range, or no guarantee is known for what was put together.
         """
         if y is not None:
             raise UsageError(

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 def decide(scores: ArrayLike, threshold: Threshold) -> NDArray[np.bool_]:
     """Decide for each score whether it ships, each on its own.
 
-    `scores`: any shape, in [0, 1]. NaN never ships. `threshold`: a calibrated threshold. Returns of
-    the shape of `scores`; True = ship.
+    `scores`, of any shape, lie in [0, 1]; NaN never ships. Returns marks of that shape, True = ship.
     """
     # float64 first: a float32 array would round the threshold to float32 before comparing
     exact = np.asarray(scores, dtype=np.float64)

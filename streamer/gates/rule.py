@@ -127,20 +127,14 @@ class Rank:
 
 @dataclass(frozen=True, slots=True)
 class BatchCut:
-    """Find a new lambda for each batch, from its own scores and this window of the summed calibration loss.
+    """Find a new lambda for each batch, from its own scores and this window of the summed
+    calibration loss.
 
-    Lambda is the smallest l with S(l) + c(l) <= `alpha` (`groups` + 1), and no less than `floor`. S(l) is `totals[i]`
-    for `levels[i]` <= l < `levels[i + 1]`; c(l) is the mean of the `labelled` largest of 1{Q > l} over the batch's
-    responses (all of them when `labelled` is None).
-
-    Attributes
-    ----------
-    alpha : the budget of one attempt, in (0, 1).
-    groups : number G >= 0 of calibration groups.
-    labelled : responses k >= 1 drawn for labelling in a group; None: all that the unit could have shipped.
-    levels : strictly rising, the first may be -inf.
-    totals : not rising.
-    floor : the least lambda; None: no least.
+    Lambda is the smallest l with S(l) + c(l) <= `alpha` (`groups` + 1), and no less than `floor`;
+    `alpha` is the budget of one attempt, in (0, 1). S(l) is `totals[i]`, not rising, for
+    `levels[i]` <= l < `levels[i + 1]`, which strictly rise; the first may be -inf. c(l) is the mean
+    of the `labelled` >= 1 largest of 1{Q > l} over the batch's responses (all of them when
+    `labelled` is None).
     """
 
     alpha: float

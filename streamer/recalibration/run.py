@@ -290,22 +290,13 @@ def calibrate_gate(
 ) -> CalibrationRun:
     """Compute a run for `gate` as it is at `now`; reads, and writes nothing.
 
-    Draws younger than an age cut are not used; an older one without a label counts as severity 1 (`age_cut`). Labels
-    outside the draw are never used.
-
-    Parameters
-    ----------
-    since : where the audit sample begins; None: at the first batch.
-    severities : which of a response's labels counts.
-    labels_through, heads : kept with the run.
-    diagnostics : run the other calibrators too; without them the run is for a comparison, and not to be recorded.
-    in_force : the policy that serves: the newest groups are compared with older ones, and where they are worse the
-        threshold is the stricter of theirs and of all (`suffix_test`). None: they are not compared.
-    cut : an age cut that was chosen before; None: it is chosen now.
-
-    Raises
-    ------
-    NothingToCalibrate : the audit sample has no batch that is old enough.
+    Draws younger than an age cut are not used (`cut`, None: it is chosen now); an older one without
+    a label counts as severity 1 (`age_cut`). Labels outside the draw are never used. The audit
+    sample begins at `since`. Without `diagnostics` the run is for a comparison, and not to be
+    recorded. With the policy that serves, `in_force`, the newest groups are compared with older
+    ones, and where they are worse the threshold is the stricter of theirs and of all
+    (`suffix_test`). `labels_through` and `heads` are kept with the run. Raises `NothingToCalibrate`
+    where the audit sample has no batch that is old enough.
     """
     settings = gate.settings
     query = SampleQuery(gate.gate, settings, now, None if since is None else since.version, severities)

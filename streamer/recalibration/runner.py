@@ -9,7 +9,6 @@ and void what each of them promises. A label that is higher than what was read c
 a run come sooner that holds more, or one that may not hold less without new groups.
 """
 
-import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,8 +17,8 @@ from typing import Protocol
 
 import structlog
 
+from streamer.calibration.plan import least_groups
 from streamer.errors import TryLater, Unavailable, UsageError
-from streamer.gates.settings import GateSettings
 from streamer.recalibration.gate_status import GateStatus
 
 FIRST_RETRY_SECONDS = 5.0
@@ -49,11 +48,6 @@ class _Seen:
     retry: float = FIRST_RETRY_SECONDS
     due_since: float | None = None
     labels: int | None = None
-
-
-def fewest_groups(settings: GateSettings) -> int:
-    """Groups G with which something may ship at all: alpha (G + 1) >= 1 for the budget of one attempt; at least 1."""
-    return max(1, math.ceil(settings.max_attempts / settings.alpha - 1e-9) - 1)
 
 
 class Schedule:
@@ -91,7 +85,7 @@ class Schedule:
             return None
         if last is None or not last.usable:
             # With fewer groups every method holds everything, and so does the gate already.
-            enough = status.new_groups >= fewest_groups(settings)
+            enough = status.new_groups >= least_groups(settings.alpha, settings.max_attempts)
             return "the first run for these settings" if enough else None
         if seen.age + present - seen.since >= every:
             return f"{every:g} s since the last run"

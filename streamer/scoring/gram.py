@@ -33,13 +33,11 @@ def gram_energy(embeddings: ArrayLike, *, raw: bool = False) -> Floats:
 
 
 def score_batch(embeddings: ArrayLike, blank: Sequence[bool] | None = None) -> tuple[Floats, Floats]:
-    """Score a batch as the gate needs it.
+    """Score a batch as the gate needs it: the leave-one-out energy, rounded to 1e-6, and the
+    paper's E, not rounded, both of shape (n,).
 
-    `embeddings`: shape (n, d), n >= 2. `blank`: says for each response whether its text is blank;
-    None: none is. A blank answer agrees with no other: its row counts as zero, and its score and
-    raw energy are 0. Returns `scores`, shape (n,), the leave-one-out energy, rounded to 1e-6;
-    `raw`, shape (n,), the paper's E, not rounded. Raises `ValueError` as `gram_energy`, or if
-    `blank` has another length.
+    A `blank` answer agrees with no other: its row counts as zero, and its score and raw energy are
+    0. Raises `ValueError` as `gram_energy`, or if `blank` has another length.
     """
     return score_rows(unit_rows(embeddings, blank), blank)
 

@@ -88,16 +88,11 @@ class OpenFigures:
 class ServiceReport:
     """What the verdict rests on.
 
-    Attributes
-    ----------
-    policy : the newest one.
-    closed : it ships nothing.
-    reason : why the verdict is not known yet.
-    label_lag_seconds : how long labels take: 95 % quantile, or the gate's monitor deadline while too few are known.
-    backlog : what has not been read; None where that was not asked.
-    present : under the policy in force; None while nothing was decided under it, and where it ships nothing.
-    period : in the budget period.
-    before : in the period under earlier policies than that in force.
+    `policy` is the newest one, and `closed` that it ships nothing; `reason`, why the verdict is not
+    known yet. `label_lag_seconds`: how long labels take, as 95 % quantile, or the gate's monitor
+    deadline while too few are known. `backlog`: what has not been read; None where that was not
+    asked. `present`: under the policy in force; None while nothing was decided under it, and where
+    it ships nothing. `period`, `before`: in the budget period, and in it under earlier policies.
     """
 
     policy: int
@@ -183,17 +178,12 @@ class Decided:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeskReport:
-    """What people made of what a gate held, and what became of that: no part of what the gate promises.
+    """What people made of what a gate held since a moment, and what became of that: no part of what
+    the gate promises.
 
-    Attributes
-    ----------
-    since : of outcomes from then on.
-    released : of which `edited` with another text.
-    rejected : by a person.
-    expired : by nobody, because the deadline passed.
-    labelled : answers that were released as they were, or claims that were put back, with a label;
-        nobody drew them, so that they stand for themselves.
-    severity : mean of those; None without any.
+    `released`: of which `edited` with another text; what `expired` nobody decided. `labelled`:
+    answers that were released as they were, or claims that were put back, with a label; nobody drew
+    them, so that they stand for themselves. `severity`: mean of those; None without any.
     """
 
     since: datetime

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from streamer.events.alerts import AlarmKind
 from streamer.gates.audit_rate import label_lag
@@ -88,30 +88,12 @@ class ServiceState:
 
     def to_json(self) -> str:
         """Write it as one JSON object; `from_json` gives it back to the last bit."""
-        stretches = {name: _fields(getattr(self, name)) for name in _STRETCHES}
-        numbers = {"read": self.read, "sequence": self.sequence, "policy": self.policy}
-        return json_form.write(KIND, {**numbers, **stretches, "delays": list(self.delays)})
+        return json_form.write(KIND, json_form.fields_of(replace(self, past=())))
 
     @classmethod
     def from_json(cls, text: str) -> ServiceState:
         """Read what `to_json` wrote, or raise ValueError."""
-        absent = dict.fromkeys(_STRETCHES) | {"delays": (), "past": ()}
-        return json_form.made(cls, absent | json_form.read(text, KIND))
-
-
-_STRETCHES = ("period", "present", "before")
-
-
-def _fields(stretch: Stretch | None) -> dict[str, Any] | None:
-    if stretch is None:
-        return None
-    return {
-        "first_policy": stretch.first_policy,
-        "last_policy": stretch.last_policy,
-        "since": stretch.since.isoformat(),
-        "until": stretch.until.isoformat(),
-        "open": json_form.fields_of(stretch.open),
-    }
+        return json_form.made(cls, json_form.read(text, KIND))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

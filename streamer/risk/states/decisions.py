@@ -43,20 +43,14 @@ class NotSampled(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AuditedDecisions:
-    """Decisions in columns, one row each, in the order in which they were made.
+    """Decisions in columns, one row each, shape (n,), in the order in which they were made.
 
-    The order must be fixed without regard to draws and labels; the order of decisions is, the order in which
-    labels arrive is not (severities that arrive early differ from those that arrive late). Labels that somebody's
-    complaint brought about are no audit labels: a loss without a draw is refused.
-
-    Attributes
-    ----------
-    probability : shape (n,), in (0, 1].
-    sampled : shape (n,).
-    labelled : shape (n,); sampled, and the loss was known at the deadline.
-    loss : shape (n,), in [0, 1]; 0 where not labelled.
-    shipped : shape (n,), in [0, 1].
-    predicted : shape (n,), in [0, 1]; 0 where nothing shipped.
+    The order must be fixed without regard to draws and labels; the order of decisions is, the order
+    in which labels arrive is not (severities that arrive early differ from those that arrive late).
+    Labels that somebody's complaint brought about are no audit labels: a loss without a draw is
+    refused. `labelled`: sampled, and the loss was known at the deadline. Probabilities lie in (0,
+    1], the other numbers in [0, 1]; `loss` is 0 where not labelled, `predicted` where nothing
+    shipped.
     """
 
     probability: Floats

@@ -119,16 +119,11 @@ def restart_weight(restart: int) -> float:
 class DrawnBets(Promise):
     """The evidence so far. Immutable; once raised it stays as it was then.
 
-    The state is five stakes and the draws that may still change: the newest `KEPT`, and all from the first unknown one on, at
-    most `MOST_WAITING`: those that were made within one label deadline, since an overdue one counts 0 and is known.
-
-    Attributes
-    ----------
-    stakes : B_j after `draws` draws.
-    draws : those that `stakes` hold; up to and with the one that raised it.
-    tail : the draws after them, in order.
-    raised_at : the draw, from 1, at which the evidence reached 1/delta; None if it has not.
-    raised_by : its number; None also where it is not known.
+    The state is five stakes B_j after so many `draws`, up to and with the one that raised it, and
+    the `tail` of draws that may still change: the newest `KEPT`, and all from the first unknown one
+    on, at most `MOST_WAITING`: those that were made within one label deadline, since an overdue one
+    counts 0 and is known. `raised_at`: the draw, from 1, at which the evidence reached 1/delta;
+    `raised_by`: its number, None also where it is not known.
     """
 
     stakes: Stakes = (0.0,) * len(STRENGTHS)

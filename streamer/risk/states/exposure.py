@@ -98,20 +98,15 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExposureSequence(State):
-    """The state of an anytime-valid interval of exposure risk: a few numbers, whatever has been read.
+    """The state of an anytime-valid interval of exposure risk: a few numbers, whatever has been
+    read.
 
-    Immutable: `observe` returns the next state. Two bounds have two states, because a label that is overdue at the
-    deadline counts 0 in the lower and 1 in the upper one. Read decisions in the order in which they were made, each
-    once, when they are older than the label deadline; a label that comes later still is left out.
-
-    Attributes
-    ----------
-    plan : what was fixed beforehand.
-    decisions : number t of decisions read.
-    drawn : those of them that the audit sample took.
-    overdue : those drawn that shipped something and had no label at the deadline.
-    shipped : sum of the shares that shipped, known without labels.
-    lower_evidence, upper_evidence : what each bound keeps.
+    Immutable: `observe` returns the next state. Two bounds have two states, because a label that is
+    overdue at the deadline counts 0 in the lower and 1 in the upper one. Read decisions in the
+    order in which they were made, each once, when they are older than the label deadline; a label
+    that comes later still is left out. `drawn`: those of the `decisions` that the audit sample
+    took; `overdue`: those of them that shipped something and had no label at the deadline;
+    `shipped`: the sum of the shares that shipped, known without labels.
     """
 
     json_kind: ClassVar[str] = "streamer.monitoring.exposure.v1"

@@ -8,17 +8,12 @@ from streamer.calibration.arguments import check_alpha, check_positive
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RiskInterval:
-    """A risk between two bounds that hold together, at all times at once, with probability 1 - delta.
+    """A risk of t `decisions` between two bounds in [0, 1] that hold together, at all times at
+    once, with probability 1 - delta.
 
-    Attributes
-    ----------
-    decisions : number t of decisions it is about.
-    labels : drawn decisions whose loss is known, by a label or because nothing shipped.
-    overdue : drawn decisions whose label had not come at the deadline.
-    estimate : the unbiased estimate with overdue labels at 1, cut to [0, 1]; None where there is nothing to
-        estimate.
-    lower, upper : the bounds, in [0, 1].
-    delta : chance that the bounds fail at any time, in (0, 1).
+    `labels`: drawn decisions whose loss is known, by a label or because nothing shipped; `overdue`:
+    those whose label had not come at the deadline. `estimate`: unbiased, with overdue labels at 1,
+    cut to [0, 1]; None where there is nothing to estimate.
     """
 
     decisions: int

@@ -49,23 +49,14 @@ class Encoder(Protocol):
 class CachedEncoder:
     """An encoder that never encodes a text twice while it remembers it.
 
-    Sampled answers repeat: of 10,000 short ones half were copies. Texts are remembered by their SHA-256, so a
-    long text costs no more than a short one (its vector and about 300 bytes), and no text stays in memory.
+    Sampled answers repeat: of 10,000 short ones half were copies. Texts are remembered by their
+    SHA-256, so a long text costs no more than a short one (its vector and about 300 bytes), and no
+    text stays in memory; at most `capacity_texts` >= 0 of them, the least recently used leave
+    first. `encoded_texts` were handed to the encoder so far; with `cache_hits` they are all that
+    were asked for.
 
-    Parameters
-    ----------
-    encoder : what encodes the texts that are not remembered, all of a call's in one call.
-    capacity_texts : distinct texts to remember, >= 0; the least recently used leave first.
-
-    Attributes
-    ----------
-    encoded_texts : texts handed to the encoder so far.
-    cache_hits : texts answered without it so far; with `encoded_texts`, every text that was asked for.
-
-    Notes
-    -----
-    Thread-safe. No lock is held while the encoder works, so calls that find everything remembered never wait
-    for it; two calls that miss the same text at once both encode it, to the same bits.
+    Thread-safe. No lock is held while the encoder works, so calls that find everything remembered
+    never wait for it; two calls that miss the same text at once both encode it, to the same bits.
     """
 
     def __init__(self, encoder: Encoder, capacity_texts: int = DEFAULT_CAPACITY_TEXTS) -> None:

@@ -61,17 +61,11 @@ class RecordPart(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One request: what is sent, and for which places of its batch.
+    """One request: the chat that is sent to an arm, and the places of its batch, at least one, for
+    which it asks as many answers.
 
-    Attributes
-    ----------
-    batch : where its answers belong.
-    positions : the places, as many as answers are asked for, at least one.
-    arm : who is asked.
-    mode, family : the kind of the answers; ``normal`` for paraphrases and rewordings.
-    messages : the chat.
-    seed : to be sent, unless the recipe sends none.
-    temperature : to be sent.
+    `mode`, `family`: the kind of the answers; ``normal`` for paraphrases and rewordings. `seed`: to
+    be sent, unless the recipe sends none.
     """
 
     batch: RecordPart
