@@ -173,19 +173,14 @@ _TEXTS_AT_ONCE = 4096
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Read:
-    """The prompts of a table.
+    """The prompts of a table of `count` rows, in the order of their first rows.
 
-    Attributes
-    ----------
-    clouds : in the order of their first rows.
-    rows : for each cloud the rows of each of its answers, numbers from 0; None where a row is a prompt.
-    count : rows of the table.
-    recognised : what was taken for what, for people.
-    doubt : what severities were taken to mean by a name that leaves it open, that of the columns `doubted`; empty: nothing.
-    metadata : for each cloud the values of the columns that were to be kept, in its first row.
-    score_columns : those that hold scores.
-    notes : what was made of the table, in sentences.
-    columns : its columns; none of response clouds.
+    `rows`: for each cloud the rows of each of its answers, numbers from 0; None where a row is a
+    prompt. `recognised`: what was taken for what, for people. `doubt`: what severities were taken
+    to mean by a name that leaves it open, that of the columns `doubted`; empty: nothing.
+    `metadata`: for each cloud the values of the columns that were to be kept, in its first row.
+    `score_columns`: those that hold scores. `notes`: what was made of the table, in sentences.
+    `columns`: its columns; none of response clouds.
     """
 
     clouds: tuple[Cloud, ...]

@@ -189,18 +189,16 @@ class Fitted:
 
 @dataclass(frozen=True, slots=True)
 class Full:
-    """Ship iff few enough bad calibration prompts look at least as good, by all signals.
+    """Ship iff few enough bad calibration prompts look at least as good, by all signals: those of
+    the list whose SHA-256, in hexadecimal, is `signals`.
 
-    Attributes
-    ----------
-    signals : SHA-256 of the list of signals, in hexadecimal.
-    ridge : lambda of the fit.
-    fits : what ships must pass each: all prompts, and the newest alone where they have become worse.
-    segment_by : the metadata key that names a batch's segment; None: all prompts count.
-    pooled : all prompts serve a segment that has none of its own; else nothing of it ships.
-    ship_above : nothing ships whose score is at most this, in [0, 1]; 0: no score holds.
-    least_alike : prompts that must have been unread for the same reasons as a batch that the encoder did not read.
-    prompts : those of each fit, read from the record; without them nothing can be decided. Not part of the rule.
+    What ships must pass each of `fits`: all prompts, and the newest alone where they have become
+    worse; `ridge` is lambda of the fit. `segment_by`: the metadata key that names a batch's
+    segment; None: all prompts count. `pooled`: all prompts serve a segment that has none of its
+    own; else nothing of it ships. Nothing ships whose score is at most `ship_above`, in [0, 1]; 0:
+    no score holds. `least_alike`: prompts that must have been unread for the same reasons as a
+    batch that the encoder did not read. `prompts`: those of each fit, read from the record; without
+    them nothing can be decided. Not part of the rule.
     """
 
     signals: str

@@ -122,14 +122,11 @@ class ScorePicture:
 class RankingRow:
     """How well a score ranks units, whatever the threshold.
 
-    Attributes
-    ----------
-    auroc : chance that a fine unit scores above a bad one, to whatever prompts; 0.5 is chance.
-    area : area under the coverage-risk curve: mean selective risk over all coverages. Lower is better.
-    best_area : the area of an order by severity itself; no score can do better.
-    no_skill : mean severity: the area of a score that knows nothing.
-    levels : number of distinct scores.
-    picture : of the Gram energy, which the gates of the report decide by; None of the others.
+    `auroc`: chance that a fine unit scores above a bad one, to whatever prompts; 0.5 is chance.
+    `area`: mean selective risk over all coverages, lower is better; between `best_area`, of an
+    order by severity itself, and `no_skill`, the mean severity. `levels`: number of distinct
+    scores. `picture`: of the Gram energy, which the gates of the report decide by; None of the
+    others.
     """
 
     unit: str
@@ -160,23 +157,13 @@ class ScorerRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataSetResult:
-    """Everything about one data set.
+    """Everything about one data set; `digest`: SHA-256 of its content, hexadecimal.
 
-    Attributes
-    ----------
-    source : the file, or the gate of a record.
-    judged : what of the answers was.
-    digest : SHA-256 of its content, hexadecimal.
-    questions, responses : their numbers.
-    fewest, most : responses of a question.
-    calibrating : questions in the half that calibrates.
-    severity_kind : how the severities arose.
-    unlabelled : responses without a severity: counted as 1, or left out, as the options say.
-    blank : responses that are nothing but white space, which never ship.
-    mean_severity : by unit, of a gate that ships all.
-    encoder, judge : what made the scores, where there are some.
-    scorers : names of the scores that were evaluated.
-    notes : what a reader has to know about this data set, in sentences.
+    `source`: the file, or the gate of a record. `fewest`, `most`: responses of a question.
+    `calibrating`: questions in the half that calibrates. `unlabelled`: responses without a
+    severity: counted as 1, or left out, as the options say; `blank`: those that are nothing but
+    white space, which never ship. `mean_severity`: by unit, of a gate that ships all. `notes`: what
+    a reader has to know about this data set, in sentences.
     """
 
     name: str

@@ -74,18 +74,14 @@ class Vendor:
 
 @dataclass(slots=True)
 class SamplingTally:
-    """What a run has done so far; replies of earlier runs are not in it, except in `cost`.
+    """What a run has done so far; replies of earlier runs are not in it, except in `cost`, None
+    without prices.
 
-    Attributes
-    ----------
-    wanted : places that were empty when it began.
-    answered : of them, those for which something came.
-    requests : every request that was sent, with those that were tried again.
-    failed : places that could not be filled, by the failure's code.
-    examples : the first failures, in words.
-    input_tokens, output_tokens : as far as endpoints counted.
-    cost : of all replies, those of earlier runs too; None without prices.
-    over_budget : it ended because a further request might have cost more than was allowed.
+    `wanted`: places that were empty when it began; `answered`: of them, those for which something
+    came; `failed`: those that could not be filled, by the failure's code; `examples`: the first
+    failures, in words. `requests`: all that were sent, with those that were tried again. Tokens are
+    as far as endpoints counted. `over_budget`: it ended because a further request might have cost
+    more than was allowed.
     """
 
     wanted: int = 0
