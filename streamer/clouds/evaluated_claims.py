@@ -54,7 +54,7 @@ class ClaimOptions:
     least_kept : the share of an answer's claims that must be left, in [0, 1].
     rests_on : what a claim never ships without; see `streamer.clouds.claims.RESTS_ON`.
     scorer : of the claims; see `streamer.scoring.registry.OF_CLAIMS`.
-    splits, seed : number of seeded splits, and the seed of the first.
+    splits, seed : number of seeded splits, and the seed of the first; one, in order, of a method that goes by age.
     unlabelled : a claim without a severity counts as 1 (`worst`), its prompt is left out (`drop`),
         or is refused (`fail`).
     method, parameters : the calibrator; those of its parameters that are not its defaults.
@@ -140,6 +140,7 @@ class ClaimResult:
     scorer : of the claims.
     prompts, claims : that were evaluated; `wrong` : mean severity of the claims; `calibrating` :
         prompts that calibrate.
+    in_order : these are the oldest, once, as the method goes by age; else random ones, split by split.
     held : prompts that are held whatever the threshold, by a key of `WHY_HELD`.
     unlabelled : claims without a severity.
     needless : others without one that the loss needs none of: they score no more than a wrong one.
@@ -152,6 +153,7 @@ class ClaimResult:
     claims: int
     wrong: float
     calibrating: int
+    in_order: bool
     held: dict[str, int]
     unlabelled: int
     needless: int
@@ -160,10 +162,10 @@ class ClaimResult:
     @property
     def counted(self) -> str:
         """How much there is."""
-        return (
-            f"{self.claims} claims of {self.prompts} prompts, {percent(self.wrong)} wrong; "
-            f"{self.calibrating} prompts calibrate, the others are measured"
-        )
+        how = f"{self.calibrating} prompts calibrate, drawn at random, the others are measured"
+        if self.in_order:
+            how = f"the oldest {self.calibrating} prompts calibrate, the newer ones are measured"
+        return f"{self.claims} claims of {self.prompts} prompts, {percent(self.wrong)} wrong; {how}"
 
     @property
     def notes(self) -> list[str]:
@@ -243,6 +245,7 @@ def evaluate_prompts(name: str, every: Sequence[ClaimedPrompt], options: ClaimOp
         [one.cloud for one in ready],
         range(options.seed, options.seed + options.splits),
         Fraction(str(options.calibrate)),
+        in_order=options.calibrator.by_order,
     )
     if not splits[0].first:
         raise UsageError(f"{name}: no prompt calibrates; raise the share that does")
@@ -255,6 +258,7 @@ def evaluate_prompts(name: str, every: Sequence[ClaimedPrompt], options: ClaimOp
         claims=claims,
         wrong=float(np.concatenate([one.severities for one in groups]).mean()),
         calibrating=len(splits[0].first),
+        in_order=options.calibrator.by_order,
         held=held,
         unlabelled=missing,
         needless=sum(one.severity is None for prompt in every for one in prompt.claims) - missing,

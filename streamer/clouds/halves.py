@@ -36,9 +36,19 @@ class HalvesSplit:
 
 
 def seeded_splits(
-    clouds: Sequence[Cloud], seeds: Sequence[int], share: Fraction = Fraction(1, 2)
+    clouds: Sequence[Cloud],
+    seeds: Sequence[int],
+    share: Fraction = Fraction(1, 2),
+    *,
+    in_order: bool = False,
 ) -> list[HalvesSplit]:
-    """Split clouds once for each seed, `share` of them to calibrate; see `split_clouds`."""
+    """Split clouds once for each seed, `share` of them to calibrate; see `split_clouds`.
+
+    `in_order`: once alone, the first of them to calibrate: what comes later is what a method that goes by age is for.
+    """
+    if in_order:
+        oldest = int(len(clouds) * share)
+        return [HalvesSplit(seeds[0], tuple(range(oldest)), np.arange(oldest, len(clouds)))]
     place = {id(cloud): position for position, cloud in enumerate(clouds)}
     splits = []
     for seed in seeds:

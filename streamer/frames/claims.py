@@ -34,10 +34,8 @@ GIVEN = "given"
 class DecidedClaim:
     """One claim.
 
-    Attributes
-    ----------
-    score : in [0, 1], higher is safer; of it and of what it rests on the least.
-    span : its characters in the answer, if known.
+    `score`: in [0, 1], higher is safer; of it and of what it rests on the least. `span`: its
+    characters in the answer, if known.
     """
 
     id: str
@@ -51,13 +49,10 @@ class DecidedClaim:
 class DecidedAnswer:
     """The answer to a prompt that was cut.
 
-    Attributes
-    ----------
-    answer_id : None where no answer is as was asked.
-    action : `ship`: all claims; `mixed`: some; `hold`: none.
-    text : as it ships; None where nothing does, or a claim does not stand in the answer.
-    units : the claims in order; empty where the prompt is held whatever the threshold.
-    reason : why that is so, a key of `streamer.clouds.claims.WHY_HELD`; else empty.
+    `answer_id`: None where no answer is as was asked. `action`: `ship`: all claims; `mixed`: some;
+    `hold`: none. `text`: as it ships; None where nothing does, or a claim does not stand in the
+    answer. `units`: the claims in order; empty where the prompt is held whatever the threshold.
+    `reason`: why that is so, a key of `streamer.clouds.claims.WHY_HELD`; else empty.
     """
 
     prompt_id: str
@@ -125,12 +120,8 @@ class ClaimGate:
     def fit(self, frame: Any) -> "ClaimGate":
         """Calibrate on answers with labelled claims; one without a label counts as wrong.
 
-        Raises
-        ------
-        UsageError
-            When the table cannot be read, or has no labelled claims.
-        ValueError
-            When a parameter is out of its range.
+        Raises `UsageError` when the table cannot be read, or has no labelled claims. Raises
+        `ValueError` when a parameter is out of its range.
         """
         found = self._prompts(frame, severities=True, cut=False)
         check_answered(found, self.answer, "the table")
@@ -148,12 +139,7 @@ class ClaimGate:
     def decide(self, frame: Any) -> list[DecidedAnswer]:
         """Decide the claims of answers, one prompt after the other; labels are not looked at.
 
-        Raises
-        ------
-        NotFittedError
-            Before `fit`.
-        UsageError
-            When the table cannot be read.
+        Raises `NotFittedError` before `fit`. Raises `UsageError` when the table cannot be read.
         """
         if not hasattr(self, "threshold_"):
             raise NotFittedError("this ClaimGate has not been calibrated: call fit() before decide()")

@@ -80,12 +80,8 @@ class GateSettings(Declared):
     def __init__(self, **flat: Any) -> None:
         """Take settings by their flat names: `method`, `shape` and every parameter by name, or `calibrator` as it is.
 
-        Raises
-        ------
-        ValueError
-            When a value is out of its range, or no guarantee is known for what was put together.
-        TypeError
-            When a name is unknown, or the encoder is missing.
+        Raises `ValueError` when a value is out of its range, or no guarantee is known for what was
+        put together. Raises `TypeError` when a name is unknown, or the encoder is missing.
         """
         given = {name: value for name, value in flat.items() if name in PARAMETERS}
         common = {name: value for name, value in flat.items() if name not in PARAMETERS}

@@ -18,6 +18,7 @@ from streamer.gates.policy import RECALIBRATOR, GateRevision, Policy
 from streamer.recalibration.comparison import Direction, Reading, direction, lambda_step, ship_rate
 from streamer.recalibration.missing_labels import MissingLabels, unlabelled_by
 from streamer.recalibration.run import (
+    LONGEST_SECONDS,
     AuditSample,
     CalibrationRun,
     Heads,
@@ -41,7 +42,6 @@ from streamer.recalibration.verdict import (
     verdict,
 )
 
-LONGEST_DEADLINE = 1e9
 LONGEST_UNWATCHED = timedelta(minutes=5)
 """Decisions that no alarm has read for longer stand against a looser threshold."""
 
@@ -275,7 +275,7 @@ def _not_at_random(run: CalibrationRun, found: MissingLabels) -> AlertsV1:
 
 def _unlabelled(store: RunStore, gate: GateRevision, now: datetime) -> AlertsV1 | None:
     kind = gate.settings.severity_kind
-    deadline = timedelta(seconds=min(gate.settings.monitor_deadline_seconds, LONGEST_DEADLINE))
+    deadline = timedelta(seconds=min(gate.settings.monitor_deadline_seconds, LONGEST_SECONDS))
     found = unlabelled_by(store.shown(gate.gate, kind, before=now - deadline, deadline=deadline))
     if found is None:
         return None

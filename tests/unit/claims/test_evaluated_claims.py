@@ -230,6 +230,23 @@ def test_what_nobody_labelled_counts_as_wrong(file: Path) -> None:
         evaluate_claims("x", [parse_cloud(json.dumps(line).encode(), "x") for line in rows], ClaimOptions())
 
 
+def test_a_method_that_goes_by_age_is_measured_on_what_came_later(file: Path) -> None:
+    """In random halves the newest prompts, all wrong, would calibrate, and nothing would ship."""
+    rows = lines()
+    for claim in chain.from_iterable(line["responses"][0]["claims"] for line in rows[30:]):
+        claim["label"] = 1.0
+    clouds = [parse_cloud(json.dumps(line).encode(), "x") for line in rows]
+    aged, plain = (
+        evaluate_claims("x", clouds, ClaimOptions(alphas=(0.3,), losses=("share",), splits=5, method=method))
+        for method in ("age", "mean")
+    )
+    assert (aged.rows[0].risk.splits, plain.rows[0].risk.splits) == (1, 5)
+    assert aged.rows[0].risk.mean == pytest.approx(aged.rows[0].kept.mean)
+    assert (aged.rows[0].risk.mean or 0) > 0.3 >= (plain.rows[0].risk.mean or 0)
+    assert "the oldest 30 prompts calibrate, the newer ones are measured" in aged.counted
+    assert "30 prompts calibrate, drawn at random, the others are measured" in plain.counted
+
+
 def test_the_public_figures(claims_paths: list[Path]) -> None:
     """Of 200 questions, as docs/claims.md says: at 5, 10 and 20 %, each within .02."""
     clouds = list(chain.from_iterable(map(read_clouds, claims_paths)))
