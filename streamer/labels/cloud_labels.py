@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from streamer.clouds.claims import claimed_prompt
+from streamer.clouds.claims import ClaimedPrompt, check_answered, claimed_prompt
 from streamer.clouds.cloud import Cloud, claim_rows, parse_cloud
 from streamer.clouds.cloud_files import AS_IT_IS, read_rows
 from streamer.clouds.line_files import append_lines, read_lines, read_whole
@@ -57,13 +57,15 @@ class CloudLabelling:
     labeller : who labels.
     judged : what of the answers it reads.
     claims : label the claims of this answer to each prompt, ``first`` or a model's, in place of
-        responses; it is cut where it brings none. A prompt that is held is written as it is.
+        responses; it is cut where it brings none. A prompt that is held is written as it is, one
+        without that answer is not written.
     reading, report : see `streamer.clouds.cloud_files.read_clouds`.
 
     Attributes
     ----------
     clouds : how many were written.
     there_before : how many `out` held already.
+    missing : prompts without the answer whose claims are labelled.
 
     Raises
     ------
@@ -94,7 +96,7 @@ class CloudLabelling:
         self._kept_in = named_beside(out, ".labels")
         self._kept: dict[str, float] = {}
         self._read_whole = False
-        self.clouds = 0
+        self.clouds = self.missing = 0
         if out.suffix == ".gz":
             raise UsageError(
                 f"{out}: labelled clouds are written line by line, so the name must not end in .gz"
@@ -121,19 +123,25 @@ class CloudLabelling:
         self._kept = {one.key: one.severity for one in read_lines(self._kept_in, strict_type=_KeptLabel)}
 
     def tasks(self) -> Iterator[LabelTask]:
-        """The responses that are to be labelled, in the file's order. Raises `UsageError` for a line that is no cloud."""
+        """Yield what is to be labelled, in the file's order.
+
+        Raises `UsageError` for a line that is no cloud, and where no prompt has the answer whose
+        claims are to be labelled.
+        """
         for where, cloud, row in read_rows(self._source, self._reading, report=self._report):
             if cloud.batch_id in self._done:
                 continue
             if cloud.batch_id in self._waiting:
                 raise UsageError(f"{where}: question_id {cloud.question_id!r} occurs twice")
-            labelled = {
-                (response.id, ""): row["responses"][place] for place, response in enumerate(cloud.responses)
-            }
             if self._claims is None:
                 unlabelled = self._unlabelled(cloud, where)
+                rows = zip(cloud.responses, row["responses"], strict=True)
+                labelled = {(response.id, ""): written for response, written in rows}
+            elif (prompt := claimed_prompt(cloud, self._claims, cut=True)).answer is None:
+                self.missing += 1
+                continue
             else:
-                unlabelled, labelled = self._unlabelled_claims(cloud, row)
+                unlabelled, labelled = self._unlabelled_claims(prompt, row)
             waiting = self._waiting[cloud.batch_id] = _Waiting(row, labelled, set())
             left = []
             for task in unlabelled:
@@ -146,6 +154,8 @@ class CloudLabelling:
             if not left:
                 self._finish(cloud.batch_id, waiting)
             yield from left
+        if self.missing and not (self._waiting or self._done):
+            check_answered([prompt], str(self._claims), str(self._source))
         self._read_whole = True
 
     def keep(self, attempts: Sequence[Attempted]) -> int:
@@ -216,12 +226,11 @@ class CloudLabelling:
         ]
 
     def _unlabelled_claims(
-        self, cloud: Cloud, row: dict[str, Any]
+        self, prompt: ClaimedPrompt, row: dict[str, Any]
     ) -> tuple[list[LabelTask], dict[tuple[str, str], dict[str, Any]]]:
-        prompt = claimed_prompt(cloud, self._claims or "first", cut=True)
-        if prompt.answer is None or prompt.held:
+        cloud, answer, written = prompt.cloud, prompt.answer, claim_rows(prompt.claims)
+        if answer is None or prompt.held:
             return [], {}
-        answer, written = prompt.answer, claim_rows(prompt.claims)
         row["responses"][cloud.responses.index(answer)]["claims"] = written
         references = tuple(reference for reference in cloud.references if reference.strip())
         tasks = [

@@ -76,7 +76,7 @@ class RiskAlarm(LabelAlarm):
     tolerance : how far above it is still accepted, 0 or more, with alpha + tolerance < 1.
     """
 
-    json_kind: ClassVar[str] = "streamer.monitoring.risk-alarm.v2"
+    json_kind: ClassVar[str] = "streamer.monitoring.risk-alarm.v1"
 
     alpha: float
     tolerance: float

@@ -104,7 +104,28 @@ def test_what_a_gate_cannot_answer_for_is_refused(plain: Plain) -> None:
         ({"input": []}, "input", "at least one item"),
         ({"input": [{"type": "item_reference", "id": "msg_1"}]}, "input[0]", "not item_reference"),
         ({"input": ["Where?"]}, "input[0]", "must be a message"),
-        ({"input": [{"role": "user", "content": [image]}]}, "messages[0].content[0]", "only text"),
+        ({"input": [{"role": "user", "content": [{"type": []}]}]}, "input[0].content[0]", "only text"),
+        ({"input": [{"role": "user", "content": [image]}]}, "input[0].content[0]", "only text"),
+        (
+            {
+                "instructions": "",
+                "input": [{"role": "user", "content": ""}, {"role": "nobody", "content": ""}],
+            },
+            "input[1].role",
+            "one of",
+        ),
+        ({"instructions": [PROMPT]}, "instructions", "a text"),
+        ({"model": "gate/prompted", "instructions": "Be rude."}, "instructions", "the gate's own"),
+        (
+            {"input": [{"type": "function_call", "call_id": 1, "name": "f", "arguments": "{}"}]},
+            "input[0]",
+            "as texts",
+        ),
+        (
+            {"input": [{"type": "function_call_output", "call_id": "1", "output": [image]}]},
+            "input[0].output[0]",
+            "only text",
+        ),
         ({"text": "short"}, "text", "an object"),
         (
             {"text": {"format": {"type": "json_object"}}},
@@ -114,7 +135,8 @@ def test_what_a_gate_cannot_answer_for_is_refused(plain: Plain) -> None:
         ({"tools": [{"type": "web_search"}]}, "tools", "a model's own tools are not gated"),
         ({"something_new": 1}, "something_new", "leave it out"),
     ):
+        own = {one: options.pop(one) for one in ("input", "model") if one in options}
         with pytest.raises(openai.BadRequestError, match=says) as raised:
-            respond(plain, input=options.pop("input", PROMPT), extra_body=options)
+            respond(plain, **own, extra_body=options)
         assert raised.value.param == param
     assert plain.model.asked == []
