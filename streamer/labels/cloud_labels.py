@@ -43,33 +43,21 @@ class _KeptLabel(msgspec.Struct):
 
 
 class CloudLabelling:
-    """Takes the responses of a file that have no label to a labeller, and writes each cloud when it is complete.
+    """Takes responses of a file without a label to a labeller, and writes each cloud once complete.
 
-    A cloud of which a response could not be labelled is not written: the next run tries that response again. What the
-    others got is kept in ``out`` with ``.labels`` behind it meanwhile, for a label may have been paid for; that file goes
-    when no cloud waits. Responses that have a label keep it. A context manager.
+    A cloud of which a response could not be labelled is not written: the next run tries that
+    response again. What the others got is kept in ``out`` with ``.labels`` behind it meanwhile, for
+    a label may have been paid for; that file goes when no cloud waits. Responses that have a label
+    keep it. A context manager.
 
-    Parameters
-    ----------
-    source : the clouds, or ``-``; a table is written as clouds.
-    out : where labelled clouds go, one JSON object a line; those that are there are not labelled again, and a line
-        that a kill cut in two is removed.
-    labeller : who labels.
-    judged : what of the answers it reads.
-    claims : label the claims of this answer to each prompt, ``first`` or a model's, in place of
-        responses; it is cut where it brings none. A prompt that is held is written as it is, one
-        without that answer is not written.
-    reading, report : see `streamer.clouds.cloud_files.read_clouds`.
+    A table is written as clouds. Clouds that are in `out` are not labelled again, and a line there
+    that a kill cut in two is removed. `judged` is what of the answers the labeller reads. With
+    `claims` the claims of this answer to each prompt, ``first`` or a model's, are labelled in place
+    of responses; it is cut where it brings none. A prompt that is held is written as it is, one
+    without that answer is not written, and is `missing`. `clouds` is how many were written,
+    `there_before` how many `out` held already.
 
-    Attributes
-    ----------
-    clouds : how many were written.
-    there_before : how many `out` held already.
-    missing : prompts without the answer whose claims are labelled.
-
-    Raises
-    ------
-    UsageError : `out` cannot be written, or holds something else.
+    Raises `UsageError` when `out` cannot be written, or holds something else.
     """
 
     def __init__(

@@ -25,15 +25,7 @@ ANSWERS_AT_ONCE = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindOption:
-    """An option of the commands that label by a kind.
-
-    Attributes
-    ----------
-    help : what it is for.
-    metavar : what stands for the value.
-    least : the least value of a number.
-    type, default : of the value.
-    """
+    """An option of the commands that label by a kind; `least` is the least value of a number."""
 
     help: str
     metavar: str | None
@@ -104,10 +96,7 @@ class ProgramKind(SeverityKind, ABC):
     def labeller(self, settings: Settings) -> AbstractContextManager[Labeller]:
         """Return who labels. What takes time waits until the context is entered.
 
-        Raises
-        ------
-        UsageError
-            When the settings do not say what is needed.
+        Raises `UsageError` when the settings do not say what is needed.
         """
 
     def priced(self, settings: Settings) -> bool:

@@ -45,15 +45,12 @@ from streamer.security.csv_cells import plain_cell
 class Reading:
     """How a table is to be read where it does not say so itself.
 
-    Attributes
-    ----------
-    columns : those of roles that are not recognised by name; an empty one means that the role has none.
-    marks : what people wrote for how good an answer is.
-    annotators : what several severities of one answer become: their mean, or the worst of them.
-    trust_score : take a score in that says just what the severities say.
-    signals : declared numbers of the answers, by name the least and the largest value; their names are roles of columns too.
-    models : names of models that are told apart: what the column `model` says, unless another is named.
-    written_by : the tool that wrote the table, of `streamer.clouds.tables.formats`; None: as the table tells.
+    `columns` are those of roles that are not recognised by name, an empty one where the role has
+    none; `signals` declared numbers of the answers, by name the least and the largest value, whose
+    names are roles of columns too. Several severities of one answer become their mean, or the worst
+    of them, as `annotators` says. `trust_score` takes a score in that says just what the severities
+    say. `models` are told apart by the column `model`, unless another is named. `written_by` is the
+    tool that wrote the table, of `streamer.clouds.tables.formats`; None: as the table tells.
     """
 
     columns: Mapping[Role, tuple[str, ...]] = field(default_factory=dict)
@@ -104,15 +101,10 @@ class AnswerReader:
     def prompts(self, *, together: bool) -> Iterator[Prompt]:
         """Yield the prompts of the table, in the order of their first rows.
 
-        `together` : the rows of a prompt stand together, and one prompt is in memory at a time.
-
-        Raises
-        ------
-        TableError
-            At a row that cannot be read. A score that is the mark is refused before the first prompt, or where rows are
-            not held after the last.
-        UsageError
-            After the last, where errors of a tool left no prompt with answers.
+        Where the rows of a prompt stand `together` one prompt is in memory at a time. Raises
+        `TableError` at a row that cannot be read. A score that is the mark is refused before the
+        first prompt, or where rows are not held after the last. Raises `UsageError` after the last
+        where errors of a tool left no prompt with answers.
         """
         columns, leak = self.columns, self.leak_check()
         answers = leak.watch(answer for place, row in self._rows() for answer in self.answers(place, row))

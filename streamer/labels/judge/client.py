@@ -24,26 +24,13 @@ from streamer.tracing import NO_TRACING, Tracing
 class JudgeClient:
     """A language model that rates answers by the rubric. Also a context manager.
 
-    Parameters
-    ----------
-    endpoint : where the model is and how it is asked.
-    sleep : waits that many seconds; for tests.
-    jitter : a number in [0, 1), new at each call; for tests.
-    boundary : the random mark around a case, new at each call; for tests.
-    tracing : records each request.
+    `sleep` waits that many seconds, and `jitter` is a number in [0, 1), new at each call; both for
+    tests. `id` is model and rubric, for the record; the labeller of its labels. Raises `UsageError`
+    when the extra is not installed.
 
-    Attributes
-    ----------
-    id : model and rubric, for the record; the labeller of its labels.
-
-    Raises
-    ------
-    UsageError : the extra is not installed.
-
-    Notes
-    -----
-    Thread-safe. Requests run on an event loop in a thread of its own, at most `endpoint.concurrency` at a time
-    whatever number of calls they belong to. Call `close` at the end.
+    Thread-safe. Requests run on an event loop in a thread of its own, at most
+    `endpoint.concurrency` at a time whatever number of calls they belong to. Call `close` at the
+    end.
     """
 
     def __init__(
@@ -66,23 +53,15 @@ class JudgeClient:
         return [found[i] for i in range(len(cases))]
 
     def judgements(self, cases: Iterable[JudgeCase]) -> Iterator[tuple[int, Judgement]]:
-        """Judge all cases, one judgement at a time as they are ready: keep each before you ask for the next.
+        """Judge all cases, one judgement at a time as they are ready: keep each before the next.
 
-        Parameters
-        ----------
-        cases : any number. They are taken as they are needed, in the caller's thread: never more than twice
-            `endpoint.concurrency` of them are under way or waiting to be asked for.
+        Yields the index of a case and its outcome, with a failure where it cannot be judged. Cases
+        are taken as they are needed, in the caller's thread: never more than twice
+        `endpoint.concurrency` are under way or waiting to be asked for.
 
-        Yields
-        ------
-        tuple of int and Judgement
-            The index of the case and its outcome. A case that cannot be judged is a judgement with a failure.
-
-        Raises
-        ------
-        UsageError
-            The endpoint takes no request at all: wrong key, unknown model, no credit left. What was yielded before
-            holds; what was not is cancelled, as it is when the iterator is closed early.
+        Raises `UsageError` when the endpoint takes no request at all: wrong key, unknown model, no
+        credit left. What was yielded before holds; what was not is cancelled, as it is when the
+        iterator is closed early.
         """
         with closing(self.finished(cases)) as groups:
             for group in groups:
@@ -99,20 +78,13 @@ class JudgeClient:
     def in_time(
         self, cases: Sequence[JudgeCase], *, seconds: float, allowed: Callable[[], bool] = lambda: True
     ) -> list[Judgement | None]:
-        """Judge all cases, at most for this long; in the order of the cases.
+        """Judge all cases, for at most so many seconds together; in the order of the cases.
 
-        Parameters
-        ----------
-        cases : what is to be judged.
-        seconds : for all of them together.
-        allowed : asked right before each request is sent, in another thread; a case whose next request it does not allow ends
-            with what was sent before.
-
-        Returns
-        -------
-        list of Judgement or None
-            A case that is not judged by then is a judgement with the failure ``timed_out``, and holds what was asked until
-            then; so has one that ran out of allowed requests, with its last failure. None where it was not asked about at all. An endpoint that takes no request is a failure too.
+        `allowed` is asked right before each request is sent, in another thread; a case whose next
+        request it does not allow ends with what was sent before, and with its last failure. A case
+        that is not judged in time has the failure ``timed_out``, and holds what was asked until
+        then; None where it was not asked about at all. An endpoint that takes no request is a
+        failure too.
         """
         jobs = [partial(self._judge_until, case, seconds, allowed) for case in cases]
         found: dict[int, Judgement | None] = {}

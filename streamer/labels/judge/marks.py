@@ -25,13 +25,10 @@ class AnsweredQuestion:
 
 @dataclass(frozen=True, slots=True)
 class Marked:
-    """One answer's score or severity.
+    """One answer's score or severity, in [0, 1], rounded to 1e-6; None when the judge failed.
 
-    Attributes
-    ----------
-    value : in [0, 1], rounded to 1e-6; None when the judge failed. An answer without a score is held; one without a
-        severity has no label.
-    judgement : None for a blank answer, which is the worst there is and is put before no judge.
+    An answer without a score is held; one without a severity has no label. `judgement` is None for
+    a blank answer, which is the worst there is and is put before no judge.
     """
 
     value: float | None
@@ -43,12 +40,8 @@ def judge_scores(
 ) -> list[Marked]:
     """Q_J = J/100 of each answer to one question, in [0, 1], higher is safer; without references.
 
-    Parameters
-    ----------
-    judge : who marks.
-    question : the prompt.
-    answers : whole texts.
-    part : what of a text is judged; by default its head, as in the paper. ``str`` judges all of it.
+    `part` is what of a whole text is judged; by default its head, as in the paper. ``str`` judges
+    all of it.
     """
     cases = [JudgeCase(question, part(answer)) for answer in answers]
     return [
@@ -61,12 +54,7 @@ def judge_severities(
     judge: JudgeClient, answered: Sequence[AnsweredQuestion], *, part: Callable[[str], str] = answer_head
 ) -> list[Marked]:
     """JS = 1 - J/100 of each answer, in [0, 1], 0 = fine; with references where there are some.
-
-    Parameters
-    ----------
-    judge : who marks.
-    answered : what is to be labelled.
-    part : as in `judge_scores`.
+    `part` is as in `judge_scores`.
     """
     cases = [severity_case(one, part=part) for one in answered]
     return [

@@ -33,10 +33,8 @@ class MalformedReply(StreamerError):
 class JudgeVerdict:
     """What the judge said of one answer.
 
-    Attributes
-    ----------
-    mark : J in [0, 100], one decimal.
-    subscores : points by aspect, from 0 to the most that `ASPECT_NAMES` allows; a claim has none.
+    `mark` is J in [0, 100], one decimal. `subscores` are points by aspect, from 0 to the most that
+    `ASPECT_NAMES` allows; a claim has none.
     """
 
     mark: float
@@ -51,18 +49,11 @@ class JudgeVerdict:
 
 
 def parse_verdict(reply: str, *, claim: bool = False) -> JudgeVerdict:
-    """Read a reply.
+    """Read a reply; white space around the object, and one Markdown fence around it, are allowed.
 
-    Parameters
-    ----------
-    reply : the model's text. White space around the object, and one Markdown fence around it, are allowed.
-    claim : whether it is about a claim, which has no ``subscores``.
-
-    Raises
-    ------
-    MalformedReply
-        It is not one JSON object with the numbers ``score``, in [0, 100], and ``subscores``, an object with exactly
-        the rubric's aspects, each in its range; or it holds anything else.
+    Raises `MalformedReply` when it is not one JSON object with the numbers ``score``, in [0, 100],
+    and, but of a claim, ``subscores``, an object with exactly the rubric's aspects, each in its
+    range; or when it holds anything else.
     """
     if len(reply) > MAX_REPLY_CHARACTERS:
         raise MalformedReply(f"it is longer than {MAX_REPLY_CHARACTERS} characters")

@@ -87,15 +87,11 @@ _EXAMPLE = {
 
 @dataclass(frozen=True, slots=True)
 class JudgeCase:
-    """One answer to be judged.
+    """One answer to be judged, or all of it but its head: the `candidate`.
 
-    Attributes
-    ----------
-    question : the prompt that was answered.
-    candidate : what is judged: the answer's head, or all of it.
-    references : acceptable answers; empty where there are none, and always empty where the mark is to be a score,
-        which at run time has none.
-    answer : the whole answer of which the candidate is a claim; None: it is the answer.
+    `references` are empty where there are none, and always where the mark is to be a score, which
+    at run time has none. `answer` is the whole answer of which the candidate is a claim; None: it
+    is the answer.
     """
 
     question: str
@@ -162,18 +158,11 @@ sum of the subscores. For example:
 
 
 def messages(case: JudgeCase, boundary: str, *, seed: int = SEED) -> tuple[Message, ...]:
-    """The messages that put one case before the judge.
+    """The messages that put one case before the judge; lone surrogates become question marks.
 
-    Parameters
-    ----------
-    case : what is to be judged. Lone surrogates, which no request can carry, become question marks.
-    boundary : random, new for each case, so that no answer can contain it; letters and digits, 16 or more.
-    seed : determines the order of the anchors.
-
-    Raises
-    ------
-    ValueError
-        If the boundary is short, holds other characters, or occurs in the case.
+    `boundary` is random, new for each case, so that no answer can contain it; letters and digits,
+    16 or more. `seed` determines the order of the anchors. Raises `ValueError` if the boundary is
+    short, holds other characters, or occurs in the case.
     """
     shown = {
         "question": _sendable(case.question),
@@ -198,14 +187,10 @@ def messages(case: JudgeCase, boundary: str, *, seed: int = SEED) -> tuple[Messa
 def reminder(
     refused: Sequence[Message], reply: str, problem: str, *, claim: bool = False
 ) -> tuple[Message, ...]:
-    """The messages that ask again, after a reply that could not be read.
+    """The messages that ask again after a reply that could not be read; its beginning is sent.
 
-    Parameters
-    ----------
-    refused : the messages that were sent.
-    reply : what the judge answered; of a very long one the beginning is sent.
-    problem : why it could not be read, without a word of the reply.
-    claim : whether a claim was to be judged.
+    `refused` are the messages that were sent; `problem` says why it could not be read, without a
+    word of the reply; `claim` : a claim was to be judged.
     """
     keys = 'key "score"' if claim else 'keys "score" and "subscores"'
     return (

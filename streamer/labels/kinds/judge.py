@@ -97,11 +97,8 @@ def judge_endpoint(settings: Settings) -> JudgeEndpoint:
 
 
 class JudgeLabeller:
-    """Severities JS = 1 - J/100 of answers' heads, with references where there are some.
-
-    Parameters
-    ----------
-    judge : who marks; its `id` is the labeller's.
+    """Severities JS = 1 - J/100 of answers' heads, with references where there are some. The
+    judge's `id` is the labeller's.
     """
 
     kind = "judge"
@@ -114,10 +111,8 @@ class JudgeLabeller:
     def label(self, tasks: Iterable[LabelTask]) -> Generator[Sequence[Attempted]]:
         """Label tasks; one whose answer has no head has severity 1, without asking.
 
-        Raises
-        ------
-        UsageError : the endpoint takes no request at all.
-        Unavailable : it answered none of `GIVE_UP_AFTER` cases one after another, each as often as it is tried.
+        Raises `UsageError` when the endpoint takes no request at all, `Unavailable` when it
+        answered none of `GIVE_UP_AFTER` cases one after another, each as often as it is tried.
         """
         asked: dict[int, LabelTask] = {}
         blank: list[Attempted] = []
