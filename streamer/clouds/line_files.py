@@ -23,7 +23,6 @@ import msgspec
 
 from streamer.errors import Unavailable, UsageError
 
-GZIP_MAGIC = b"\x1f\x8b"
 MAX_LINE_BYTES = 64 * 2**20
 _HEAD_BYTES = 8192
 
@@ -101,12 +100,9 @@ def opened(path: Path | str, name: str) -> Iterator[BinaryIO]:
 
 
 def _unzipped(raw: io.BufferedReader) -> BinaryIO:
-    if raw.peek(2)[:2] == GZIP_MAGIC:
+    if raw.peek(2)[:2] == b"\x1f\x8b":
         return cast("BinaryIO", gzip.GzipFile(fileobj=raw, mode="rb"))
     return raw
-
-
-_CHECK_BYTES = 16
 
 
 def read_whole(path: Path) -> bytes:
@@ -158,4 +154,4 @@ def append_lines(path: Path, values: Iterable[Any]) -> None:
 
 
 def _check(text: bytes) -> bytes:
-    return hashlib.sha256(text).hexdigest()[:_CHECK_BYTES].encode()
+    return hashlib.sha256(text).hexdigest()[:16].encode()

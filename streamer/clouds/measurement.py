@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,16 +112,9 @@ class OfflineRisk:
 def units_of(batches: Sequence[DecidedBatch], unit: Unit) -> Units:
     """Take `batches` apart into the units of a gate."""
     rows = [row for place, batch in enumerate(batches) for row in _rows(place, batch, unit)]
-    columns = list(zip(*rows, strict=True)) if rows else [()] * 7
-    return Units(
-        np.array(columns[0], dtype=np.float64),
-        np.array(columns[1], dtype=np.float64),
-        np.array(columns[2], dtype=np.bool_),
-        np.array(columns[3], dtype=np.bool_),
-        np.array(columns[4], dtype=np.bool_),
-        np.array(columns[5], dtype=np.intp),
-        np.array(columns[6], dtype=np.intp),
-    )
+    types: list[Any] = [np.float64] * 2 + [np.bool_] * 3 + [np.intp] * 2
+    columns = zip(*rows, strict=True) if rows else [()] * len(types)
+    return Units(*(np.array(one, dtype=of) for one, of in zip(columns, types, strict=True)))
 
 
 _Row = tuple[float, float, bool, bool, bool, int, int]

@@ -6,14 +6,14 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 
 from streamer.clouds.claims import ClaimedPrompt, check_answered, claimed_prompt
-from streamer.clouds.cloud import Cloud, claim_rows, parse_cloud
+from streamer.clouds.cloud import Cloud, CloudResponse, claim_rows, parse_cloud
 from streamer.clouds.cloud_files import AS_IT_IS, read_rows
 from streamer.clouds.line_files import append_lines, read_lines, read_whole
 from streamer.clouds.tables.answers import Reading
@@ -196,22 +196,9 @@ class CloudLabelling:
                     f"{where}: there are labels of the kind {response.kind!r}, and {kind!r} ones beside them could not be "
                     "compared; take them out, or label a file without"
                 )
-        references = tuple(reference for reference in cloud.references if reference.strip())
-        if self._labeller.needs_references and not references:
+        if self._labeller.needs_references and not _references(cloud):
             return []
-        return [
-            LabelTask(
-                key=BatchKey(_NO_GATE, cloud.batch_id, 1),
-                response_id=response.id,
-                kind=kind,
-                prompt=cloud.question,
-                response=self._judged.ships(response.text),
-                references=references or None,
-                judged=self._judged,
-            )
-            for response in cloud.responses
-            if response.severity is None
-        ]
+        return [self._task(cloud, response) for response in cloud.responses if response.severity is None]
 
     def _unlabelled_claims(
         self, prompt: ClaimedPrompt, row: dict[str, Any]
@@ -220,22 +207,23 @@ class CloudLabelling:
         if answer is None or prompt.held:
             return [], {}
         row["responses"][cloud.responses.index(answer)]["claims"] = written
-        references = tuple(reference for reference in cloud.references if reference.strip())
         tasks = [
-            LabelTask(
-                key=BatchKey(_NO_GATE, cloud.batch_id, 1),
-                response_id=answer.id,
-                kind=self._labeller.kind,
-                prompt=cloud.question,
-                response=WHOLE.ships(answer.text),
-                references=references or None,
-                unit_id=claim.id,
-                unit=claim.text,
-            )
+            replace(self._task(cloud, answer), unit_id=claim.id, unit=claim.text)
             for claim in prompt.claims
             if claim.severity is None
         ]
         return tasks, {(answer.id, row["id"]): row for row in written}
+
+    def _task(self, cloud: Cloud, response: CloudResponse) -> LabelTask:
+        return LabelTask(
+            key=BatchKey(_NO_GATE, cloud.batch_id, 1),
+            response_id=response.id,
+            kind=self._labeller.kind,
+            prompt=cloud.question,
+            response=self._judged.ships(response.text),
+            references=_references(cloud) or None,
+            judged=self._judged,
+        )
 
     def _key(self, task: LabelTask) -> str:
         content = [self._by, task.prompt, task.references, task.response]
@@ -264,3 +252,7 @@ class CloudLabelling:
         except OSError as error:
             raise Unavailable(f"cannot write the labelled clouds: {error.strerror or error}") from error
         self.clouds += 1
+
+
+def _references(cloud: Cloud) -> tuple[str, ...]:
+    return tuple(reference for reference in cloud.references if reference.strip())

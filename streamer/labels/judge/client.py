@@ -7,7 +7,6 @@ import time
 from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
-from decimal import Decimal
 from functools import partial
 
 from streamer.errors import UsageError
@@ -116,16 +115,7 @@ class JudgeClient:
             detail = f"no mark within {seconds:g} s"
         except UsageError as error:
             why, detail = "rejected", str(error)
-        if not kept:
-            return None
-        return Judgement(
-            case=case,
-            judge=self.id,
-            verdict=None,
-            failure=JudgeFailure(why, detail),
-            exchanges=tuple(kept),
-            cost=self._cost(tuple(kept)),
-        )
+        return self._judgement(case, JudgeFailure(why, detail), tuple(kept)) if kept else None
 
     async def _judge(
         self,
@@ -143,26 +133,21 @@ class JudgeClient:
                 again = await self._chat.ask(reminded, parameters, record=record, allowed=allowed)
                 verdict, again = _read(again, claim=claim)
                 exchanges += again
-        return self._judgement(case, verdict, exchanges)
+        last = exchanges[-1]
+        failure = JudgeFailure(last.problem or "malformed_reply", last.detail or "")
+        return self._judgement(case, verdict or failure, exchanges)
 
     def _judgement(
-        self, case: JudgeCase, verdict: JudgeVerdict | None, exchanges: tuple[Exchange, ...]
+        self, case: JudgeCase, said: JudgeVerdict | JudgeFailure, exchanges: tuple[Exchange, ...]
     ) -> Judgement:
-        failure = None
-        if verdict is None:
-            last = exchanges[-1]
-            failure = JudgeFailure(last.problem or "malformed_reply", last.detail or "")
         return Judgement(
             case=case,
             judge=self.id,
-            verdict=verdict,
-            failure=failure,
+            verdict=said if isinstance(said, JudgeVerdict) else None,
+            failure=said if isinstance(said, JudgeFailure) else None,
             exchanges=exchanges,
-            cost=self._cost(exchanges),
+            cost=cost_of(exchanges, self._endpoint.prices.get(self._endpoint.model)),
         )
-
-    def _cost(self, exchanges: tuple[Exchange, ...]) -> Decimal | None:
-        return cost_of(exchanges, self._endpoint.prices.get(self._endpoint.model))
 
 
 def _read(
