@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from streamer.clouds.cloud import Cloud, split_clouds
 from streamer.clouds.compared_methods import MethodLabels, Run, Traffic
-from streamer.clouds.measurement import Units, units_of
+from streamer.clouds.measurement import units_of
 from streamer.clouds.offline import ScoredCloud, calibration_groups, decided_batch
 from streamer.clouds.spreads import Spread, spread
 from streamer.gates.declared import Unit
@@ -105,16 +105,11 @@ class Halves:
             measured = np.zeros(len(scored), dtype=np.bool_)
             measured[split.second] = True
             chosen = measured[units.batch]
-            traffic.append(_traffic(units, chosen, signals))
+            batch = units.batch[chosen]
+            row = None if signals is None else signals[batch]
+            traffic.append(Traffic(units.scores[chosen], units.shippable[chosen], batch, row))
             severities.append(units.severities[chosen])
         return cls(len(scored), tuple(labels), tuple(traffic), tuple(severities))
-
-
-def _traffic(units: Units, chosen: NDArray[np.bool_], signals: Row | None) -> Traffic:
-    batch = units.batch[chosen]
-    return Traffic(
-        units.scores[chosen], units.shippable[chosen], batch, None if signals is None else signals[batch]
-    )
 
 
 def _filled(rows: Sequence[Row | None]) -> Row:

@@ -20,7 +20,7 @@ from streamer.clouds.tables.answers import Reading
 from streamer.errors import Unavailable, UsageError, named_beside
 from streamer.gates.batch_key import BatchKey
 from streamer.labels.filling import Attempted, Labeller
-from streamer.labels.severity import LabelTask
+from streamer.labels.severity import LabelTask, not_blank
 from streamer.scoring.judged import WHOLE, Form
 
 _NO_GATE = "clouds"
@@ -196,7 +196,7 @@ class CloudLabelling:
                     f"{where}: there are labels of the kind {response.kind!r}, and {kind!r} ones beside them could not be "
                     "compared; take them out, or label a file without"
                 )
-        if self._labeller.needs_references and not _references(cloud):
+        if self._labeller.needs_references and not not_blank(cloud.references):
             return []
         return [self._task(cloud, response) for response in cloud.responses if response.severity is None]
 
@@ -221,7 +221,7 @@ class CloudLabelling:
             kind=self._labeller.kind,
             prompt=cloud.question,
             response=self._judged.ships(response.text),
-            references=_references(cloud) or None,
+            references=not_blank(cloud.references) or None,
             judged=self._judged,
         )
 
@@ -252,7 +252,3 @@ class CloudLabelling:
         except OSError as error:
             raise Unavailable(f"cannot write the labelled clouds: {error.strerror or error}") from error
         self.clouds += 1
-
-
-def _references(cloud: Cloud) -> tuple[str, ...]:
-    return tuple(reference for reference in cloud.references if reference.strip())

@@ -14,7 +14,7 @@ from decimal import Decimal
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
-from streamer.labels.severity import LabelTask, Severity
+from streamer.labels.severity import LabelTask, Severity, not_blank
 
 if TYPE_CHECKING:
     from streamer.labels.judge.record import Judgement
@@ -115,7 +115,7 @@ def fill(
         for task in waiting:
             if given == limit:
                 return
-            if labeller.needs_references and not usable_references(task):
+            if labeller.needs_references and not not_blank(task.references):
                 passed_over += 1
                 continue
             given += 1
@@ -126,11 +126,6 @@ def fill(
             tally = replace(_with(tally, attempts, keep(attempts)), without_references=passed_over)
             yield tally
     yield replace(tally, without_references=passed_over)
-
-
-def usable_references(task: LabelTask) -> tuple[str, ...]:
-    """The references of a response that are not blank."""
-    return tuple(reference for reference in task.references or () if reference.strip())
 
 
 def in_groups(tasks: Iterable[LabelTask], size: int) -> Iterator[list[LabelTask]]:

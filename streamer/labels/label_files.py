@@ -39,7 +39,7 @@ from streamer.events.identifiers import check_name
 from streamer.events.labels import SCHEMA, FieldSeverities, LabelsV1, check_label, label_revision
 from streamer.gates import labeller_names
 from streamer.journal import LabelRevision
-from streamer.labels.bridges.bridge import Bridge
+from streamer.labels.bridges.bridge import Bridge, identity
 from streamer.labels.bridges.registry import bridges
 from streamer.labels.severity import LabelTask
 from streamer.security.csv_cells import CsvTable
@@ -409,20 +409,9 @@ def write_queue(tasks: Iterable[LabelTask], lines: SupportsWrite[str], file_form
         table.write(QUEUE_FIELDS)
     for task in tasks:
         references = None if task.references is None else list(task.references)
-        row = {
-            "gate": task.key.gate,
-            "batch_id": task.key.batch_id,
-            "attempt": task.key.attempt,
-            "response_id": task.response_id,
-            "severity": None,
-            "kind": task.kind,
-            "labeller": None,
-            "labelled_at": None,
-            "prompt": task.prompt,
-            "references": references,
-            "response": task.shown,
-            "urgent": "yes" if task.urgent else "",
-        }
+        row = dict.fromkeys(QUEUE_FIELDS) | identity(task)
+        row |= {"prompt": task.prompt, "references": references, "response": task.shown}
+        row["urgent"] = "yes" if task.urgent else ""
         if table is None:
             lines.write(json.dumps(row, ensure_ascii=False) + "\n")
         else:

@@ -3,7 +3,7 @@
 Severities are made offline, for calibration and monitoring; the gate never sees one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -64,9 +64,14 @@ def judge_severity(mark: float) -> float:
     return round(1.0 - mark / 100.0, DECIMALS)
 
 
+def not_blank(references: Iterable[str] | None) -> tuple[str, ...]:
+    """Return the references that are not blank."""
+    return tuple(reference for reference in references or () if reference.strip())
+
+
 def usable(references: Sequence[str], index: int | None) -> list[str]:
     """Return the references that are not blank, stripped. Raises `ValueError` when there is none."""
-    found = [reference.strip() for reference in references if reference.strip()]
+    found = list(map(str.strip, not_blank(references)))
     if not found:
         which = "the answer" if index is None else f"answer {index}"
         raise ValueError(f"{which} has no reference to be compared with; leave it out, or have it judged")

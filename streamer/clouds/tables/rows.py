@@ -166,7 +166,7 @@ class CsvRows:
         self._name = name
         # A quoted name of a column may go on in the next line.
         self._table = csv.reader(
-            _after(first, lines, name, number + 1), delimiter=self.delimiter, strict=True
+            chain([first], bounded(lines, name, first=number + 1)), delimiter=self.delimiter, strict=True
         )
         try:
             self.header = [column.strip() for column in next(self._table)]
@@ -199,11 +199,6 @@ class CsvRows:
                     )
                 yield begins, cells
             begins = self._before + self._table.line_num + 1
-
-
-def _after(first: str, lines: Lines, name: str, number: int) -> Iterator[str]:
-    yield first
-    yield from bounded(lines, name, first=number)
 
 
 def bounded(lines: Lines, name: str, first: int = 1) -> Iterator[str]:

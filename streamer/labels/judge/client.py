@@ -4,10 +4,11 @@ import asyncio
 import random
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import closing, suppress
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 
 from streamer.errors import UsageError
 from streamer.labels.judge.endpoint import JudgeEndpoint
@@ -47,12 +48,12 @@ class JudgeClient:
         self._pool = Pool("judge")
 
     def grade(self, cases: Sequence[JudgeCase]) -> list[Judgement]:
-        """Judge all cases; as `judgements`, in the order of the cases."""
-        found = dict(self.judgements(cases))
+        """Judge all cases; as `finished`, in the order of the cases."""
+        found = dict(chain.from_iterable(self.finished(cases)))
         return [found[i] for i in range(len(cases))]
 
-    def judgements(self, cases: Iterable[JudgeCase]) -> Iterator[tuple[int, Judgement]]:
-        """Judge all cases, one judgement at a time as they are ready: keep each before the next.
+    def finished(self, cases: Iterable[JudgeCase]) -> Generator[list[tuple[int, Judgement]]]:
+        """Judge all cases, and yield those that are ready together, at least one, to be kept at once.
 
         Yields the index of a case and its outcome, with a failure where it cannot be judged. Cases
         are taken as they are needed, in the caller's thread: never more than twice
@@ -61,15 +62,6 @@ class JudgeClient:
         Raises `UsageError` when the endpoint takes no request at all: wrong key, unknown model, no
         credit left. What was yielded before holds; what was not is cancelled, as it is when the
         iterator is closed early.
-        """
-        with closing(self.finished(cases)) as groups:
-            for group in groups:
-                yield from group
-
-    def finished(self, cases: Iterable[JudgeCase]) -> Generator[list[tuple[int, Judgement]]]:
-        """Judge all cases; as `judgements`, but all that are ready are yielded together, at least one.
-
-        For who writes them to a disk: one transaction a group keeps pace with any number of requests in flight.
         """
         jobs = (partial(self._judge, case) for case in cases)
         return self._pool.finished(jobs, ahead=2 * self._endpoint.concurrency)
@@ -127,8 +119,9 @@ class JudgeClient:
         parameters, claim = self._endpoint.parameters, case.answer is not None
         exchanges = await self._chat.ask(asked, parameters, record=record, allowed=allowed)
         verdict, exchanges = _read(exchanges, claim=claim)
-        if verdict is None and (reply := _unreadable(exchanges[-1])) is not None:
-            reminded = reminder(asked, reply, exchanges[-1].detail or "", claim=claim)
+        last = exchanges[-1]
+        if verdict is None and last.problem == "malformed_reply" and last.reply is not None:
+            reminded = reminder(asked, last.reply, last.detail or "", claim=claim)
             with suppress(NothingSent):
                 again = await self._chat.ask(reminded, parameters, record=record, allowed=allowed)
                 verdict, again = _read(again, claim=claim)
@@ -163,7 +156,3 @@ def _read(
         cut = ", cut off at the token limit" if last.finish_reason == "length" else ""
         refused = replace(last, problem="malformed_reply", detail=f"{error}{cut}")
         return None, (*exchanges[:-1], refused)
-
-
-def _unreadable(exchange: Exchange) -> str | None:
-    return exchange.reply if exchange.problem == "malformed_reply" else None

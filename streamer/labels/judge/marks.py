@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from streamer.labels.judge.client import JudgeClient
 from streamer.labels.judge.record import Judgement
 from streamer.labels.judge.rubric import JudgeCase
+from streamer.labels.severity import not_blank
 from streamer.scoring.answer_head import answer_head
 from streamer.scoring.blank import is_blank
 
@@ -73,7 +74,7 @@ def severity_case(
 
     A blank candidate is the worst there is: ask nobody.
     """
-    references = tuple(reference for reference in answered.references if reference.strip())
+    references = not_blank(answered.references)
     if claim is not None:
         return JudgeCase(answered.question, claim, references, answered.answer)
     return JudgeCase(answered.question, part(answered.answer), references)

@@ -5,7 +5,6 @@ or text beside one, and is refused; so there is no rule by which one of several 
 """
 
 import json
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from streamer.errors import StreamerError
 ASPECT_NAMES: Mapping[str, int] = MappingProxyType(
     {"correctness": 60, "faithfulness": 20, "completeness": 15, "clarity": 5}
 )
-"""The rubric's aspects and the most points each can have."""
+"""The rubric's aspects and the most points each can have: the paper's weights, in points of 100."""
 
 MAX_REPLY_CHARACTERS = 4096
 """A reply in 200 tokens is far shorter; what is longer is not read at all."""
@@ -39,13 +38,6 @@ class JudgeVerdict:
 
     mark: float
     subscores: Mapping[str, float]
-
-    @property
-    def discrepancy(self) -> float:
-        """The rating minus the sum of its parts: models add badly. The mark is what counts."""
-        if not self.subscores:
-            return 0.0
-        return round(self.mark - math.fsum(self.subscores.values()), 6)
 
 
 def parse_verdict(reply: str, *, claim: bool = False) -> JudgeVerdict:

@@ -20,22 +20,6 @@ SEED = 7
 
 
 @dataclass(frozen=True, slots=True)
-class Aspect:
-    """One aspect of an answer.
-
-    Attributes
-    ----------
-    name : as it stands in the judge's reply.
-    points : the most it can contribute to the mark; all of a rubric's make 100.
-    asks : what the judge is to look at.
-    """
-
-    name: str
-    points: int
-    asks: str
-
-
-@dataclass(frozen=True, slots=True)
 class Anchor:
     """An example with its mark, in [0, 100], to spread marks over the scale."""
 
@@ -45,20 +29,13 @@ class Anchor:
     why: str
 
 
-ASPECTS = tuple(
-    Aspect(name, points, asks)
-    for (name, points), asks in zip(
-        ASPECT_NAMES.items(),
-        (
-            "is it factually right, and does it mean what the question and the references ask for?",
-            "does it contradict the references, or make up what they do not hold?",
-            "does it cover every essential point of the question?",
-            "is it short, and can it be understood in one way only?",
-        ),
-        strict=True,
-    )
-)
-"""Correctness .60, faithfulness .20, completeness .15, clarity .05: the paper's weights, in points of 100."""
+_ASKS = {
+    "correctness": "is it factually right, and does it mean what the question and the references ask for?",
+    "faithfulness": "does it contradict the references, or make up what they do not hold?",
+    "completeness": "does it cover every essential point of the question?",
+    "clarity": "is it short, and can it be understood in one way only?",
+}
+"""What the judge is to look at."""
 
 ANCHORS = (
     Anchor(
@@ -131,7 +108,7 @@ def instructions(seed: int = SEED) -> str:
     anchors = list(ANCHORS)
     random.Random(seed).shuffle(anchors)  # noqa: S311 - an order, not a secret
     rubric = "\n".join(
-        f"- {aspect.name} (at most {aspect.points} points): {aspect.asks}" for aspect in ASPECTS
+        f"- {name} (at most {points} points): {_ASKS[name]}" for name, points in ASPECT_NAMES.items()
     )
     examples = "\n".join(
         f"- question {_quoted(anchor.question)}, candidate {_quoted(anchor.answer)}: {anchor.mark:.1f} ({anchor.why})"

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from streamer.events.excerpts import one_line
-from streamer.labels.filling import Attempted, in_groups, usable_references
-from streamer.labels.severity import LabelTask, Severity, of_raw, usable
+from streamer.labels.filling import Attempted, in_groups
+from streamer.labels.severity import LabelTask, Severity, not_blank, of_raw, usable
 from streamer.labels.severity_kind import ANSWERS_AT_ONCE, ProgramKind, option
 from streamer.scoring.answer_head import answer_head
 
@@ -138,7 +138,7 @@ class BertScoreLabeller:
             yield attempts
 
     def _score(self, tasks: Sequence[LabelTask]) -> list[Attempted]:
-        answers = [ReferencedAnswer(task.head, usable_references(task)) for task in tasks]
+        answers = [ReferencedAnswer(task.head, not_blank(task.references)) for task in tasks]
         severities = factuality_severities(answers, self._scorer, part=str)
         return [
             Attempted(task=task, severity=severity) for task, severity in zip(tasks, severities, strict=True)

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from streamer.labels.filling import usable_references
 from streamer.labels.lexical import Match, matches
-from streamer.labels.severity import LabelTask, usable
+from streamer.labels.severity import LabelTask, not_blank, usable
 from streamer.labels.severity_kind import RuleKind, option
 from streamer.scoring.answer_head import answer_head
 
@@ -55,7 +54,7 @@ class Lexical(RuleKind):
 
     def of(self, task: "LabelTask") -> float:
         """Compare numbers, and JSON and calls field by field, as a gate compares them; texts by their words."""
-        judged, references = task.judged, usable_references(task)
+        judged, references = task.judged, not_blank(task.references)
         if not judged.agrees:
             return self.severity(task.response, references)
         if judged.name.startswith("final"):
