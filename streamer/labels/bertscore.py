@@ -46,9 +46,9 @@ class BertScorer:
     ``organisation/name@revision``: an encoder with safetensors weights whose tokenizer puts one
     token before and one after a text (BERT, RoBERTa, DeBERTa, ...). `layers` is the layer whose
     vectors are compared, from 1; by default the one that `bert-score` has found best for the model,
-    which it knows by name (for a folder: the folder's name). `rescale_with_baseline` maps F1 to (F1
-    - b) / (1 - b), where b is the mean F1 of unrelated sentences, which may then fall below 0; the
-    paper rescales. `baseline_file` has b, as CSV with the columns LAYER and F; by default the one
+    which it knows by name (for a folder: the folder's name). `rescale_with_baseline` maps F1 to
+    (F1 - b) / (1 - b), where b is the mean F1 of unrelated sentences, which may then fall below 0;
+    the paper rescales. `baseline_file` has b, as CSV with the columns LAYER and F; by default the one
     that `bert-score` ships for the model, in English. `batch_size` texts, >= 1, are in one pass of
     the model. `device` is ``auto`` (a GPU if there is one), ``cpu``, ``cuda``, ``cuda:1``, ``mps``.
 

@@ -189,10 +189,10 @@ def recognise(
 ) -> Columns:
     """Find what is to be read.
 
-    `given` : columns that somebody named, by role; an empty one means that the role has none.
-    `signals` : declared numbers of the answers, each of which must have its column. `needs_answers`
-    : texts are needed, not only scores. `without` : columns that have no role. `written_by` : the
-    tool that wrote the table; None: as its columns tell.
+    `given` : columns that somebody named, by role; an empty one means that the role has none. Each
+    of the `signals`, declared numbers of the answers, must have its column. With `needs_answers`
+    texts must be there, not only scores. What is in `without` has no role. `written_by` is the tool
+    that wrote the table; None: as its columns tell.
 
     Raises `UsageError` when a named column is not there, or prompts or answers cannot be told
     apart; the text says what was found.

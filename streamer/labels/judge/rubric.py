@@ -64,7 +64,7 @@ _EXAMPLE = {
 
 @dataclass(frozen=True, slots=True)
 class JudgeCase:
-    """One answer to be judged, or all of it but its head: the `candidate`.
+    """One answer to be judged: its head, or all of it, is the `candidate`.
 
     `references` are empty where there are none, and always where the mark is to be a score, which
     at run time has none. `answer` is the whole answer of which the candidate is a claim; None: it
