@@ -20,6 +20,7 @@ from streamer.clouds.claims import (
     shipped_text,
 )
 from streamer.clouds.tables.answers import Reading
+from streamer.clouds.tables.marks import Annotators, Marks
 from streamer.errors import NotFittedError, UsageError
 from streamer.frames.answers import mapping_of, read
 from streamer.scoring.claims.sentences import splitter
@@ -81,7 +82,7 @@ class ClaimGate:
     method, parameters : the calibrator, one of mean, age, hb, betting and bernstein, and what it
         has, as in ``{"delta": 0.05}``: docs/guarantees.md. `age` goes by the order of rows.
     seed : any whole number, fixed before labels are read.
-    columns : the columns of roles that are not recognised.
+    columns, scale, words, annotators, trust_score : how a table is read; see `streamer.Gate`.
 
     Attributes
     ----------
@@ -107,6 +108,10 @@ class ClaimGate:
         parameters: Mapping[str, float] | None = None,
         seed: int = 0,
         columns: Mapping[str, Any] | None = None,
+        scale: tuple[float, float] | None = None,
+        words: Mapping[str, float] | None = None,
+        annotators: Annotators = "mean",
+        trust_score: bool = False,
     ) -> None:
         if left_out not in LEFT_OUT:
             raise ValueError(f"left_out must be one of {', '.join(LEFT_OUT)}, not {left_out!r}")
@@ -114,7 +119,13 @@ class ClaimGate:
             raise ValueError(f"rests_on must be one of {', '.join(RESTS_ON)}, not {rests_on!r}")
         self.alpha, self.loss, self.answer = alpha, loss, answer
         self.least_kept, self.left_out, self.rests_on = least_kept, left_out, rests_on
-        self.score, self.columns = claim_scorer(score).name, columns
+        self.score = claim_scorer(score).name
+        self._reading = Reading(
+            columns=mapping_of(columns),
+            marks=Marks(scale, words or {}),
+            annotators=annotators,
+            trust_score=trust_score,
+        )
         self.method, self.parameters, self.seed = method, parameters, seed
 
     def fit(self, frame: Any) -> "ClaimGate":
@@ -147,8 +158,7 @@ class ClaimGate:
         return list(map(self._decided, found))
 
     def _prompts(self, frame: Any, *, severities: bool, cut: bool) -> list[ClaimedPrompt]:
-        reading = Reading(columns=mapping_of(self.columns))
-        table = read(frame, reading, severities=severities)
+        table = read(frame, self._reading, severities=severities)
         how: Any = {"cut": cut, "rests_on": self.rests_on, "scorer": claim_scorer(self.score)}
         return [claimed_prompt(cloud, self.answer, **how) for cloud in table.clouds]
 

@@ -500,7 +500,7 @@ def unsupported(settings: GateSettings) -> str | None:
                 f"label_floor does not go with method {method.name}, whose risk may rise with the threshold"
             )
         if unit == "batch":
-            return "label_floor goes with the units best and response: a batch is shipped by its mean"
+            return "label_floor goes with the units best, response and claim: a batch is shipped by its mean"
     if method.of_signals:
         if unit == "response":
             return f"method {method.name} goes with the units best and batch: it decides about one answer of a prompt, or about all. mean goes with every unit"

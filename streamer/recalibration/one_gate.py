@@ -159,7 +159,7 @@ def recalibrate_by_hand(
     if not run.labelled and _direction(Reading.of_policy(before), run) == "looser":
         # Within the budget even if all of it is wrong, but nobody has looked at any of it.
         raise NothingToCalibrate(
-            f"none of the {run.drawn} drawn responses of gate {gate.gate!r} that a run reads has a label; label some first: "
+            f"none of the {run.drawn} drawn {run.items} of gate {gate.gate!r} that a run reads has a label; label some first: "
             f"`streamer label queue --gate {gate.gate}` lists them"
         )
     after = proposed = None

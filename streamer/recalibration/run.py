@@ -176,6 +176,11 @@ class CalibrationRun:
         return "which is never less than its severity, so that what is promised holds"
 
     @property
+    def items(self) -> str:
+        """What is drawn and labelled, in a word."""
+        return "claims" if self.gate.settings.unit == "claim" else "responses"
+
+    @property
     def guarantee(self) -> str:
         """The promise in words, with what was missing and how attempts share the budget."""
         notes = []
@@ -187,8 +192,8 @@ class CalibrationRun:
             )
         if len({group.draws for group in self.groups}) > 1:
             notes.append(
-                "The number of responses drawn from a batch changed within the calibration groups; the change is "
-                "assumed to have nothing to do with the prompts."
+                f"The number of {self.items} drawn from a batch changed within the calibration groups; the change "
+                "is assumed to have nothing to do with the prompts."
             )
         if self.since is not None:
             notes.append(
@@ -210,11 +215,12 @@ class CalibrationRun:
                 "assumed exchangeable, and are in or out by their age alone."
             )
         if self.severities == "highest":
-            notes.append(f"Of several labels of a response the highest ever given counted, {self._why_safe}.")
-        if self.missing:
-            named = "claims" if self.gate.settings.unit == "claim" else "responses"
             notes.append(
-                f"{self.missing} of {self.drawn} drawn {named} had no label and counted as severity 1, "
+                f"Where {self.items} have several labels, the highest ever given counted, {self._why_safe}."
+            )
+        if self.missing:
+            notes.append(
+                f"{self.missing} of {self.drawn} drawn {self.items} had no label and counted as severity 1, "
                 f"{self._why_safe}."
             )
         if (key := self.gate.settings.group_by) is not None:

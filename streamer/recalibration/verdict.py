@@ -300,7 +300,7 @@ def _against_loosening(
     if closed is not None and closed.by == "warning":
         return ["an early warning holds the gate: labels of its newest answers let it go, or a person does"]
     if worst_label.direction != "looser":
-        return ["it would not with every response at the highest severity that anybody ever gave it"]
+        return ["it would not with the highest severities that anybody ever gave"]
     against = []
     if worst_label.labelled_groups < settings.least_groups:
         against.append(

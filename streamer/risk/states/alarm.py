@@ -70,7 +70,7 @@ class RiskAlarm(LabelAlarm):
     0, alpha + tolerance < 1.
     """
 
-    json_kind: ClassVar[str] = "streamer.monitoring.risk-alarm.v2"
+    json_kind: ClassVar[str] = "streamer.monitoring.risk-alarm.v1"
 
     alpha: float
     tolerance: float

@@ -139,6 +139,11 @@ def test_a_gate_in_python_ships_text(file: Path) -> None:
         ClaimGate(method="hb", parameters={"dleta": 0.1}).fit(file)
     with pytest.raises(UsageError, match="no answer is by the model 'm9'"):
         ClaimGate(answer="m9").fit(file)
+    answer = {"prompt_id": "a", "answer": "It is. It was."}
+    marked = [answer | {"claim": "It is.", "severity": 5}, answer | {"answer": "It is", "claim": ""}]
+    with pytest.raises(UsageError, match=r"the worst mark first: scale=\(1, 5\)"):
+        ClaimGate().fit(marked)
+    assert ClaimGate(scale=(1, 5)).fit(marked).splitter_ == "given"
     given = lines()
     given[0]["responses"][0]["claims"].pop()
     file.write_text("".join(json.dumps(line) + "\n" for line in given))
