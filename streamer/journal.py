@@ -77,14 +77,9 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class OutboxMessage:
-    """A message that must reach Kafka exactly as stored.
-
-    Attributes
-    ----------
-    id : 0 before it is stored.
-    queued : whether it waits in the queue of a partition, where `id` grows with the partition's offsets; otherwise it is a
-        row of the outbox. The two count their ids apart.
-    """
+    """A message that must reach Kafka exactly as stored. `id` is 0 before it is stored.
+    `queued`: it waits in the queue of a partition, where ids grow with the partition's offsets;
+    otherwise it is a row of the outbox. The two count their ids apart."""
 
     topic: str
     key: bytes | None
@@ -113,17 +108,14 @@ class ScoredResponse(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedMark:
-    """What a judge was asked and said about one answer, to be kept with the decision that it was asked for.
+    """What a judge (model and rubric) was asked and said about one answer, to be kept with the
+    decision that it was asked for.
 
-    Attributes
-    ----------
-    judge : model and rubric.
-    mark : in [0, 100]; None where it gave none, and `failure` says why.
-    subscores : points by aspect; None without a mark.
-    requests : how often it was asked, >= 1.
-    cost : in the price list's currency; None where it is not known.
-    exchanges : every request and reply, as `streamer.labels.judge.exchanges.exchanges_document` writes them.
-    remembered : it had been asked about the same answer to the same prompt before, and not again: nothing was spent.
+    `mark` is in [0, 100]; None where it gave none, and `failure` says why. `subscores` are points
+    by aspect, None without a mark. `requests`, >= 1, is how often it was asked; `cost` is in the
+    price list's currency, None where it is not known. `exchanges` are every request and reply, as
+    `streamer.labels.judge.exchanges.exchanges_document` writes them. `remembered`: it had been
+    asked about the same answer to the same prompt before, and not again: nothing was spent.
     """
 
     judge: str
@@ -148,13 +140,9 @@ class AnswersToMark:
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """What came of one batch.
-
-    Attributes
-    ----------
-    marks : of each answer, in [0, 100]; None where there is none, and for a blank answer, of which nobody is asked.
-    asked : what is kept of it, by the answers' places.
-    """
+    """What came of one batch: the mark of each answer, in [0, 100] (None where there is none,
+    and for a blank answer, of which nobody is asked), and what is kept of it, by the answers'
+    places."""
 
     marks: tuple[float | None, ...]
     asked: tuple[tuple[int, AskedMark], ...]
@@ -230,15 +218,13 @@ class RecordedBatch(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedOutcome:
-    """What is on record of one offset of a topic.
+    """What is on record of one offset of a topic, its kind as in `outcomes`.
 
-    Attributes
-    ----------
-    kind : as in `outcomes`.
-    key, content_hash : of the batch; None for other kinds, and the hash once the texts were erased.
-    code, refused, refused_headers : of a refused record; the bytes are None where they are not kept, or not any more.
-    label : gate, batch id, attempt, response id, kind, labeller, severity, when it was given, and the signature that came with it
-        with the id of its key, or None for both.
+    `key` and `content_hash` are the batch's; None for other kinds, and the hash once the texts were
+    erased. `code` and `refused` bytes and headers are of a refused record; the bytes are None where
+    they are not kept, or not any more. `label`: gate, batch id, attempt, response id, kind,
+    labeller, severity, when it was given, and the signature that came with it with the id of its
+    key, or None for both.
     """
 
     kind: str
@@ -341,20 +327,12 @@ class Committing(Protocol):
     ) -> list[list[OutcomeKind]]:
         """Write everything in one transaction and return what each outcome became, slice by slice.
 
-        `firm` lets no newer policy of the decisions' gates in while it is written: for where policies keep coming. Safe to
-        repeat after a lost answer. A Python error of any other kind than these is taken for one of the content.
-
-        Raises
-        ------
-        Fenced
-            When a lease is no longer held.
-        Outdated
-            When a decision's gate has a newer policy than its decider looked at, or a decision ships past its
-            deadline. Nothing is written; the records of its `gates` must be decided again.
-        BadData
-            When a value cannot be kept.
-        DatabaseFault
-            When nothing can.
+        `firm` lets no newer policy of the decisions' gates in while it is written: for where
+        policies keep coming. Safe to repeat after a lost answer. Raises `Fenced` when a lease is no
+        longer held; `Outdated` when a decision's gate has a newer policy than its decider looked
+        at, or a decision ships past its deadline: nothing is written then, and the records of its
+        `gates` must be decided again; `BadData` when a value cannot be kept, `DatabaseFault` when
+        nothing can. A Python error of any other kind is taken for one of the content.
         """
 
 

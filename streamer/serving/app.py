@@ -43,18 +43,9 @@ def serving_app(
     releases: Releases,
     origins: Sequence[str] = (),
 ) -> Starlette:
-    """Make the application.
-
-    Parameters
-    ----------
-    limits : bounds for events.
-    longest : seconds that a request may take, > 0; those that ask for nothing take as long.
-    clock : the present moment, with zone.
-    authorize : asked about each request of a gate.
-    chat : takes chat requests.
-    releases : tells what becomes of held batches at the desk.
-    origins : of pages that may ask from a browser.
-    """
+    """Make the application. A request may take `longest` seconds, > 0, and takes as long where
+    it asks for nothing; `clock` gives the present moment, with zone. `authorize` is asked about
+    each request of a gate. `origins` are of pages that may ask from a browser."""
 
     async def decide(request: Request, gate: str) -> Response:
         until, now = _deadline(request)

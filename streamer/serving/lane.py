@@ -40,12 +40,8 @@ class Ended(Exception):
 
 
 class PendingAnswers:
-    """Who waits for what becomes of which record. Used on the event loop alone, but for `linked`.
-
-    Attributes
-    ----------
-    waiting : how many records of each partition are not committed yet.
-    """
+    """Who waits for what becomes of which record, and how many records of each partition are not
+    committed yet. Used on the event loop alone, but for `linked`."""
 
     def __init__(self) -> None:
         self.waiting: Final[Counter[Partition]] = Counter()
@@ -137,14 +133,9 @@ class _Noted:
 
 
 class Lane:
-    """Some partitions of the log `http`, and the group commit that decides and records what is submitted to them.
-
-    Parameters
-    ----------
-    score_executor, executor : one thread each, for the decider and for the database.
-    prepare : begins with each request (see `Intake`).
-    on_commit : called after each commit.
-    """
+    """Some partitions of the log `http`, and the group commit that decides and records what is
+    submitted to them. The executors have one thread each, for the decider and for the database;
+    `prepare` begins with each request (see `Intake`)."""
 
     def __init__(
         self,

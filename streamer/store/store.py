@@ -70,14 +70,10 @@ _DESK_MESSAGE: DeskMessage = partial(desk_message, topic=Topics().desk)
 
 
 class Store(Part):
-    """Everything that the product remembers. Calls block and may come from any thread.
+    """Everything that the product remembers, in parts by subject. Calls block and may come from any
+    thread.
 
     It is the `streamer.journal.Journal` of the stream; its parts serve the other packages.
-
-    Attributes
-    ----------
-    gates, policies, encoders, labels, judgements, calibration, dead_letters, reports, answers, heads, evidence,
-    alerts, monitoring, past, api_keys, accounts, decision_search, desk : the parts, by subject.
     """
 
     def __init__(self, shared: Shared) -> None:
@@ -345,34 +341,21 @@ def open_store(
     publish: bool = True,
     failpoint: Failpoint = disarmed,
 ) -> Store:
-    """Open a migrated database.
+    """Open a migrated database: ``sqlite:///file`` or ``postgresql://user:password@host/database``.
+
+    `insecure` permits a connection to another machine that is not encrypted, or to a server that
+    proves nothing. `clock` gives the present moment, timezone-aware. `policy_message` makes the
+    event of a new policy; `dead_letter_message` that of a record, refused with this code and
+    detail, that the store itself has to dead-letter: a batch that conflicts with a decided one, a
+    label of no known gate; `alert_message` and `desk_message` those of an alert and of what becomes
+    of a batch at the desk, by default with the default names of the topics. `policy_keys` sign new
+    policies, and decide which policies may be built on; `label_keys` sign labels that are stored
+    here, and verify those that are read of gates that demand signatures. `publish`: what is
+    committed is also put into the queue of messages for Kafka; decisions keep their actions either
+    way. `failpoint` is called where a test may want to break a transaction.
 
     Raises `UsageError` when the URL cannot be read, or the database is not at this version's
     revision; `Unavailable` when the server cannot be reached.
-
-    Parameters
-    ----------
-    url
-        ``sqlite:///file`` or ``postgresql://user:password@host/database``.
-    insecure
-        Permit a connection to another machine that is not encrypted, or to a server that proves nothing.
-    clock
-        The present moment, timezone-aware.
-    policy_message
-        Makes the event of a new policy.
-    dead_letter_message
-        The message for a record (refused with this code and detail) that the store itself
-        has to dead-letter: a batch that conflicts with a decided one, a label of no known gate.
-    alert_message, desk_message
-        Make the events of an alert and of what becomes of a batch at the desk; the defaults use the default names of the topics.
-    policy_keys
-        Sign new policies, and decide which policies may be built on.
-    label_keys
-        Sign labels that are stored here, and verify those that are read of gates that demand signatures.
-    publish
-        Whether what is committed is also put into the queue of messages for Kafka. Decisions keep their actions either way.
-    failpoint
-        Called where a test may want to break a transaction.
     """
     database = Database(url, insecure=insecure, failpoint=failpoint)
     try:

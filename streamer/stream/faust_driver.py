@@ -71,14 +71,12 @@ class ReaderHooks(Protocol):
 
 
 class FetchState(NamedTuple):
-    """The fetcher's view of one partition; `highwater` and `stable_end` are None before the first fetch.
+    """The fetcher's view of one partition; `highwater` and `stable_end` are None before the first
+    fetch.
 
-    Attributes
-    ----------
-    handed_out : one past the last record that left the fetcher, or the position that was sought.
-    position : where the next fetch begins, past transaction markers.
-    highwater : one past the last record of the log.
-    stable_end : one past the last record that a read-committed consumer may see.
+    `handed_out` is one past the last record that left the fetcher, or the position that was sought;
+    `position` is where the next fetch begins, past transaction markers; `highwater` one past the
+    last record of the log, `stable_end` past the last that a read-committed consumer may see.
     """
 
     handed_out: int

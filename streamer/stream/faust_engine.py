@@ -91,17 +91,9 @@ _REMEDIES: Mapping[type[KafkaError], str] = {
 
 
 class FaustEngine:
-    """A reader by Faust: it offers the records of the partitions it is assigned to an `Intake`, in offset order.
-
-    Parameters
-    ----------
-    subscription : a missing topic is read from when it appears.
-    log_id : goes into every record's partition.
-
-    Attributes
-    ----------
-    refusal : why the group does not take us in; empty while it does, or has not answered.
-    """
+    """A reader by Faust: it offers the records of the partitions it is assigned to an `Intake`,
+    in offset order. A missing topic is read from when it appears. `refusal` says why the group
+    does not take us in; empty while it does, or has not answered."""
 
     def __init__(
         self,

@@ -4,14 +4,12 @@ import threading
 
 
 class FetchBudget:
-    """Counts records and bytes on their way (fetched, not yet arrived) and held (arrived, not yet committed).
+    """Counts records and bytes on their way (fetched, not yet arrived) and held (arrived, not yet
+    committed); the bounds are >= 1.
 
-    The fetcher asks `room` before it hands out more; so neither the reader's queues nor ours can grow past
-    the bound by more than one fetch. Thread safe: the fetcher lives on a thread of its own.
-
-    Parameters
-    ----------
-    max_records, max_bytes : the bounds, >= 1.
+    The fetcher asks `room` before it hands out more; so neither the reader's queues nor ours can
+    grow past the bound by more than one fetch. Thread safe: the fetcher lives on a thread of its
+    own.
     """
 
     def __init__(self, *, max_records: int, max_bytes: int) -> None:

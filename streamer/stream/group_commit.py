@@ -75,13 +75,11 @@ class _Pace:
 class GroupCommit:
     """The flusher: takes runs from the intake, has them decided, commits them, until cancelled.
 
-    Parameters
-    ----------
-    score_executor, executor : one thread each; `Decider.outcomes` blocks in the first, `Committing.commit` in the second.
-    max_records, max_bytes : bounds of one group; fewer records make one when they take long (`GroupSize`).
-    on_commit : called after each commit (the relay has work).
-    hooks : of its failpoints ``while_scoring`` is passed in `score_executor`, and ``after_score``, ``before_commit`` and
-        ``after_commit``.
+    `Decider.outcomes` blocks in `score_executor`, `Committing.commit` in `executor`, of one thread
+    each. `max_records` and `max_bytes` bound one group; fewer records make one when they take long
+    (`GroupSize`). `on_commit` is called after each commit: the relay has work. Of the failpoints of
+    `hooks`, ``while_scoring`` is passed in `score_executor`; then come ``after_score``,
+    ``before_commit`` and ``after_commit``.
     """
 
     def __init__(

@@ -26,17 +26,13 @@ class RecordGauges(Protocol):
 
 
 class Housekeeping:
-    """A thread that does a few small chores at once and repeats them until `close`; also a context manager.
+    """A thread that does a few small chores at once and repeats them every `every_seconds` until
+    `close`; also a context manager.
 
-    Parameters
-    ----------
-    refresh_policies : reads all policies from SQL, in case the thresholds topic was unavailable or lost.
-    reports : asked for the gauges.
-    show : given (outbox pending, chain heights).
-    chore : what else is to be done in every round, before all others.
-    desk : rejects what has waited for a person past its deadline, and shows what waits.
-    every_seconds : pause between rounds.
-    policies_every : rounds between two readings of all policies.
+    First comes `chore`, then `desk`, which rejects what has waited for a person past its deadline,
+    and shows what waits; then `show` gets what `reports` says (outbox pending, chain heights); and
+    after `policies_every` rounds `refresh_policies` reads all policies from SQL, in case the
+    thresholds topic was unavailable or lost.
     """
 
     def __init__(
@@ -116,13 +112,8 @@ class DeskLease(Protocol):
 
 
 class DeskClerk:
-    """Rejects what is overdue.
-
-    Parameters
-    ----------
-    desk : asked what is overdue.
-    lease : makes the lease of one burst of work, and the same desk for whoever holds it.
-    """
+    """Rejects what is overdue. `lease` makes the lease of one burst of work, and the same desk
+    for whoever holds it."""
 
     def __init__(self, desk: Desk, *, lease: Callable[[], tuple[DeskLease, Desk]]) -> None:
         self._desk = desk

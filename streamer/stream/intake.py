@@ -94,13 +94,9 @@ class _Slot:
 
 
 class Intake:
-    """The leased partitions of one group generation and what waits in them.
-
-    Parameters
-    ----------
-    budget : counts every record that comes and goes.
-    prepare : called with each record that is taken; it waits until what this returns is done.
-    """
+    """The leased partitions of one group generation and what waits in them. `budget` counts
+    every record that comes and goes; a record that is taken waits until what `prepare` returns
+    for it is done."""
 
     def __init__(self, budget: FetchBudget, prepare: Prepare | None = None) -> None:
         self._budget = budget

@@ -9,14 +9,11 @@ from streamer.events.limits import DEFAULT_LIMITS
 class ReaderLimits:
     """Bounds on memory and time; seconds and bytes.
 
-    Attributes
-    ----------
-    max_buffered_records, max_buffered_bytes : what may be between the fetcher and the database.
-    max_poll_records : records taken from the fetcher at a time.
-    max_fetch_bytes : per partition and fetch; one larger record still passes.
-    max_record_bytes : key, value and headers of a larger record are read as an excerpt.
-    session_timeout : after so long without a heartbeat the group reassigns our partitions.
-    request_timeout : at least the session timeout; a lease may take .7 of it.
+    `max_buffered_*` may be between the fetcher and the database, `max_poll_records` are taken from
+    the fetcher at a time. `max_fetch_bytes` is per partition and fetch; one larger record still
+    passes. Of a record whose key, value and headers have more than `max_record_bytes` an excerpt is
+    read. After `session_timeout` without a heartbeat the group reassigns our partitions;
+    `request_timeout` is at least as long, and a lease may take .7 of it.
     """
 
     max_buffered_records: int = 4000

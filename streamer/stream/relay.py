@@ -38,20 +38,15 @@ class Offering:
 class Relay:
     """Publishes what waits for the partitions that this worker leases: a lane for each topic.
 
-    A lane has a producer, a pace and a back-off of its own, and inside it each partition of the topic does: whatever
-    happens to one of them, the others continue. A lane begins when its topic has a message and ends when it had none for
-    a while.
+    A lane has a producer, a pace and a back-off of its own, and inside it each partition of the
+    topic does: whatever happens to one of them, the others continue. A lane begins when its topic
+    has a message and ends when it had none for a while. The journal is called in `executor`;
+    `sources` are the partitions leased now. Of the failpoints of `hooks` ``before_publish``,
+    ``after_publish`` and ``after_mark`` are passed.
 
-    Rows of no partition are policies and alerts. The command that wrote one publishes it at once; should it fail, one
-    worker of the group does it, after `_LEFT_BEHIND`. Two publishers at a time could leave an older policy as the last
-    one on the compacted topic.
-
-    Parameters
-    ----------
-    journal : `unpublished_topics`, `unpublished`, `mark_published` and `park` are called in `executor`.
-    sources : the partitions leased now.
-    takes_ownerless : whether this is the worker that looks after rows of no partition.
-    hooks : of its failpoints ``before_publish``, ``after_publish`` and ``after_mark`` are passed.
+    Rows of no partition are policies and alerts. The command that wrote one publishes it at once;
+    should it fail, one worker of the group (`takes_ownerless`) does it, after `_LEFT_BEHIND`. Two
+    publishers at a time could leave an older policy as the last one on the compacted topic.
     """
 
     def __init__(

@@ -90,13 +90,9 @@ def show(gauge: Any, value: float | None, *labels: str) -> None:
 
 
 class ServiceMetrics:
-    """Metrics of some services, in a registry of their own. Thread-safe; no call blocks or raises.
-
-    Parameters
-    ----------
-    encoder : identity of the encoder that this process runs, for `build_info`; ``none`` for none.
-    services : of `SERVICES`, those whose metrics it has.
-    """
+    """Metrics of some of `SERVICES`, in a registry of their own. Thread-safe; no call blocks or
+    raises. `encoder` is the identity of the one that this process runs, for `build_info`;
+    ``none`` for none."""
 
     def __init__(self, *, encoder: str = "none", services: Collection[str] = ("console",)) -> None:
         # A creation time beside every counter doubles the series and is in no catalogue.
@@ -141,15 +137,8 @@ class RequestMetrics(ServiceMetrics):
 
 
 class Metrics(RequestMetrics):
-    """All metrics of one worker or endpoint, in a registry of their own. Thread-safe; no call blocks or raises.
-
-    Implements `streamer.stream.hooks.StreamObserver`; the stream itself writes the log.
-
-    Parameters
-    ----------
-    encoder : identity of the encoder that this process runs, for `build_info`; ``none`` for none.
-    service : one of `SERVICES`; the endpoint has metrics of its own beside those of a worker.
-    """
+    """All metrics of one worker or endpoint, which has metrics of its own beside a worker's.
+    Implements `streamer.stream.hooks.StreamObserver`; the stream itself writes the log."""
 
     def __init__(
         self,
@@ -346,13 +335,8 @@ class Metrics(RequestMetrics):
         tokens: Callable[[], float],
         cost: Callable[[], float],
     ) -> None:
-        """Read the running counts of the judge of gates' scores whenever the metrics are collected.
-
-        Parameters
-        ----------
-        results : answers by each of `JUDGE_RESULTS`, since the process started.
-        tokens, cost : since the process started.
-        """
+        """Read the running counts of the judge of gates' scores, since the process started,
+        whenever the metrics are collected; answers by each of `JUDGE_RESULTS`."""
         totals = {"streamer_judge_tokens_total": tokens, "streamer_judge_cost_total": cost}
         self._watched.of |= {**results, **totals}
 
@@ -363,14 +347,9 @@ class Metrics(RequestMetrics):
         tokens: Callable[[], int] = lambda: 0,
         cost: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        """Read the encoder's running counts whenever the metrics are collected.
-
-        Parameters
-        ----------
-        encoded : texts encoded since the process started.
-        cache_hits : texts answered from the cache since the process started.
-        tokens, cost : of an encoder that is asked for at an endpoint, since the process started.
-        """
+        """Read the encoder's running counts, since the process started, whenever the metrics are
+        collected: texts encoded, and answered from the cache; of one at an endpoint, tokens and
+        cost."""
         self._watched.of |= zip(_Watched.NAMES, (encoded, cache_hits, tokens, cost), strict=False)
 
 

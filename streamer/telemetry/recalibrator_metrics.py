@@ -113,12 +113,8 @@ _VERDICTS = {"kept": 1, "not known yet": 0, "broken": -1}
 
 
 class RiskMetrics:
-    """Shows reports. Implements `streamer.risk.rounds.watch.RiskObserver`.
-
-    Parameters
-    ----------
-    of : returns a metric by its name in the catalogue, without the prefix.
-    """
+    """Shows reports, by metrics of the catalogue without the prefix. Implements
+    `streamer.risk.rounds.watch.RiskObserver`."""
 
     def __init__(self, of: Callable[[str], Any]) -> None:
         self._of = of

@@ -102,15 +102,10 @@ def _harmless(record: Callable[Concatenate[Traces, P], None]) -> Callable[Concat
 class Traces:
     """Records spans and events by OpenTelemetry. Implements `streamer.tracing.Tracing`.
 
-    Parameters
-    ----------
-    tracer : makes the spans; a sampler decides which are kept, and the others leave nothing.
-    emit : takes an event, its attributes and its context; None: there are no events.
-    capacity : records under way, of which the oldest are forgotten: those of a group that nobody finished.
-
-    Attributes
-    ----------
-    failed : whether something of a record could not be traced.
+    The tracer's sampler decides which spans are kept, and the others leave nothing. `emit` takes an
+    event, its attributes and its context; None: there are no events. Of more than `capacity`
+    records under way the oldest are forgotten: those of a group that nobody finished. `failed`:
+    something of a record could not be traced.
     """
 
     def __init__(self, tracer: Tracer, emit: Emit | None = None, *, capacity: int = 20_000) -> None:

@@ -37,13 +37,8 @@ def chat_routes(
     deadline: Callable[[Request], tuple[Deadline, datetime]],
     most_bytes: int,
 ) -> list[Route]:
-    """Make the routes.
-
-    Parameters
-    ----------
-    deadline : of a request that comes now; raises `Problem`.
-    most_bytes : of a body.
-    """
+    """Make the routes. `deadline` gives that of a request that comes now, or raises `Problem`; a
+    body has at most `most_bytes`."""
 
     async def complete(request: Request) -> Response:
         _admitted(authorize.enter(request))

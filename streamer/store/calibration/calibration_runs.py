@@ -226,20 +226,15 @@ class Calibrations(Part):
         known_alarms: frozenset[str] | None = None,
         alert: AlertsV1 | None = None,
     ) -> Policy:
-        """Store the run with all inputs and candidates, and the policy that follows, in one transaction.
+        """Store the run with all inputs and candidates, and the policy that follows, in one
+        transaction.
 
-        Raises `PolicyChanged` when `expected` is not in force any more, the gate was revised since
-        the run began (its settings are no longer what was calibrated for), or an alarm was raised
-        since that restarts its sample; `UsageError` when the newest policy is not trusted, or there
-        is no key to sign the next one with.
-
-        Parameters
-        ----------
-        why : why it is put in force, for the record.
-        expected : version of the policy that must still be in force; None: whichever is.
-        known_alarms : kinds of raised alarms that the caller knew of: raise `PolicyChanged` where another one
-            stands; None: whichever do.
-        alert : raised in the same transaction.
+        `why` it is put in force is for the record; `alert` is raised in the same transaction.
+        Raises `PolicyChanged` when `expected` is no longer the version in force (None: whichever
+        is), the gate was revised since the run began (its settings are no longer what was
+        calibrated for), an alarm was raised since that restarts its sample, or one of another kind
+        than the `known_alarms` stands (None: whichever do); `UsageError` when the newest policy is
+        not trusted, or there is no key to sign the next one with.
         """
 
         def work(connection: sa.Connection) -> Policy:

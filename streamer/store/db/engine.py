@@ -125,20 +125,16 @@ def shown(url: sa.URL) -> str:
 class Database:
     """One database: a pool of connections that threads may share, and the two kinds of transaction.
 
-    Every call blocks. A connection that breaks, a lock that does not come and a disk that is full are
-    `Unavailable`; a text in a SQLite file that is no text, or a damaged file, is `Unreadable`. A value that the
-    database cannot keep is `BadData`, a text of another length than its column takes `UnfitText`; any other broken
-    constraint is raised as it is, for the caller to say what it means.
-    Everything else, such as a missing table, is a `DatabaseFault`.
+    The URL is ``sqlite:///file`` or ``postgresql://user:password@host/database``, libpq's
+    parameters as its query. `insecure` permits a connection to another machine that is not
+    encrypted, or to a server that proves nothing. Whatever writes calls `failpoint` with
+    ``in_transaction`` and ``after_transaction``.
 
-    Parameters
-    ----------
-    url
-        ``sqlite:///file`` or ``postgresql://user:password@host/database``, libpq's parameters as its query.
-    insecure
-        Permit a connection to another machine that is not encrypted, or to a server that proves nothing.
-    failpoint
-        Called with ``in_transaction`` and ``after_transaction`` by whatever writes.
+    Every call blocks. A connection that breaks, a lock that does not come and a disk that is full
+    are `Unavailable`; a text in a SQLite file that is no text, or a damaged file, is `Unreadable`.
+    A value that the database cannot keep is `BadData`, a text of another length than its column
+    takes `UnfitText`; any other broken constraint is raised as it is, for the caller to say what it
+    means. Everything else, such as a missing table, is a `DatabaseFault`.
     """
 
     def __init__(self, url: str, *, insecure: bool = False, failpoint: Failpoint = disarmed) -> None:

@@ -291,20 +291,13 @@ _LOCK_SECONDS = 10
 
 
 def make_months(url: str, *, now: datetime, ahead: int, insecure: bool = False) -> list[str]:
-    """Make the partitions of this month and of the next ones, and give new batches this month's numbers; safe to repeat.
+    """Make the partitions of this month and of `ahead` (>= 0) next ones, give new batches this
+    month's numbers, and return the partitions that were made. Safe to repeat.
 
-    Readers are not waited for. Raises `UsageError` when the database is SQLite or not migrated, or
-    its user may not change tables; `Unavailable` when the database is unavailable, or a table stays
-    in use.
-
-    Returns the partitions that were made.
-
-    Parameters
-    ----------
-    now
-        Its month in UTC is this month. Batches keep the numbers of the month before until this is called.
-    ahead
-        How many months after this one, at least 0.
+    The month is that of `now` in UTC; batches keep the numbers of the month before until this is
+    called. Readers are not waited for. Raises `UsageError` when the database is SQLite or not
+    migrated, or its user may not change tables; `Unavailable` when the database is unavailable, or
+    a table stays in use.
     """
     database = Database(url, insecure=insecure)
     try:

@@ -28,14 +28,8 @@ _VERSION_TABLE = "schema_version"
 
 
 class Roles(NamedTuple):
-    """The names of the roles.
-
-    Attributes
-    ----------
-    migrate : owns schema and tables; changes and prunes them.
-    app : runs the product: reads, adds, and moves its own state on.
-    read : sees the views.
-    """
+    """The names of the roles: `migrate` owns schema and tables, changes and prunes them; `app`
+    runs the product: reads, adds, and moves its own state on; `read` sees the views."""
 
     migrate: str = "streamer_migrate"
     app: str = "streamer_app"
@@ -46,13 +40,8 @@ ROLES = Roles()
 
 
 class RightsMissing(UsageError):
-    """This database user lacks rights.
-
-    Parameters
-    ----------
-    what : who may not do what, one clause.
-    statements : what an administrator must run so that this user can continue.
-    """
+    """This database user lacks rights: who may not do `what`, one clause, and the `statements`
+    that an administrator must run so that this user can continue."""
 
     def __init__(self, what: str, statements: Sequence[str]) -> None:
         super().__init__(f"{what}. Have an administrator run: {' '.join(statements)}")

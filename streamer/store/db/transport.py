@@ -18,19 +18,14 @@ _VERIFIED = ("verify-full", "verify-ca")
 
 
 def protected(url: sa.URL, *, insecure: bool) -> sa.URL:
-    """Return the URL of a connection that is encrypted to a server that proves who it is.
+    """Return the URL of a connection to PostgreSQL that is encrypted to a server that proves who it
+    is.
 
-    A Unix socket and the loopback stay as they are. To another machine ``sslmode`` must be ``verify-full`` (the
-    default here, where libpq's own falls back to plain text) or ``verify-ca``. What the URL leaves open is read
-    from libpq's environment (``PGHOST``, ``PGSSLMODE``, ...), as libpq does. Raises `UsageError`
-    when the connection would leave this machine without that protection.
-
-    Parameters
-    ----------
-    url
-        Of a PostgreSQL database.
-    insecure
-        Permit every ``sslmode``, libpq's default included.
+    A Unix socket and the loopback stay as they are. To another machine ``sslmode`` must be
+    ``verify-full`` (the default here, where libpq's own falls back to plain text) or ``verify-ca``;
+    with `insecure` every ``sslmode`` is permitted, libpq's default included. What the URL leaves
+    open is read from libpq's environment (``PGHOST``, ``PGSSLMODE``, ...), as libpq does. Raises
+    `UsageError` when the connection would leave this machine without that protection.
     """
     if insecure or all((host.startswith(("/", "@")) or is_loopback(host)) for host in _hosts(url)):
         return url

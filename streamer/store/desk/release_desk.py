@@ -100,15 +100,10 @@ class GateIsClosed(UsageError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """Show people one answer.
-
-    Attributes
-    ----------
-    response_id : which.
-    text : what they are to see in place of it; None, or the same text: the answer as it is.
-    claims : of a gate of claims, those that are put back, at least one; of others none.
-    knowing : the policy by which the gate is closed, as far as whoever releases knows that.
-    """
+    """Show people one answer. They see `text` in place of it; None, or the same text: the answer
+    as it is. `claims`: of a gate of claims, those that are put back, at least one; of others
+    none. `knowing`: the policy by which the gate is closed, as far as whoever releases knows
+    that."""
 
     response_id: str
     text: str | None = None
@@ -121,13 +116,7 @@ class Reject(NamedTuple):
 
 
 class ReleaseDesk(Part):
-    """The desk of every gate. Calls block; from any thread.
-
-    Parameters
-    ----------
-    message : makes the message of an outcome.
-    publish : whether outcomes are to go to Kafka.
-    """
+    """The desk of every gate. Calls block; from any thread."""
 
     # -- looking --------------------------------------------------------------------------------------------
 
@@ -256,19 +245,14 @@ class ReleaseDesk(Part):
     # -- deciding -------------------------------------------------------------------------------------------
 
     def decide(self, key: BatchKey, act: Release | Reject, *, by: str, remark: str = "") -> DeskV1:
-        """Release or reject a batch that waits, and return the outcome, which is final. Safe to repeat.
+        """Release or reject a batch that waits, and return the outcome, which is final. Safe to
+        repeat.
 
-        Raises
-        ------
-        NotAtDesk
-            When it never came to the desk.
-        AlreadyDecided
-            When somebody else, or the deadline, decided first, or this person something else; nothing is changed then, but for a
-            deadline that nobody had noticed, which goes on record.
-        GateIsClosed
-            When the gate is closed by another policy than the release knows of; nothing is changed then.
-        UsageError
-            When the batch has no such answer, its texts are erased, or the remark is too long.
+        Raises `NotAtDesk` when it never came to the desk; `AlreadyDecided` when somebody else, or
+        the deadline, decided first, or this person something else (nothing is changed then, but for
+        a deadline that nobody had noticed, which goes on record); `GateIsClosed` when the gate is
+        closed by another policy than the release knows of, and nothing is changed; `UsageError`
+        when the batch has no such answer, its texts are erased, or the remark is too long.
         """
         if (wrong := free_text.fault(remark, MOST_REMARK_CHARACTERS)) is not None:
             raise UsageError(f"the remark {wrong}")

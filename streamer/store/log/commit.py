@@ -66,17 +66,14 @@ def commit_slices(
 ) -> list[list[OutcomeKind]]:
     """Write the slices and return what each outcome became; see `streamer.journal.Journal.commit`.
 
-    `now` is when they are recorded; `clock` gives the present moment, for deadlines. `publish`: put their messages into the
-    queue. `linked` is called with each leaf. `queue` gets the messages as `outbox.queued` would read them, and nothing unless it is
-    all of them: the receipt of an earlier decision, say, only the database knows.
+    `now` is when they are recorded; `clock` gives the present moment, for deadlines. `publish`: put
+    their messages into the queue. `linked` is called with each leaf. `queue` gets the messages as
+    `outbox.queued` would read them, and nothing unless it is all of them: the receipt of an earlier
+    decision, say, only the database knows.
 
-    Raises
-    ------
-    Fenced
-        When one of the leases is no longer held, or its progress is neither where the slice begins nor where
-        it ends. Nothing is written then.
-    Outdated
-        When a new decision must not be made any more; see `streamer.store.policies.fence`. Nothing is written then.
+    Raises `Fenced` when one of the leases is no longer held, or its progress is neither where the
+    slice begins nor where it ends; `Outdated` when a new decision must not be made any more
+    (`streamer.store.policies.fence`). Nothing is written then.
     """
     held, batch_ids, message_ids, control = _lock_and_draw(connection, slices, publish=publish)
     kinds: list[list[OutcomeKind]] = []

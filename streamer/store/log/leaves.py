@@ -21,15 +21,8 @@ _OF_RESPONSE = ("response_id", "score", "raw_energy", "action", "drawn")
 
 
 def leaf(outcome: Row, said: Row) -> bytes:
-    """Hash one outcome as a leaf.
-
-    Parameters
-    ----------
-    outcome
-        Its row in `outcomes` (all but the hash).
-    said
-        What it is about; from `facts`.
-    """
+    """Hash one outcome as a leaf: its row in `outcomes` (all but the hash), and what `facts`
+    says of it."""
     sealed = {
         "kind": outcome["kind"],
         "source": [outcome["log_id"], outcome["topic"], outcome["partition"], outcome["offset"]],

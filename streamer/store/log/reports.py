@@ -35,12 +35,10 @@ _SHIPS = (decisions.c.mode == "enforce", decisions.c.outcome.in_(("ship", "mixed
 class Waiting(NamedTuple):
     """What still waits of one gate.
 
-    Attributes
-    ----------
-    queue : records of the topic of responses, of whichever gate, that no worker has recorded; None: the broker was not asked.
-    outbox : ships that are committed and not published yet.
-    desk : batches that wait for a person.
-    repeats : ships on record, which whoever repeats the same batch or key gets once more.
+    `queue`: records of the topic of responses, of whichever gate, that no worker has recorded;
+    None: the broker was not asked. `outbox`: ships that are committed and not published yet.
+    `desk`: batches that wait for a person. `repeats`: ships on record, which whoever repeats the
+    same batch or key gets once more.
     """
 
     queue: int | None
@@ -136,12 +134,9 @@ class Reports(Part):
     def table(
         self, what: str, *, gate: str | None = None, since: datetime | None = None
     ) -> Iterator[tuple[dict[str, type], Iterator[Sequence[sa.Row[Any]]]]]:
-        """Read `decisions` or `labels`, the oldest first: columns with the types of their values, and rows by the thousand.
-
-        Parameters
-        ----------
-        since : the first moment of a decision, or at which a label came.
-        """
+        """Read `decisions` or `labels`, the oldest first: columns with the types of their
+        values, and rows by the thousand. `since` is the first moment of a decision, or at which
+        a label came."""
         table, columns, (moment, *then) = _TABLES[what]
         query = sa.select(*columns).select_from(table).order_by(moment, *then)
         if gate is not None:

@@ -30,20 +30,17 @@ metadata = sa.MetaData(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """How a table is kept: from it follow rights, triggers, the control log, erasure, and what a bundle says of it.
+    """How a table is kept: from it follow rights, triggers, the control log, erasure, and what a
+    bundle says of it. Of what says nothing here, rows are added and nothing is changed or deleted.
 
-    Of what says nothing here, rows are added and nothing is changed or deleted.
-
-    Attributes
-    ----------
-    sealed : whether the control log has its rows; a text: an SQL condition on those that it has.
-    changes : columns of state that the app moves on; None: all.
-    deletes : whether the app deletes rows.
-    until : the column that ends a row: it moves on until that has a value.
-    locked_by : a column that the app may not change, but has the right to, for the lock on a row.
-    prunable : whether the owner may delete rows.
-    erased : columns that change once, when a text is erased.
-    no_evidence : why the table, or which of its columns, is in no log and no bundle.
+    - `sealed`: the control log has its rows; a text: an SQL condition on those that it has.
+    - `changes`: columns of state that the app moves on; None: all. `deletes`: the app deletes rows.
+    - `until`: the column that ends a row: it moves on until that has a value.
+    - `locked_by`: a column that the app may not change, but has the right to, for the lock on a
+      row.
+    - `prunable`: the owner may delete rows. `erased`: columns that change once, when a text is
+      erased.
+    - `no_evidence`: why the table, or which of its columns, is in no log and no bundle.
     """
 
     sealed: bool | str = False
