@@ -319,24 +319,16 @@ class Linked(Protocol):
         """`index` is the leaf's in the log of its partition, from 0; `leaf` its hash, `root` that of the log after it."""
 
 
-class Committing(Protocol):
-    """What a group commit needs of the store. It blocks, and raises `Unavailable` when the database is unavailable."""
+class Commit(Protocol):
+    """What a group commit needs of the store: `Journal.commit`. It blocks."""
 
-    def commit(
+    def __call__(
         self, slices: Sequence[Slice], *, now: datetime, firm: bool = False
     ) -> list[list[OutcomeKind]]:
-        """Write everything in one transaction and return what each outcome became, slice by slice.
-
-        `firm` lets no newer policy of the decisions' gates in while it is written: for where
-        policies keep coming. Safe to repeat after a lost answer. Raises `Fenced` when a lease is no
-        longer held; `Outdated` when a decision's gate has a newer policy than its decider looked
-        at, or a decision ships past its deadline: nothing is written then, and the records of its
-        `gates` must be decided again; `BadData` when a value cannot be kept, `DatabaseFault` when
-        nothing can. A Python error of any other kind is taken for one of the content.
-        """
+        """Write everything in one transaction and return what each outcome became, slice by slice."""
 
 
-class Journal(Committing, Protocol):
+class Journal(Protocol):
     """The store as the stream needs it. Calls block; each raises `Unavailable` when the database is unavailable."""
 
     def commit(
@@ -347,7 +339,16 @@ class Journal(Committing, Protocol):
         firm: bool = False,
         queued: Queued | None = None,
     ) -> list[list[OutcomeKind]]:
-        """Do as any `Committing`, and call `queued`, once all is written, with what waits to be published."""
+        """Write everything in one transaction and return what each outcome became, slice by slice.
+
+        `firm` lets no newer policy of the decisions' gates in while it is written: for where
+        policies keep coming. `queued` is called, once all is written, with what waits to be
+        published. Safe to repeat after a lost answer. Raises `Fenced` when a lease is no longer
+        held; `Outdated` when a decision's gate has a newer policy than its decider looked at, or a
+        decision ships past its deadline: nothing is written then, and the records of its `gates`
+        must be decided again; `BadData` when a value cannot be kept, `DatabaseFault` when nothing
+        can. A Python error of any other kind is taken for one of the content.
+        """
 
     def lease(
         self, partitions: Sequence[Partition], *, topic_ids: Mapping[str, str] = NO_IDS
@@ -360,9 +361,6 @@ class Journal(Committing, Protocol):
 
     def record_gap(self, lease: Lease, gap: DataGap) -> None:
         """Write a `data_gap` row and move progress past it. Safe to repeat. Raises `Fenced`."""
-
-    def known(self, keys: Sequence[BatchKey]) -> dict[BatchKey, bytes]:
-        """Content hashes of those keys that are decided already (so that duplicates are not scored again)."""
 
     def unpublished_topics(
         self, sources: Sequence[Partition], *, ownerless: timedelta | None = _AT_ONCE

@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from datetime import datetime
+from functools import partial
 from typing import Final, NamedTuple
 
 from streamer.events.receipts import receipt
-from streamer.journal import Headers, Lease, Linked, Outcome, OutcomeKind, Partition, Record, Slice
+from streamer.journal import Headers, Lease, Outcome, OutcomeKind, Partition, Record
 from streamer.store.store import Store
 from streamer.stream.fetch_budget import FetchBudget
 from streamer.stream.group_commit import GroupCommit
@@ -118,20 +118,6 @@ class LaneLimits:
     max_commit_bytes: int
 
 
-class _Noted:
-    """A journal that reports its leaves; what was told last of a record counts, once a commit returns."""
-
-    def __init__(self, journal: Store, linked: Linked) -> None:
-        self._journal = journal
-        self._linked = linked
-
-    def commit(
-        self, slices: Sequence[Slice], *, now: datetime, firm: bool = False
-    ) -> list[list[OutcomeKind]]:
-        """Commit, and tell of the leaves."""
-        return self._journal.commit(slices, now=now, firm=firm, linked=self._linked)
-
-
 class Lane:
     """Some partitions of the log `http`, and the group commit that decides and records what is
     submitted to them. The executors have one thread each, for the decider and for the database;
@@ -158,7 +144,8 @@ class Lane:
         self._commits = GroupCommit(
             self.intake,
             decider,
-            _Noted(journal, answers.linked),
+            # What was told last of a record counts, once a commit returns.
+            partial(journal.commit, linked=answers.linked),
             score_executor=score_executor,
             executor=executor,
             max_records=limits.max_commit_records,

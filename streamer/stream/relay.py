@@ -1,7 +1,5 @@
 """Publishes the outbox to Kafka: every message exactly as stored, at least once, in order by key."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -16,23 +14,6 @@ from streamer.stream.relay_lane import RelayLane, RelayLimits
 
 _LEFT_BEHIND = timedelta(seconds=5)
 """A row of no partition that waited so long was left behind by the command that wrote it."""
-
-
-class Offering:
-    """A journal whose commits offer the relay what they put into the queue."""
-
-    def __init__(self, journal: Journal, relay: Relay) -> None:
-        self._journal = journal
-        self._relay = relay
-
-    def commit(
-        self, slices: Sequence[Slice], *, now: datetime, firm: bool = False
-    ) -> list[list[OutcomeKind]]:
-        """Commit, and offer."""
-        leases = [one.lease for one in slices]
-        return self._journal.commit(
-            slices, now=now, firm=firm, queued=lambda messages: self._relay.offer(messages, leases)
-        )
 
 
 class Relay:
@@ -78,6 +59,15 @@ class Relay:
         `messages`: all that one transaction put there under these leases, or none.
         """
         self._offered.append((messages, leases))
+
+    def commit(
+        self, slices: Sequence[Slice], *, now: datetime, firm: bool = False
+    ) -> list[list[OutcomeKind]]:
+        """Commit to the journal, and `offer` what it puts into the queue."""
+        leases = [one.lease for one in slices]
+        return self._journal.commit(
+            slices, now=now, firm=firm, queued=lambda messages: self.offer(messages, leases)
+        )
 
     def wake(self) -> None:
         """There is something to publish: what was offered, and where nothing was, something to read."""

@@ -31,7 +31,7 @@ from streamer.stream.isolation import DeadLetterCap, DeadLetterLimits
 from streamer.stream.leasing import Leasing
 from streamer.stream.log_limits import limit_client_logs
 from streamer.stream.reader_limits import ReaderLimits
-from streamer.stream.relay import Offering, Relay
+from streamer.stream.relay import Relay
 from streamer.stream.relay_lane import RelayLimits
 from streamer.stream.topics import cluster_id
 from streamer.tracing import NO_TRACING, Tracing
@@ -237,7 +237,7 @@ class _Worker:
         commits = GroupCommit(
             intake,
             self.decider,
-            Offering(self.journal, relay),
+            relay.commit,
             score_executor=self.threads["score"],
             executor=self.threads["commit"],
             max_records=self.limits.max_commit_records,

@@ -126,7 +126,7 @@ class Laboratory:
             commits = GroupCommit(
                 intake,
                 self.decider,
-                self.store,
+                self.store.commit,
                 score_executor=scoring,
                 executor=executor,
                 max_records=GROUP,

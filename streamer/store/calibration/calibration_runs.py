@@ -22,7 +22,7 @@ from streamer.gates.settings import GateSettings
 from streamer.recalibration.age_cut import AgeCut
 from streamer.recalibration.run import CalibrationRun, Heads, PolicyChanged, SampleQuery, Since
 from streamer.recalibration.sampled import SampledGroup
-from streamer.recalibration.verdict import Held, Outcome, Proposal
+from streamer.recalibration.verdict import Held, Outcome
 from streamer.risk.states import RiskAlarm
 from streamer.store.audit import control
 from streamer.store.calibration.audit_sample import (
@@ -51,14 +51,14 @@ from streamer.store.db.schema import (
 from streamer.store.db.schema.joins import BATCH, same
 from streamer.store.log.progress import partition_heads
 from streamer.store.part import Part
-from streamer.store.policies import proposals
+from streamer.store.policies.proposals import Proposals
 from streamer.store.risk.alerts import closures, raise_alert
 
 _CONTROL = {"log_id": "control", "topic": "", "partition": 0}
 _HEAD = itemgetter("log_id", "topic", "partition", "size", "root")
 
 
-class Calibrations(Part):
+class Calibrations(Proposals):
     """Implements `streamer.recalibration.one_gate.RunStore`."""
 
     _moment: sa.Connection | None = None
@@ -346,33 +346,6 @@ class Calibrations(Part):
                 " `streamer audit verify` says more"
             )
         return present
-
-    def activate(self, gate: str, run: int | None = None, *, by: str, reason: str, now: datetime) -> Policy:
-        """Put the threshold of the gate's newest run in force, under a new version.
-
-        Only the newest: a choice among thresholds after labels were read has no guarantee.
-        Raises `UsageError` when nothing is proposed, `run` is not what is, or the gate was changed
-        since in what it is calibrated for.
-        """
-        return self._database.writing(
-            lambda connection: proposals.activate(
-                connection, gate, run, by=by, reason=reason, now=now, writer=self._writer
-            )
-        )
-
-    def reject(self, gate: str, run: int | None = None, *, by: str, reason: str, now: datetime) -> Proposal:
-        """Record that a proposal is rejected; it is not proposed again, and waits for nothing. Returns it.
-
-        Raises `UsageError` when nothing is proposed, or `run` is not what is, or no reason is given.
-        """
-        return self._database.writing(
-            lambda connection: proposals.reject(
-                connection, gate, run, by=by, reason=reason, now=now, writer=self._writer
-            )
-        )
-
-    def proposal(self, gate: str) -> Proposal | None:
-        return self._database.read(proposals.newest, gate)
 
     def inputs(self, run: int) -> list[SampledGroup]:
         """What a stored run read, exactly, in order of decision and by response. Raises `UsageError` when there is no such run."""

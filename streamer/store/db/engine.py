@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from copy import copy
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import event, exc
@@ -22,17 +22,10 @@ from sqlalchemy.pool import ConnectionPoolEntry
 
 from streamer.errors import BadData, DatabaseFault, Unavailable, UnfitText, Unreadable, UsageError, why
 from streamer.failpoints import Failpoint, disarmed
-from streamer.lazy import LazyModule
 from streamer.security.visible import redact_text
 from streamer.signing.canonical_json import canonical_json
 from streamer.store.db.schema.types import asked_of_text
-from streamer.store.db.transport import STATEMENT_MODE, is_pooled, protected, to_the_primary
-
-if TYPE_CHECKING:
-    import psycopg
-
-else:
-    psycopg = LazyModule("psycopg")  # SQLite does without it
+from streamer.store.db.transport import STATEMENT_MODE, is_pooled, protected, psycopg, to_the_primary
 
 T = TypeVar("T")
 P = ParamSpec("P")

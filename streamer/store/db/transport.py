@@ -6,13 +6,20 @@ Everything here works with either, since nothing that is set, locked or prepared
 """
 
 import os
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import sqlalchemy as sa
 from sqlalchemy.engine.interfaces import DBAPIConnection
 
 from streamer.errors import UsageError
+from streamer.lazy import LazyModule
 from streamer_client.loopback import is_loopback
+
+if TYPE_CHECKING:
+    import psycopg as psycopg
+    import psycopg.adapt
+else:
+    psycopg = LazyModule("psycopg")  # SQLite does without it
 
 _VERIFIED = ("verify-full", "verify-ca")
 

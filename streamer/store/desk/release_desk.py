@@ -10,6 +10,7 @@ from __future__ import annotations
 import hmac
 import secrets
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -23,9 +24,11 @@ from streamer.events.receipts import with_receipt
 from streamer.gates import free_text
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.settings import GateSettings
+from streamer.lazy import LazyLogger
 from streamer.scoring.blank import is_blank
 from streamer.signing.canonical_json import canonical_json
 from streamer.store.audit import control
+from streamer.store.db.leases import ProcessLease
 from streamer.store.db.schema import (
     batches,
     decisions,
@@ -63,6 +66,8 @@ from streamer.wording.numbers import when
 
 if TYPE_CHECKING:
     from streamer.risk.rounds.report import DeskReport
+
+log = LazyLogger(__name__)
 
 MOST_AT_ONCE: Final = 100
 """Batches that one transaction rejects for their deadline."""
@@ -309,6 +314,21 @@ class ReleaseDesk(Part):
             return self._end(connection, desk_items.c.until < self._clock(), None, None, "")
 
         return self._database.writing(work)
+
+    def reject_overdue(self, lease: ProcessLease) -> int:
+        """Reject everything that is overdue, unless another process has this lease; returns how much it was."""
+        if not self.overdue():
+            return 0
+        ours, rejected = copy(self), 0
+        ours._database = self._database.under(lease.check)
+        try:
+            while lease.held() and (some := ours.expire()):
+                rejected += some
+        finally:
+            lease.release()
+        if rejected:
+            log.info("desk.deadlines_passed", rejected=rejected)
+        return rejected
 
     def _end(
         self,

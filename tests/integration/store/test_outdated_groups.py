@@ -87,7 +87,7 @@ async def test_only_batches_of_gates_with_a_new_policy_are_decided_again(new_wor
         commits = GroupCommit(
             intake,
             decider,
-            store,
+            store.commit,
             score_executor=scoring,
             executor=pool,
             max_records=1000,

@@ -116,7 +116,7 @@ class Site:
         return GroupCommit(
             self.intake,
             self.decider,
-            self.journal,
+            self.journal.commit,
             score_executor=scoring,
             executor=committing,
             max_records=GROUP,
