@@ -13,11 +13,10 @@ from typing import Final, NamedTuple
 from streamer.events.receipts import receipt
 from streamer.journal import Headers, Lease, Outcome, OutcomeKind, Partition, Record
 from streamer.store.store import Store
-from streamer.stream.fetch_budget import FetchBudget
 from streamer.stream.group_commit import GroupCommit
 from streamer.stream.health import WorkerHealth
 from streamer.stream.hooks import Decider, Hooks, StreamObserver
-from streamer.stream.intake import Fetched, Intake, Prepare
+from streamer.stream.intake import FetchBudget, Fetched, Intake, Prepare
 from streamer.stream.isolation import DeadLetterCap, DeadLetterLimits
 
 _NO_FLOW: Final = -1

@@ -14,9 +14,9 @@ from streamer.gates.batch_key import BatchKey
 from streamer.gates.policy import Policy
 from streamer.journal import BatchDecision, DeadLetter, Headers, Partition, RecordedAction, RecordedBatch
 from streamer.serving.bodies import BatchBody, SeverityBody
-from streamer.serving.deadlines import Deadline
 from streamer.serving.lane import Ended, Lane, Recorded
 from streamer.serving.problems import RETRY_SECONDS, Problem, refused, unavailable
+from streamer.serving.requests import Deadline
 from streamer.store.labels.revisions import Labels
 from streamer.store.store import Store
 

@@ -29,9 +29,8 @@ from streamer.events.outgoing import bounded
 from streamer.journal import Partition, Record
 from streamer.stream.backoff import Backoff
 from streamer.stream.closing import cut
-from streamer.stream.fetch_budget import FetchBudget
 from streamer.stream.header_names import accept_any_record
-from streamer.stream.intake import RECORD_OVERHEAD, Fetched
+from streamer.stream.intake import RECORD_OVERHEAD, FetchBudget, Fetched
 from streamer.stream.topic_identity import TopicIdsRequest, ids_in
 
 log = structlog.get_logger(__name__)

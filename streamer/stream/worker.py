@@ -19,18 +19,16 @@ from streamer.stream.backoff import Backoff, until_available
 from streamer.stream.closing import closed_within
 from streamer.stream.connection import KafkaConnection, Subscription
 from streamer.stream.ending import Ending, WorkerExit, WorkerHalted, signals_set
-from streamer.stream.faust_engine import FaustEngine
-from streamer.stream.fetch_budget import FetchBudget
+from streamer.stream.faust_engine import FaustEngine, ReaderLimits
 from streamer.stream.group_commit import GroupCommit
 from streamer.stream.handshake import shake_hands
 from streamer.stream.header_names import accept_any_record
 from streamer.stream.health import WorkerHealth
 from streamer.stream.hooks import Decider, Hooks
-from streamer.stream.intake import Intake, Prepare
+from streamer.stream.intake import FetchBudget, Intake, Prepare
 from streamer.stream.isolation import DeadLetterCap, DeadLetterLimits
 from streamer.stream.leasing import Leasing
 from streamer.stream.log_limits import limit_client_logs
-from streamer.stream.reader_limits import ReaderLimits
 from streamer.stream.relay import Relay
 from streamer.stream.relay_lane import RelayLimits
 from streamer.stream.topics import cluster_id

@@ -21,10 +21,10 @@ from streamer.serving.chat.answer import answer
 from streamer.serving.chat.counter import ChatCounter
 from streamer.serving.chat.protocols import PROTOCOLS, respond
 from streamer.serving.chat.request import MODEL_PREFIX, gate_of, no_model, read
-from streamer.serving.deadlines import Deadline, desk_seconds
 from streamer.serving.problems import Problem
 from streamer.serving.releases import Releases
 from streamer.serving.request_log import RequestLog
+from streamer.serving.requests import Deadline, desk_seconds
 from streamer.store.desk.rows import DeskState
 
 
