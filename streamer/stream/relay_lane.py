@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TypeVar, cast
 
 import structlog
 from aiokafka import AIOKafkaProducer, TopicPartition
@@ -34,8 +34,7 @@ from streamer.stream.connection import KafkaConnection
 from streamer.stream.hooks import Hooks
 from streamer.stream.relay_producers import Producers
 
-if TYPE_CHECKING:
-    Read = Callable[[str, Sequence[Partition], int, int], list[OutboxMessage]]
+Read = Callable[[str, Sequence[Partition], int, int], list[OutboxMessage]]
 
 log = structlog.get_logger(__name__)
 T = TypeVar("T")

@@ -35,7 +35,7 @@ class RecalibratorMetrics(ServiceMetrics):
 
     def of(self, name: str) -> Any:
         """Return a metric by its name in the catalogue, without the prefix; for the recalibrator's other parts."""
-        return self._of[PREFIX + name]
+        return self._of[name]
 
     def set_part(self, part: str, reachable: bool) -> None:
         """A part answers, or does not."""
@@ -64,7 +64,7 @@ class RecalibratorMetrics(ServiceMetrics):
         """Remove every gauge of a gate: another process's are right from now on."""
         for definition in CATALOGUE:
             if "recalibrator" in definition.services and "gate" in definition.labels:
-                metric = self._of[definition.name]
+                metric = self.of(definition.name.removeprefix(PREFIX))
                 if isinstance(metric, Gauge):
                     metric.clear()
 

@@ -196,29 +196,15 @@ class Traces:
             if problem is not None:
                 _failed(span, problem)
 
-        token = attach(set_span_in_context(span))
-        try:
+        with _present(span, set_span_in_context(span)):
             yield ended
-        except BaseException as error:
-            _failed(span, type(error).__qualname__)
-            raise
-        finally:
-            detach(token)
-            span.end()
 
     @contextmanager
     def calibration(self, gate: str) -> Iterator[Callable[[str], None]]:
         """Keep a span for a run of the recalibrator."""
         span = self._tracer.start_span("recalibrate", Context(), attributes={"streamer.gate": gate})
-        token = attach(set_span_in_context(span, Context()))
-        try:
+        with _present(span, set_span_in_context(span, Context())):
             yield lambda outcome: span.set_attribute("streamer.outcome", outcome)
-        except BaseException as error:
-            _failed(span, type(error).__qualname__)
-            raise
-        finally:
-            detach(token)
-            span.end()
 
     def outgoing(self) -> Mapping[str, str] | None:
         """Return the headers of the present span."""
@@ -438,6 +424,20 @@ def _messaging(operation: str, kind: str, topic: str) -> dict[str, Any]:
         "messaging.operation.type": kind,
         "messaging.destination.name": topic,
     }
+
+
+@contextmanager
+def _present(span: Span, context: Context) -> Iterator[None]:
+    """Make it the present span, end it, and note what is raised meanwhile."""
+    token = attach(context)
+    try:
+        yield
+    except BaseException as error:
+        _failed(span, type(error).__qualname__)
+        raise
+    finally:
+        detach(token)
+        span.end()
 
 
 def _failed(span: Span, error: str) -> None:

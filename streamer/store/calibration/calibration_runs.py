@@ -128,8 +128,7 @@ class Calibrations(Proposals):
             .where(calibration_inputs.c.run == run, calibration_inputs.c.severity.is_not(None))
             .distinct()
         )
-        with self._database.reading() as connection:
-            return set(connection.execute(query).scalars())
+        return {batch for (batch,) in self._database.rows(query)}
 
     def standing_alarms(self, gate: str) -> frozenset[str]:
         return self._database.read(_standing_alarms, gate)
@@ -141,9 +140,8 @@ class Calibrations(Proposals):
             monitor_alarms.c.raised_at.is_(None),
             monitor_alarms.c.ended.is_(None),
         )
-        with self._database.reading() as connection:
-            states = connection.execute(query).scalars().all()
-        return max((RiskAlarm.from_json(state).known_evidence for state in states), default=0.0)
+        states = self._database.rows(query)
+        return max((RiskAlarm.from_json(state).known_evidence for (state,) in states), default=0.0)
 
     def shown(self, gate: str, kind: str, *, before: datetime, deadline: timedelta) -> list[tuple[str, bool]]:
         """To whom the review page showed drawn answers before a moment, in order; True where no label came by the deadline.
@@ -187,8 +185,7 @@ class Calibrations(Proposals):
             .order_by(decisions.c.batch)
             .limit(1)
         )
-        with self._database.reading() as connection:
-            return connection.execute(query).scalar()
+        return next((moment for (moment,) in self._database.rows(query)), None)
 
     def waiting(self, gate: str) -> str | None:
         """Say which labels the gate's newest run has not used yet, and which draws counted as wrong; None: nothing."""
@@ -196,9 +193,8 @@ class Calibrations(Proposals):
         query = (
             sa.select(runs.age_cut, runs.missing).where(runs.gate == gate).order_by(runs.id.desc()).limit(1)
         )
-        with self._database.reading() as connection:
-            row = connection.execute(query).one_or_none()
-        return None if row is None else AgeCut.from_json(row.age_cut).said(row.missing)
+        found = self._database.rows(query)
+        return AgeCut.from_json(found[0].age_cut).said(found[0].missing) if found else None
 
     def held(self, gate: str) -> Held | None:
         runs = calibration_runs.c
@@ -210,9 +206,8 @@ class Calibrations(Proposals):
             runs.finished_at >= since,
             runs.id.not_in(sa.select(proposal_rejections.c.run)),
         )
-        with self._database.reading() as connection:
-            row = connection.execute(query).one_or_none()
-        return None if row is None else Held(run=row.id, until=row.held_until)
+        found = self._database.rows(query)
+        return Held(run=found[0].id, until=found[0].held_until) if found else None
 
     def record_run(
         self,

@@ -75,6 +75,8 @@ MOST_AT_ONCE: Final = 100
 Offer = tuple[tuple[DeskAnswer, ...], DeskClaims | None]
 """What of a batch can be released."""
 
+_SAME = ("gate", "batch_id", "attempt", "action", "reason", "edited", "by", "remark", "until")
+"""What an outcome's event and its row both have."""
 _EXCERPT = 400
 _LATELY = 20
 
@@ -304,8 +306,7 @@ class ReleaseDesk(Part):
     def overdue(self) -> bool:
         """Whether anything waits whose deadline has passed."""
         query = sa.select(desk_items.c.batch).where(desk_items.c.until < self._clock()).limit(1)
-        with self._database.reading() as connection:
-            return connection.execute(query).first() is not None
+        return bool(self._database.rows(query))
 
     def expire(self) -> int:
         """Reject some of what has waited past its deadline, the oldest first; returns how many, at most `MOST_AT_ONCE`."""
@@ -369,9 +370,7 @@ class ReleaseDesk(Part):
                 schema=SCHEMA,
                 desk_id=desk_id(key_of(row)),
                 action_id=row["action_id"],
-                gate=row["gate"],
-                batch_id=row["batch_id"],
-                attempt=row["attempt"],
+                **{name: row[name] for name in BATCH},
                 action="rejected" if released is None else "released",
                 reason="deadline_passed" if act is None else "person",
                 selected=None if released is None else released.response_id,
@@ -386,19 +385,11 @@ class ReleaseDesk(Part):
             connection.execute(
                 sa.insert(desk_outcomes).values(
                     id=event.desk_id,
-                    gate=event.gate,
-                    batch_id=event.batch_id,
-                    attempt=event.attempt,
-                    action=event.action,
-                    reason=event.reason,
                     response_id=event.selected,
                     claims=event.claims or None,
-                    edited=edited,
                     text_mac=None if shown is None else text_mac(salt, shown),
-                    by=by,
-                    remark=remark,
-                    until=until,
                     at=now,
+                    **{name: getattr(event, name) for name in _SAME},
                 )
             )
             if shown is not None:

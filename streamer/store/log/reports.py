@@ -192,8 +192,8 @@ class Reports(Part):
             )
             for table in (batches, label_revisions)
         ]
-        with self._database.reading() as connection:
-            return bool(connection.scalar(sa.select(sa.or_(*others))))
+        ((found,),) = self._database.rows(sa.select(sa.or_(*others)))
+        return bool(found)
 
     def decided_and_shipped(self, gate: str) -> tuple[int, int]:
         """Batches decided by a gate, and those of them of which something shipped."""
@@ -203,8 +203,7 @@ class Reports(Part):
                 sa.func.sum(sa.case((decisions.c.outcome.in_(("ship", "mixed")), 1), else_=0)), 0
             ),
         ).where(decisions.c.gate == gate)
-        with self._database.reading() as connection:
-            decided, shipped = connection.execute(query).one()
+        ((decided, shipped),) = self._database.rows(query)
         return int(decided), int(shipped)
 
     def brought_embeddings(self, gate: str, *, newest: int = 1000) -> tuple[int, int]:
@@ -220,8 +219,7 @@ class Reports(Part):
         query = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(held), 0)).where(
             latest.c.embedding_source == "event"
         )
-        with self._database.reading() as connection:
-            brought, refused = connection.execute(query).one()
+        ((brought, refused),) = self._database.rows(query)
         return int(brought), int(refused)
 
     def not_read(self, gate: str, *, newest: int = 1000) -> tuple[int, dict[Rule, int]]:

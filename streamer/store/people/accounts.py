@@ -103,8 +103,7 @@ class Accounts(Part):
 
     def any(self) -> bool:
         """Whether there was ever an account: from then on people sign in."""
-        with self._database.reading() as connection:
-            return connection.execute(sa.select(accounts.c.name).limit(1)).first() is not None
+        return bool(self._database.rows(sa.select(accounts.c.name).limit(1)))
 
     def _next(
         self,

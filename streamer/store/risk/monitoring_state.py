@@ -126,9 +126,8 @@ class Monitoring(Part):
     def sequences(self, gate: str) -> list[WatchedSequence]:
         """Every sequence of a gate, the newest first."""
         query = sa.select(monitor_sequences).where(monitor_sequences.c.gate == gate)
-        with self._database.reading() as connection:
-            rows = connection.execute(query.order_by(monitor_sequences.c.number.desc())).mappings()
-            return [sequence_of(row) for row in rows]
+        rows = self._database.mappings(query.order_by(monitor_sequences.c.number.desc()))
+        return [sequence_of(row) for row in rows]
 
     def decided(self, gate: str, *, after: int, until: int, limit: int) -> LoggedDecisions:
         return self._database.read_at_once(
