@@ -46,10 +46,10 @@ class ClaimOptions:
     which answer of a prompt is cut into claims (`streamer.clouds.claims.claimed_prompt`).
 
     `calibrate` is the share of the prompts that calibrates, in (0, 1); the others are measured, in
-    `splits` seeded splits, of which `seed` is the first; by a method that goes by age once, in order. `least_kept` is the share of an answer's
-    claims that must be left, in [0, 1]. A claim without a severity counts as 1 (`worst`), its
-    prompt is left out (`drop`), or it is refused (`fail`). `parameters` are those of the calibrator
-    that are not its defaults.
+    `splits` seeded splits, of which `seed` is the first; by a method that goes by age once, in
+    order. `least_kept` is the share of an answer's claims that must be left, in [0, 1]. A claim
+    without a severity counts as 1 (`worst`), its prompt is left out (`drop`), or it is refused
+    (`fail`). `parameters` are those of the calibrator that are not its defaults.
     """
 
     alphas: tuple[float, ...] = CLAIM_BUDGETS

@@ -106,21 +106,15 @@ class ChatProblem(Problem):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatRequest:
-    """What is asked of a gate.
+    """What is asked of a gate: a conversation of at least one message.
 
-    Attributes
-    ----------
-    gate : that decides.
-    messages : the conversation, at least one message.
-    metadata : of the caller, kept with the batch, where a gate with segments reads it.
-    sampling : the sampling parameters that the caller names.
-    form : what the upstream gets besides: the response format, the tools, and how they may be called.
-    stream : whether the answer is to come as server-sent events.
-    usage_chunk : whether the last of these tells the usage.
-    needed : sampling parameters that its protocol demands, which are never refused.
-    system : where in the body its first message of the system or a developer stands; empty without one.
-    asked : the whole body, in the words of its protocol.
-    size : bytes of the request's body.
+    `metadata` are the caller's, kept with the batch, where a gate with segments reads them;
+    `sampling` the sampling parameters that the caller names, and `needed` those that its protocol
+    demands, which are never refused; `form` what the upstream gets besides: the response format,
+    the tools, and how they may be called. `stream`: the answer is to come as server-sent events,
+    `usage_chunk`: the last of these tells the usage. `asked` is the whole body, in the words of its
+    protocol, of `size` bytes; `system` where in it its first message of the system or a developer
+    stands, empty without one.
     """
 
     gate: str

@@ -173,16 +173,12 @@ class Labels(Part):
         now: datetime | None = None,
         sign: bool = False,
     ) -> Added:
-        """Store severities, `AT_ONCE` in a transaction. An identical one that is there already is not stored again.
+        """Store severities, `AT_ONCE` in a transaction. An identical one that is there already is
+        not stored again.
 
-        With `sign` each is signed with its labeller's private key.
-
-        Raises
-        ------
-        UsageError
-            When a gate does not exist, or there is no private key of a labeller; nothing is stored then.
-        Unavailable
-            Between two transactions, too: it says how many labels are stored.
+        With `sign` each is signed with its labeller's private key. Raises `UsageError` when a gate
+        does not exist, or there is no private key of a labeller: nothing is stored then;
+        `Unavailable` between two transactions, too: it says how many labels are stored.
         """
         if sign and (strangers := sorted({one.labeller for one in revisions} - self._read.keys.signs_for)):
             raise UsageError(
