@@ -30,11 +30,6 @@ class LabelledGroup:
     severities: Floats
     summed: bool = False
 
-    @property
-    def divisor(self) -> int:
-        """What the summed severities of what ships are divided by."""
-        return 1 if self.summed else len(self.item_ids)
-
     def __post_init__(self) -> None:
         if not self.item_ids:
             raise ValueError(f"group {self.id!r} has no items")

@@ -23,7 +23,7 @@ class ItemTable:
 
     `ids`: length G, rising. `scores`, `severities`: shape (N,), in [0, 1]. `index`: shape (N,),
     each item's group in 0..G-1, not falling. `sizes`: shape (G,), labelled items of each group, at
-    least 1. `divisors`: shape (G,), see `LabelledGroup.divisor`.
+    least 1. `divisors`: shape (G,), what the summed severities of what ships are divided by.
     """
 
     ids: tuple[str, ...]
@@ -45,11 +45,11 @@ class ItemTable:
         ranked = sorted(groups, key=attrgetter("id"))
         sizes = np.array([len(group.item_ids) for group in ranked], dtype=np.int64)
         index = np.repeat(np.arange(len(ranked)), sizes)
-        scores = np.concatenate([np.empty(0), *(group.scores for group in ranked)])
-        severities = np.concatenate([np.empty(0), *(group.severities for group in ranked)])
+        scores = np.concatenate([np.empty(0), *[group.scores for group in ranked]])
+        severities = np.concatenate([np.empty(0), *[group.severities for group in ranked]])
         order = np.lexsort((severities, scores, index))
-        divisors = np.array([group.divisor for group in ranked], dtype=np.int64)
-        ids = tuple(group.id for group in ranked)
+        divisors = np.where([group.summed for group in ranked], 1, sizes)
+        ids = tuple([group.id for group in ranked])
         return cls(ids, scores[order], severities[order], index, sizes, divisors)
 
     @property

@@ -100,11 +100,11 @@ def keyed_losses(
     """
     keyed = KeyedWeights(whole_number("seed", seed))
     check_unique(groups)
-    scores = np.concatenate([np.empty(0), *(group.scores for group in groups)])
-    severities = np.concatenate([np.empty(0), *(group.severities for group in groups)])
-    sizes = np.fromiter((len(group.item_ids) for group in groups), np.intp, len(groups))
+    scores = np.concatenate([np.empty(0), *[group.scores for group in groups]])
+    severities = np.concatenate([np.empty(0), *[group.severities for group in groups]])
+    sizes = np.array([len(group.item_ids) for group in groups], dtype=np.intp)
     if not scheme.random:
-        divisors = np.fromiter((group.divisor for group in groups), np.intp, len(groups))
+        divisors = np.where([group.summed for group in groups], 1, sizes)
         return scores, severities / np.repeat(divisors, sizes)
     # Every scheme gives the one item of a group the whole weight.
     starts = np.cumsum(sizes) - sizes

@@ -57,7 +57,7 @@ class SampledGroup:
     @property
     def severity(self) -> float:
         """The mean severity of its items, in [0, 1]; a missing one is 1."""
-        return math.fsum(1.0 if one.severity is None else one.severity for one in self.items) / len(
+        return math.fsum([1.0 if one.severity is None else one.severity for one in self.items]) / len(
             self.items
         )
 
@@ -68,8 +68,11 @@ class SampledGroup:
 
     def missing(self, settings: GateSettings) -> int:
         """Count the items that miss a severity; which need one says `GateSettings.asked_above`."""
-        floor = settings.asked_above((item.score, item.severity) for item in self.items)
-        return sum(item.severity is None and item.score > floor for item in self.items)
+        unknown = [item.score for item in self.items if item.severity is None]
+        if not unknown:
+            return 0
+        floor = self._asked_above(settings)
+        return sum(score > floor for score in unknown)
 
     def asked(self, settings: GateSettings) -> "SampledGroup":
         """Return it with the labelled items that `missing` looks at.
@@ -78,9 +81,12 @@ class SampledGroup:
         score low only where all above are right, and even a score without skill would seem to have
         some. Down to it each claim of such a score is as likely to be the wrong one, whatever came.
         """
-        floor = settings.asked_above((item.score, item.severity) for item in self.items)
+        floor = self._asked_above(settings)
         kept = (one for one in self.items if one.severity is not None and one.score >= floor)
         return replace(self, items=tuple(kept))
+
+    def _asked_above(self, settings: GateSettings) -> float:
+        return settings.asked_above([(item.score, item.severity) for item in self.items])
 
     @property
     def id(self) -> str:
