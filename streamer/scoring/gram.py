@@ -19,13 +19,12 @@ _ROWS_AT_ONCE = 1024
 
 
 def gram_energy(embeddings: ArrayLike, *, raw: bool = False) -> Floats:
-    """Score each of n responses by its agreement with the other n - 1.
+    """Score each of n responses by its agreement with the other n - 1, in [0, 1], not rounded.
 
-    `embeddings`: shape (n, d), n >= 2, d >= 1; rows of any positive length (they are normalised
-    here). `raw`: return the paper's E, in [1/sqrt(n), 1], instead of the leave-one-out energy.
-    Returns `ndarray of float64, shape (n,)`: in [0, 1], not rounded; 1 where all responses point
-    the same way, or the opposite. Raises `ValueError` if n < 2, the array is not two-dimensional,
-    or a row is zero or not finite.
+    `embeddings` have shape (n, d), n >= 2, d >= 1, with rows of any positive length (they are
+    normalised here). A score is 1 where all responses point the same way, or the opposite; `raw`
+    gives the paper's E, in [1/sqrt(n), 1], instead of the leave-one-out energy. Raises `ValueError`
+    if n < 2, the array is not two-dimensional, or a row is zero or not finite.
     """
     others = _agreement_with_others(unit_rows(embeddings, None))
     n = len(others)

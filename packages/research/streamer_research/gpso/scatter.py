@@ -45,13 +45,13 @@ PIPELINES = {
 
 
 def scatter_factor(rows: ArrayLike, pipeline: Pipeline, copies: ArrayLike | None = None) -> Floats:
-    """Return ``F`` of shape (n, d) with ``F'F`` the scatter of a batch, divided by its size.
+    """Return ``F``, float64, of shape (n, d) with ``F'F`` the scatter of a batch of that shape, n
+    and d >= 1, divided by its size.
 
-    `rows`: shape (n, d), n >= 1, d >= 1. `pipeline`: whether rows are normalised and centred.
-    `copies`: shape (n,), >= 1: each row stands for so many equal ones of the batch, which need not
-    be there; None: each for itself. Returns `ndarray of float64, shape (n, d)`: deviations that are
-    rounding alone (all rows equal) are exactly 0. Raises `ValueError` if the array has another
-    shape or holds what is not finite, or a row is zero and the pipeline normalises.
+    `copies`, shape (n,), >= 1: each row stands for so many equal ones of the batch, which need not
+    be there; None: each for itself. Deviations that are rounding alone (all rows equal) are exactly
+    0. Raises `ValueError` if the array has another shape or holds what is not finite, or a row is
+    zero and the pipeline normalises.
     """
     prepared = directions(rows) if pipeline.unit_rows else _checked(rows)
     counts = np.ones(len(prepared)) if copies is None else np.asarray(copies, dtype=np.float64)

@@ -69,13 +69,13 @@ def gpso_study(
     *,
     progress: Callable[[str, int], None] | None = None,
 ) -> GpsoStudy:
-    """Test GPSO's pipelines and what they are compared with on labelled clouds.
+    """Test GPSO's pipelines and what they are compared with on labelled clouds; unlabelled and
+    blank responses are left out and counted.
 
-    `clouds`: with severities; unlabelled and blank responses are left out and counted.
     `embeddings`: one array for each cloud, shape (its responses, d), all of one d. Not normalised:
     what is normalised already makes pipeline C the same as A and D the same as B. `options`: the
     paper's, unless told otherwise. `progress`: told the protocol and how many questions are done in
-    it. Raises `UsageError` no response has a severity, or all are of one class at this cut.
+    it. Raises `UsageError` where no response has a severity, or all are of one class at this cut.
     """
     options = options or StudyOptions()
     questions, selection = select(clouds, embeddings, options)

@@ -32,13 +32,12 @@ def read_journal(path: Path, plan: Mapping[str, Any]) -> tuple[Reply, ...]:
 
 
 class ReplyJournal:
-    """The journal of one run and of those that resume it. A context manager; one process at a time.
+    """The journal of one run and of those that resume it; its first line holds the plan
+    (`SamplingPlan.document`). A context manager; one process at a time.
 
     A line that a kill cut in two is removed when the file is opened again: its answer was not kept.
-
-    `path`: the file; made where it is not there. `plan`: what is being made
-    (`SamplingPlan.document`); the first line holds it. `replies`: what earlier runs wrote. Raises
-    `UsageError` another run writes this file, it belongs to another plan, or it is no journal.
+    `replies` are what earlier runs wrote. Raises `UsageError` where another run writes this file,
+    it belongs to another plan, or it is no journal.
     """
 
     def __init__(self, path: Path, plan: Mapping[str, Any]) -> None:
