@@ -96,12 +96,17 @@ def probe(connection: sa.Connection) -> Probe:
     return Probe(told[0], told[1], told[2], told[3])
 
 
+DECIDED = tuple(decisions.c["gate", "batch"])
+LABELLED = tuple(label_revisions.c["gate", "id"])
+
+
 def gates_with(
-    connection: sa.Connection, gate: sa.Column[str], number: sa.Column[int], after: int, until: int
+    connection: sa.Connection, numbered: tuple[sa.Column[Any], ...], after: int, until: int
 ) -> frozenset[str]:
-    """Say which gates have rows with numbers above `after` and up to `until`."""
+    """Say which gates are `DECIDED` or `LABELLED` with numbers above `after` and up to `until`."""
     if until <= after:
         return frozenset()
+    gate, number = numbered
     query = sa.select(gate).distinct().where(number > after, number <= until)
     return frozenset(connection.execute(query).scalars())
 
