@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
 
@@ -308,15 +308,13 @@ class DataGap:
     to_offset: int
 
 
-Queued: TypeAlias = "Callable[[Sequence[OutboxMessage]], object]"
+Queued = Callable[[Sequence[OutboxMessage]], object]
 """Gets the messages that a commit has put into the queue, in the order of their ids, or none where they have to be read."""
 
 
-class Linked(Protocol):
-    """Learns which leaf an outcome becomes, if the transaction that writes it is committed."""
-
-    def __call__(self, record: Record, index: int, leaf: bytes, root: bytes, /) -> None:
-        """`index` is the leaf's in the log of its partition, from 0; `leaf` its hash, `root` that of the log after it."""
+Linked = Callable[[Record, int, bytes, bytes], None]
+"""Learns which leaf an outcome becomes, if the transaction that writes it is committed: its index in the log of its partition,
+from 0, its hash, and the root of the log after it."""
 
 
 class Commit(Protocol):

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import structlog
 
@@ -149,19 +149,11 @@ _REMEMBERED = 10_000
 """Refusals remembered so that each is reported once; beyond this many they may be reported again."""
 
 
-class PolicySource(Protocol):
-    """The record's policies, not yet trusted; calls may raise `Unavailable`."""
-
-    def versions(self, names: Sequence[str] | None = None) -> Mapping[str, PolicyVersion]:
-        """The newest of each gate, of all gates when None."""
-
-    def before(self, gate: str, version: int, limit: int) -> Sequence[PolicyVersion]:
-        """Those before a version, the newest first."""
-
-
 class TrustedPolicies:
     """Reads policies and skips those that are refused by `keys`. Thread-safe.
 
+    `versions` reads the newest of each gate (of all gates when None), `before` so many of a gate
+    before a version, the newest first; none is trusted yet, and both may raise `Unavailable`.
     `on_refused` is called with gate, version and reason of each refused policy, once; `raise_alert`
     with these and the version that is kept (or None), and again with the next look as long as it
     raises `Unavailable`. `now`, with zone, dates what stands in for policies when none can be read.
@@ -169,14 +161,15 @@ class TrustedPolicies:
 
     def __init__(
         self,
-        source: PolicySource,
+        versions: Callable[[Sequence[str] | None], Mapping[str, PolicyVersion]],
+        before: Callable[[str, int, int], Sequence[PolicyVersion]],
         keys: PolicyKeys,
         *,
         on_refused: Callable[[str, int, Refusal], None],
         raise_alert: Callable[[str, int, Refusal, int | None], None],
         now: Callable[[], datetime],
     ) -> None:
-        self._source = source
+        self._versions, self._before = versions, before
         self._keys = keys
         self._on_refused = on_refused
         self._raise_alert = raise_alert
@@ -199,7 +192,7 @@ class TrustedPolicies:
                     rate=None if newest.active is None else newest.active.rate,
                     candidate=None if newest.active is None else newest.active.candidate,
                 )
-                for gate, newest in sorted(self._source.versions(names).items())
+                for gate, newest in sorted(self._versions(names).items())
             }
 
     def _trusted(self, newest: PolicyVersion) -> ActivePolicy:
@@ -220,7 +213,7 @@ class TrustedPolicies:
         """The newest version and those before it, down to the one that was found to be trusted before."""
         yield newest
         last = newest.version
-        while page := self._source.before(newest.gate, last, _PAGE):
+        while page := self._before(newest.gate, last, _PAGE):
             for found in page:
                 if found.version <= known:
                     return
@@ -269,19 +262,11 @@ def _holding(newest: PolicyVersion, now: datetime) -> ActivePolicy:
     )
 
 
-class PolicyMessages(Protocol):
-    """The record's messages about its policies; calls may raise `Unavailable`."""
-
-    def message(self, policy: Policy) -> OutboxMessage | None:
-        """The message about a policy; None when it is not the record's own."""
-
-    def announce(self, policy: Policy) -> bool:
-        """Have the message published again; False when it is not the record's own."""
-
-
 class Announcements:
     """Keeps the last message of each gate right. Thread-safe. The book hears every message first.
 
+    `message` gives the one about a policy, None when it is not the record's own; `announce` has it
+    published again, False when it is not. Both may raise `Unavailable`.
     `mine` says whether this worker is the one of its group that looks after the topic. `clock`
     gives seconds that only grow: the topic may be behind for `patience` of them, for the writer of
     a policy publishes it itself, and between two announcements of one gate are at least `pause`,
@@ -291,8 +276,9 @@ class Announcements:
     def __init__(
         self,
         book: PolicyBook,
-        messages: PolicyMessages,
         *,
+        message: Callable[[Policy], OutboxMessage | None],
+        announce: Callable[[Policy], bool],
         mine: Callable[[], bool],
         limits: Limits,
         clock: Callable[[], float],
@@ -300,7 +286,7 @@ class Announcements:
         pause: float = 30.0,
     ) -> None:
         self._book = book
-        self._messages = messages
+        self._message, self._announce = message, announce
         self._mine = mine
         self._limits = limits
         self._clock = clock
@@ -334,7 +320,7 @@ class Announcements:
             expected = self._event_of(active.policy)
             if expected is None or self._says(value, expected):
                 self._behind_since.pop(gate, None)
-            elif self._is_due(gate) and self._messages.announce(active.policy):
+            elif self._is_due(gate) and self._announce(active.policy):
                 self._announced_at[gate] = self._clock()
                 log.warning("deciding.policy_announced_again", gate=gate, version=active.policy.version)
 
@@ -347,7 +333,7 @@ class Announcements:
     def _event_of(self, policy: Policy) -> ThresholdsV1 | None:
         held = self._expected.get(policy.gate)
         if held is None or held[0] is not policy:
-            message = self._messages.message(policy)
+            message = self._message(policy)
             if message is None:
                 return None
             held = self._expected[policy.gate] = (policy, decode_threshold(message.value, self._limits))

@@ -310,8 +310,7 @@ def dotenv_variables(path: Path) -> dict[str, str]:
     try:
         found = dotenv_values(path, interpolate=False)
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise UsageError(f"cannot read the file {path}: {reason}") from error
+        raise UsageError(f"cannot read the file {path}: {_reason(error)}") from error
     return {name: value for name, value in found.items() if value}
 
 
@@ -336,8 +335,11 @@ def file_text(file: str, variable: str) -> str:
     try:
         return small_text(Path(file)).rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise UsageError(f"cannot read the file {file} that {variable} names: {reason}") from error
+        raise UsageError(f"cannot read the file {file} that {variable} names: {_reason(error)}") from error
+
+
+def _reason(error: OSError | UnicodeDecodeError) -> str | None:
+    return error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
 
 
 def _json_object(text: str, variable: str) -> dict[str, Any]:

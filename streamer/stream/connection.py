@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 
@@ -32,13 +32,6 @@ _MOST_CHARACTERS: Final = 1_000_000
 
 class NoToken(OSError):
     """There is no token now. Clients take it for a lost connection and try again."""
-
-
-class Tokens(Protocol):
-    """Where tokens come from."""
-
-    def token(self) -> str:
-        """The token for a new connection. Blocks; raises `NoToken`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +95,10 @@ class TokenCommand:
         return _checked(done.stdout, f"the output of {self._words[0]}")
 
 
+Tokens = TokenFile | TokenCommand
+"""Where tokens come from; `token` blocks, and raises `NoToken`."""
+
+
 def _checked(text: str, where: str) -> str:
     token = text.strip()
     if _TOKEN.fullmatch(token) is None:
@@ -135,19 +132,18 @@ _ADDRESS = re.compile(r"(?P<host>\[[\w:.%]+\]|[\w.-]+)(:(?P<port>[0-9]{1,5}))?")
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 _TOKEN_FILE, _TOKEN_COMMAND = "sasl.oauthbearer.token.location", "sasl.oauthbearer.token.command"
+_TLS = (
+    "ca.location",
+    "certificate.location",
+    "key.location",
+    "key.password",
+    "endpoint.identification.algorithm",
+)
 _SECURITY = frozenset(
     {
-        "security.protocol",
-        "sasl.mechanism",
-        "sasl.username",
-        "sasl.password",
-        _TOKEN_FILE,
-        _TOKEN_COMMAND,
-        "ssl.ca.location",
-        "ssl.certificate.location",
-        "ssl.key.location",
-        "ssl.key.password",
-        "ssl.endpoint.identification.algorithm",
+        *(f"sasl.{one}" for one in ("mechanism", "username", "password")),
+        *(f"ssl.{one}" for one in _TLS),
+        *("security.protocol", _TOKEN_FILE, _TOKEN_COMMAND),
     }
 )
 

@@ -1,7 +1,5 @@
 """A lane's producer, and a new one after a fatal error."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

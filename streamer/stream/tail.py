@@ -46,34 +46,29 @@ class Tail:
     def __enter__(self) -> "Tail":
         accept_any_record()
         try:
-            self._consumer = consumer = KafkaConsumer(
-                **{"bootstrap_timeout_ms": 5000} | self._connection.for_kafka_python(KafkaConsumer),
-                group_id=None,
-                enable_auto_commit=False,
-                auto_offset_reset="earliest",
-                isolation_level="read_committed",
-            )
-            partitions = [
-                TopicPartition(self._topic, number)
-                for number in sorted(consumer.partitions_for_topic(self._topic) or ())
-            ]
-            if not partitions:
-                raise UsageError(f"the broker has no topic {self._topic}, or none that we may see")
-            consumer.assign(partitions)
-            # Both are fixed now rather than at the first poll.
-            positions = (
-                consumer.beginning_offsets(partitions)
-                if self._from_beginning
-                else consumer.end_offsets(partitions)
-            )
-            for partition, offset in positions.items():
-                consumer.seek(partition, offset)
-        except AuthorizationError as error:
-            self._close()
-            raise UsageError(f"the broker does not permit us to read {self._topic}") from error
-        except (KafkaError, OSError) as error:
-            self._close()
-            raise Unavailable(f"the broker does not answer: {type(error).__name__}: {error}") from error
+            with self._explained():
+                self._consumer = consumer = KafkaConsumer(
+                    **{"bootstrap_timeout_ms": 5000} | self._connection.for_kafka_python(KafkaConsumer),
+                    group_id=None,
+                    enable_auto_commit=False,
+                    auto_offset_reset="earliest",
+                    isolation_level="read_committed",
+                )
+                partitions = [
+                    TopicPartition(self._topic, number)
+                    for number in sorted(consumer.partitions_for_topic(self._topic) or ())
+                ]
+                if not partitions:
+                    raise UsageError(f"the broker has no topic {self._topic}, or none that we may see")
+                consumer.assign(partitions)
+                # Both are fixed now rather than at the first poll.
+                positions = (
+                    consumer.beginning_offsets(partitions)
+                    if self._from_beginning
+                    else consumer.end_offsets(partitions)
+                )
+                for partition, offset in positions.items():
+                    consumer.seek(partition, offset)
         except BaseException:
             self._close()
             raise
@@ -130,8 +125,13 @@ class Tail:
     def _asking(self) -> Iterator[KafkaConsumer]:
         if self._consumer is None:
             raise RuntimeError("enter the context first")
-        try:
+        with self._explained():
             yield self._consumer
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
         except AuthorizationError as error:
             raise UsageError(f"the broker does not permit us to read {self._topic}") from error
         except (KafkaError, OSError) as error:

@@ -32,22 +32,22 @@ def tracing(service: str, environment: Mapping[str, str]) -> Iterator[Tracing]:
     exporter to this machine without being asked, is not ours. Exporters, samplers and processors
     read the environment for themselves.
     """
-    exporter = _wanted(environment)
-    if exporter is None:
+    exporter, made = _wanted(environment), None
+    if exporter is not None:
+        try:
+            with needed_by(
+                f"OpenTelemetry, which the environment asks for (OTEL_TRACES_EXPORTER={exporter}),"
+            ):
+                made = _provided(service, exporter, environment)
+        except PackageMissing as missing:
+            log.warning("telemetry.no_traces", reason=str(missing))
+        except Exception as error:
+            # Others' variables, read by others' code: whatever they make of it, decisions go on.
+            log.warning("telemetry.no_traces", reason=f"{type(error).__name__}: {error}")
+    if made is None:
         yield NO_TRACING
         return
-    try:
-        with needed_by(f"OpenTelemetry, which the environment asks for (OTEL_TRACES_EXPORTER={exporter}),"):
-            found, close = _provided(service, exporter, environment)
-    except PackageMissing as missing:
-        log.warning("telemetry.no_traces", reason=str(missing))
-        yield NO_TRACING
-        return
-    except Exception as error:
-        # Others' variables, read by others' code: whatever they make of it, decisions go on.
-        log.warning("telemetry.no_traces", reason=f"{type(error).__name__}: {error}")
-        yield NO_TRACING
-        return
+    found, close = made
     log.info("telemetry.traces", exporter=exporter)
     try:
         yield found

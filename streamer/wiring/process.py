@@ -88,7 +88,8 @@ def policy_book(settings: Settings, store: Store, metrics: Metrics) -> PolicyBoo
 
     return PolicyBook(
         TrustedPolicies(
-            store.policies,
+            store.policies.versions,
+            store.policies.before,
             policy_keys(settings),
             on_refused=lambda gate, _version, reason: metrics.count_refused_policy(gate, reason),
             raise_alert=partial(_raise_refused_policy, store.alerts.raise_),

@@ -69,7 +69,8 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
         book = policy_book(settings, store, metrics)
         announcements = Announcements(
             book,
-            store.policies,
+            message=store.policies.message,
+            announce=store.policies.announce,
             # This one publishes what commands left in the outbox.
             mine=lambda: health.reads(Partition(health.log_id, named.responses, 0)),
             limits=bounds,

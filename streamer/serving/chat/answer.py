@@ -14,10 +14,9 @@ from streamer.journal import RecordedBatch
 from streamer.scoring.blank import is_blank
 from streamer.scoring.claims.answer import LEFT_OUT, assembled, left_out, parts, places
 from streamer.scoring.judged import WHOLE, call_text, form
-from streamer.serving.chat.calls import Call, calls_of
 from streamer.serving.chat.counter import Completed
 from streamer.serving.chat.request import MODEL_PREFIX, ChatProblem, ChatRequest
-from streamer.serving.chat.sampler import CALLED
+from streamer.serving.chat.sampler import CALLED, Call, calls_of
 from streamer.serving.chat.upstream import Upstream
 from streamer.serving.releases import disputed
 from streamer.store.desk.rows import DeskState

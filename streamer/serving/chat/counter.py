@@ -161,7 +161,9 @@ class ChatCounter:
 
         `known` : whether the caller chose the key, so that it may be on record.
         """
-        upstream = _reached(sampler.upstream, before)
+        upstream = sampler.upstream
+        if before is not None:  # what hands prompts on to it is part of how its answers are made
+            upstream = replace(upstream, after=before.after)
         make = partial(self._batch, key, request, upstream=upstream, hands_on=_hands_on(upstream, settings))
         try:
             make(Sampled((), None, ()))  # what cannot be recorded is not paid for
@@ -296,11 +298,6 @@ def _fitting(make: Callable[[Sampled], BatchBody], sampled: Sampled) -> BatchBod
         return make(sampled)
     except BadMessage:
         return make(Sampled((), "malformed_reply", sampled.calls))
-
-
-def _reached(upstream: Upstream, before: Handed | None) -> Upstream:
-    """The upstream as it is reached: what hands prompts on to it is part of how its answers are made."""
-    return upstream if before is None else replace(upstream, after=before.after)
 
 
 def _hands_on(upstream: Upstream, settings: GateSettings) -> HandsOn | None:

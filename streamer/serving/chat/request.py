@@ -42,7 +42,7 @@ _OF_THE_UPSTREAM: Final[Mapping[str, str]] = {
 }
 """Sampling parameters, and the upstream's setting of each."""
 _OF_NOBODY: Final = frozenset(
-    {
+    [
         "frequency_penalty",
         "logit_bias",
         "min_p",
@@ -59,7 +59,7 @@ _OF_NOBODY: Final = frozenset(
         "thinking",
         "top_k",
         "verbosity",
-    }
+    ]
 )
 """Sampling parameters for which no upstream has a setting."""
 _NEUTRAL: Final[Mapping[str, tuple[Any, ...]]] = {

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple
 
+import msgspec
 import structlog
 
 from streamer.errors import UsageError
@@ -18,7 +19,6 @@ from streamer.gates import free_text
 from streamer.labels.llm.client import Chat
 from streamer.labels.llm.record import Choice, Exchange, FailureCode, Message, cost_of
 from streamer.scoring.judged import call_text, json_text
-from streamer.serving.chat.calls import calls_of
 from streamer.serving.chat.request import FORM, ChatRequest
 from streamer.serving.chat.rungs import HandsOn
 from streamer.serving.chat.upstream import Upstream
@@ -36,6 +36,23 @@ _ESSENTIAL: Final = frozenset({"temperature", "top_p", "response_format", "tools
 
 
 Problem = FailureCode | Literal["cached", "not_scored", "unreadable", "passed_through"]
+
+
+class Call(msgspec.Struct):
+    """A call of a tool; its arguments are JSON, byte for byte as they were scored."""
+
+    name: str
+    arguments: msgspec.Raw
+
+    @property
+    def text(self) -> str:
+        """The arguments, as a text."""
+        return bytes(self.arguments).decode()
+
+
+def calls_of(text: str) -> list[Call]:
+    """Read what `call_text` has written: nothing, one call, or an array of several."""
+    return msgspec.json.decode(text if text.startswith("[") else f"[{text}]", type=list[Call])
 
 
 class Sampled(NamedTuple):

@@ -4,7 +4,7 @@ candidate made of batches decided before it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
@@ -49,6 +49,7 @@ from streamer.store.db.schema import (
     review_offers,
 )
 from streamer.store.db.schema.joins import BATCH, same
+from streamer.store.db.schema.types import Row
 from streamer.store.log.progress import partition_heads
 from streamer.store.part import Part
 from streamer.store.policies.proposals import Proposals
@@ -385,47 +386,36 @@ class CarriedScores(Part):
     """Scores of earlier batches, sealed; a batch has one set of them a scorer."""
 
     def keep(self, scorer: str, scores: Mapping[int, Mapping[str, float]]) -> None:
-        def work(connection: sa.Connection) -> None:
-            there = set(
-                connection.execute(
-                    sa.select(carried_scores.c.batch)
-                    .where(carried_scores.c.scorer == scorer, carried_scores.c.batch.in_(list(scores)))
-                    .union(
-                        sa.select(decisions.c.batch).where(
-                            decisions.c.scorer == scorer, decisions.c.batch.in_(list(scores))
-                        )
-                    )
-                ).scalars()
-            )
-            rows = [
-                {"batch": batch, "scorer": scorer, "response_id": response, "score": score}
-                for batch, found in scores.items()
-                if batch not in there
-                for response, score in found.items()
-            ]
-            if rows:
-                bulk_insert.append(connection, carried_scores, rows)
-                keys = [(row["scorer"], row["batch"], row["response_id"]) for row in rows]
-                control.append(connection, carried_scores, keys, now=self._clock())
-
-        self._database.writing(work)
+        decided = sa.select(decisions.c.batch).where(
+            decisions.c.scorer == scorer, decisions.c.batch.in_(list(scores))
+        )
+        known = sa.select(carried_scores.c.batch).where(
+            carried_scores.c.scorer == scorer, carried_scores.c.batch.in_(list(scores))
+        )
+        rows = [
+            {"scorer": scorer, "batch": batch, "response_id": response, "score": score}
+            for batch, found in scores.items()
+            for response, score in found.items()
+        ]
+        self._keep(carried_scores, rows, known.union(decided))
 
     def keep_signals(self, listed: str, signals: Mapping[int, bytes]) -> None:
         """Keep the rows of batches by the list with this hash."""
+        known = sa.select(carried_signals.c.batch).where(
+            carried_signals.c.list == listed, carried_signals.c.batch.in_(list(signals))
+        )
+        rows = [{"list": listed, "batch": batch, "signals": row} for batch, row in signals.items()]
+        self._keep(carried_signals, rows, known)
+
+    def _keep(self, table: sa.Table, rows: Sequence[Row], known: sa.Executable) -> None:
+        """Write and seal the rows but of batches that are known."""
 
         def work(connection: sa.Connection) -> None:
-            known = sa.select(carried_signals.c.batch).where(
-                carried_signals.c.list == listed, carried_signals.c.batch.in_(list(signals))
-            )
             there = set(connection.execute(known).scalars())
-            rows = [
-                {"list": listed, "batch": batch, "signals": row}
-                for batch, row in signals.items()
-                if batch not in there
-            ]
-            if rows:
-                bulk_insert.append(connection, carried_signals, rows)
-                keys = [(listed, row["batch"]) for row in rows]
-                control.append(connection, carried_signals, keys, now=self._clock())
+            new = [row for row in rows if row["batch"] not in there]
+            if new:
+                bulk_insert.append(connection, table, new)
+                keys = [tuple(row[one.name] for one in table.primary_key) for row in new]
+                control.append(connection, table, keys, now=self._clock())
 
         self._database.writing(work)

@@ -3,8 +3,6 @@
 Rows are mappings from column names to Python values, as for an ordinary insert; the columns' types convert them.
 """
 
-from __future__ import annotations
-
 import json
 import select
 from collections.abc import Callable, Iterator, Sequence

@@ -48,6 +48,14 @@ LEASED_SECONDS: float = 5
 THINKING_SECONDS: float = 900
 """The same for a transaction that holds nothing others wait for, while it computes."""
 
+_OVER_THE_NETWORK = {
+    "connect_timeout": 5,
+    "application_name": "streamer",
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+}
 _ATTEMPTS = 6
 _DAMAGED = "the SQLite file is damaged; restore a backup"
 _PASSING_SQLITE = frozenset(
@@ -135,35 +143,24 @@ class Database:
         self.failpoint = failpoint
         self._checks: tuple[Callable[[sa.Connection], None], ...] = ()
         self.sqlite = self.url.get_backend_name() == "sqlite"
+        own: dict[str, Any] = {"connect_args": {"check_same_thread": False, "timeout": BUSY_SECONDS}}
+        if not self.sqlite:
+            self.url = to_the_primary(protected(self.url, insecure=insecure))
+            # Few sessions that know their statements, in place of many that do not.
+            own = {"connect_args": _OVER_THE_NETWORK, "pool_use_lifo": True}
+        self.engine = sa.create_engine(
+            self.url,
+            pool_timeout=BUSY_SECONDS,
+            json_serializer=_document,
+            hide_parameters=True,  # they hold people's texts
+            **own,
+        )
         if self.sqlite:
-            self.engine = sa.create_engine(
-                self.url,
-                connect_args={"check_same_thread": False, "timeout": BUSY_SECONDS},
-                pool_timeout=BUSY_SECONDS,
-                json_serializer=_document,
-                hide_parameters=True,  # they hold people's texts
-            )
             event.listen(self.engine, "connect", _prepare_sqlite)
             event.listen(self.engine, "begin", _begin_sqlite)
             event.listen(self.engine, "before_cursor_execute", _refuse_nul)
             event.listen(self.engine, "handle_error", _refuse_damage)
         else:
-            self.url = to_the_primary(protected(self.url, insecure=insecure))
-            self.engine = sa.create_engine(
-                self.url,
-                connect_args={
-                    "connect_timeout": 5,
-                    "application_name": "streamer",
-                    "keepalives_idle": 10,
-                    "keepalives_interval": 5,
-                    "keepalives_count": 3,
-                    "tcp_user_timeout": 20_000,
-                },
-                pool_timeout=BUSY_SECONDS,
-                pool_use_lifo=True,  # few sessions that know their statements, in place of many that do not
-                json_serializer=_document,
-                hide_parameters=True,  # they hold people's texts
-            )
             event.listen(self.engine, "connect", _prepare_postgresql, insert=True)
             event.listen(self.engine, "checkin", _note_use)
             event.listen(self.engine, "checkout", _refuse_ended)
@@ -206,6 +203,11 @@ class Database:
         """Return all rows of one query by their columns' names."""
         with self.reading() as connection:
             return connection.execute(query).mappings().all()
+
+    def counts(self, *columns: sa.ColumnElement[Any]) -> dict[tuple[Any, ...], int]:
+        """Count the rows of a table by the values of these columns."""
+        query = sa.select(*columns, sa.func.count()).group_by(*columns)
+        return {tuple(values): count for *values, count in self.rows(query)}
 
     def under(self, check: Callable[[sa.Connection], None]) -> Database:
         """The same database, where whatever writes calls `check` before it commits, and writes nothing if that raises.
@@ -328,6 +330,17 @@ class Database:
     def close(self) -> None:
         """Close every pooled connection."""
         self.engine.dispose()
+
+
+@contextmanager
+def unless_there(constraint: str, error: Exception) -> Iterator[None]:
+    """Raise this error where another process wrote a row of this key a moment earlier."""
+    try:
+        yield
+    except exc.IntegrityError as broken:
+        if constraint in str(broken.orig):
+            raise error from None
+        raise
 
 
 def upsert(connection: sa.Connection, table: sa.Table) -> Any:

@@ -4,8 +4,6 @@ Rights follow from what the tables say of themselves (`Kept`): each migration gr
 app's to read and to add to, and nobody's to change.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import closing
 from itertools import filterfalse

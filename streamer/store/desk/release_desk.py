@@ -177,12 +177,10 @@ class ReleaseDesk(Part):
 
     def counts(self) -> dict[tuple[str, str], int]:
         """How many were ever `released`, `rejected` by a person or `expired`, by gate and word."""
-        query = sa.select(
-            desk_outcomes.c.gate, desk_outcomes.c.action, desk_outcomes.c.reason, sa.func.count()
-        ).group_by(desk_outcomes.c.gate, desk_outcomes.c.action, desk_outcomes.c.reason)
+        found = self._database.counts(*desk_outcomes.c["gate", "action", "reason"])
         return {
             (gate, "expired" if reason == "deadline_passed" else action): count
-            for gate, action, reason, count in self._database.rows(query)
+            for (gate, action, reason), count in found.items()
         }
 
     def batch(self, key: BatchKey) -> DeskBatch | None:

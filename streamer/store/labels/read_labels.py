@@ -90,7 +90,11 @@ class ReadLabels:
             unknown = [key for key in keys if self._demands.get(key[0], (0,))[0] != key[1]]
         for found in read_versions(connection, unknown):
             demands = next(
-                (_demands_of(one) for one in from_newest(connection, found) if self._good_policy(one)),
+                (
+                    _demands_of(one)
+                    for one in from_newest(connection, found)
+                    if one.active and self._trusts(one)
+                ),
                 _NOBODY,
             )
             with self._lock:
@@ -154,9 +158,6 @@ class ReadLabels:
             if left:
                 result[name] = UnreadLabels(others=others, unsigned=len(left) - others)
         return result
-
-    def _good_policy(self, found: PolicyVersion) -> bool:
-        return found.active is not None and self._trusts(found)
 
     def _signed_well(self, connection: sa.Connection, gate: str) -> list[int]:
         """Number the labels of a gate that their labellers have signed. Every signature is verified once."""

@@ -110,6 +110,22 @@ def candidates(
     )
 
 
+def take_one(
+    connection: sa.Connection,
+    labels: sa.FromClause,
+    found: Sequence[sa.Row[Any]],
+    reviewer: Reviewer,
+    *,
+    until: datetime,
+    now: datetime,
+) -> sa.Row[Any] | None:
+    """Take the first of the candidates that is still available; None when none is."""
+    # Of answers that were labelled otherwise long ago.
+    connection.execute(sa.delete(review_claims).where(review_claims.c.expires_at < now - _FORGOTTEN))
+    each = (row for row in found if take(connection, labels, row, reviewer, until=until, now=now))
+    return next(each, None)
+
+
 def take(
     connection: sa.Connection,
     labels: sa.FromClause,
@@ -120,7 +136,18 @@ def take(
     now: datetime,
 ) -> bool:
     """Claim a response that waits for a severity, or keep it; False when another has it, or it was labelled."""
-    if not _claim(connection, row.batch, row.position, reviewer, until=until, now=now):
+    values = {"labeller": reviewer.labeller, "holder": reviewer.holder, "expires_at": until}
+    taken = connection.execute(
+        upsert(connection, review_claims)
+        .values(batch=row.batch, position=row.position, **values)
+        .on_conflict_do_update(
+            index_elements=["batch", "position"],
+            set_=values,
+            where=(review_claims.c.expires_at <= sa.literal(now, UtcDateTime)) | is_of(reviewer),
+        )
+        .returning(review_claims.c.batch)
+    )
+    if taken.first() is None:
         return False
     # Asked once it is ours: its former holder may have labelled it, and given it up, a moment ago.
     waits = unlabelled(labels, sa.literal(1), held=held_early(connection)).where(
@@ -130,35 +157,6 @@ def take(
         return True
     give_up(connection, reviewer, row)
     return False
-
-
-def forget_old(connection: sa.Connection, now: datetime) -> None:
-    """Delete claims that ended long ago, of answers that were then labelled otherwise."""
-    connection.execute(sa.delete(review_claims).where(review_claims.c.expires_at < now - _FORGOTTEN))
-
-
-def _claim(
-    connection: sa.Connection,
-    batch: int,
-    position: int,
-    reviewer: Reviewer,
-    *,
-    until: datetime,
-    now: datetime,
-) -> bool:
-    """Write the claim; False when another has it at this moment."""
-    values = {"labeller": reviewer.labeller, "holder": reviewer.holder, "expires_at": until}
-    taken = connection.execute(
-        upsert(connection, review_claims)
-        .values(batch=batch, position=position, **values)
-        .on_conflict_do_update(
-            index_elements=["batch", "position"],
-            set_=values,
-            where=(review_claims.c.expires_at <= sa.literal(now, UtcDateTime)) | is_of(reviewer),
-        )
-        .returning(review_claims.c.batch)
-    )
-    return taken.first() is not None
 
 
 def give_up(connection: sa.Connection, reviewer: Reviewer, response: sa.Row[Any]) -> None:

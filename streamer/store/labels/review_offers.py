@@ -26,7 +26,7 @@ from streamer.store.db.schema import (
     responses,
     review_offers,
 )
-from streamer.store.db.schema.joins import BATCH, POLICY_OF_DECISION, same
+from streamer.store.db.schema.joins import BATCH, POLICY_OF_DECISION, RESPONSE, same
 from streamer.store.db.schema.types import UtcDateTime
 from streamer.store.labels.revisions import store_labels
 
@@ -53,10 +53,8 @@ def offered(connection: sa.Connection, row: sa.Row[Any], reviewer: Reviewer, now
     )
     offer = connection.execute(
         sa.select(review_offers.c.token, review_offers.c.marks).where(
-            review_offers.c.batch == row.batch,
-            review_offers.c.position == row.position,
+            *(review_offers.c[name] == getattr(row, name) for name in ("batch", "position", "kind")),
             review_offers.c.labeller == reviewer.labeller,
-            review_offers.c.kind == row.kind,
         )
     ).one()
     return item_of(
@@ -152,14 +150,8 @@ def offer_of(connection: sa.Connection, reviewer: Reviewer, token: str) -> sa.Ro
 
 def given(labels: sa.FromClause, labeller: str, offer: sa.Row[Any]) -> sa.Select[Any]:
     """Select the severities of these that a labeller gave to what was offered."""
-    return sa.select(labels).where(
-        labels.c.gate == offer.gate,
-        labels.c.batch_id == offer.batch_id,
-        labels.c.attempt == offer.attempt,
-        labels.c.response_id == offer.response_id,
-        labels.c.kind == offer.kind,
-        labels.c.labeller == labeller,
-    )
+    own = (labels.c[name] == getattr(offer, name) for name in (*RESPONSE, "kind"))
+    return sa.select(labels).where(*own, labels.c.labeller == labeller)
 
 
 def store_severity(

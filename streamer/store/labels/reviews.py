@@ -13,11 +13,11 @@ from streamer.store.labels.review_claims import (
     beside,
     candidates,
     claim_of_others,
-    forget_old,
     give_up,
     is_of,
     offer_to,
     take,
+    take_one,
 )
 from streamer.store.labels.review_offers import (
     claims_of,
@@ -52,11 +52,13 @@ class Reviews(Part):
                 ).all()
             if not found:
                 return None
-            item = self._database.writing(
-                lambda connection, found=found: _take_one(  # type: ignore[misc]
-                    connection, self._read.table(connection), found, reviewer, until=now + hold, now=now
-                )
-            )
+
+            def take(connection: sa.Connection, found: Sequence[sa.Row[Any]] = found) -> ReviewItem | None:
+                labels = self._read.table(connection)
+                row = take_one(connection, labels, found, reviewer, until=now + hold, now=now)
+                return None if row is None else offered(connection, row, reviewer, now)
+
+            item = self._database.writing(take)
             if item is not None:
                 return item
         return None
@@ -216,20 +218,3 @@ class Reviews(Part):
                 ),
                 done=connection.execute(done).scalar_one(),
             )
-
-
-def _take_one(
-    connection: sa.Connection,
-    labels: sa.FromClause,
-    found: Sequence[sa.Row[Any]],
-    reviewer: Reviewer,
-    *,
-    until: datetime,
-    now: datetime,
-) -> ReviewItem | None:
-    """Take the first of the candidates that is still available; None when none is."""
-    forget_old(connection, now)
-    for row in found:
-        if take(connection, labels, row, reviewer, until=until, now=now):
-            return offered(connection, row, reviewer, now)
-    return None

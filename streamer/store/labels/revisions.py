@@ -330,10 +330,7 @@ class Labels(Part):
 
     def counts(self) -> dict[tuple[str, str], int]:
         """How many revisions are stored, by gate and kind."""
-        query = sa.select(label_revisions.c.gate, label_revisions.c.kind, sa.func.count()).group_by(
-            label_revisions.c.gate, label_revisions.c.kind
-        )
-        return {(gate, kind): count for gate, kind, count in self._database.rows(query)}
+        return self._database.counts(*label_revisions.c["gate", "kind"])
 
     def severities(self, gate: str, kind: str) -> Severities:
         """The present severities of one gate and kind."""

@@ -4,13 +4,13 @@ import builtins
 from collections.abc import Callable, Sequence
 
 import sqlalchemy as sa
-from sqlalchemy import exc
 
 from streamer.errors import UsageError
 from streamer.gates import labeller_names
 from streamer.gates.policy import SIGNED_IN
 from streamer.security.accounts import ROLES, Account, Role, hidden, issued, new_name_fault
 from streamer.store.audit import control
+from streamer.store.db.engine import unless_there
 from streamer.store.db.schema import accounts
 from streamer.store.db.schema.types import of_row
 from streamer.store.part import Part
@@ -171,12 +171,9 @@ class Accounts(Part):
         return account
 
     def _written(self, work: Callable[[sa.Connection], Account], name: str) -> Account:
-        try:
+        changed = UsageError(f"the account of {name} was changed at this moment; try again")
+        with unless_there("pk_accounts", changed):
             return self._database.writing(work)
-        except exc.IntegrityError as error:
-            if "accounts" in str(error.orig) and ("pk_" in str(error.orig) or "UNIQUE" in str(error.orig)):
-                raise UsageError(f"the account of {name} was changed at this moment; try again") from None
-            raise
 
 
 def _checked(name: str) -> str:

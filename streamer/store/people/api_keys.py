@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from datetime import datetime
 
 import sqlalchemy as sa
-from sqlalchemy import exc
 
 from streamer.errors import UsageError
 from streamer.gates.free_text import MOST_WHO, MOST_WHY, fault
 from streamer.security.api_keys import MAY, ApiKey, Rate, digest_of, new_token
 from streamer.store.audit import control
+from streamer.store.db.engine import unless_there
 from streamer.store.db.schema import api_key_revocations, api_keys, gates
 from streamer.store.db.schema.types import Row, of_row
 from streamer.store.part import Part
@@ -97,12 +97,8 @@ class ApiKeys(Part):
             row = {"id": identity, "revoked_at": moment, "revoked_by": by, "revoked_reason": reason}
             control.insert(connection, api_key_revocations, row, now=moment)
 
-        try:
+        with unless_there("pk_api_key_revocations", _revoked(identity)):
             self._database.writing(work)
-        except exc.IntegrityError as error:
-            if "pk_api_key_revocations" in str(error.orig):
-                raise _revoked(identity) from None  # another process revoked it a moment earlier
-            raise
         return next(key for key in self.list() if key.id == identity)
 
 

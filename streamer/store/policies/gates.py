@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy import exc
 
 from streamer.errors import UsageError
 from streamer.gates.policy import GateRevision, Policy
@@ -16,6 +15,7 @@ from streamer.gates.setting import GATE_NAME, GATE_NAME_RULE
 from streamer.gates.setting_changes import calibrated_for_another
 from streamer.gates.settings import PARAMETERS, GateSettings
 from streamer.store.audit import control
+from streamer.store.db.engine import unless_there
 from streamer.store.db.schema import gate_revisions, gates, policies
 from streamer.store.db.schema.joins import REVISION_OF_POLICY, same
 from streamer.store.db.schema.types import HASH_BYTES, Row, of_row
@@ -89,12 +89,8 @@ class Gates(Part):
             self._writer.write(connection, policy)
             return revision
 
-        try:
+        with unless_there("pk_gates", _taken(name)):
             return self._database.writing(work)
-        except exc.IntegrityError as error:
-            if "pk_gates" in str(error.orig):
-                raise _taken(name) from None  # another process created it a moment earlier
-            raise
 
     def revise(
         self, name: str, changes: Mapping[str, object], *, by: str, reason: str, now: datetime | None = None

@@ -64,15 +64,7 @@ class Proposals(Part):
                     f"an alarm closed gate {gate!r} since its newest run, or should have: what was found before it is not proposed "
                     f"any more; `streamer recalibrate {gate} --propose` reads what was decided since"
                 )
-            if proposal is None:
-                raise UsageError(
-                    f"nothing is proposed for gate {gate!r}; `streamer recalibrate {gate} --propose` makes a proposal"
-                )
-            if run is not None and run != proposal.run:
-                raise UsageError(
-                    f"run {run} is not what is proposed for gate {gate!r}: that is run {proposal.run}, and only the newest may "
-                    "be put in force"
-                )
+            proposal = _of_run(proposal, gate, run)
             if present.settings.two_people:
                 require_another_person(gate, proposal.by, by)
             changed = calibrated_for_another(proposal.settings, present.settings)
@@ -107,13 +99,7 @@ class Proposals(Part):
 
         def work(connection: sa.Connection) -> Proposal:
             self._writer.lock_any(connection, gate)
-            proposal = newest(connection, gate)
-            if proposal is None:
-                raise UsageError(f"nothing is proposed for gate {gate!r}")
-            if run is not None and run != proposal.run:
-                raise UsageError(
-                    f"run {run} is not what is proposed for gate {gate!r}: that is run {proposal.run}"
-                )
+            proposal = _of_run(newest(connection, gate), gate, run)
             if not reason.strip():
                 raise UsageError("say why the proposal is rejected")
             row = {"run": proposal.run, "rejected_at": now, "rejected_by": by, "reason": reason}
@@ -121,6 +107,20 @@ class Proposals(Part):
             return proposal
 
         return self._database.writing(work)
+
+
+def _of_run(proposal: Proposal | None, gate: str, run: int | None) -> Proposal:
+    """What is proposed, if it is of this run. Raises `UsageError`."""
+    if proposal is None:
+        raise UsageError(
+            f"nothing is proposed for gate {gate!r}; `streamer recalibrate {gate} --propose` makes a proposal"
+        )
+    if run is not None and run != proposal.run:
+        raise UsageError(
+            f"run {run} is not what is proposed for gate {gate!r}: that is run {proposal.run}, and only the newest may "
+            "be put in force"
+        )
+    return proposal
 
 
 def newest(connection: sa.Connection, gate: str) -> Proposal | None:

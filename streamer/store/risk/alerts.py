@@ -205,10 +205,7 @@ class Alerts(Part):
 
     def counts(self) -> dict[tuple[str, str], int]:
         """How many alerts were ever raised, by gate and kind."""
-        query = sa.select(alerts.c.gate, alerts.c.kind, sa.func.count()).group_by(
-            alerts.c.gate, alerts.c.kind
-        )
-        return {(gate, kind): count for gate, kind, count in self._database.rows(query)}
+        return self._database.counts(*alerts.c["gate", "kind"])
 
     def acknowledge(self, alert_id: str, *, by: str, reason: str, now: datetime | None = None) -> RaisedAlert:
         """Record that somebody has looked at an alert. Where an alarm raised it, the gate's next

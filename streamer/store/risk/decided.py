@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from streamer.risk.rounds.report import Decided, DecidedHour
 from streamer.store.db.schema import batches, decisions, responses
+from streamer.store.db.schema.joins import same
 from streamer.store.db.schema.types import UtcDateTime
 
 MOST_COUNTED = 20_000
@@ -62,8 +63,7 @@ def decided(
         responses.c.batch == newest.c.batch,
         responses.c.action == "ship",
         labels.c.gate == newest.c.gate,
-        labels.c.batch_id == batches.c.batch_id,
-        labels.c.attempt == batches.c.attempt,
+        same(labels, batches, "batch_id", "attempt"),
         labels.c.response_id == responses.c.response_id,
         labels.c.kind == kind,
     )

@@ -41,7 +41,7 @@ NEWEST = 2**63 - 1
 _MOST_REFERENCES = 5_000
 """More would take long to read and say little more."""
 
-_LEDGER = (
+_READ = sa.select(
     decisions.c.batch,
     batches.c.batch_id,
     decisions.c.policy_version,
@@ -51,7 +51,8 @@ _LEDGER = (
     # As it was written: whether the numbers are needed is known later.
     sa.cast(decisions.c.cloud, sa.Text).label("cloud"),
     decisions.c.budget_count / (decisions.c.budget_groups + 1.0),
-)
+).join_from(decisions, batches, batches.c.id == decisions.c.batch)
+"""First of all, of decisions: the columns of `_logged`."""
 _SHIPPED = responses.c.action == "ship"
 _COUNTS = (
     decisions.c.batch,
@@ -95,21 +96,17 @@ def probe(connection: sa.Connection) -> Probe:
     return Probe(told[0], told[1], told[2], told[3])
 
 
-def gates_decided(connection: sa.Connection, after: int, until: int) -> frozenset[str]:
-    """Say which gates have decisions with numbers above `after` and up to `until`."""
-    return _gates(connection, decisions.c.gate, decisions.c.batch, after, until)
+DECIDED = tuple(decisions.c["gate", "batch"])
+LABELLED = tuple(label_revisions.c["gate", "id"])
 
 
-def gates_labelled(connection: sa.Connection, after: int, until: int) -> frozenset[str]:
-    """Say which gates have labels with numbers above `after` and up to `until`."""
-    return _gates(connection, label_revisions.c.gate, label_revisions.c.id, after, until)
-
-
-def _gates(
-    connection: sa.Connection, gate: sa.Column[str], number: sa.Column[int], after: int, until: int
+def gates_with(
+    connection: sa.Connection, numbered: tuple[sa.Column[Any], ...], after: int, until: int
 ) -> frozenset[str]:
+    """Say which gates are `DECIDED` or `LABELLED` with numbers above `after` and up to `until`."""
     if until <= after:
         return frozenset()
+    gate, number = numbered
     query = sa.select(gate).distinct().where(number > after, number <= until)
     return frozenset(connection.execute(query).scalars())
 
@@ -117,9 +114,7 @@ def _gates(
 def decided(connection: sa.Connection, gate: str, *, after: int, until: int, limit: int) -> LoggedDecisions:
     """Read the next first attempts of a gate, in the order of their numbers."""
     query = (
-        sa.select(*_LEDGER)
-        .join_from(decisions, batches, batches.c.id == decisions.c.batch)
-        .where(
+        _READ.where(
             decisions.c.gate == gate,
             decisions.c.batch > after,
             decisions.c.batch <= until,
@@ -150,12 +145,7 @@ def reference(connection: sa.Connection, run: int) -> LoggedDecisions:
         .order_by(calibration_inputs.c.batch.desc())
         .limit(_MOST_REFERENCES)
     )
-    query = (
-        sa.select(*_LEDGER)
-        .join_from(decisions, batches, batches.c.id == decisions.c.batch)
-        .where(decisions.c.batch.in_(read))
-        .order_by(decisions.c.batch)
-    )
+    query = _READ.where(decisions.c.batch.in_(read)).order_by(decisions.c.batch)
     rows = connection.execute(query).all()
     gate = sa.select(decisions.c.gate).where(decisions.c.batch.in_([row.batch for row in rows[:1]]))
     return _logged(connection, connection.execute(gate).scalar() or "", rows, _by_number(connection, rows))
@@ -202,8 +192,7 @@ def relabelled(
         .distinct()
     ).scalars()
     wanted = sorted(set(numbers) & set(told))
-    query = sa.select(*_LEDGER).join_from(decisions, batches, batches.c.id == decisions.c.batch)
-    found = bulk_insert.look_up_rows(connection, query, [decisions.c.batch], [(one,) for one in wanted])
+    found = bulk_insert.look_up_rows(connection, _READ, [decisions.c.batch], [(one,) for one in wanted])
     rows = sorted(found, key=itemgetter(0))
     return labelled(
         connection, labels, gate, _logged(connection, gate, rows, _by_number(connection, rows)), until=until

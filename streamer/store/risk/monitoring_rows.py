@@ -95,25 +95,27 @@ def write_sequences(
     if after.sequence is not None and after.sequence not in new:
         new.append(after.sequence)
     for one in new:
-        if known is not None and one.number == known.number:
-            if one != known or moved:
-                connection.execute(
-                    sa.update(monitor_sequences)
-                    .where(monitor_sequences.c.gate == before.gate, monitor_sequences.c.number == one.number)
-                    .values(_sequence_moves(one, found.get(one.number)))
-                )
-        else:
-            connection.execute(
-                sa.insert(monitor_sequences).values(
-                    gate=before.gate,
-                    number=one.number,
-                    since_policy=one.since_policy,
-                    first_batch=one.first,
-                    began_at=one.began_at,
-                    **{name: getattr(one.terms, name) for name in _TERMS},
-                    **_sequence_moves(one, found.get(one.number)),
-                )
-            )
+        there = known is not None and one.number == known.number
+        if there and one == known and not moved:
+            continue
+        first = {
+            "since_policy": one.since_policy,
+            "first_batch": one.first,
+            "began_at": one.began_at,
+            **{name: getattr(one.terms, name) for name in _TERMS},
+        }
+        key = {"gate": before.gate, "number": one.number}
+        moves = _sequence_moves(one, found.get(one.number))
+        _write(connection, monitor_sequences, key, moves, None if there else first)
+
+
+def _write(connection: sa.Connection, table: sa.Table, key: Row, moves: Row, first: Row | None) -> None:
+    """Move a row on; or insert it, where what it has from the first is given."""
+    if first is not None:
+        connection.execute(sa.insert(table).values(**key, **first, **moves))
+        return
+    own = (table.c[name] == value for name, value in key.items())
+    connection.execute(sa.update(table).where(*own).values(moves))
 
 
 def _sequence_moves(one: WatchedSequence, period: Stretch | None) -> dict[str, Any]:
@@ -146,38 +148,26 @@ def write_alarms(
     known = {_place(one): one for one in before.alarms}
     past = [one for one in ended if isinstance(one, WatchedAlarm)]
     for one in (*past, *after.alarms):
-        if _place(one) not in known:
-            connection.execute(
-                sa.insert(monitor_alarms).values(
-                    gate=before.gate,
-                    **{name: getattr(one, name) for name in (*_PLACE, "about")},
-                    delta=one.state.bets.delta,
-                    after_batch=one.after,
-                    after_policy=one.after_policy,
-                    run=one.run,
-                    **_alarm_moves(one),
-                )
-            )
-        elif known[_place(one)] != one:
-            connection.execute(
-                sa.update(monitor_alarms)
-                .where(
-                    monitor_alarms.c.gate == before.gate,
-                    *(monitor_alarms.c[name] == getattr(one, name) for name in _PLACE),
-                )
-                .values(_alarm_moves(one))
-            )
-
-
-def _alarm_moves(one: WatchedAlarm) -> dict[str, Any]:
-    return {
-        "evidence_ratio": min(_MOST_EVIDENCE, one.state.evidence * one.state.bets.delta),
-        "state": one.state.to_json(),
-        **{
-            name: getattr(one, name)
-            for name in ("raised_by", "raised_at", "alert_id", "closed_policy", "ended")
-        },
-    }
+        there = known.get(_place(one))
+        if there == one:
+            continue
+        first = {
+            "about": one.about,
+            "delta": one.state.bets.delta,
+            "after_batch": one.after,
+            "after_policy": one.after_policy,
+            "run": one.run,
+        }
+        key = {"gate": before.gate, **dict(zip(_PLACE, _place(one), strict=True))}
+        moves = {
+            "evidence_ratio": min(_MOST_EVIDENCE, one.state.evidence * one.state.bets.delta),
+            "state": one.state.to_json(),
+            **{
+                name: getattr(one, name)
+                for name in ("raised_by", "raised_at", "alert_id", "closed_policy", "ended")
+            },
+        }
+        _write(connection, monitor_alarms, key, moves, None if there else first)
 
 
 _PLACE = ("kind", "statistic", "number")

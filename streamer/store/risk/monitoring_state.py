@@ -43,6 +43,7 @@ from streamer.store.policies.policy_rows import newest_keys, read_versions
 from streamer.store.risk import audit_rates, monitored_decisions
 from streamer.store.risk.alerts import acknowledge, raise_alert
 from streamer.store.risk.decided import decided
+from streamer.store.risk.monitored_decisions import DECIDED, LABELLED, gates_with
 from streamer.store.risk.monitoring_rows import (
     read_watch,
     sequence_of,
@@ -68,8 +69,8 @@ class Monitoring(Part):
     def news(self, *, after: Watermark, until: Watermark, alert_ids: Collection[str]) -> News:
         with self._database.reading(snapshot=True) as connection:
             return News(
-                decided=monitored_decisions.gates_decided(connection, after.decisions, until.decisions),
-                labelled=monitored_decisions.gates_labelled(connection, after.labels, until.labels),
+                decided=gates_with(connection, DECIDED, after.decisions, until.decisions),
+                labelled=gates_with(connection, LABELLED, after.labels, until.labels),
                 policies=dict(newest_keys(connection, None)),
                 acknowledged=frozenset(_acknowledged(connection, alert_ids)),
             )

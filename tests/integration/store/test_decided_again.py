@@ -43,7 +43,8 @@ class Worker:
         cut(self.store, 0.5)
         self.book = PolicyBook(
             TrustedPolicies(
-                self.store.policies,
+                self.store.policies.versions,
+                self.store.policies.before,
                 keys,
                 on_refused=lambda *_: None,
                 raise_alert=lambda *_: None,
@@ -159,7 +160,8 @@ def test_while_no_policy_is_trusted_everything_is_held_and_committed(place: Plac
     strict = keys_of(signer())
     worker.book = PolicyBook(
         TrustedPolicies(
-            worker.store.policies,
+            worker.store.policies.versions,
+            worker.store.policies.before,
             strict,
             on_refused=lambda *_: None,
             raise_alert=lambda *_: None,

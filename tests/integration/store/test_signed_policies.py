@@ -119,7 +119,8 @@ class Worker:
         self.refused: list[tuple[int, str]] = []
         self.alerts: list[tuple[int, str, int | None]] = []
         self.trusted = TrustedPolicies(
-            store.policies,
+            store.policies.versions,
+            store.policies.before,
             keys,
             on_refused=lambda _gate, version, why: self.refused.append((version, why)),
             raise_alert=lambda _gate, version, why, kept: self.alerts.append((version, why, kept)),

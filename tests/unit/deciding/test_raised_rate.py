@@ -85,7 +85,12 @@ def test_a_rate_reaches_workers_with_a_policy_that_was_trusted_before() -> None:
 
     source = Source()
     trusted = TrustedPolicies(
-        source, NO_KEYS, on_refused=lambda *_: None, raise_alert=lambda *_: None, now=lambda: NOW
+        source.versions,
+        source.before,
+        NO_KEYS,
+        on_refused=lambda *_: None,
+        raise_alert=lambda *_: None,
+        now=lambda: NOW,
     )
     assert trusted(None)[GATE].rate is None
     source.rate = RATE

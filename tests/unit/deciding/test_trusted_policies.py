@@ -67,7 +67,8 @@ class Told:
         self.lasting: list[tuple[int, int | None]] = []
         self.away = 0
         self.policies = TrustedPolicies(
-            table,
+            table.versions,
+            table.before,
             keys,
             on_refused=lambda _gate, number, why: self.counted.append((number, why)),
             raise_alert=self._tell,
@@ -165,7 +166,8 @@ def test_the_topic_is_set_right_after_a_while_not_too_often_and_by_one_worker_al
     messages = Messages()
     topic = Announcements(
         book,
-        messages,
+        message=messages.message,
+        announce=messages.announce,
         mine=lambda: mine[0],
         limits=DEFAULT_LIMITS,
         clock=lambda: clock[0],
