@@ -81,7 +81,7 @@ _COMMANDS = {
         ("gate", "gate:app", "service", "Create, show and change gates."),
         ("apply", "apply:apply", "service",
          "Bring gates to what files say: a table [gates.NAME] with the options of `gate create`."),
-        ("export", "export:exports", "service", "Write gates as files, for `streamer apply`; decisions and labels as tables."),
+        ("export", "export:exports", "service", "Write gates as files, for `streamer apply`; decisions, labels and segments as tables."),
         ("label", "label:app", "service", "Labels: list what waits for one, import files, label by program."),
         ("review", "review:review", "review",
          "Serve a page where people label what waits in the queues, until Ctrl-C. The oldest decision comes first."),

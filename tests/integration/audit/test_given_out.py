@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
+import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from hashlib import sha256
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import psycopg
 import pytest
 import sqlalchemy as sa
+from pyarrow import parquet
 from sqlalchemy.engine.interfaces import DBAPIConnection
 
 from streamer import wiring
@@ -23,6 +28,7 @@ from streamer.audit.evidence.frameworks import ALL
 from streamer.audit.evidence.pack import make_report
 from streamer.audit.story import full_receipt, story_of
 from streamer.audit.verification import Segments, VerificationReport
+from streamer.cli import main
 from streamer.errors import UsageError
 from streamer.gates.batch_key import BatchKey
 from streamer.journal import Partition
@@ -35,8 +41,11 @@ from streamer.store.db.engine import Database
 from streamer_verify.bundle import Bundle
 from streamer_verify.command import Ranges, checkpoint_lines
 from streamer_verify.command import verify_bundle as by_one_file
+from streamer_verify.logs import Log
 from streamer_verify.side_by_side import Processes
+from streamer_verify.values import given_out_of, log_of
 from streamer_verify.verifier import Verifier
+from tests.conftest import ROOT
 from tests.integration.audit.alone import in_javascript
 from tests.integration.audit.attacker import breaking_in
 from tests.integration.audit.beside import few_lines
@@ -45,6 +54,11 @@ from tests.integration.audit.history import KEYS, LOG, Scribe, event, export, la
 from tests.integration.watching.conftest import Shown
 from tests.unit.signing.test_merkle import root_by_proof
 
+SEGMENT_AS_TABLE = re.search(
+    r"^```sh\n(streamer export segment .+)\n```\n\n```sql\n(.+);\n(.+);  -- 0\n```$",
+    (ROOT / "docs" / "using.md").read_text(),
+    re.MULTILINE,
+)
 GONE = "WHERE NOT EXISTS (SELECT 1 FROM decisions d WHERE d.batch = b.id) ORDER BY b.id"
 CHANGED_BY_IT = {"control entries", "checkpoints", "decisions given out, not read"}
 
@@ -213,6 +227,63 @@ def test_inclusion_of_what_was_given_out_is_proved(months: Months) -> None:
     leaf = leaf_hash(proved["data"].encode())
     assert root_by_proof(proved["index"], proved["size"], leaf, proof).hex() == proved["root"]
     assert json.loads(proved["data"])["facts"]["batch"] == list(key)
+
+
+def test_analysts_read_what_they_read_before_and_prove_it_from_the_file(
+    months: Months, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(months.record.directory)
+    monkeypatch.setenv("STREAMER_DATABASE_URL", months.record.url)
+    assert main(["export", "decisions", "--format", "parquet", "--out", "before.parquet"]) == 0
+    given = months.give(out=Path("2026-05.zip"))
+    monkeypatch.delenv("STREAMER_DATABASE_URL")  # the file alone
+    assert SEGMENT_AS_TABLE is not None
+    command, counted, wrong = SEGMENT_AS_TABLE.groups()
+    assert main(command.split()[1:]) == 0
+    table, before = parquet.read_table("2026-05.parquet"), parquet.read_table("before.parquet").to_pylist()
+    assert table.schema.metadata[b"sha256"].decode() == given.sha256
+    rows = table.to_pylist()
+    key = itemgetter("gate", "batch_id", "attempt")
+    decided = {key(row): row for row in rows if row["kind"] == "decision"}
+    assert decided.keys() == set(map(key, before))
+    for row in before:
+        found = decided[key(row)]
+        assert {name: found[name] for name in row} == row | {"mean_score": pytest.approx(row["mean_score"])}
+        assert len(found["answers"]) == row["responses"]
+    assert sum(count for *_, count, _ in duckdb.sql(counted).fetchall()) == len(before)
+    assert duckdb.sql(wrong).fetchall() == [(0,)]
+
+    gone = {tuple(one) for one in months.gone()}
+    ((logs,),) = months.rows("SELECT logs FROM give_outs")
+    with wiring.open_store(months.settings) as store, store.evidence.snapshot() as snapshot:
+        heads = {log_of(one): one for one in snapshot.head()["partitions"]}
+    places = itemgetter("log_id", "topic", "partition")
+    for place, (_, end, count, root, _) in given_out_of(logs).items():
+        whole, left = Log(), Log()
+        for row in rows:
+            if places(row) == place:
+                leaf = leaf_hash(row["data"].encode())
+                whole.append(leaf)
+                if key(row) in gone:
+                    left.append(leaf)
+        assert (left.size, left.root()) == (count, root)
+        assert (whole.size, whole.root()) == (end, heads[place]["root"])
+
+    damaged = Path("damaged.zip")
+    for resealed, said in ((False, "outcomes.jsonl is not what was written"), (True, "was changed")):
+        with zipfile.ZipFile("2026-05.zip") as old, zipfile.ZipFile(damaged, "w") as new:
+            files = {name: old.read(name) for name in old.namelist()}
+            lines = files["outcomes.jsonl"].replace(b'"sampled":true', b'"sampled":false')
+            files["outcomes.jsonl"], manifest = lines, json.loads(files["manifest.json"])
+            if resealed:
+                manifest["files"]["outcomes.jsonl"]["sha256"] = sha256(lines).hexdigest()
+            files["manifest.json"] = json.dumps(manifest).encode()
+            for name, data in files.items():
+                new.writestr(name, data)
+        capsys.readouterr()
+        assert main(["export", "segment", "damaged.zip", "--out", "damaged.parquet"]) == 2
+        assert said in capsys.readouterr().err
+        assert list(Path().glob("damaged.parquet*")) == []
 
 
 @pytest.mark.parametrize("template", ["sqlite"], indirect=True)
