@@ -50,6 +50,7 @@ from tests.integration.audit.alone import in_javascript
 from tests.integration.audit.attacker import breaking_in
 from tests.integration.audit.beside import few_lines
 from tests.integration.audit.conftest import Record
+from tests.integration.audit.damage import Parts
 from tests.integration.audit.history import KEYS, LOG, Scribe, event, export, label, verify
 from tests.integration.watching.conftest import Shown
 from tests.unit.signing.test_merkle import root_by_proof
@@ -350,6 +351,38 @@ def test_what_is_changed_is_named_with_the_segment_and_without(months: Months, w
             [one["detail"] for one in months.alone(segments).faults],
         ):
             assert any(detail in one for one in faults), faults
+
+
+@pytest.mark.parametrize("which", ["max", "min"])
+def test_a_run_from_an_earlier_checkpoint_compares_what_left_since(months: Months, which: str) -> None:
+    """Whether what is gone beside it was verified before, or came since."""
+    since = months.verify().reached
+    assert set(months.deliver(*(event("each", number) for number in range(100, 140)))) == {"decision"}
+    months.watch()
+    months.give()
+    months.checkpoint()
+    found = verify(months.settings, since=since)
+    assert found.faults == ()
+    removed = f"(SELECT {which}(batch) FROM decisions WHERE sampled)"
+    months.change(f"DELETE FROM decisions WHERE batch = {removed}")
+    told = verify(months.settings, since=since).faults
+    assert any("other decisions are gone than were given out" in one.detail for one in told), told
+    assert verify(months.settings, since=found.reached).faults == ()  # neither is read again
+
+
+@pytest.mark.parametrize("what", ["log", "range"])
+def test_a_leaf_that_its_row_does_not_have_was_not_given_out(months: Months, what: str) -> None:
+    months.give()
+    target = months.record.directory / "bundle"
+    export(months.settings, target)
+    bundle = Parts.read(target)
+    (row,) = (one["row"] for one in bundle.lines["control.jsonl"] if one["kind"] == "give_outs")
+    logs = json.loads(row["logs"])
+    row["logs"] = json.dumps([] if what == "log" else [[*one[:3], one[4], *one[4:]] for one in logs])
+    bundle.write(target)
+    for segments in ([], [months.file]):
+        found = by_one_file(Bundle(target), KEYS, None, segments=Segments(segments))
+        assert any("it was not given out" in one["detail"] for one in found.faults)
 
 
 def test_a_month_that_is_deleted_without_being_given_out_is_named(months: Months) -> None:
