@@ -3,13 +3,13 @@
 import hashlib
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from itertools import chain, islice
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import Annotated, Any, TextIO
 
 import typer
 
@@ -20,9 +20,6 @@ from streamer.cli.gate_files import SCHEMA, gate_file, schema
 from streamer.errors import UsageError, named_beside, why
 from streamer.extras import needed_by
 from streamer.security.csv_cells import CsvTable
-
-if TYPE_CHECKING:
-    from streamer_verify.bundle import Bundle
 
 exports = typer.Typer(no_args_is_help=True)
 Pages = Iterator[Sequence[Sequence[Any]]]
@@ -80,7 +77,7 @@ def _export(what: str, gate: str | None, since: str | None, form: str, out: Path
 
 @contextmanager
 def _whole(out: Path) -> Iterator[Path]:
-    """Where to write a file that gets its name once it is whole: a part of a table looks like one."""
+    """Where to write a file that gets its name once it is whole: a part looks like a table."""
     part = out if out.exists() and not out.is_file() else named_beside(out, ".partial")
     try:
         yield part
@@ -103,7 +100,7 @@ def _csv(lines: TextIO, columns: Mapping[str, type], pages: Pages) -> int:
     return count
 
 
-def _parquet(out: Path, columns: Mapping[str, Any], rows: Iterator[Sequence[Any]], **said: str) -> int:
+def _parquet(out: Path, columns: Mapping[str, Any], rows: Iterator[Any], **said: str) -> int:
     """Write rows, and what is `said` of them as the file's own metadata; returns how many."""
     with needed_by("export to Parquet", "parquet"):
         import pyarrow
@@ -116,7 +113,8 @@ def _parquet(out: Path, columns: Mapping[str, Any], rows: Iterator[Sequence[Any]
         bool: pyarrow.bool_(),
         datetime: pyarrow.timestamp("us", tz="UTC"),
     }
-    kinds[list] = pyarrow.list_(pyarrow.struct([(name, kinds[kind]) for name, kind in _ANSWER.items()]))
+    answer = pyarrow.struct([(name, kinds[kind]) for name, kind in _ANSWER.items()])
+    kinds[list] = pyarrow.list_(answer)
     schema_ = pyarrow.schema(
         [(name, kinds.get(kind, kinds[str])) for name, kind in columns.items()], metadata=said
     )
@@ -140,7 +138,8 @@ _ANSWER: dict[str, type] = {
 }  # fmt: skip
 """What `answers` has of each response of a decision, as its leaf has it."""
 _SEALED: dict[str, type] = {
-    "kind": str, "recorded_at": datetime, "log_id": str, "index": int, "leaf": str, "answers": list, "data": str,
+    "kind": str, "recorded_at": datetime, "log_id": str, "index": int, "leaf": str, "answers": list,
+    "data": str,
 }  # fmt: skip
 """Columns of a segment beside those of decisions."""
 
@@ -150,9 +149,9 @@ def export_segment(
     segment: Annotated[Path, opt.argument("FILE", "What `streamer db give-out` wrote.")],
     out: Annotated[Path, opt.option("FILE", "Where to, as Parquet.")],
 ) -> None:
-    """Write a row for each leaf of a segment, without texts: decisions as `export decisions` has them.
+    """Write a row for each leaf of a segment, without texts; docs/using.md says what the columns are.
 
-    It needs no database. `data` is what `leaf` is the hash of, and `answers` a list of the responses.
+    It needs no database.
     """
     from streamer.audit.bundle import reading
     from streamer.store.log.reports import columns_of
@@ -161,29 +160,32 @@ def export_segment(
     with reading(segment) as bundle, _whole(out) as part, segment.open("rb") as file:
         if damaged := bundle.damaged():
             raise UsageError(f"{segment} was changed: {damaged[0]} is not what was written")
-        rows = ([row.get(name) for name in columns] for row in _leaves(bundle))
+        leaves = _leaves(bundle.values("control.jsonl"), bundle.values("outcomes.jsonl"))
+        rows = ([row.get(name) for name in columns] for row in leaves)
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
         count = _parquet(part, columns, rows, segment=segment.name, sha256=sha256)
     note(f"Wrote {count:,} leaves into {out}.")
 
 
-def _leaves(bundle: "Bundle") -> Iterator[dict[str, Any]]:
+def _leaves(
+    control: Iterable[dict[str, Any]], outcomes: Iterable[dict[str, Any]]
+) -> Iterator[dict[str, Any]]:
     from streamer.audit.story import fits, leaf_data
 
-    control: dict[str, dict[tuple[Any, ...], dict[str, Any]]] = {"policies": {}, "gate_revisions": {}}
-    for line in bundle.values("control.jsonl"):
-        if line["kind"] in control and (row := line["row"]) is not None:
-            control[line["kind"]][row["gate"], row.get("version", row.get("revision"))] = row
-    for line in bundle.values("outcomes.jsonl"):
+    known: dict[str, dict[tuple[Any, ...], dict[str, Any]]] = {"policies": {}, "gate_revisions": {}}
+    for line in control:
+        if line["kind"] in known and (row := line["row"]) is not None:
+            known[line["kind"]][row["gate"], row.get("version", row.get("revision"))] = row
+    for line in outcomes:
         told = dict(zip(("log_id", "topic", "partition", "offset"), line["source"], strict=True))
         told |= {name: line[name] for name in ("kind", "index", "leaf")}
         told["recorded_at"] = datetime.fromisoformat(line["recorded_at"])
-        if line["facts"] is not None and not fits(line):
-            raise UsageError(f"{bundle.path}, leaf {line['index']} of {line['source'][:3]} was changed")
         if line["facts"] is not None:
+            if not fits(line):
+                raise UsageError(f"leaf {line['index']} of {line['source'][:3]} was changed")
             told["data"] = leaf_data(line).decode()
-        if line["facts"] is not None and line["kind"] == "decision":
-            told |= _decision(line["facts"], **control)
+            if line["kind"] == "decision":
+                told |= _decision(line["facts"], **known)
         yield told
 
 

@@ -130,10 +130,10 @@ _TABLES: dict[str, tuple[sa.FromClause, Sequence[sa.ColumnClause[Any]], Sequence
 
 
 def columns_of(what: str) -> dict[str, type]:
-    """The columns of `decisions` or `labels`, as `Reports.table` reads them, with the types of their values."""
-    _, columns, _ = _TABLES[what]
+    """The columns of `decisions` or `labels`, with the types of their values."""
+    kinds = {one.name: one.type for one in _TABLES[what][1]}
     return {
-        one.name: datetime if isinstance(one.type, UtcDateTime) else one.type.python_type for one in columns
+        name: datetime if isinstance(kind, UtcDateTime) else kind.python_type for name, kind in kinds.items()
     }
 
 

@@ -1,4 +1,4 @@
-"""Databases read by an index: SQLite by a partial one where a query says its condition as the index does, PostgreSQL for a list of keys."""
+"""SQLite reads by an index where a query says the condition as it does; PostgreSQL takes a list for one."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -81,4 +81,4 @@ def test_postgresql_reads_a_list_of_keys_once(postgres_database_url: str, lastin
     with engine.connect() as connection:
         plan = look_up_rows(connection, sa.select(number), [number], [(1,), (2,)], lasting=lasting)
     engine.dispose()
-    assert any("'{1,2}'::bigint[]" in line for (line,) in plan), plan  # a constant, to the planner too
+    assert any("'{1,2}'::bigint[]" in line for (line,) in plan), plan  # a constant
