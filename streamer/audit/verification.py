@@ -237,6 +237,9 @@ def verify_record(
         )
         verifier.control(head, alarms.control(runs.control(control)))
         snapshot.segments.check(verifier)
+        for line in snapshot.control("give_outs") if after else ():
+            if line["index"] >= after[()] and line["row"] is not None:
+                verifier.given_out_since(line["row"]["id"], lambda *piece: snapshot.within(piece))
         verifier.policy_signatures(trusted.policies)
         ranges = snapshot.ranges(after, AT_ONCE)
         if beside is not None:

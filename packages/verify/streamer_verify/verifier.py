@@ -66,8 +66,10 @@ class Verifier(Decisions):
             place = f"{source[1]}[{source[2]}], leaf {index}, offset {line['source'][3]}"
             self._later = {}
             if facts is None:
-                if not self._was_given_out(line):
+                if "given_out" not in line:
                     self._not_read(line, place, line.get("missing", "what it is about is missing"))
+                elif not self._was_given_out(line):
+                    self._not_read(line, place, "it was not given out, as is said of it")
             else:
                 if line["kind"] == "decision":
                     place += " ({}/{}#{})".format(*facts["batch"])
@@ -178,13 +180,29 @@ class Verifier(Decisions):
         first, end, *_ = given_out_of(row["logs"]).get(tuple(line["source"][:3]), none)
         return bool(first <= line["index"] < end)
 
+    def given_out_since(
+        self, number: int, lines: Callable[[Chain, int, int], Iterable[dict[str, Any]]]
+    ) -> None:
+        """Take what left by a row that is younger than `begin_behind`; before `outcomes`.
+
+        `lines` : read a log from one leaf up to before another.
+        """
+        row = self.row("give_outs", number) or {"logs": "[]"}
+        for chain, (first, end, *_) in given_out_of(row["logs"]).items():
+            if first < (begins := self._begins.get(chain, (0,))[0]):
+                log = self._given[number, chain] = Log()
+                for line in lines(chain, first, min(end, begins)):
+                    if line.get("given_out") == number:
+                        log.append(bytes.fromhex(line["leaf"]))
+
     def _end_of_given_out(self) -> None:
         """Compare what was given out with what is on record of it, and say what was not read."""
         for (number,), row in self.rows("give_outs").items():
             for chain, (first, end, count, root, _) in given_out_of(row["logs"]).items():
-                log = self._given.get((number, chain)) or Log()
-                if first < self._begins.get(chain, (0,))[0]:
-                    continue  # read before
+                log = self._given.get((number, chain))
+                if log is None and first < self._begins.get(chain, (0,))[0]:
+                    continue  # compared before
+                log = log or Log()
                 if (log.size, log.root()) != (count, root):
                     self.fault(
                         "log",
