@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import quote
 
@@ -49,16 +50,24 @@ class Changes(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Forms:
-    """What signed-in people may do by the console's forms; `console_app` says what the attributes are."""
+    """What signed-in people may do by the console's forms.
+
+    `access` : who may use the review page. `changes` : what takes more than the store. `announce` has a new policy announced to the
+    workers, if that can be done from here. `issuer` : where people may sign in by OpenID Connect; None: nowhere else than here.
+    """
 
     store: Store
     doors: Doors
     access: Access
-    desk: DeskPages
     changes: Changes
     announce: Callable[[], None]
     clock: Callable[[], datetime]
-    issuer: Issuer | None
+    issuer: Issuer | None = None
+
+    @cached_property
+    def desk(self) -> DeskPages:
+        """The pages of the desk, whose forms are among these."""
+        return DeskPages(self.store, clock=self.clock)
 
     def acts(self) -> dict[Deed, dict[str, Act]]:
         """What forms do, by the deed that it takes and by address."""

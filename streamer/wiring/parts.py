@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from streamer.events.limits import RECORD_OVERHEAD_BYTES, Limits
 from streamer.events.topic import every
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from streamer.stream.publisher import Publisher
     from streamer.stream.tail import TailedRecord
 
+T = TypeVar("T")
 
 GATE_LOCK_SECONDS = 15.0
 """How long a command waits for another run of the same gate."""
@@ -97,6 +99,15 @@ def open_store(settings: Settings, *, publish: bool = True) -> Store:
         publish=publish,
         failpoint=from_environment(),
     )
+
+
+def when_available(
+    call: Callable[[], T], report_status: Callable[[str, bool], None] = lambda _part, _up: None
+) -> T:
+    """Return what a call of the database returns, however long it is away: what starts a service may start before it."""
+    from streamer.stream.backoff import until_available
+
+    return cast("T", asyncio.run(until_available(None, call, part="database", report_status=report_status)))
 
 
 def migrate(settings: Settings, *, lock_seconds: float | None = None) -> SchemaState:

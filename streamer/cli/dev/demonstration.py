@@ -63,24 +63,26 @@ class DemoObserver(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Story:
-    """What is to be shown.
+class Asked:
+    """What the gate has, and the seed: of the split, of simulated answers and of the gate's random weights."""
 
-    Attributes
-    ----------
-    clouds : such as `check` accepts; the first half of a seeded shuffle calibrates.
-    origin : where they come from, one sentence; `simulated` says whether a program made them up.
-    unit, alpha, method : of the gate.
-    seed : of the split and of the gate's random weights.
+    unit: Unit
+    alpha: float
+    method: str
+    seed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Story:
+    """What is to be shown: clouds such as `check` accepts, of which the first half of a seeded shuffle calibrates.
+
+    `origin` : where they come from, one sentence; `simulated` says whether a program made them up.
     """
 
     clouds: Sequence[Cloud]
     origin: str
     simulated: bool
-    unit: Unit
-    alpha: float
-    method: str
-    seed: int
+    asked: Asked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,18 +117,18 @@ def play(story: Story, stage: Stage, watch: DemoObserver) -> DemoRun:
 
     Raises `Stalled` or `WorkerDied` where a part did not do its work.
     """
-    kind = _kind(story.clouds)
-    by_signals = every()[story.method].of_signals
+    kind, asked = _kind(story.clouds), story.asked
+    by_signals = every()[asked.method].of_signals
     reads = {"scorer": CHOICE, "signals": SignalList().text} if by_signals else {}
-    first, second = split_clouds(story.clouds, story.seed)
+    first, second = split_clouds(story.clouds, asked.seed)
     stage.store.gates.create(
         GATE,
         GateSettings(
-            unit=story.unit,
+            unit=asked.unit,
             encoder=stage.encoder_id,
             severity_kind=kind,
-            alpha=story.alpha,
-            method=story.method,
+            alpha=asked.alpha,
+            method=asked.method,
             **reads,
             mode="enforce",
             audit_probability=1.0,
@@ -134,7 +136,7 @@ def play(story: Story, stage: Stage, watch: DemoObserver) -> DemoRun:
         ),
         by=LABELLER,
         reason="streamer demo",
-        seed=story.seed,
+        seed=asked.seed,
     )
     stopwatch = _Stopwatch()
     with stage.publisher() as publisher:
@@ -151,15 +153,15 @@ def play(story: Story, stage: Stage, watch: DemoObserver) -> DemoRun:
             )
     decided = _decided(second, stage)
     return DemoRun(
-        unit=story.unit,
-        alpha=story.alpha,
-        method=story.method,
+        unit=asked.unit,
+        alpha=asked.alpha,
+        method=asked.method,
         state=policy.state,
         threshold=policy.threshold,
         guarantee=policy.guarantee,
         calibration=calibrated.run.labelled_groups,
         decided=decided,
-        report=measure(decided, story.unit),
+        report=measure(decided, asked.unit),
         origin=story.origin,
         simulated=story.simulated,
         severity_kind=kind,

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from streamer.console.app import console_app
 from streamer.console.doors import Doors
+from streamer.console.forms import Forms
 from streamer.console.oidc import Issuer
 from streamer.events.alerts import alert
 from streamer.events.desk import DeskV1
@@ -32,6 +33,7 @@ from streamer.risk.rounds.watch import RiskWatch
 from streamer.settings.settings import load_settings
 from streamer.signing.policies import NO_KEYS
 from streamer.store import Store
+from streamer.web.guard import Served
 from streamer.web.server import base_url, server
 from streamer.wiring.console_changes import Changes
 from streamer.wiring.trying import try_upload
@@ -134,30 +136,29 @@ class Site:
         self._listening = listen("127.0.0.1", port)
         self.base = base_url("127.0.0.1", self._listening)
         self.port = self._listening.getsockname()[1]
-        common: dict[str, Any] = {
-            "listening": "127.0.0.1", "port": self.port, "clock": self.clock, "public": public,
-        }  # fmt: skip
+        served = Served("127.0.0.1", self.port, public, proxies)
         review = review_app(
             self.store.reviews,
             self.access,
             gates=lambda: [one.gate for one in self.store.gates.list()],
             recalibrating=dict,
-            **common,
+            listening=served.listening,
+            port=self.port,
+            clock=self.clock,
+            public=public,
         )
         settings = load_settings(database={"url": world.url})
-        app = console_app(
-            self.store,
-            self.doors,
-            self.access,
-            review=review,
-            keys=NO_KEYS,
+        forms = Forms(
+            store=self.store,
+            doors=self.doors,
+            access=self.access,
             changes=Changes(settings, self.store),
-            tried=partial(try_upload, settings),
             announce=self._announce,
-            proxies=proxies,
+            clock=self.clock,
             issuer=None if issuer is None else issuer(f"{self.base}oidc/callback"),
-            **common,
         )
+        tried = partial(try_upload, settings)
+        app = console_app(forms, served, review=review, keys=NO_KEYS, tried=tried)
         self.app = app
         self._server = server(app)
         self._thread = threading.Thread(
