@@ -1,7 +1,8 @@
 """`streamer audit`: the record of a decision, and whether the record can be trusted."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -23,6 +24,7 @@ from streamer.settings.settings import Settings
 from streamer.wording.numbers import counted
 
 if TYPE_CHECKING:
+    from streamer.audit.verification import Trusted, VerificationReport
     from streamer.store import Store
     from streamer.store.audit.chained_rows import ChainedRowsSnapshot
 
@@ -137,17 +139,17 @@ def receipt(
             print_json(proved)
 
 
-@app.command()
-def verify(
-    checkpoints: _CheckpointsOption = None,
-    public_key: _KeysOption = None,
+@dataclass(frozen=True, slots=True)
+class ComparedOptions:
+    """What the record is compared with."""
+
     receipts: Annotated[
         str | None,
         opt.option(
             "FILE|topic",
             "Receipts of decisions that somebody has kept, one JSON a line; topic: those on the topics of actions and of the desk.",
         ),
-    ] = None,
+    ] = None
     rescore: Annotated[
         bool,
         opt.flag(
@@ -155,20 +157,29 @@ def verify(
             "Score the stored texts again, each with the configured encoder that made its score, and read judges' marks again "
             "from their stored replies.",
         ),
-    ] = False,
+    ] = False
     tolerance: Annotated[
         float | None,
         opt.option(
             "T", "Largest difference allowed between a score and the stored one; default 1e-5.", min=0
         ),
-    ] = None,
+    ] = None
     log: Annotated[
         bool,
         opt.flag(
             "--log",
             "Compare the record with what the topics responses, labels, actions and desk still hold, too.",
         ),
-    ] = False,
+    ] = False
+
+
+@app.command()
+@opt.in_groups
+def verify(
+    checkpoints: _CheckpointsOption = None,
+    public_key: _KeysOption = None,
+    *,
+    compared: ComparedOptions,
     incremental: Annotated[
         Path | None,
         opt.option(
@@ -188,20 +199,20 @@ def verify(
     Chains, seals and signatures, the audit draw, each action from stored scores and policy, each policy from its
     run's inputs and seed. docs/audit.md says what it detects, and what needs checkpoints kept outside the database.
     """
-    from streamer.audit.verification import Lookups, Trusted, verify_record
+    from streamer.audit.verification import Lookups, verify_record
 
     if full and incremental is not None:
         raise UsageError("--full and --incremental are opposites; give one of them")
-    if rescore and jobs > 1:
+    if compared.rescore and jobs > 1:
         raise UsageError("an encoder takes every core by itself; leave out --rescore or --jobs")
     settings = wiring.load_settings()
     since = None if incremental is None else read_reached(incremental)
-    keys = wiring.trusted_keys(settings, public_key)
+    trusted = _trusted(settings, public_key)
     outside = wiring.outside_checkpoints(settings, checkpoints)
-    kept = None if receipts is None else wiring.receipts(settings, receipts)
+    kept = None if compared.receipts is None else wiring.receipts(settings, compared.receipts)
     segments = wiring.segments(segment)
     with wiring.beside(settings, jobs, segments) as beside, wiring.open_store(settings) as store:
-        rescorer = wiring.rescorer(settings, tolerance) if rescore else None
+        rescorer = wiring.rescorer(settings, compared.tolerance) if compared.rescore else None
         total = _outcomes(store) if since is None else None
         others = None if beside is None else partial(beside.call, "begin")
         with (
@@ -211,12 +222,7 @@ def verify(
         ):
             report = verify_record(
                 snapshot,
-                trusted=Trusted(
-                    keys,
-                    wiring.policy_keys(settings).trusted,
-                    wiring.label_keys(settings).trusted or None,
-                    {one.key.name: one.key.key for one in wiring.witnesses(settings)},
-                ),
+                trusted=trusted,
                 outside=outside,
                 lookups=Lookups(store.gates.history, store.calibration.inputs),
                 rescorer=rescorer,
@@ -225,33 +231,43 @@ def verify(
                 progress=done,
                 beside=beside,
             )
-        compared = wiring.compared_with_log(settings, store) if log else None
+        if compared.log:
+            found = wiring.compared_with_log(settings, store)
+            report = report.plus(found.faults, found.notes, found.counts)
     if incremental is not None and report.reached is not None:
         write_reached(incremental, report.reached)
-    if compared is not None:
-        report = report.plus(compared.faults, compared.notes, compared.counts)
     if json:
-        print_json(
-            {
-                "ok": not report.faults,
-                "faults": [{"check": f.check, "place": f.place, "detail": f.detail} for f in report.faults],
-                "not_checked": list(report.notes),
-                "counts": report.counts,
-            }
-        )
+        faults = [asdict(one) for one in report.faults]
+        print_json({"ok": not faults, "faults": faults, "not_checked": report.notes, "counts": report.counts})
     else:
-        for fault in report.faults:
-            say(f"{fault.place}: {fault.detail}")
-        for text in report.notes:
-            warn(f"not checked: {text}")
-        note(", ".join(f"{count} {name}" for name, count in report.counts.items()))
-        say(
-            f"{counted(report.counts['faults'], 'fault was', 'faults were')} found; the first is {report.faults[0].place}."
-            if report.faults
-            else "Everything that could be checked is consistent."
-        )
+        _say_verified(report)
     if report.faults:
         raise typer.Exit(FOUND)
+
+
+def _trusted(settings: Settings, file: Path | None) -> "Trusted":
+    """The keys that a record is verified with: of checkpoints those in `file`, or else those that are configured."""
+    from streamer.audit.verification import Trusted
+
+    return Trusted(
+        wiring.trusted_keys(settings, file),
+        wiring.policy_keys(settings).trusted,
+        wiring.label_keys(settings).trusted or None,
+        {one.key.name: one.key.key for one in wiring.witnesses(settings)},
+    )
+
+
+def _say_verified(report: "VerificationReport") -> None:
+    for fault in report.faults:
+        say(f"{fault.place}: {fault.detail}")
+    for text in report.notes:
+        warn(f"not checked: {text}")
+    note(", ".join(f"{count} {name}" for name, count in report.counts.items()))
+    say(
+        f"{counted(report.counts['faults'], 'fault was', 'faults were')} found; the first is {report.faults[0].place}."
+        if report.faults
+        else "Everything that could be checked is consistent."
+    )
 
 
 def _outcomes(store: "Store") -> int | None:
@@ -358,8 +374,32 @@ def embed(
     say(f"Written to {out}: embeddings of {count} answers by {encoder.identity.id}.")
 
 
+@dataclass(frozen=True, slots=True)
+class AboutOptions:
+    """What the report is about, and who signs it."""
+
+    system: Annotated[
+        str | None, opt.option("NAME", "The system that the report is about, as it is to be shown.")
+    ] = None
+    system_version: Annotated[str | None, opt.option("TEXT", "Its version.")] = None
+    provider: Annotated[str | None, opt.option("NAME", "Who provides it.")] = None
+    signatory: Annotated[
+        str | None, opt.option("NAME", "Who answers for the report, with their function.")
+    ] = None
+    sign_with: Annotated[
+        Path | None, opt.option("FILE", "Sign the report with this private key of `streamer audit keygen`.")
+    ] = None
+
+    def said(self) -> dict[str, str | None]:
+        """Return what the report says as it was given."""
+        found: dict[str, str | None] = asdict(self) | {"version": self.system_version}
+        return {name: found[name] for name in ("system", "version", "provider", "signatory")}
+
+
 @app.command()
+@opt.in_groups
 def report(
+    *,
     framework: Annotated[
         str, opt.option("NAME", "Framework of the clauses: eu-ai-act, iso-42001, nist-ai-rmf or soc2.")
     ],
@@ -382,17 +422,7 @@ def report(
     salts: Annotated[
         bool, opt.flag("--salts/--no-salts", "Reveal the salts of audit draws in the bundle.")
     ] = False,
-    system: Annotated[
-        str | None, opt.option("NAME", "The system that the report is about, as it is to be shown.")
-    ] = None,
-    system_version: Annotated[str | None, opt.option("TEXT", "Its version.")] = None,
-    provider: Annotated[str | None, opt.option("NAME", "Who provides it.")] = None,
-    signatory: Annotated[
-        str | None, opt.option("NAME", "Who answers for the report, with their function.")
-    ] = None,
-    sign_with: Annotated[
-        Path | None, opt.option("FILE", "Sign the report with this private key of `streamer audit keygen`.")
-    ] = None,
+    about: AboutOptions,
     pdf: Annotated[bool, opt.flag("--pdf/--no-pdf", "Write a PDF file, too.")] = True,
     segment: _SegmentsOption = None,
     checkpoints: _CheckpointsOption = None,
@@ -416,25 +446,14 @@ def report(
         require_pdf()
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UsageError(f"{out} exists; name a new folder")
-    now = wiring.now()
-    begins, ends = _moment(since, "--since", now), _moment(until, "--until", now)
-    if begins is not None and begins >= (ends or now):
-        raise UsageError("the period is empty: --since must be before --until, or before now")
-    signer = None if sign_with is None else wiring.signer(sign_with)
+    begins, ends = _period(since, until)
+    signer = None if about.sign_with is None else wiring.signer(about.sign_with)
     settings = wiring.load_settings()
     keys = wiring.trusted_keys(settings, public_key)
     outside = wiring.outside_checkpoints(settings, checkpoints)
-    made = bundle
-    if made is None:
-        made = out / BUNDLE
-        with wiring.open_store(settings) as store:
-            for gate in gates or ():
-                store.gates.get(gate)
-            try:
-                out.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise UsageError(f"cannot write {out}: {error.strerror or error}") from None
-            _export(store, made, keys, segment, texts=texts, salts=salts)
+    made = out / BUNDLE if bundle is None else bundle
+    if bundle is None:
+        _export_for_report(settings, made, gates or (), keys, segment, texts=texts, salts=salts)
     found = make_report(
         made,
         ALL[framework],
@@ -443,7 +462,7 @@ def report(
         gates=gates,
         keys=keys,
         outside=None if outside is None else outside[0],
-        about={"system": system, "version": system_version, "provider": provider, "signatory": signatory},
+        about=about.said(),
         signed_with=None if signer is None else signer.key_id,
         segments=wiring.segments(None if bundle is None else segment),
     )
@@ -457,11 +476,38 @@ def report(
         say(f"{made}: from it verify.pyz --report derives every figure again.")
         note("It names people who labelled, approved and acknowledged: give it to whom these may be shown.")
         if faults:
-            say(
-                f"{counted(faults, 'fault was', 'faults were')} found; verify.pyz, with this bundle, names each."
-            )
+            found_faults = counted(faults, "fault was", "faults were")
+            say(f"{found_faults} found; verify.pyz, with this bundle, names each.")
     if faults:
         raise typer.Exit(FOUND)
+
+
+def _period(since: str | None, until: str | None) -> tuple[datetime | None, datetime | None]:
+    """Read a period. Raises `UsageError` for one that is empty."""
+    now = wiring.now()
+    begins, ends = _moment(since, "--since", now), _moment(until, "--until", now)
+    if begins is not None and begins >= (ends or now):
+        raise UsageError("the period is empty: --since must be before --until, or before now")
+    return begins, ends
+
+
+def _export_for_report(
+    settings: Settings,
+    bundle: Path,
+    gates: Sequence[str],
+    keys: list[bytes],
+    segments: list[Path] | None,
+    **what: Any,
+) -> None:
+    """Write the bundle of a report into its folder. Raises `UsageError` for an unknown gate before anything is made."""
+    with wiring.open_store(settings) as store:
+        for gate in gates:
+            store.gates.get(gate)
+        try:
+            bundle.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"cannot write {bundle.parent}: {error.strerror or error}") from None
+        _export(store, bundle, keys, segments, **what)
 
 
 def _moment(text: str | None, option: str, now: datetime) -> datetime | None:
@@ -503,7 +549,7 @@ def checkpoint(json: opt.JsonOption = False) -> None:
         _sign_now(settings, store, json=json)
 
 
-def _sign_now(settings: "Settings", store: "Store", *, json: bool, **about: Any) -> None:
+def _sign_now(settings: Settings, store: "Store", *, json: bool, **about: Any) -> None:
     """Sign, publish and have witnesses cosign; `about` is printed with `json`, too. Exits with status 1 if somebody does not have it."""
     from streamer.audit.witnesses import send
 

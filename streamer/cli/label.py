@@ -32,6 +32,7 @@ from streamer.wording.numbers import items, waiting_items
 if TYPE_CHECKING:
     from streamer.labels.label_files import LabelReader
     from streamer.store import Store
+    from streamer.store.labels.revisions import Added
 
 
 app = typer.Typer(no_args_is_help=True)
@@ -121,7 +122,7 @@ class _Imported(NamedTuple):
     labels: list[LabelRevision]
     several: str
     reader: "LabelReader"
-    added: "AddedLabels"
+    added: "Added"
     unrecorded: Collection[LabelRevision]
     other_kinds: list[tuple[str, str, str, int]]
 

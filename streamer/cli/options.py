@@ -248,7 +248,7 @@ def in_groups(command: Callable[..., None]) -> Callable[..., None]:
         }
         command(**held, **values)
 
-    run.__doc__ = command.__doc__
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
     return with_parameters(run, parameters)
 
 
