@@ -17,14 +17,11 @@ _SERVICES_FOR_PEOPLE = ("dev", "review")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit status.
+    """Run the command line (None: of this process) and return its exit status.
 
-    Errors are one line on standard error, what is wrong and what to do about it; with ``STREAMER_DEBUG=1`` the
-    traceback is printed as well. Where a service logs JSON, whatever it says on standard error is JSON from its first line.
-
-    Parameters
-    ----------
-    arguments : the arguments after ``streamer``; those of this process when None.
+    Errors are one line on standard error, what is wrong and what to do about it; with
+    ``STREAMER_DEBUG=1`` the traceback is printed as well. Where a service logs JSON, whatever it
+    says on standard error is JSON from its first line.
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
     hooks = (sys.excepthook, threading.excepthook, sys.unraisablehook)

@@ -349,15 +349,12 @@ def wanted_settings(
     before: GateSettings | None = None,
     settings_of: "Callable[[str], GateSettings] | None" = None,
 ) -> GateSettings:
-    """Return what a gate has once the given settings stand in place of present ones.
+    """Return what a gate has once the given settings stand in place of the `present` ones, by their
+    names.
 
-    Parameters
-    ----------
-    present : by their names; a new gate's by default.
-    before : of a gate that may stay as unsuited for its upstream as it is.
-    settings_of : of another gate; by default as they are on record.
-
-    Raises `UsageError` for what no gate can have, and for one that could ship no answer of its upstream.
+    `before` : of a gate that may stay as unsuited for its upstream as it is. `settings_of` : of
+    another gate; by default as they are on record. Raises `UsageError` for what no gate can have,
+    and for one that could ship no answer of its upstream.
     """
     given = _with_upstream(
         gate, given, settings, settings_of or (lambda name: store.gates.get(name).settings)

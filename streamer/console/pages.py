@@ -61,12 +61,7 @@ _ALERTS: Final = 200
 
 
 class Pages:
-    """What the pages show.
-
-    Parameters
-    ----------
-    keys : whose signatures of policies are trusted.
-    """
+    """What the pages show; `keys` : whose signatures of policies are trusted."""
 
     def __init__(self, store: Store, *, keys: PolicyKeys, clock: Callable[[], datetime]) -> None:
         self._store = store

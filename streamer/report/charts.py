@@ -220,12 +220,11 @@ def budget_chart(
 
 
 def tradeoff(units: Units) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return, from each threshold on at which something changes: ship rate, exposure risk and selective risk.
+    """Return, from each threshold on at which something changes: that start, ship rate, exposure
+    risk and selective risk.
 
-    Returns
-    -------
-    starts, ship, exposure, selective : shape (k,), k >= 1, `starts` rising from 0; selective risk is NaN where
-        nothing ships. A threshold of 0 ships whatever may ship and scores above 0.
+    All of shape (k,), k >= 1, starts rising from 0; selective risk is NaN where nothing ships. A
+    threshold of 0 ships whatever may ship and scores above 0.
     """
     may = units.shippable
     starts = np.unique(np.concatenate([[0.0], units.scores[may]]))

@@ -90,13 +90,11 @@ HEADERS: Final = {
 
 
 class Guard:
-    """Wraps an application: refuses other hosts and other origins, and puts on whatever goes out what it does not say of `HEADERS` itself.
+    """Wraps an application: refuses other hosts and other origins, and puts on whatever goes out
+    what it does not say of `HEADERS` itself.
 
-    Parameters
-    ----------
-    listening : address that it is served on.
-    forms : whether its pages send forms, to itself.
-    public : the address by which a proxy in front is known, for example ``https://streamer.example``; None: there is none.
+    `listening` and `public` as `Served` has them; `forms` : whether its pages send forms, to
+    itself.
     """
 
     def __init__(

@@ -13,14 +13,11 @@ TENTHS = tuple((tenth / 10, f"{tenth / 10:g}") for tenth in range(0, 11, 2))
 
 @dataclass(slots=True)
 class Plot:
-    """A picture over numbers along x; what lies beyond its bounds is drawn at the edge.
+    """A picture over numbers along x, by default scores; what lies beyond its bounds is drawn at
+    the edge.
 
-    Attributes
-    ----------
-    title, description : for people who do not see it.
-    low, high : bounds of y.
-    left, right : bounds of x; by default those of a score.
-    height : in the picture's own units, of which it is 720 wide.
+    `title`, `description` : for people who do not see it. `low`, `high` : bounds of y; `left`,
+    `right` : of x. `height` : in the picture's own units, of which it is 720 wide.
     """
 
     title: str

@@ -45,16 +45,11 @@ class NothingToJudge(TryLater):
 
 
 class WhatIf:
-    """Questions about one gate's past. What is read is kept, so that further questions cost a replay only.
+    """Questions about one gate's past. What is read is kept, so that further questions cost a
+    replay only.
 
-    Parameters
-    ----------
-    gate : as it is now.
-    past, sample, policies : where the record is read.
-    since : the period begins here.
-    now : the present moment; the period ends here.
-    most : prompts that are looked at, the newest.
-    candidates : where candidate policies are; None: there is none.
+    The record is read by `past`, `sample`, `policies` and, where there are any, `candidates`: the
+    newest `most` prompts from `since` to `now`.
     """
 
     def __init__(
@@ -85,22 +80,18 @@ class WhatIf:
     def ask(self, change: Change, *, delta: float | None = None) -> WhatIfAnswer:
         """Say what a change would have done.
 
-        A threshold is judged on prompts that had no part in finding it: an earlier policy from its calibration on, a candidate with
-        a threshold from when it was set on. One without is calibrated on the prompts decided before the period and judged on the
-        period; where there are too few of these (`least_groups` of the gate, or what the method needs to open at all), the older half
-        of those of the period that are old enough for their labels calibrates, and what was decided later is judged.
+        A threshold is judged on prompts that had no part in finding it: an earlier policy from its
+        calibration on, a candidate with a threshold from when it was set on. One without is
+        calibrated on the prompts decided before the period and judged on the period; where there
+        are too few of these (`least_groups` of the gate, or what the method needs to open at all),
+        the older half of those of the period that are old enough for their labels calibrates, and
+        what was decided later is judged.
 
-        Parameters
-        ----------
-        delta : chance that an interval is wrong, in (0, 1); None: the gate's `monitor_delta`. To compare k thresholds, give
-            each delta / k: then all their intervals hold together.
+        `delta` : chance that an interval is wrong, in (0, 1); None: the gate's `monitor_delta`. To
+        compare k thresholds, give each delta / k: then all their intervals hold together.
 
-        Raises
-        ------
-        UsageError
-            For what the record cannot answer, and an unknown policy.
-        NothingToJudge
-            When nothing was decided in the period.
+        Raises `UsageError` for what the record cannot answer, and an unknown policy;
+        `NothingToJudge` when nothing was decided in the period.
         """
         settings = self._settings(change)
         past, usable, left_out = self._usable(settings, beside=change.candidate)

@@ -43,13 +43,11 @@ def set_candidate(
 ) -> CandidatePolicy:
     """Decide beside a gate from now on by other settings.
 
-    Raises `UsageError` for what cannot be tried beside: another unit, or a scorer that asks a
-    language model, which somebody pays for; `TryLater` where it must ship and would not.
-
-    Parameters
-    ----------
-    cut : its threshold; None: what a calibration finds on the labels that there are, and where that ships nothing, none.
-    must_ship : refuse, and change nothing, where that calibration is closed, whatever segments of it would ship.
+    `cut` : its threshold; None: what a calibration finds on the labels that there are, and where
+    that ships nothing, none. `must_ship` : refuse, and change nothing, where that calibration is
+    closed, whatever segments of it would ship. Raises `UsageError` for what cannot be tried beside:
+    another unit, or a scorer that asks a language model, which somebody pays for; `TryLater` where
+    it must ship and would not.
     """
     from streamer.whatif.asking import plain_rule
 

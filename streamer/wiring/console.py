@@ -26,13 +26,10 @@ if TYPE_CHECKING:
 class OpenedConsole(NamedTuple):
     """A console that is about to be served.
 
-    Attributes
-    ----------
-    url : where people open it, the proxy's address where there is one.
-    link : lets whoever has it in, with every right; None: people sign in.
-    metrics : where Prometheus finds its metrics.
-    issuer : where they sign in by OpenID Connect; None: nowhere.
-    issuer_fault : why nobody can sign in there at the moment; None: they can.
+    `url` : where people open it, the proxy's address where there is one. `link` : lets whoever has
+    it in, with every right; None: people sign in. `metrics` : where Prometheus finds its metrics.
+    `issuer` : where they sign in by OpenID Connect; None: nowhere. `issuer_fault` : why nobody can
+    sign in there at the moment; None: they can.
     """
 
     url: str

@@ -26,13 +26,11 @@ class Address(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """A page that is about to be served.
+    """A page that is about to be served, and whose queues it shows at the moment.
 
-    Attributes
-    ----------
-    own_browser : an address for one use, for the browser of the person who started it.
-    gates : whose queues are shown at the moment.
-    refusals : sentences: gates that would not read labels of the people who were named, and are not shown to them.
+    `own_browser` : an address for one use, for the browser of the person who started it. `refusals`
+    : sentences: gates that would not read labels of the people who were named, and are not shown to
+    them.
     """
 
     addresses: tuple[Address, ...]
@@ -52,9 +50,8 @@ def run_review(
 ) -> None:
     """Serve the review page until SIGINT or SIGTERM.
 
-    Raises
-    ------
-    UsageError : there is no such gate, programs label it, a name cannot be, or the address cannot be listened on.
+    Raises `UsageError` where there is no such gate, programs label it, a name cannot be, or the
+    address cannot be listened on.
     """
     from streamer.review.access import Access, labeller_name
     from streamer.review.app import review_app

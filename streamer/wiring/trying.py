@@ -51,18 +51,11 @@ def tried(
 ) -> tuple[Report | None, list[str]]:
     """Say what a gate would make of a labelled file; and how it was read, in sentences.
 
-    Parameters
-    ----------
-    given : settings of the gate and parameters of its method.
-    ask : told once what the file leaves open; returns the columns that were named.
-    of_claims : receives answers with claims, of which there is no report.
-    note, warn : receive these sentences before the rest is done.
-    name : of the file, in what is said; None: as `file` says.
-
-    Raises
-    ------
-    UsageError
-        The file cannot be tried; the message says what to do.
+    `given` : settings of the gate and parameters of its method. `ask` is told once what the file
+    leaves open, and returns the columns that were named; `of_claims` gets answers with claims, of
+    which there is no report; `note` and `warn` get the sentences before the rest is done. `name` :
+    of the file, in what is said. Raises `UsageError` where the file cannot be tried; the message
+    says what to do.
     """
     from streamer.clouds.evaluated_claims import CLAIM, has_claims
     from streamer.frames.gate import Gate
@@ -106,18 +99,12 @@ def tried(
 def try_upload(
     settings: Settings, name: str, content: bytes, alpha: float, columns: Sequence[str]
 ) -> str | Doubt:
-    """Return the page of `streamer try` about an uploaded file, or what has to be asked first. Nothing of it is kept.
+    """Return the page of `streamer try` about an uploaded file, or what has to be asked first.
+    Nothing of it is kept.
 
-    A process of its own reads it: a file that takes all memory or time costs that process alone.
-
-    Parameters
-    ----------
-    columns : like ``answer=text``; those that are not named are recognised.
-
-    Raises
-    ------
-    UsageError
-        The file cannot be tried, or takes longer than `MOST_SECONDS`.
+    `columns` like ``answer=text``; those that are not named are recognised. A process of its own
+    reads it: a file that takes all memory or time costs that process alone. Raises `UsageError`
+    where the file cannot be tried, or takes longer than `MOST_SECONDS`.
     """
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe(duplex=False)

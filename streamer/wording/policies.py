@@ -103,12 +103,10 @@ def variability_text(policy: Policy, groups: int) -> str | None:
 def selection_text(
     policy: Policy, history: Sequence[GateRevision], sample: Sequence[SampledGroup]
 ) -> str | None:
-    """Say that what the policy was calibrated for was settled when some of its prompts had been seen; None where it was not.
+    """Say that what the policy was calibrated for was settled when some of its prompts, `sample`,
+    had been seen; None where it was not.
 
-    Parameters
-    ----------
-    history : every revision of the gate, the oldest first.
-    sample : the prompts of the policy's run.
+    `history` : every revision of the gate, the oldest first.
     """
     until = [one for one in history if one.revision <= policy.gate_revision]
     for before, after in reversed(list(pairwise(until))):
@@ -209,12 +207,8 @@ NO_CHANCE = "It is no chance of being wrong, and a budget that is chosen by it h
 
 
 def needed_text(needed: Needed, *, alpha: float, attempts: int = 1) -> str:
-    """Say why a budget was or was not enough: ``31 of 250 labelled prompts were wrong and looked at least this good; ...``.
-
-    Parameters
-    ----------
-    needed : of a decision.
-    alpha : the gate's budget, which this many attempts share.
+    """Say why a budget, which this many attempts share, was or was not enough for a decision: ``31
+    of 250 labelled prompts were wrong and looked at least this good; ...``.
     """
     others, k = needed.count - 1, allowed(alpha, needed.groups, attempts=attempts)
     were = "was wrong and looked" if others == 1 else "were wrong and looked"

@@ -97,12 +97,8 @@ Rows = list[tuple[str, ...]]
 
 
 class RiskColumns(NamedTuple):
-    """A gate's figures side by side.
-
-    Attributes
-    ----------
-    columns : what each column is about: the policy in force, the period, what was before; at least one.
-    rows : what each row is, and a text for each column.
+    """A gate's figures side by side: of the policy in force, the period and what was before, at
+    least one; each row is named first.
     """
 
     columns: tuple[str, ...]

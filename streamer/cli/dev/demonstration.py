@@ -101,9 +101,8 @@ class Stage:
 def check(clouds: Sequence[Cloud], limits: Limits) -> None:
     """Check before any part is started whether these clouds can be shown.
 
-    Raises
-    ------
-    UsageError : there are fewer than two, none has a severity, or a worker with these limits would refuse one.
+    Raises `UsageError` where there are fewer than two, none has a severity, or a worker with these
+    limits would refuse one.
     """
     if len(clouds) < 2:
         raise UsageError(f"{len(clouds)} cloud is too few: one half calibrates and the other is decided")
