@@ -10,6 +10,7 @@ from streamer.cli import options as opt
 from streamer.cli.console import print_json, print_list, print_pairs, say
 from streamer.errors import UsageError
 from streamer.wording.numbers import when
+from streamer.wording.verdicts import no_alerts
 
 if TYPE_CHECKING:
     from streamer.store.risk.alerts import RaisedAlert
@@ -39,7 +40,7 @@ def list_(
             raised.alert.kind, raised.alert.message,
             "" if raised.acknowledged_by is None else f"{raised.acknowledged_by}: {raised.acknowledged_reason}",
         ],
-        none="There is no unacknowledged alert." if open_ else "There is no alert.",
+        none=no_alerts(open_),
         to_json=alert_json if json else None,
     )  # fmt: skip
 

@@ -29,7 +29,7 @@ from streamer.cli.console import (
 from streamer.cli.gate_options import DEFAULT_METHOD, SETTINGS, with_settings
 from streamer.cli.policies import NO_GATE, gate_json, styled_threshold, unread_json, unread_text
 from streamer.errors import UsageError
-from streamer.gates.declared import FIRST_PARAMETERS, Embeddings
+from streamer.gates.declared import Embeddings
 from streamer.gates.policy import Policy
 from streamer.gates.setting import EXTERNAL_PREFIX, UPSTREAM_ID
 from streamer.gates.setting_changes import calibrated_for_another, differences, unread
@@ -41,7 +41,13 @@ from streamer.scoring.scorer import Scorer
 from streamer.scoring.signals.signal_list import SignalList
 from streamer.settings.settings import Settings
 from streamer.wording.numbers import percent, when
-from streamer.wording.policies import guarantee_text, status_text, threshold_text
+from streamer.wording.policies import (
+    guarantee_text,
+    setting_text,
+    settings_shown,
+    status_text,
+    threshold_text,
+)
 from streamer.wording.verdicts import drawing_text
 
 if TYPE_CHECKING:
@@ -184,7 +190,10 @@ def set_(
     else:
         print_table(
             ["setting", "was", "would be" if dry_run else "is"],
-            [[name, written(name, was), written(name, now)] for name, (was, now) in changes.items()],
+            [
+                [name, setting_text(name, was), setting_text(name, now)]
+                for name, (was, now) in changes.items()
+            ],
         )
         say(_effect(gate, policy, another, calibrated=calibrated, dry_run=dry_run))
         if another and labels:
@@ -281,10 +290,7 @@ def show(gate: opt.GateArgument, json: opt.JsonOption = False) -> None:
         return
     say(f"{gate}: {status_text(policy)}")
     print_fields(
-        {
-            name.replace("_", " ").removesuffix(" seconds"): written(name, value)
-            for name, value in _meant(revision.settings).items()
-        }
+        {name: value for name, _, value in settings_shown(revision.settings)}
         | {
             "labels drawn": drawing_text(drawing),
             **({"labels not read": unread_text(unread[gate])} if gate in unread else {}),
@@ -559,27 +565,3 @@ def _encoder_id(name: str, chosen: "Mapping[str, Any]", settings: "Settings") ->
     if name.startswith(EXTERNAL_PREFIX) or _IDENTITY.fullmatch(name):
         return name
     return wiring.encoder_identity(settings, name).id
-
-
-def _meant(settings: GateSettings) -> dict[str, object]:
-    """The settings that have an effect on this gate."""
-    own = settings.calibrator.parameters() | settings.shape.parameters()
-    shown: dict[str, object] = {}
-    for name, value in settings.flat().items():
-        if name in unread(settings) or name == "parameters":
-            continue
-        shown[name] = value
-        if name == "shape":
-            shown |= {one: number for one, number in own.items() if one not in FIRST_PARAMETERS}
-    return shown
-
-
-def written(name: str, value: object) -> object:
-    """Write the value of a setting for people."""
-    if name == "model" and isinstance(value, str):
-        return f"{len(value)} characters of JSON; --json shows them"
-    if name.endswith("_seconds"):
-        return opt.duration(value if isinstance(value, int | float) else None)
-    if isinstance(value, tuple):
-        return ", ".join(value)
-    return value

@@ -16,6 +16,7 @@ from streamer.gates.labeller_names import normalised
 from streamer.gates.setting import NO_VALUE, PANELS, Setting
 from streamer.gates.settings import PARAMETERS, parameter_setting
 from streamer.scoring.signals.signal_list import signal_list
+from streamer.wording.numbers import duration
 
 SHOWN = (
     "unit", "alpha", "method", "severity_kind", "hold_action", "mode", "audit_probability", "recalibrate",
@@ -79,7 +80,7 @@ def _annotation(one: Setting, *, of_new_gates: bool) -> Any:
         elif new is None:
             new = one.nothing
         elif one.name.endswith("_seconds"):
-            new = opt.duration(new)
+            new = duration(new)
         text += f" New gates: {new}."
     return Annotated[
         kind | None,

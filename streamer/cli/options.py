@@ -357,16 +357,6 @@ def promised_method(promise: str, named: str | None) -> str:
     return method
 
 
-def duration(value: float | None) -> str:
-    """Write seconds the way that `seconds` reads them; ``none`` for None."""
-    if value is None:
-        return "none"
-    for unit in ("d", "h", "m"):
-        if value and value % _SECONDS[unit] == 0:
-            return f"{value / _SECONDS[unit]:g}{unit}"
-    return f"{value:g}s"
-
-
 def write_key_files(out: Path, private: str, public: str) -> Path:
     """Write both keys; returns the file of the public one, FILE.pub. Raises `UsageError`: no file is overwritten."""
     beside = named_beside(out, ".pub")

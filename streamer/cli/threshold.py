@@ -27,12 +27,14 @@ from streamer.gates.policy import Policy
 from streamer.settings.settings import Settings
 from streamer.wording.numbers import percent, when
 from streamer.wording.policies import (
+    NOTHING_PROMISED,
     cut_text,
     segment_lines,
     selection_text,
     status_text,
     threshold_text,
     variability_text,
+    waits_text,
     way_into_force,
     weights_text,
     who,
@@ -85,10 +87,7 @@ def list_(
         ],
     )  # fmt: skip
     for found in proposals:
-        note(
-            f"Run {found.run} proposes {cut_text(found.cut, found.rule)} for {found.gate}, {when(found.at)} by {found.by}: "
-            f"{way_into_force(found.gate, found.settings)}{_why_it_waits(found)}"
-        )
+        note(_proposed(found, f" for {found.gate}, {when(found.at)} by {found.by}"))
 
 
 @app.command()
@@ -145,8 +144,7 @@ def show(
                 if keys.demanded or found.signature is not None
                 else {}
             ),
-            "guarantee": promise_text(policy.guarantee, explain=explain)
-            or "none: nothing is promised and nothing ships",
+            "guarantee": promise_text(policy.guarantee, explain=explain) or NOTHING_PROMISED,
             **({"chosen": selection} if selection is not None else {}),
             **(
                 {"one calibration": varies}
@@ -158,16 +156,14 @@ def show(
     if (refusal := keys.refusal(found)) is not None:
         warn(f"Workers with the same public keys refuse this policy: {REFUSAL_TEXTS[refusal]}.")
     if proposal is not None and present:
-        note(
-            f"Run {proposal.run} proposes {cut_text(proposal.cut, proposal.rule)}: "
-            f"{way_into_force(gate, policy.settings)}{_why_it_waits(proposal)}"
-        )
+        note(_proposed(proposal))
 
 
-def _why_it_waits(proposal: "Proposal") -> str:
-    if proposal.held_until is not None:
-        return f". It is held until {when(proposal.held_until)} and comes into force if it passes then: {proposal.why}."
-    return f". It waits for a person: {proposal.why}." if proposal.why else ""
+def _proposed(found: "Proposal", about: str = "") -> str:
+    """Say what is proposed, how it comes into force, and what it waits for."""
+    waits, way = waits_text(found), way_into_force(found.gate, found.settings)
+    said = f"Run {found.run} proposes {cut_text(found.cut, found.rule)}{about}: {way}"
+    return f"{said}. {waits}" if waits else said
 
 
 @app.command()

@@ -54,7 +54,7 @@ def console_app(
     keys: PolicyKeys,
     tried: Tried,
     requests: RequestMetrics | None = None,
-) -> ASGIApp:
+) -> Guard:
     """Make the console's application.
 
     `review` : the review page, put below ``/label/`` for people who may label, who get a token of the forms' `access` for it.
@@ -168,7 +168,9 @@ class _Site:
             session = await self._sender(request, form)
             _require(session, deed)
             try:
-                return _go(await run_in_threadpool(work, session, form))
+                done = await run_in_threadpool(work, session, form)
+                session.notice = done.notice or session.notice
+                return _go(done.where)
             except Unavailable:
                 raise Refused(
                     503,

@@ -33,7 +33,7 @@ class NoSuchItem(StreamerError):
 
 
 class Done(NamedTuple):
-    """What a form did: a sentence, and where the browser goes next."""
+    """What a form did: a sentence, or nothing to say, and where the browser goes next."""
 
     notice: str
     where: str

@@ -77,14 +77,6 @@ class ScoreCounts:
         return cls(tuple(fine), tuple(bad), *middle)
 
 
-def score_chart(units: Units, unit: Unit, *, threshold: float, of: str = "of the second half") -> str:
-    """Draw how the scores of fine units (upwards) and of wrong ones (downwards) are spread; `of`: which units these are."""
-    meaning = (
-        "score: higher is safer" if of != "of the second half" else "score: agreement with the other answers"
-    )
-    return score_counts_chart(ScoreCounts.of(units), unit, threshold=threshold, of=of, meaning=meaning)
-
-
 def score_counts_chart(counts: ScoreCounts, unit: Unit, *, threshold: float, of: str, meaning: str) -> str:
     """Draw counts of scores; `of` says which units these are, `meaning` what stands along the axis."""
     many = UNIT_WORDS[unit][1]
@@ -143,11 +135,6 @@ def _two_ways(plot: Plot, ups: Sequence[int], downs: Sequence[int], css: tuple[s
             plot.bar(left, right, -float(down), css[1])
 
 
-def tradeoff_chart(units: Units, unit: Unit, *, alpha: float, threshold: float) -> str:
-    """Draw ship rate, selective risk and exposure risk over every threshold, the chosen one marked."""
-    return tradeoff_curves_chart(*tradeoff(units), unit, alpha=alpha, threshold=threshold)
-
-
 def tradeoff_curves_chart(
     starts: Floats,
     ship: Floats,
@@ -158,7 +145,7 @@ def tradeoff_curves_chart(
     alpha: float,
     threshold: float,
 ) -> str:
-    """Draw the curves of `tradeoff`."""
+    """Draw ship rate, selective risk and exposure risk over every threshold, as `tradeoff` has them, the chosen one marked."""
     many = UNIT_WORDS[unit][1]
     at = int(np.searchsorted(starts, max(threshold, 0.0), side="right")) - 1 if threshold < math.inf else -1
     chosen = [float(curve[at]) for curve in (ship, selective, exposure)]

@@ -14,13 +14,11 @@ from streamer.settings.settings import Settings
 from streamer.wiring.parts import now, open_store, publish_pending, when_available
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp
-
     from streamer.console.doors import Doors
     from streamer.console.oidc import Issuer
     from streamer.store import Store
     from streamer.telemetry.metrics import RequestMetrics
-    from streamer.web.guard import Served
+    from streamer.web.guard import Guard, Served
 
 
 class OpenedConsole(NamedTuple):
@@ -100,7 +98,7 @@ def _application(
     issuer: Issuer | None,
     served: Served,
     metrics: RequestMetrics,
-) -> ASGIApp:
+) -> Guard:
     from streamer.console.app import console_app
     from streamer.console.forms import Forms
     from streamer.review.access import Access

@@ -197,4 +197,4 @@ def run_trials(settings: Settings, port: int, announce: Callable[[str], None]) -
 
     with listen("127.0.0.1", port, command="try") as listening:
         announce(base_url("127.0.0.1", listening))
-        serve(trial_app(partial(try_upload, settings), listening="127.0.0.1"), listening)
+        serve(trial_app(partial(try_upload, settings)), listening)

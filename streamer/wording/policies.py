@@ -10,10 +10,44 @@ from itertools import pairwise
 from streamer.calibration.full_fit import allowed, chance_above
 from streamer.gates.policy import MONITOR, RECALIBRATOR, SIGNED_IN, WARNING, GateRevision, Policy
 from streamer.gates.rule import INDICATOR, BatchCut, Chance, Cut, Full, Needed, Quantile, Rank, Rule, Segments
-from streamer.gates.setting_changes import calibrated_for_another
-from streamer.gates.settings import GateSettings
+from streamer.gates.setting_changes import calibrated_for_another, unread
+from streamer.gates.settings import PARAMETERS, SETTINGS, GateSettings, parameter_setting
 from streamer.recalibration.sampled import SampledGroup, cuts_at_budget
-from streamer.wording.numbers import counted, percent, when
+from streamer.recalibration.verdict import Proposal
+from streamer.scoring.signals.signal_list import SignalList
+from streamer.wording.numbers import counted, duration, percent, when
+
+NOTHING_PROMISED = "Nothing is promised, and nothing ships."
+
+
+def setting_name(name: str) -> str:
+    """Write the name of a setting for people: ``label deadline``."""
+    return name.replace("_", " ").removesuffix(" seconds")
+
+
+def setting_text(name: str, value: object) -> str:
+    """Write the value of a setting for people: ``12h``, ``yes``, ``none``."""
+    if value is None or isinstance(value, bool):
+        return "none" if value is None else "yes" if value else "no"
+    if name == "model":
+        return f"{len(str(value))} characters of JSON"
+    if name == "signals":
+        return ", ".join(SignalList.of_text(str(value)).written) or "none but those computed here"
+    if isinstance(value, tuple):
+        return ", ".join(value)
+    if isinstance(value, float):
+        return duration(value) if name.endswith("_seconds") else f"{value:.6g}"
+    return str(value)
+
+
+def settings_shown(settings: GateSettings) -> list[tuple[str, str, str]]:
+    """Name, meaning and value, as people read them, of each setting that has an effect on its gate."""
+    said = {**SETTINGS, **{one: parameter_setting(one) for one in PARAMETERS}}
+    return [
+        (setting_name(name), said[name].help, setting_text(name, value))
+        for name, value in settings.named().items()
+        if name not in unread(settings)
+    ]
 
 
 def cut_text(cut: Cut, rule: Rule) -> str:
@@ -193,6 +227,14 @@ def way_into_force(gate: str, settings: GateSettings) -> str:
     if settings.two_people:
         return "at `streamer console`, by somebody who has signed in and did not ask for it"
     return f"streamer threshold activate {gate}"
+
+
+def waits_text(proposal: Proposal) -> str:
+    """Say in a sentence what a proposal waits for; empty where nobody said."""
+    if proposal.held_until is not None:
+        why = f": {proposal.why}" if proposal.why else ""
+        return f"It is held until {when(proposal.held_until)} and comes into force if it passes then{why}."
+    return f"It waits for a person: {proposal.why}." if proposal.why else ""
 
 
 def guarantee_text(guarantee: str) -> str:

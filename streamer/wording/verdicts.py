@@ -35,6 +35,11 @@ ALARMS = {
 }
 
 
+def no_alerts(only_open: bool) -> str:
+    """Say that there is none; open is what nobody has acknowledged."""
+    return "No open alerts." if only_open else "No alerts."
+
+
 _DOUBTS = ("reading stands still", "draws are in doubt", "what comes has drifted")
 
 
