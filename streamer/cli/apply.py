@@ -21,6 +21,7 @@ from streamer.gates.setting_changes import calibrated_for_another, differences
 from streamer.gates.settings import PARAMETERS, GateSettings
 from streamer.recalibration.verdict import closing
 from streamer.settings.settings import Settings
+from streamer.whatif.asking import SETTINGS as ASKED
 from streamer.wording.policies import setting_text
 
 if TYPE_CHECKING:
@@ -154,7 +155,6 @@ def _step(store: "Store", gate: str, before: GateSettings | None, wanted: GateSe
         another = ", ".join(calibrated_for_another(before, wanted))
         closes = another and f"closed until it is calibrated again, for another {another}"
         return Step(gate, "change", closes, wanted, changes)
-    from streamer.whatif.asking import SETTINGS as ASKED
 
     candidate = store.candidates.newest(gate)
     if candidate is not None and candidate.settings == wanted:

@@ -11,6 +11,7 @@ import typer
 
 from streamer import wiring
 from streamer.audit.reached import read_reached, write_reached
+from streamer.audit.story import fits, full_receipt, story_of
 from streamer.cli import FOUND
 from streamer.cli import options as opt
 from streamer.cli.audit_bundle import (
@@ -47,8 +48,6 @@ def show(
     json: opt.JsonOption = False,
 ) -> None:
     """Show one decision: what came, what was decided and why, by which policy, and how it is sealed."""
-    from streamer.audit.story import fits, story_of
-
     with _snapshot(segment) as snapshot:
         found = _decisions_of(snapshot, batch, gate, attempt)
     for number, one in enumerate(found):
@@ -102,8 +101,6 @@ def receipt(
     One line for each attempt. Whoever has it can check it alone and offline, with any program that verifies inclusion proofs by
     RFC 9162 (docs/audit.md).
     """
-    from streamer.audit.story import fits, full_receipt
-
     with _snapshot(segment) as snapshot:
         for one in _decisions_of(snapshot, batch, gate, attempt):
             line, head = one["line"], one["head"]

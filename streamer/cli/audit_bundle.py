@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from streamer import wiring
+from streamer.audit.evidence.frameworks import ALL
 from streamer.cli import FOUND
 from streamer.cli import options as opt
 from streamer.cli.console import note, print_json, progress, say
@@ -206,7 +207,6 @@ def report(
     verify.pyz --report derives each again and names any that differs. It is material for an assessment, not the
     assessment. Exit status 3 if the record does not verify; the report says so, too.
     """
-    from streamer.audit.evidence.frameworks import ALL
     from streamer.audit.evidence.pack import BUNDLE, make_report, write_report
 
     if framework not in ALL:

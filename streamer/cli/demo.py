@@ -23,6 +23,8 @@ from streamer import wiring
 from streamer.calibration.registry import every
 from streamer.cli.console import errors, note, output, print_json
 from streamer.cli.options import JsonOption, option, share
+from streamer.cli.services import end_on_sigterm
+from streamer.clouds.offline import summary
 from streamer.clouds.sentence import sentence
 from streamer.errors import UsageError
 from streamer.gates.settings import METHODS
@@ -107,7 +109,6 @@ def demo(
     """
     from streamer.cli.dev.demonstration import Asked
     from streamer.cli.dev.embedded_step import run_demo
-    from streamer.cli.services import end_on_sigterm
 
     if not 0 < alpha < 1:
         raise UsageError(f"--alpha must be between 0 and 1, both excluded, not {alpha:g}")
@@ -136,8 +137,6 @@ def demo(
 
 def demo_json(run: DemoRun, page: Path) -> dict[str, Any]:
     """Return a run's figures as JSON values; null where a figure is not defined."""
-    from streamer.clouds.offline import summary
-
     figures = summary(
         run.report,
         alpha=run.alpha,

@@ -24,19 +24,23 @@ from streamer.cli.options import (
     option,
     share,
 )
+from streamer.clouds.cloud import Cloud
+from streamer.clouds.cloud_files import read_clouds
+from streamer.clouds.evaluated_claims import CLAIM, CLAIM_BUDGETS, has_claims
 from streamer.clouds.unlabelled import check_unlabelled
 from streamer.errors import UsageError
+from streamer.frames.results import AtBudget
+from streamer.gates.settings import NO_ENCODER
+from streamer.scoring.encoders.encoder import Encoder
 from streamer.scoring.judged import FORMS
-from streamer.scoring.registry import SCORER_NAMES
+from streamer.scoring.registry import GRAM, SCORER_NAMES
 from streamer.scoring.signals.signal_list import SignalList
 from streamer.settings.settings import Settings
 
 if TYPE_CHECKING:
-    from streamer.clouds.cloud import Cloud
     from streamer.labels.judge.client import JudgeClient
     from streamer.research.evaluation import DataSet, Evaluation, Options
     from streamer.research.evaluation.run import ProgressWatch
-    from streamer.scoring.encoders.encoder import Encoder
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +162,6 @@ def evaluate(
     import msgspec
 
     from streamer.cli.demo import DemoProgress
-    from streamer.clouds.cloud_files import read_clouds
-    from streamer.clouds.evaluated_claims import CLAIM_BUDGETS
     from streamer.research.evaluation import evaluated
     from streamer.research.evaluation.data_sets import by_form, named_apart, read_data_set
     from streamer.research.evaluation.run import check_data_set
@@ -213,7 +215,6 @@ def _options(
     asked: AskedOptions, scores: ScoreOptions, judge_field: str, signals: SignalList, unlabelled: str
 ) -> "Options":
     """Return what is evaluated of answers other than claims. Raises `UsageError`."""
-    from streamer.clouds.evaluated_claims import CLAIM
     from streamer.research.evaluation import Options
     from streamer.research.evaluation.run import check_options
 
@@ -246,8 +247,6 @@ class _Some(NamedTuple):
 
 def _parted(every: _Some, units: set[str]) -> tuple[_Some, _Some]:
     """Part what is evaluated by claims from the rest; a file may be both. Raises `UsageError` for a unit that a gate has not."""
-    from streamer.clouds.evaluated_claims import CLAIM, has_claims
-
     others = units - {CLAIM}
     for name, own, _ in every.gates:
         if units and not (units & {CLAIM} if own.unit == CLAIM else others):
@@ -292,10 +291,8 @@ def _with_scores(
     cache: Path,
     watch: "ProgressWatch",
 ) -> "list[DataSet]":
-    from streamer.gates.settings import NO_ENCODER
     from streamer.research.evaluation import Encoding, judged_data_sets, scored_data_sets
     from streamer.research.evaluation.data_sets import check_texts
-    from streamer.scoring.registry import GRAM
 
     if judge is not None:  # first: its marks are signals of the method full
         data_sets = judged_data_sets(data_sets, judge, cache=cache, watch=watch)
@@ -332,7 +329,6 @@ def _encoder(settings: Settings, *, own: bool) -> "Iterator[str | Encoder]":
 
 def _print(found: "Evaluation", out: Path) -> None:
     from streamer.cli.try_file import print_budgets
-    from streamer.frames.results import AtBudget
     from streamer.research.evaluation.findings import findings, headline
 
     for result in found.data_sets:

@@ -14,6 +14,7 @@ import typer
 from streamer import wiring
 from streamer.calibration import registry
 from streamer.calibration.calibrators.full import Full
+from streamer.calibration.history import LEAST, MOST, level_above
 from streamer.cli import options as opt
 from streamer.cli.broker import announce_now
 from streamer.cli.console import (
@@ -28,6 +29,7 @@ from streamer.cli.console import (
 )
 from streamer.cli.gate_options import DEFAULT_METHOD, SETTINGS, with_settings
 from streamer.cli.policies import NO_GATE, gate_json, styled_threshold, unread_json, unread_text
+from streamer.clouds.simulation import SIMULATED_KIND
 from streamer.errors import UsageError
 from streamer.gates.declared import Embeddings
 from streamer.gates.policy import Policy
@@ -35,7 +37,11 @@ from streamer.gates.setting import EXTERNAL_PREFIX, UPSTREAM_ID
 from streamer.gates.setting_changes import calibrated_for_another, differences, unread
 from streamer.gates.settings import HELD_WORDS, NO_ENCODER, GateSettings, is_in_place, stands_for
 from streamer.gates.shapes import INDICATOR_SHAPE
+from streamer.recalibration.run import SampleQuery
+from streamer.risk.rounds.report import Drawing
+from streamer.scoring.encoders.registry import DEFAULT_ENCODER
 from streamer.scoring.judged import WHOLE, form
+from streamer.scoring.plugins import entry_points, frozen
 from streamer.scoring.registry import CHOICE, CHOOSING, EVERY, GRAM, LIKELIHOOD, OF_CLAIMS, SUPPORT
 from streamer.scoring.scorer import Scorer
 from streamer.scoring.signals.signal_list import SignalList
@@ -219,7 +225,6 @@ def _warn_of_options(chosen: GateSettings, given: "Mapping[str, object]") -> Non
 
 def check_kind(kind: object) -> None:
     """Raise `UsageError` where an unknown kind of severity looks like a known one: labels of that one would never count."""
-    from streamer.clouds.simulation import SIMULATED_KIND
     from streamer.labels import registry
 
     known = [*registry.every(), SIMULATED_KIND]
@@ -274,8 +279,6 @@ def _cells(policy: "Policy") -> list[object]:
 @app.command()
 def show(gate: opt.GateArgument, json: opt.JsonOption = False) -> None:
     """Show one gate: what it decides with, and why it ships or holds."""
-    from streamer.risk.rounds.report import Drawing
-
     with wiring.open_store(wiring.load_settings()) as store:
         revision, policy = store.gates.get(gate), store.policies.newest(gate)
         unread = store.labels.unread(gate)
@@ -323,9 +326,6 @@ def with_floor(
     `settings` : those that the floor is for; scores that others gave say nothing of it.
     """
     import numpy as np
-
-    from streamer.calibration.history import LEAST, MOST, level_above
-    from streamer.recalibration.run import SampleQuery
 
     if "label_floor" in given:
         raise UsageError("--label-above finds a --label-floor: leave one of them out")
@@ -478,8 +478,6 @@ def _with_upstream(
 
 def _of_another_package(name: str) -> "dict[str, str]":
     """Freeze the scorer of an installed package. Raises `UsageError` for a name that none has."""
-    from streamer.scoring.plugins import entry_points, frozen
-
     if name not in entry_points():
         if "@" in name:
             return {}  # by its whole name, as it is recorded
@@ -521,7 +519,6 @@ def _dimension_of(
 ) -> int:
     """Find the dimension of an encoder's vectors; raises `UsageError` where it is unknown, or known to be another."""
     from streamer.scoring.encoders.endpoint_encoder import is_endpoint_name, parted_name
-    from streamer.scoring.encoders.registry import DEFAULT_ENCODER
 
     known = None
     if is_endpoint_name(encoder):

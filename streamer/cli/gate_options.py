@@ -9,6 +9,7 @@ import typer
 
 from streamer.calibration.calibrators.mean import Mean
 from streamer.cli import options as opt
+from streamer.cli.console import output
 from streamer.errors import UsageError
 from streamer.gates import settings as declared
 from streamer.gates.declared import FIRST_PARAMETERS
@@ -98,8 +99,6 @@ def _annotation(one: Setting, *, of_new_gates: bool) -> Any:
 
 def _show_all(context: typer.Context, wanted: bool) -> None:
     if wanted:
-        from streamer.cli.console import output
-
         for one in context.command.params:
             one.hidden = False  # type: ignore[attr-defined]
         if text := context.get_help():  # Typer may have printed it already

@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING
 
 from streamer import wiring
 from streamer.cli.console import warn
+from streamer.clouds.cloud import UNSTATED_KIND
+from streamer.clouds.simulation import QUESTION_ID_PREFIX
 from streamer.errors import StreamerError, UsageError
+from streamer.events.labels import decode_label
+from streamer.events.limits import Limits
+from streamer.events.responses import content_hash, decode_responses
+from streamer.settings.settings import Settings
 
 if TYPE_CHECKING:
-    from streamer.events.limits import Limits
-    from streamer.settings.settings import Settings
     from streamer.store import Store
 
 
@@ -42,10 +46,6 @@ class WhatIsKnown:
         Warns of gates that nobody has created, and of labels that control none. Returns which
         batches will be refused, since others of their names have other content.
         """
-        from streamer.clouds.cloud import UNSTATED_KIND
-        from streamer.events.labels import decode_label
-        from streamer.events.responses import content_hash, decode_responses
-
         if self._store is None:
             return [False] * len(events)
         batches = [decode_responses(value, self._limits) for value in events]
@@ -98,8 +98,6 @@ def asking(settings: Settings, limits: Limits) -> Iterator[WhatIsKnown]:
 
 def refuse_real_gate(settings: Settings, gate: str) -> None:
     """Raise `UsageError` when a gate has batches or labels that no simulation made."""
-    from streamer.clouds.simulation import QUESTION_ID_PREFIX
-
     try:
         with wiring.open_store(settings) as store:
             real = store.reports.has_others_than(gate, batch_prefix=QUESTION_ID_PREFIX)

@@ -25,12 +25,21 @@ from streamer.clouds.tables.marks import Annotators
 from streamer.errors import UsageError
 from streamer.gates import labeller_names
 from streamer.journal import LabelRevision
+from streamer.labels.bridges.bridge import identity
+from streamer.labels.bridges.registry import bridges
+from streamer.labels.label_files import (
+    NAMED_FIELDS,
+    LabelReader,
+    format_of,
+    one_each,
+    open_labels,
+    write_queue,
+)
 from streamer.labels.registry import by_programs
 from streamer.security.visible import VisibleLines
 from streamer.wording.numbers import items, waiting_items
 
 if TYPE_CHECKING:
-    from streamer.labels.label_files import LabelReader
     from streamer.store import Store
     from streamer.store.labels.revisions import Added
 
@@ -192,8 +201,6 @@ class _Imported(NamedTuple):
 
 def _columns(given: list[str]) -> dict[str, str]:
     """Read ``FIELD=NAME``, each field once. Raises `UsageError`."""
-    from streamer.labels.label_files import NAMED_FIELDS
-
     found: dict[str, str] = {}
     for text in given:
         field, _, name = text.partition("=")
@@ -213,8 +220,6 @@ def _read(
 
     Returns its labels, what to say of those that one labeller gave one answer, and the reader.
     """
-    from streamer.labels.label_files import one_each, open_labels
-
     defaults = {"labeller": cache(lambda: opt.who(None, "--labeller"))}
     if gate is not None:
         defaults["kind"] = cache(lambda: _kind_of(gate))
@@ -240,9 +245,6 @@ def _kind_of(gate: str) -> str:
 
 def _drawn(gate: str | None, bridge: str | None) -> dict[str, dict[str, object]]:
     """Return every answer that was drawn for a label, by its name in a labelling tool that keeps no more."""
-    from streamer.labels.bridges.bridge import identity
-    from streamer.labels.bridges.registry import bridges
-
     tool = bridges()[bridge or ""]
     with wiring.open_store(wiring.load_settings()) as store:
         return {
@@ -287,9 +289,6 @@ def queue(
     Rows of gates whose audit probability is raised come before all others and say `yes` in the column `urgent`: the risk
     alarm waits for them.
     """
-    from streamer.labels.bridges.registry import bridges
-    from streamer.labels.label_files import format_of, write_queue
-
     chosen = format_ or (format_of(out) if out is not None else "csv")
     with wiring.open_store(wiring.load_settings()) as store:
         if gate is not None:

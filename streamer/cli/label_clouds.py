@@ -17,6 +17,8 @@ from streamer.cli.evaluate_claims import AnswerOption
 from streamer.cli.label_filling import parameter
 from streamer.clouds.claims import WHY_HELD
 from streamer.errors import UsageError
+from streamer.labels.claim_files import write_claims
+from streamer.labels.cloud_labels import CloudLabelling
 from streamer.labels.filling import FillingTally, fill
 from streamer.labels.kinds.lexical import Lexical
 from streamer.labels.registry import by_programs, program_kind
@@ -81,7 +83,6 @@ def claims(
             )
         _label(file, out, program_kind(by)(), tables, "claim", json=json, claims=answer)
         return
-    from streamer.labels.claim_files import write_claims
 
     written = write_claims(file, out, answer, reading=tables.reading(), report=note)
     if json:
@@ -109,8 +110,6 @@ def _label(
     json: bool,
     **of: Any,
 ) -> None:
-    from streamer.labels.cloud_labels import CloudLabelling
-
     tally, many, reading = FillingTally(), f"{what}s", tables.reading()
     with (
         kind.labeller(wiring.load_settings()) as labeller,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from streamer import wiring
 from streamer.calibration.arguments import check_alpha
-from streamer.calibration.registry import offered, promises
+from streamer.calibration.registry import calibrator, offered, promises
 from streamer.calibration.specification import Calibrator
 from streamer.cli.console import note, print_json, progress, warn
 from streamer.cli.evaluate_claims import ScoredClaims, print_plan
@@ -23,19 +23,23 @@ from streamer.cli.options import (
     share_from,
 )
 from streamer.cli.plan_report import print_past, print_rungs
+from streamer.clouds.cloud import Cloud, severity_kind
+from streamer.clouds.cloud_files import read_clouds
+from streamer.clouds.evaluated_claims import has_claims, planned_claims
 from streamer.clouds.line_files import shown_name
+from streamer.clouds.tables.answers import Reading
 from streamer.clouds.unlabelled import check_unlabelled, counts, filled, unlabelled_note
 from streamer.errors import UsageError
+from streamer.frames.answers import Read
+from streamer.gates.declared import Unit
+from streamer.planning.past import PastPlan, plan_past
+from streamer.planning.prompts import Guess, fewer_answers, guessed_answers
+from streamer.planning.rungs import ROUNDS, first_answers, paired, plan_rungs
+from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.scoring.registry import SUPPORT
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
-
-    from streamer.clouds.cloud import Cloud
-    from streamer.clouds.tables.answers import Reading
-    from streamer.gates.declared import Unit
-    from streamer.planning.past import PastPlan
-    from streamer.scoring.encoders.encoder import CachedEncoder
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +158,6 @@ def plan(
     Numbers of labels are tried on the halves of `streamer try`: of past answers (--data), or of 2,000 prompts that are made from your
     guess. A plan promises nothing: only a threshold calibrated on labels does.
     """
-    from streamer.clouds.evaluated_claims import has_claims
-
     try:
         check_alpha(alpha)
     except ValueError as error:
@@ -215,8 +217,6 @@ class _Asked(NamedTuple):
 
 def _calibrator(gate: GateOptions) -> Calibrator:
     """Return the calibrator that is asked for. Raises `UsageError`, also where attempts do not go with it."""
-    from streamer.calibration.registry import calibrator
-
     chosen = calibrator(_method(gate.promise, gate.method))
     if chosen.risk == "selective" and gate.attempts > 1:
         asked = f"--method {chosen.name}" if gate.promise is None else f"--promise {gate.promise}"
@@ -247,9 +247,6 @@ def _check_measured(
 
 def _plan_guess(guessed: Mapping[str, Any], method: Calibrator, unit: "Unit", asked: _Asked) -> "PastPlan":
     """Plan on prompts that are made from a guess; empty: on none, where only past answers could say more."""
-    from streamer.planning.past import plan_past
-    from streamer.planning.prompts import Guess, guessed_answers
-
     if not guessed:
         return plan_past({}, method, unit, **asked.of_past())
     made = Guess(**{name: value for name, value in guessed.items() if value is not None})
@@ -259,10 +256,7 @@ def _plan_guess(guessed: Mapping[str, Any], method: Calibrator, unit: "Unit", as
 
 def _plan_past(past: "_Past", unit: "Unit", asked: _Asked, responses: int | None) -> "PastPlan":
     """Try numbers of labels and of answers on past ones, by the gate that `streamer try` makes of them."""
-    from streamer.frames.answers import Read
     from streamer.frames.gate import Gate
-    from streamer.planning.past import plan_past
-    from streamer.planning.prompts import fewer_answers
 
     of = asked.gate
     gate = Gate(
@@ -288,8 +282,6 @@ def _plan_past(past: "_Past", unit: "Unit", asked: _Asked, responses: int | None
 
 
 def _plan_claims(past: "_Past | None", others: Sequence[str], asked: _Asked, *, json: bool) -> None:
-    from streamer.clouds.evaluated_claims import planned_claims
-
     if past is None:
         raise UsageError("claims are planned on past answers with labelled ones: name --data")
     others = [name for name in others if name not in ("--labels", "--method")]
@@ -314,8 +306,6 @@ def _of_two_gates(data: "_Past | None", others: Sequence[str], unit: "Unit") -> 
 
 
 def _plan_rungs(data: "_Past", rungs: str, alpha: float, seed: int, *, json: bool) -> None:
-    from streamer.planning.rungs import ROUNDS, first_answers, paired, plan_rungs
-
     clouds, encoder = data.clouds, data.encoder_of_scores()
     if rungs.isascii() and rungs.isdigit():
         cheap, dear, encoders = first_answers(clouds, int(rungs)), clouds, (encoder, encoder)
@@ -348,15 +338,11 @@ class _Past:
     @cached_property
     def read(self) -> "list[Cloud]":
         """The prompts as they are in the file."""
-        from streamer.clouds.cloud_files import read_clouds
-
         return list(read_clouds(self.file, self.reading, report=note))
 
     @cached_property
     def clouds(self) -> "list[Cloud]":
         """The prompts; an answer without a severity counts as 1, or has none, as the option says."""
-        from streamer.clouds.cloud import severity_kind
-
         clouds = self.read
         severity_kind(clouds)
         choice = check_unlabelled(self.unlabelled)

@@ -11,13 +11,13 @@ from streamer.gates.policy import GateRevision, Policy
 from streamer.gates.rule import Cut, rule_to_json
 from streamer.gates.settings import GateSettings
 from streamer.risk.rounds.report import RiskReport
+from streamer.signing.policies import PolicyKeys, PolicyVersion
 from streamer.wording.policies import guarantee_text, own_cuts, threshold_text
 from streamer.wording.verdicts import figures
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from streamer.signing.policies import PolicyKeys, PolicyVersion
     from streamer.store.labels.read_labels import UnreadLabels
 
 NO_GATE = "There is no gate yet; create one with `streamer gate create NAME`."

@@ -30,6 +30,7 @@ from streamer.cli.options import JsonOption
 from streamer.gates.settings import NO_ENCODER
 from streamer.security.visible import redact
 from streamer.settings.settings import Settings
+from streamer.settings.sources import misspelt_variables
 
 if TYPE_CHECKING:
     from streamer.cli.dev.look import Look
@@ -309,8 +310,6 @@ def end_on_sigterm() -> None:
 
 
 def _warn_of_misspelt() -> None:
-    from streamer.settings.sources import misspelt_variables
-
     for name in misspelt_variables(Settings):
         warn(f"{name} is set but is not a setting; is it misspelt? `streamer config show` lists them all")
 

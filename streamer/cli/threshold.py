@@ -24,7 +24,9 @@ from streamer.cli.policies import (
 )
 from streamer.errors import Unavailable, UsageError
 from streamer.gates.policy import Policy
+from streamer.recalibration.verdict import Proposal
 from streamer.settings.settings import Settings
+from streamer.signing.policies import REFUSAL_TEXTS, PolicyKeys, PolicyVersion
 from streamer.wording.numbers import percent, when
 from streamer.wording.policies import (
     NOTHING_PROMISED,
@@ -42,8 +44,6 @@ from streamer.wording.policies import (
 from streamer.wording.verdicts import headline
 
 if TYPE_CHECKING:
-    from streamer.recalibration.verdict import Proposal
-    from streamer.signing.policies import PolicyKeys, PolicyVersion
     from streamer.store import Store
 
 _POLL_SECONDS = 0.5
@@ -100,8 +100,6 @@ def show(
     json: opt.JsonOption = False,
 ) -> None:
     """Show one policy: its threshold, what it promises and what not, who made it and why."""
-    from streamer.signing.policies import REFUSAL_TEXTS
-
     settings = wiring.load_settings()
     keys = wiring.policy_keys(settings)
     with wiring.open_store(settings) as store:

@@ -18,13 +18,15 @@ from streamer.cli.console import note, print_json, print_table, say, warn
 from streamer.cli.evaluate_claims import OfClaims, print_claims
 from streamer.cli.gate_options import with_settings
 from streamer.cli.review import has_screen
+from streamer.cli.services import begin
 from streamer.clouds.cloud import Cloud
+from streamer.clouds.evaluated_claims import evaluate_claims
 from streamer.clouds.line_files import shown_name
 from streamer.clouds.tables.columns import Role, parse_mapping
 from streamer.clouds.unlabelled import check_unlabelled
 from streamer.errors import UsageError, why
 from streamer.frames.answers import Doubt
-from streamer.frames.results import AtBudget, Report, spread_text
+from streamer.frames.results import AtBudget, Report, report_page, spread_text
 from streamer.gates.settings import PARAMETERS
 from streamer.scoring.registry import SUPPORT
 from streamer.settings.settings import Settings
@@ -89,8 +91,6 @@ def try_(
         return
 
     def of_claims(clouds: Sequence[Cloud]) -> None:
-        from streamer.clouds.evaluated_claims import evaluate_claims
-
         for name in given.keys() & {"label_floor", "segment_by", "segment_fallback", "group_by"}:
             raise UsageError(f"claims are not tried with --{name.replace('_', '-')}: leave it out")
         budgets = tuple(sorted({given.get("alpha", 0.05), *_SHOWN}))
@@ -123,7 +123,6 @@ def try_(
         print_json(report_json(report))
         return
     _print(report)
-    from streamer.frames.results import report_page
 
     try:
         out.write_text(
@@ -137,7 +136,6 @@ def try_(
 
 
 def _serve(settings: Settings, port: int, show: bool) -> None:
-    from streamer.cli.services import begin
     from streamer.wiring.trying import run_trials
 
     def announce(url: str) -> None:

@@ -13,6 +13,7 @@ from streamer.cli import FOUND
 from streamer.cli import options as opt
 from streamer.cli.console import note, print_json, print_table, say, warn
 from streamer.cli.evaluate_claims import print_claims
+from streamer.cli.gate import chosen_settings
 from streamer.cli.gate_options import with_settings
 from streamer.cli.options import gate_names
 from streamer.cli.policies import cut_json
@@ -20,6 +21,7 @@ from streamer.cli.try_file import print_budgets, print_through, report_json
 from streamer.errors import UsageError
 from streamer.frames.results import Report
 from streamer.gates.rule import Cut, rule_to_json
+from streamer.gates.setting_changes import unread
 from streamer.gates.settings import PARAMETERS, GateSettings
 from streamer.settings.settings import Settings
 from streamer.whatif import Changed, WhatIfAnswer
@@ -138,9 +140,6 @@ def what_if(
 
 def _chosen(store: "Store", gate: str, given: dict[str, Any], settings: Settings) -> GateSettings:
     """Return the settings that are asked about, and say which of those that were given have no effect."""
-    from streamer.cli.gate import chosen_settings
-    from streamer.gates.setting_changes import unread
-
     present = store.gates.get(gate).settings.named()
     chosen = chosen_settings(present, given, settings, store.encoders.dimension)
     for name in sorted(unread(chosen) & given.keys()):

@@ -289,7 +289,7 @@ class Pages:
         return {
             "incidents": [one for one in found if everything or one.open],
             "all": everything,
-            "none": no_alerts(not everything),
+            "nothing": no_alerts(not everything),
             "gate": gate,
             "full": sum(len(one.alerts) for one in found) >= _ALERTS,
         }

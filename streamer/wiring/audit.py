@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 from streamer.audit.checkpointing import Checkpointer, CheckpointFile, Signing
 from streamer.audit.signing import Signer, read_public_keys
 from streamer.audit.witnesses import Witness, keep_up, read_witness
+from streamer.clouds.line_files import read_whole
 from streamer.errors import Unavailable, UsageError, small_text
+from streamer.events.receipts import receipt_line
 from streamer.settings.settings import Settings
 from streamer.wiring.parts import connection, now, topics
 
@@ -109,7 +111,6 @@ def outside_checkpoints(settings: Settings, where: str | None) -> tuple[list[byt
     `where` is a file, or ``topic``; None: the configured file, if there is one. Returns None when there is none.
     """
     from streamer.audit.verification import checkpoint_lines
-    from streamer.clouds.line_files import read_whole
 
     if where == TOPIC:
         return _from_topic(settings), f"the topic {topics(settings).checkpoints}"
@@ -204,7 +205,6 @@ def receipts(settings: Settings, place: str) -> tuple[list[bytes], str]:
             return receipt_lines(Path(place).read_bytes()), place
         except OSError as error:
             raise UsageError(f"cannot read receipts from {place}: {error.strerror}") from error
-    from streamer.events.receipts import receipt_line
     from streamer.stream.tail import KafkaLog
 
     log, named = KafkaLog(connection(settings), log_id=settings.kafka.log_id), topics(settings)

@@ -10,6 +10,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
 from streamer.errors import StreamerError, UsageError
+from streamer.review.access import Access, labeller_name
 from streamer.settings.settings import Settings
 from streamer.wiring.parts import now, open_store, publish_pending, when_available
 
@@ -53,7 +54,6 @@ def run_console(
     the issuer's settings.
     """
     from streamer.console.doors import Doors
-    from streamer.review.access import labeller_name
     from streamer.review.server import listen, serve
     from streamer.telemetry.http import TelemetryServer
     from streamer.telemetry.metrics import RequestMetrics
@@ -101,7 +101,6 @@ def _application(
 ) -> Guard:
     from streamer.console.app import console_app
     from streamer.console.forms import Forms
-    from streamer.review.access import Access
     from streamer.review.app import review_app
     from streamer.wiring.console_changes import Changes
     from streamer.wiring.keys import policy_keys

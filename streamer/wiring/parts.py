@@ -9,9 +9,14 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from streamer.events.alerts import alert_message
+from streamer.events.dead_letters import dead_letter_message
+from streamer.events.desk import desk_message
 from streamer.events.limits import RECORD_OVERHEAD_BYTES, Limits
+from streamer.events.thresholds import threshold_event, threshold_message
 from streamer.events.topic import every
 from streamer.events.topics import Topics
+from streamer.failpoints import from_environment
 from streamer.gates.policy import Policy
 from streamer.journal import OutboxMessage
 from streamer.settings.settings import Settings
@@ -71,11 +76,6 @@ def open_store(settings: Settings, *, publish: bool = True) -> Store:
 
     Raises `UsageError` when it is not migrated.
     """
-    from streamer.events.alerts import alert_message
-    from streamer.events.dead_letters import dead_letter_message
-    from streamer.events.desk import desk_message
-    from streamer.events.thresholds import threshold_event, threshold_message
-    from streamer.failpoints import from_environment
     from streamer.store import open_store as open_database
     from streamer.wiring.keys import label_keys, policy_keys
 
@@ -186,8 +186,6 @@ def publish_pending(settings: Settings) -> int:
 
 def publish_waiting(settings: Settings, store: Store) -> int:
     """The same with a store that is open; the broker is asked for only where something waits."""
-    from streamer.failpoints import from_environment
-
     if not store.unpublished([], limit=1):
         return 0
     failpoint = from_environment()

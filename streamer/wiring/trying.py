@@ -15,13 +15,15 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from streamer.clouds.cloud import Cloud
+from streamer.clouds.evaluated_claims import CLAIM, CLAIM_BUDGETS, ClaimOptions, evaluate_claims, has_claims
 from streamer.clouds.tables.answers import Reading
 from streamer.clouds.tables.columns import Role, parse_mapping
 from streamer.clouds.unlabelled import check_unlabelled, counts, unlabelled_note
 from streamer.errors import StreamerError, UsageError
 from streamer.frames.answers import Doubt, doubt_of, read
-from streamer.frames.results import Report
+from streamer.frames.results import Report, claims_page, report_page
 from streamer.gates.settings import NO_ENCODER, PARAMETERS
+from streamer.scoring.encoders.registry import load_encoder
 from streamer.settings.settings import Settings
 from streamer.wiring.encoders import endpoint_encoder
 
@@ -57,7 +59,6 @@ def tried(
     of the file, in what is said. Raises `UsageError` where the file cannot be tried; the message
     says what to do.
     """
-    from streamer.clouds.evaluated_claims import CLAIM, has_claims
     from streamer.frames.gate import Gate
 
     named, choice = dict(given), check_unlabelled(unlabelled)
@@ -134,9 +135,6 @@ def try_upload(
 def _try_upload(
     answer: Connection, settings: Settings, name: str, content: bytes, alpha: float, columns: Sequence[str]
 ) -> None:
-    from streamer.clouds.evaluated_claims import CLAIM_BUDGETS, ClaimOptions, evaluate_claims
-    from streamer.frames.results import claims_page, report_page
-
     os.nice(10)
     with TemporaryDirectory(prefix="streamer-try-") as folder:
         file = Path(folder, f"upload{''.join(Path(name).suffixes[-2:])[:20]}")
@@ -175,8 +173,6 @@ class _Encode:
         self._loaded: Any = None
 
     def __call__(self, texts: list[str]) -> ArrayLike:
-        from streamer.scoring.encoders.registry import load_encoder
-
         if self._name == NO_ENCODER:
             raise UsageError("answers are scored by their embeddings, and encoder.name is none: set one")
         if self._loaded is None:
