@@ -136,7 +136,7 @@ def serve(
 
     `wrong` : how often the worst scores are.
     """
-    policy, first = gate.policy, gate.count
+    policy, first, world = gate.policy, gate.count, gate.world
     decisions, severities = [], {}
     for n in range(first, first + count):
         cloud = next(clouds)
@@ -145,14 +145,15 @@ def serve(
         bad = bool(rng.random() < wrong * (1 - best) ** 1.3)
         answers = sorted(cloud.responses, key=lambda one, bad=bad: abs((one.severity or 0.0) - bad))[:3]
         ships = policy.threshold is not None and best > policy.threshold
-        made = gate.world.decision(
+        at = start + timedelta(minutes=1.5 * (n - first + 1))
+        made = world.decision(
             n,
             f"order-{n}",
             scores=scores,
             actions=("ship" if ships else "abstain", "abstain", "abstain"),
             drawn=(0,),
             policy=policy,
-            at=start + timedelta(minutes=1.5 * (n - first)),
+            at=at,
             prompt=cloud.question,
             references=tuple(cloud.references),
             sampled=bool(rng.random() < 0.7),
@@ -164,14 +165,15 @@ def serve(
             replace(own, text=answer.text) for own, answer in zip(made.responses, answers, strict=True)
         )
         decisions.append(replace(made, responses=texts))
+        world.clock.now = at  # recorded a moment later
+        world.commit(world.slice(gate.lease, decisions[-1], expected=n))
         severities[f"order-{n}"] = answers[0].severity or 0.0
     gate.count += count
-    gate.world.commit(gate.world.slice(gate.lease, *decisions, expected=first))
     drawn = [one for one in decisions if one.sampled]
     waiting = [one for one in drawn if one.outcome != "ship"][-_WAITING:] if first else []
     gate.store.labels.add(
         [
-            gate.world.label(
+            world.label(
                 severities[one.key.batch_id],
                 one.key.batch_id,
                 response_id="a",

@@ -49,15 +49,15 @@ def tried(
     of_claims: Callable[[Sequence[Cloud]], None],
     note: Callable[[str], None] = lambda _text: None,
     warn: Callable[[str], None] = lambda _text: None,
-    name: str | None = None,
+    upload: str | None = None,
 ) -> tuple[Report | None, list[str]]:
     """Say what a gate would make of a labelled file; and how it was read, in sentences.
 
     `given` : settings of the gate and parameters of its method. `ask` is told once what the file
     leaves open, and returns the columns that were named; `of_claims` gets answers with claims, of
-    which there is no report; `note` and `warn` get the sentences before the rest is done. `name` :
-    of the file, in what is said. Raises `UsageError` where the file cannot be tried; the message
-    says what to do.
+    which there is no report; `note` and `warn` get the sentences before the rest is done. `upload` :
+    what somebody calls the file, who has no options. Raises `UsageError` where the file cannot be
+    tried; the message says what to do.
     """
     from streamer.frames.gate import Gate
 
@@ -76,19 +76,20 @@ def tried(
         if (doubt := doubt_of(table)) and (answered := ask(doubt)):
             reading = replace(reading, columns={**reading.columns, **answered})
             table = read(str(file), reading, gate.kept_columns, advice=str)
-        said = [f"{name or file}: {table.recognised}", *table.notes]
+        said = [f"{upload or file}: {table.recognised}", *table.notes]
         for one in said:
             note(one)
         if given.get("unit") == CLAIM or ("unit" not in given and has_claims(table.clouds)):
             of_claims(table.clouds)
             return None, said
         missing, answers = counts(table.clouds)
+        option = "--unlabelled " if upload is None else None
         if missing == answers:
             raise UsageError(
                 f"{file}: no answer has a severity, so there is nothing to judge by; say which column has them: "
                 "--column severity=NAME, or --column correct=NAME where 1 means right"
             )
-        if left := unlabelled_note(missing, answers, choice):
+        if left := unlabelled_note(missing, answers, choice, option=option):
             warn(left)
             said.append(left)
         try:
@@ -147,7 +148,7 @@ def _try_upload(
         try:
             file.write_bytes(content)
             reading = Reading(columns=parse_mapping(columns))
-            how: Any = {"reading": reading, "ask": ask, "of_claims": of_claims.append, "name": name}
+            how: Any = {"reading": reading, "ask": ask, "of_claims": of_claims.append, "upload": name}
             report, said = tried(settings, file, {"alpha": alpha}, **how)
             if report is None:
                 alphas = tuple(sorted({alpha, *CLAIM_BUDGETS}))
