@@ -137,7 +137,7 @@ def serve(
     `wrong` : how often the worst scores are.
     """
     policy, first, world = gate.policy, gate.count, gate.world
-    decisions, severities = [], {}
+    drawn = []
     for n in range(first, first + count):
         cloud = next(clouds)
         best = float(rng.beta(2.0, 1.6))
@@ -164,25 +164,14 @@ def serve(
         texts = tuple(
             replace(own, text=answer.text) for own, answer in zip(made.responses, answers, strict=True)
         )
-        decisions.append(replace(made, responses=texts))
         world.clock.now = at  # recorded a moment later
-        world.commit(world.slice(gate.lease, decisions[-1], expected=n))
-        severities[f"order-{n}"] = answers[0].severity or 0.0
+        world.commit(world.slice(gate.lease, replace(made, responses=texts), expected=n))
+        if made.sampled:
+            severity, later = answers[0].severity or 0.0, start + timedelta(hours=22)
+            drawn.append((made, world.label(severity, f"order-{n}", response_id="a", at=later)))
     gate.count += count
-    drawn = [one for one in decisions if one.sampled]
-    waiting = [one for one in drawn if one.outcome != "ship"][-_WAITING:] if first else []
-    gate.store.labels.add(
-        [
-            world.label(
-                severities[one.key.batch_id],
-                one.key.batch_id,
-                response_id="a",
-                at=start + timedelta(hours=22),
-            )
-            for one in drawn
-            if one not in waiting
-        ]
-    )
+    waiting = [one for one, _ in drawn if one.outcome != "ship"][-_WAITING:] if first else []
+    gate.store.labels.add([label for one, label in drawn if one not in waiting])
 
 
 def shot(ana: Visitor, page: Page, *, width: int, dark: bool, tall: int | None = None) -> Image.Image:

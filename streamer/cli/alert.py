@@ -133,18 +133,7 @@ def acknowledge(
 
 def alert_json(raised: "RaisedAlert") -> dict[str, Any]:
     """Return an alert as JSON values, with its acknowledgement."""
-    event = raised.alert
-    return {
-        "alert_id": event.alert_id,
-        "gate": event.gate,
-        "kind": event.kind,
-        "level": event.level,
-        "message": event.message,
-        "details": event.details,
-        "policy_version": event.policy_version,
-        "raised_at": event.raised_at,
-        "assignee": raised.assignee,
-        "acknowledged_by": raised.acknowledged_by,
-        "acknowledged_at": raised.acknowledged_at,
-        "acknowledged_reason": raised.acknowledged_reason,
-    }
+    event = ("alert_id", "gate", "kind", "level", "message", "details", "policy_version", "raised_at")
+    since = ("assignee", "acknowledged_by", "acknowledged_at", "acknowledged_reason")
+    found = {name: getattr(raised.alert, name) for name in event}
+    return found | {name: getattr(raised, name) for name in since}

@@ -166,6 +166,7 @@ def evaluate(
     from streamer.research.evaluation.data_sets import by_form, named_apart, read_data_set
     from streamer.research.evaluation.run import check_data_set
     from streamer.research.evaluation.steps import check_folders
+    from streamer.research.evaluation.stored import stored_data_set
 
     if not files and not from_store:
         raise UsageError("name files of response clouds, or a gate with --from-store")
@@ -191,7 +192,10 @@ def evaluate(
     how = {"reading": reading, **options.reading()}
     data_sets = [
         *by_form([read_data_set(name, clouds=some, **how) for name, some in rest.files], options.judged),
-        *_of_store(rest.gates, options),
+        *(
+            stored_data_set(some, name, settings=own, unlabelled=check_unlabelled(options.unlabelled))
+            for name, own, some in rest.gates
+        ),
     ]
     for data in data_sets:
         check_data_set(data, options)
@@ -274,13 +278,6 @@ def _stored(settings: Settings, gates: list[str]) -> "list[StoredGate]":
                 note(f"{name}: {text}")
             found.append((name, of_gate, batches))
     return found
-
-
-def _of_store(gates: "list[StoredGate]", options: "Options") -> "list[DataSet]":
-    from streamer.research.evaluation.stored import stored_data_set
-
-    unlabelled = check_unlabelled(options.unlabelled)
-    return [stored_data_set(some, name, settings=own, unlabelled=unlabelled) for name, own, some in gates]
 
 
 def _with_scores(

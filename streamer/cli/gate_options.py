@@ -106,14 +106,6 @@ def _show_all(context: typer.Context, wanted: bool) -> None:
         raise typer.Exit
 
 
-HelpAllOption = Annotated[
-    bool,
-    opt.flag(
-        "--help-all", "Show every option and exit.", callback=_show_all, is_eager=True, expose_value=False
-    ),
-]
-
-
 def with_settings(
     command: Callable[..., None], *, only: Collection[str] | None = None
 ) -> Callable[..., None]:
@@ -142,8 +134,9 @@ def with_settings(
     options = [
         opt.keyword(name_of(one), _annotation(one, of_new_gates=only is None), None) for one in offered
     ]
-    everything = opt.keyword("help_all", HelpAllOption, False)
+    shows: Any = {"callback": _show_all, "is_eager": True, "expose_value": False}
+    everything = opt.flag("--help-all", "Show every option and exit.", **shows)
     first, rest = own[:1], [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own[1:]]
-    parameters = [*first, *options, *rest, everything]
+    parameters = [*first, *options, *rest, opt.keyword("help_all", Annotated[bool, everything], False)]
     del run.__wrapped__
     return opt.with_parameters(run, parameters)

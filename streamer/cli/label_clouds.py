@@ -160,20 +160,18 @@ def _options() -> Iterator[inspect.Parameter]:
         yield parameter(one, _WITHOUT_SETTINGS[names[0]].options()[one], ", ".join(names))
 
 
-_Out = Annotated[
-    Path, opt.option("FILE", "The clouds with labels; what it holds already is not labelled again.")
-]
+_KEPT = "The clouds with labels; what it holds already is not labelled again."
+_PARTS = f"What of the answers is read: {', '.join(FORMS)}."
 _By: Any = Annotated[
     Literal[tuple(by_programs())], opt.option(None, "Who labels; settings in the groups of these names.")
 ]
-_Judged = Annotated[str, opt.option("PART", f"What of the answers is read: {', '.join(FORMS)}.")]
 opt.with_parameters(
     clouds,
     [
         opt.keyword("file", _File),
-        opt.keyword("out", _Out),
+        opt.keyword("out", Annotated[Path, opt.option("FILE", _KEPT)]),
         opt.keyword("by", _By, Lexical.name),
-        opt.keyword("judged", _Judged, "whole"),
+        opt.keyword("judged", Annotated[str, opt.option("PART", _PARTS)], "whole"),
         *opt.of_group(opt.TableOptions),
         *_options(),
         opt.keyword("json", opt.JsonOption, default=False),

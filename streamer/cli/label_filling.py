@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 _PAGE = 500
 
-LimitOption = Annotated[int | None, opt.option("N", "Label at most this many responses.", "--limit", min=1)]
-
 
 def filling(kind: type[ProgramKind]) -> Callable[..., None]:
     """Return the command that fills the queues of gates of a kind."""
@@ -39,11 +37,12 @@ def filling(kind: type[ProgramKind]) -> Callable[..., None]:
         _fill(kind(**options), gate, limit, json)
 
     run.__doc__ = kind.command
+    limit = opt.option("N", "Label at most this many responses.", "--limit", min=1)
     return opt.with_parameters(
         run,
         [
             opt.keyword("gate", opt.GateFilter, None),
-            opt.keyword("limit", LimitOption, None),
+            opt.keyword("limit", Annotated[int | None, limit], None),
             *(parameter(name, one) for name, one in kind.options().items()),
             opt.keyword("json", opt.JsonOption, default=False),
         ],

@@ -33,7 +33,7 @@ from streamer.settings.settings import Settings
 from streamer.wiring.trying import tried
 from streamer.wording.numbers import percent
 
-ASKED = (
+ASKED = [
     "alpha",
     "unit",
     "method",
@@ -43,11 +43,10 @@ ASKED = (
     "group_by",
     "scorer",
     "encoder",
-)
+]
 """The settings of a gate that a file can be asked about, beside the parameters of methods."""
 
 _SHOWN = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3)
-_WRONG = 5
 
 
 @partial(with_settings, only={*ASKED, *PARAMETERS})
@@ -179,7 +178,7 @@ def _print(report: Report) -> None:
             *(one for one in report.budgets if one.alpha in _SHOWN and one.alpha != report.at.alpha),
         ]
     )
-    print_through(report, _WRONG, "on the page")
+    print_through(report, 5, "on the page")
 
 
 def print_budgets(shown: Iterable[AtBudget], title: str | None = None) -> None:

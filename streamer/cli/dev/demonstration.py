@@ -38,7 +38,6 @@ from streamer.stream.publisher import Publisher
 
 GATE = "demo"
 LABELLER = "demo"
-MIXED_KINDS = "mixed"
 
 _AHEAD = 400
 """Batches that may be published and undecided: the embedded broker keeps a few MiB per partition only."""
@@ -174,7 +173,7 @@ def play(story: Story, stage: Stage, watch: DemoObserver) -> DemoRun:
 def _kind(clouds: Sequence[Cloud]) -> str:
     """The severities' kind. A gate is controlled by one, so a file of several kinds counts as one of its own."""
     kinds = {r.kind for cloud in clouds for r in cloud.responses if r.severity is not None}
-    return MIXED_KINDS if len(kinds) > 1 else severity_kind(clouds)
+    return "mixed" if len(kinds) > 1 else severity_kind(clouds)
 
 
 def _stream(

@@ -6,7 +6,6 @@ import http.client
 import itertools
 import re
 import shutil
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from functools import partial
@@ -28,15 +27,14 @@ from streamer.gates.batch_key import BatchKey
 from streamer.recalibration.one_gate import recalibrate_by_hand
 from streamer.review.access import Access
 from streamer.review.app import review_app
-from streamer.review.server import listen
 from streamer.risk.rounds.watch import RiskWatch
 from streamer.settings.settings import load_settings
 from streamer.signing.policies import NO_KEYS
 from streamer.store import Store
 from streamer.web.guard import Served
-from streamer.web.server import base_url, server
 from streamer.wiring.console_changes import Changes
 from streamer.wiring.trying import try_upload
+from tests.integration.review.conftest import Serving
 from tests.integration.store.conftest import START, World
 from tests.integration.store.labelled_gate import GATE, LabelledGate, bad_below
 from tests.integration.watching.conftest import Shown
@@ -115,7 +113,7 @@ class Client:
         return self.post(path, {"key": self.key} | form)
 
 
-class Site:
+class Site(Serving):
     """One server of the console."""
 
     def __init__(
@@ -127,15 +125,13 @@ class Site:
         port: int = 0,
         issuer: Callable[[str], Issuer] | None = None,
     ) -> None:
+        super().__init__("127.0.0.1", port)
         self.store = world.open()
         self.clock = world.clock
         self.announced = 0
         self.moment = 0.0
         self.access = Access()
         self.doors = Doors(self.store.accounts, monotonic=lambda: self.moment)
-        self._listening = listen("127.0.0.1", port)
-        self.base = base_url("127.0.0.1", self._listening)
-        self.port = self._listening.getsockname()[1]
         served = Served("127.0.0.1", self.port, public, proxies)
         review = review_app(
             self.store.reviews,
@@ -158,13 +154,8 @@ class Site:
             issuer=None if issuer is None else issuer(f"{self.base}oidc/callback"),
         )
         tried = partial(try_upload, settings)
-        app = console_app(forms, served, review=review, keys=NO_KEYS, tried=tried)
-        self.app = app
-        self._server = server(app)
-        self._thread = threading.Thread(
-            target=self._server.run, kwargs={"sockets": [self._listening]}, name="console", daemon=True
-        )
-        self._thread.start()
+        self.app = console_app(forms, served, review=review, keys=NO_KEYS, tried=tried)
+        self.serve(self.app)
 
     def _announce(self) -> None:
         self.announced += 1
@@ -178,12 +169,6 @@ class Site:
 
     def add(self, name: str, *roles: str) -> None:
         self.store.accounts.add(name, roles=roles, password=PASSWORD, by="root")
-
-    def stop(self) -> None:
-        self._server.should_exit = True
-        self._thread.join(timeout=240)
-        assert not self._thread.is_alive()
-        self._listening.close()
 
 
 def watched(world: World, now: datetime) -> None:
