@@ -263,22 +263,14 @@ class _Site:
     async def login(self, request: Request) -> Response:
         """Show the form, or let somebody in."""
         if request.method == "GET":
-            return await run_in_threadpool(
-                self._login_page, request, "", _inside(request.query_params.get("next", ""))
-            )
+            where = _inside(request.query_params.get("next", ""))
+            return await run_in_threadpool(self._login_page, request, "", where)
         form = await _form(request)
-        cookie = await self._signed_in(request, form)
-        if cookie is None:
-            wrong = "Name and password do not fit, or the account is closed."
-            return await run_in_threadpool(
-                self._login_page,
-                request,
-                wrong,
-                _inside(form.get("next", "")),
-                403,
-                form.get("name", "")[:200],
-            )
-        return self._let_in(cookie, _inside(form.get("next", "")))
+        where, name = _inside(form.get("next", "")), form.get("name", "")[:200]
+        if (cookie := await self._signed_in(request, form)) is not None:
+            return self._let_in(cookie, where)
+        wrong = "Name and password do not fit, or the account is closed."
+        return await run_in_threadpool(self._login_page, request, wrong, where, 403, name)
 
     async def enter(self, request: Request) -> Response:
         """Exchange the token of a printed link; a page with a script takes it out of the address."""

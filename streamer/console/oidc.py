@@ -156,11 +156,7 @@ class Issuer:
     def begin(self) -> Begun:
         """Begin a sign-in. Raises `IssuerAway`."""
         metadata = self.metadata()
-        state, nonce, verifier = (
-            secrets.token_urlsafe(32),
-            secrets.token_urlsafe(32),
-            secrets.token_urlsafe(48),
-        )
+        state, nonce, verifier = (secrets.token_urlsafe(size) for size in (32, 32, 48))
         query = {
             "response_type": "code",
             "client_id": self.registration.client_id,
@@ -315,11 +311,8 @@ class Issuer:
             return kept[1]
         found = self._get_json(metadata["jwks_uri"])
         keys = found.get("keys")
-        usable = (
-            [one for one in keys if isinstance(one, dict) and one.get("use", "sig") == "sig"]
-            if isinstance(keys, list)
-            else []
-        )
+        listed = keys if isinstance(keys, list) else []
+        usable = [one for one in listed if isinstance(one, dict) and one.get("use", "sig") == "sig"]
         if not usable:
             raise IssuerAway(f"{self.name} publishes no keys")
         made = KeySet.import_key_set({"keys": usable})
