@@ -48,7 +48,9 @@ from streamer.scoring.signals.signal_list import SignalList
 from streamer.settings.settings import Settings
 from streamer.wording.numbers import percent, when
 from streamer.wording.policies import (
+    NOTHING_PROMISED,
     guarantee_text,
+    setting_name,
     setting_text,
     settings_shown,
     status_text,
@@ -197,7 +199,7 @@ def set_(
         print_table(
             ["setting", "was", "would be" if dry_run else "is"],
             [
-                [name, setting_text(name, was), setting_text(name, now)]
+                [setting_name(name), setting_text(name, was), setting_text(name, now)]
                 for name, (was, now) in changes.items()
             ],
         )
@@ -300,7 +302,7 @@ def show(gate: opt.GateArgument, json: opt.JsonOption = False) -> None:
             "seed": revision.seed,
             "revision": f"{revision.revision}, {when(revision.created_at)} by {revision.created_by}: {revision.reason}",
             "policy": f"version {policy.version}, {when(policy.valid_from)} by {policy.created_by}: {policy.reason}",
-            "guarantee": guarantee_text(policy.guarantee) or "none",
+            "guarantee": guarantee_text(policy.guarantee) or NOTHING_PROMISED,
             **({} if candidate is None else {"candidate": f"decided beside; streamer candidate show {gate}"}),
         }
     )

@@ -9,7 +9,6 @@ from streamer.cli.console import note, print_json, print_pairs, say
 from streamer.cli.policies import NO_GATE, print_figures, promise_text
 from streamer.risk.rounds.report import DeskReport, RiskReport, report_of
 from streamer.wording.numbers import when
-from streamer.wording.policies import NOTHING_PROMISED
 from streamer.wording.verdicts import ALARMS, alarm_text, facts, sentence
 
 
@@ -46,7 +45,7 @@ def risk(
         _show(report, desk)
         if (promise := promises[place]) is not None:
             say("")
-            say(promise_text(promise, explain=True) or NOTHING_PROMISED)
+            say(promise_text(promise, explain=True))
 
 
 def _show(report: "RiskReport", desk: "DeskReport | None") -> None:

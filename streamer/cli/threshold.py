@@ -29,7 +29,6 @@ from streamer.settings.settings import Settings
 from streamer.signing.policies import REFUSAL_TEXTS, PolicyKeys, PolicyVersion
 from streamer.wording.numbers import percent, when
 from streamer.wording.policies import (
-    NOTHING_PROMISED,
     cut_text,
     segment_lines,
     selection_text,
@@ -121,36 +120,28 @@ def show(
     if (verdict := headline(risk)) is not None:
         say(verdict)
     say(f"{gate}, version {policy.version}{'' if present else ' (superseded)'}: {status_text(policy)}")
-    print_fields(
-        {
-            "threshold": styled_threshold(policy),
-            **({"segments": lines} if (lines := segment_lines(policy.rule)) is not None else {}),
-            **({"carried by": weights} if (weights := weights_text(policy)) is not None else {}),
-            "budget": percent(policy.settings.alpha),
-            "unit": policy.settings.unit,
-            "method": policy.settings.method,
-            "scorer": f"{policy.settings.scorer}, {policy.settings.encoder}",
-            "severity": policy.settings.severity_kind,
-            **labels_fields(policy.settings, unread.get(gate)),
-            **({"labels": f"at the newest run: {waiting}"} if waiting is not None and present else {}),
-            "calibration run": policy.calibration_run,
-            "since": when(policy.valid_from),
-            "by": who(policy.created_by),
-            "why": policy.reason,
-            **(
-                {"signature": styled_signature(found, keys)}
-                if keys.demanded or found.signature is not None
-                else {}
-            ),
-            "guarantee": promise_text(policy.guarantee, explain=explain) or NOTHING_PROMISED,
-            **({"chosen": selection} if selection is not None else {}),
-            **(
-                {"one calibration": varies}
-                if (varies := variability_text(policy, len(sample))) is not None
-                else {}
-            ),
-        }
-    )
+    signed = keys.demanded or found.signature is not None
+    fields = {
+        "threshold": styled_threshold(policy),
+        "segments": segment_lines(policy.rule),
+        "carried by": weights_text(policy),
+        "budget": percent(policy.settings.alpha),
+        "unit": policy.settings.unit,
+        "method": policy.settings.method,
+        "scorer": f"{policy.settings.scorer}, {policy.settings.encoder}",
+        "severity": policy.settings.severity_kind,
+        **labels_fields(policy.settings, unread.get(gate)),
+        "labels": f"at the newest run: {waiting}" if waiting is not None and present else None,
+        "calibration run": policy.calibration_run or "-",
+        "since": when(policy.valid_from),
+        "by": who(policy.created_by),
+        "why": policy.reason,
+        "signature": styled_signature(found, keys) if signed else None,
+        "guarantee": promise_text(policy.guarantee, explain=explain),
+        "chosen": selection,
+        "one calibration": variability_text(policy, len(sample)),
+    }
+    print_fields({name: value for name, value in fields.items() if value is not None})
     if (refusal := keys.refusal(found)) is not None:
         warn(f"Workers with the same public keys refuse this policy: {REFUSAL_TEXTS[refusal]}.")
     if proposal is not None and present:

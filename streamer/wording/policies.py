@@ -27,8 +27,10 @@ def setting_name(name: str) -> str:
 
 def setting_text(name: str, value: object) -> str:
     """Write the value of a setting for people: ``12h``, ``yes``, ``none``."""
-    if value is None or isinstance(value, bool):
-        return "none" if value is None else "yes" if value else "no"
+    if value is None:
+        return SETTINGS[name].nothing if name in SETTINGS else "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if name == "model":
         return f"{len(str(value))} characters of JSON"
     if name == "signals":
