@@ -72,6 +72,17 @@ def test_of_claims_it_says_what_would_ship(people: Site, tmp_path: Path) -> None
     assert "360 claims of 60 prompts, 33 % wrong; 30 prompts calibrate" in said(answer)
 
 
+def test_what_has_no_severity_is_said_without_options_of_a_command(people: Site, table: Path) -> None:
+    own, claimed = pd.read_csv(table), lines()
+    own.loc[:5, "severity"] = None
+    del claimed[0]["responses"][0]["claims"][0]["label"]
+    claims = "".join(json.dumps(line) + "\n" for line in claimed).encode()
+    for name, content in (("own.csv", own.to_csv(index=False).encode()), ("claims.jsonl", claims)):
+        page = said(upload(people.client("viewer"), {}, name, content))
+        assert "no severity" in page
+        assert "--unlabelled" not in page
+
+
 @pytest.mark.parametrize(("column", "answered"), [("label", {}), ("graded", {"column": "graded"})])
 def test_it_asks_once_what_the_severities_are(
     column: str, answered: dict[str, str], people: Site, table: Path

@@ -164,7 +164,7 @@ def test_labels_go_with_no_batch_that_is_refused(capsys: pytest.CaptureFixture[s
 def test_a_gate_with_traffic_or_labels_of_its_own_is_not_simulated_into(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
-    monkeypatch.setattr("streamer.cli.services.end_on_sigterm", lambda: None)
+    monkeypatch.setattr("streamer.cli.simulate.end_on_sigterm", lambda: None)
     simulate = ["simulate", "--gate", "bot", "--rate", "50", "--batches", "1", "--label-after", "0s"]
     assert main(["gate", "create", "bot", "--severity-kind", "simulated"]) == 0
     label = "gate,batch_id,response_id,severity,kind,labeller\nbot,{},r0,0.5,simulated,ann\n"

@@ -48,7 +48,7 @@ def test_attempts_share_the_budget(capsys: pytest.CaptureFixture[str]):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--alpha", "0"), "alpha must be between 0 and 1"),
+        (("--alpha", "0", "--data", "none.jsonl"), "alpha must be between 0 and 1"),
         (("--alpha", "1.5"), "alpha must be between 0 and 1"),
         (("--alpha", "nan"), "alpha must be between 0 and 1"),
         (("--alpha", "0.05", "--labels", "0"), "labels must be a whole number of at least 1"),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from streamer.calibration.history import NO_HISTORY, History
-from streamer.cli.policies import promise_text
+from streamer.cli.policies import NOTHING_PROMISED, promise_text
 from streamer.cli.recalibrate import why_closed, why_little
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.settings import GateSettings
@@ -105,4 +105,4 @@ def test_a_guarantee_is_shown_in_part_unless_it_is_asked_for() -> None:
     assert "Not promised: " not in short
     assert short.splitlines()[0] == whole.splitlines()[0]
     assert "--explain" in short
-    assert promise_text("", explain=False) == ""
+    assert promise_text("", explain=False) == NOTHING_PROMISED
