@@ -287,9 +287,7 @@ class Control(Checkpoints):
                 self._bursts_read.setdefault(batch, {})[row["id"]] = (key, one["burst"])
             bad = {one["burst"] for one in inputs if one["bad"] and one["severity"] is not None}
             self._bad_bursts[row["id"]] = bad - {None}
-        if row["heads"] is None:
-            self.fault("calibration", place, "it does not say how far the record was when it read")
-        elif settings is not None:
+        if settings is not None:
             heads = {tuple(head[:3]): head[3:] for head in parsed(row["heads"])}
             size, root = heads.pop(CONTROL, (0, ""))
             if not 0 < size <= line["index"] or root != (self._control_roots[size] or root):
