@@ -77,14 +77,9 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class OutboxMessage:
-    """A message that must reach Kafka exactly as stored.
-
-    Attributes
-    ----------
-    id : 0 before it is stored.
-    queued : whether it waits in the queue of a partition, where `id` grows with the partition's offsets; otherwise it is a
-        row of the outbox. The two count their ids apart.
-    """
+    """A message that must reach Kafka exactly as stored. `id` is 0 before it is stored.
+    `queued`: it waits in the queue of a partition, where ids grow with the partition's offsets;
+    otherwise it is a row of the outbox. The two count their ids apart."""
 
     topic: str
     key: bytes | None
@@ -113,17 +108,14 @@ class ScoredResponse(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedMark:
-    """What a judge was asked and said about one answer, to be kept with the decision that it was asked for.
+    """What a judge (model and rubric) was asked and said about one answer, to be kept with the
+    decision that it was asked for.
 
-    Attributes
-    ----------
-    judge : model and rubric.
-    mark : in [0, 100]; None where it gave none, and `failure` says why.
-    subscores : points by aspect; None without a mark.
-    requests : how often it was asked, >= 1.
-    cost : in the price list's currency; None where it is not known.
-    exchanges : every request and reply, as `streamer.labels.judge.exchanges.exchanges_document` writes them.
-    remembered : it had been asked about the same answer to the same prompt before, and not again: nothing was spent.
+    `mark` is in [0, 100]; None where it gave none, and `failure` says why. `subscores` are points
+    by aspect, None without a mark. `requests`, >= 1, is how often it was asked; `cost` is in the
+    price list's currency, None where it is not known. `exchanges` are every request and reply, as
+    `streamer.labels.judge.exchanges.exchanges_document` writes them. `remembered`: it had been
+    asked about the same answer to the same prompt before, and not again: nothing was spent.
     """
 
     judge: str
@@ -148,13 +140,9 @@ class AnswersToMark:
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """What came of one batch.
-
-    Attributes
-    ----------
-    marks : of each answer, in [0, 100]; None where there is none, and for a blank answer, of which nobody is asked.
-    asked : what is kept of it, by the answers' places.
-    """
+    """What came of one batch: the mark of each answer, in [0, 100] (None where there is none,
+    and for a blank answer, of which nobody is asked), and what is kept of it, by the answers'
+    places."""
 
     marks: tuple[float | None, ...]
     asked: tuple[tuple[int, AskedMark], ...]
@@ -230,15 +218,13 @@ class RecordedBatch(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedOutcome:
-    """What is on record of one offset of a topic.
+    """What is on record of one offset of a topic, its kind as in `outcomes`.
 
-    Attributes
-    ----------
-    kind : as in `outcomes`.
-    key, content_hash : of the batch; None for other kinds, and the hash once the texts were erased.
-    code, refused, refused_headers : of a refused record; the bytes are None where they are not kept, or not any more.
-    label : gate, batch id, attempt, response id, kind, labeller, severity, when it was given, and the signature that came with it
-        with the id of its key, or None for both.
+    `key` and `content_hash` are the batch's; None for other kinds, and the hash once the texts were
+    erased. `code` and `refused` bytes and headers are of a refused record; the bytes are None where
+    they are not kept, or not any more. `label`: gate, batch id, attempt, response id, kind,
+    labeller, severity, when it was given, and the signature that came with it with the id of its
+    key, or None for both.
     """
 
     kind: str
@@ -333,32 +319,16 @@ class Linked(Protocol):
         """`index` is the leaf's in the log of its partition, from 0; `leaf` its hash, `root` that of the log after it."""
 
 
-class Committing(Protocol):
-    """What a group commit needs of the store. It blocks, and raises `Unavailable` when the database is unavailable."""
+class Commit(Protocol):
+    """What a group commit needs of the store: `Journal.commit`. It blocks."""
 
-    def commit(
+    def __call__(
         self, slices: Sequence[Slice], *, now: datetime, firm: bool = False
     ) -> list[list[OutcomeKind]]:
-        """Write everything in one transaction and return what each outcome became, slice by slice.
-
-        `firm` lets no newer policy of the decisions' gates in while it is written: for where policies keep coming. Safe to
-        repeat after a lost answer. A Python error of any other kind than these is taken for one of the content.
-
-        Raises
-        ------
-        Fenced
-            When a lease is no longer held.
-        Outdated
-            When a decision's gate has a newer policy than its decider looked at, or a decision ships past its
-            deadline. Nothing is written; the records of its `gates` must be decided again.
-        BadData
-            When a value cannot be kept.
-        DatabaseFault
-            When nothing can.
-        """
+        """Write everything in one transaction and return what each outcome became, slice by slice."""
 
 
-class Journal(Committing, Protocol):
+class Journal(Protocol):
     """The store as the stream needs it. Calls block; each raises `Unavailable` when the database is unavailable."""
 
     def commit(
@@ -369,7 +339,16 @@ class Journal(Committing, Protocol):
         firm: bool = False,
         queued: Queued | None = None,
     ) -> list[list[OutcomeKind]]:
-        """Do as any `Committing`, and call `queued`, once all is written, with what waits to be published."""
+        """Write everything in one transaction and return what each outcome became, slice by slice.
+
+        `firm` lets no newer policy of the decisions' gates in while it is written: for where
+        policies keep coming. `queued` is called, once all is written, with what waits to be
+        published. Safe to repeat after a lost answer. Raises `Fenced` when a lease is no longer
+        held; `Outdated` when a decision's gate has a newer policy than its decider looked at, or a
+        decision ships past its deadline: nothing is written then, and the records of its `gates`
+        must be decided again; `BadData` when a value cannot be kept, `DatabaseFault` when nothing
+        can. A Python error of any other kind is taken for one of the content.
+        """
 
     def lease(
         self, partitions: Sequence[Partition], *, topic_ids: Mapping[str, str] = NO_IDS
@@ -382,9 +361,6 @@ class Journal(Committing, Protocol):
 
     def record_gap(self, lease: Lease, gap: DataGap) -> None:
         """Write a `data_gap` row and move progress past it. Safe to repeat. Raises `Fenced`."""
-
-    def known(self, keys: Sequence[BatchKey]) -> dict[BatchKey, bytes]:
-        """Content hashes of those keys that are decided already (so that duplicates are not scored again)."""
 
     def unpublished_topics(
         self, sources: Sequence[Partition], *, ownerless: timedelta | None = _AT_ONCE

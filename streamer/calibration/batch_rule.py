@@ -20,18 +20,10 @@ Charge = Literal["share", "drawn", "whole"]
 class TransductiveRule:
     """The window of the summed loss, from which every batch gets a threshold of its own.
 
-    A threshold belongs to the batch that it was found for: never keep it for another batch, and record it
-    with the decision.
-
-    Attributes
-    ----------
-    alpha : budget on exposure risk, in (0, 1).
-    method : weighting scheme of the calibration.
-    groups : number G of calibration groups.
-    labelled : k if at most k responses of each group were drawn for labelling; None if all were labelled.
-    levels : rising; the first one may be -inf. Below `levels[0]` nothing is admissible.
-    totals : not rising; an upper bound on S for `levels[i] <= l < levels[i + 1]`.
-    guarantee : what is promised and under which assumptions, in words.
+    A threshold belongs to the batch that it was found for: never keep it for another batch, and
+    record it with the decision. `labelled` is k if at most k responses of each group were drawn for
+    labelling; None if all were labelled. `levels` rise, the first may be -inf, and below it nothing
+    is admissible; `totals` do not rise and bound S from above for `levels[i] <= l < levels[i + 1]`.
     """
 
     alpha: float
@@ -58,18 +50,14 @@ class TransductiveRule:
         object.__setattr__(self, "_falling", tuple(-total for total in self.totals))
 
     def threshold_for(self, scores: Sequence[float], caps: Sequence[float] | None = None) -> float:
-        """Return lambda_T of one batch: a response ships iff its score is strictly greater.
+        """Return lambda_T of one batch, finite or -inf (all ship): a response ships iff its score
+        is strictly greater.
 
-        Raises `ValueError` if there are no scores, lengths differ, or a number is outside [0, 1].
-
-        Returns a finite number, or -inf: all ship.
-
-        Parameters
-        ----------
-        scores : of all that the unit may ship, in [0, 1], at least one: every response for the unit
-            `response`, the best alone for `best`, the mean score for `batch`.
-        caps : one for each score, in [0, 1]: severity is known to be no larger. Fixed without labels of this
-            batch. None: 1 each. A response that is held whatever its score (a blank one) may have 0.
+        `scores`, in [0, 1], are those of all that the unit may ship, at least one: every response
+        for the unit `response`, the best alone for `best`, the mean score for `batch`. `caps`, one
+        each in [0, 1] (None: 1), bound severity and are fixed without labels of this batch; a
+        response that is held whatever its score (a blank one) may have 0. Raises `ValueError` if
+        there are no scores, lengths differ, or a number is outside [0, 1].
         """
         count = len(scores)
         if not count:
@@ -127,14 +115,10 @@ class TransductiveRule:
         return charges
 
     def compressed(self, points: int) -> TransductiveRule:
-        """Return a rule of at most `points` levels that never ships more than this one.
+        """Return a rule of at most `points` >= 2 levels that never ships more than this one.
 
-        Levels are dropped, never moved; the total of each level that stays holds up to the next one that
-        stays, so that it bounds S from above everywhere, by less than 1/(points - 1) too much.
-
-        Parameters
-        ----------
-        points : >= 2.
+        Levels are dropped, never moved; the total of each level that stays holds up to the next one
+        that stays, so that it bounds S from above everywhere, by less than 1/(points - 1) too much.
         """
         points = whole_number("points", points, least=2)
         if len(self.levels) <= points:

@@ -46,13 +46,11 @@ MOST_CLAIMS = 64
 class ClaimLoss:
     """What a prompt loses by the claims that ship.
 
-    Attributes
-    ----------
-    name : as it is written: ``any``, ``share``, ``mass:2``, ``wrong-among``.
-    promise : what is at most alpha on average, in words.
-    of : from the highest severity of the claims that ship, the sum of their severities, their number,
-        at least 1, and that of all claims of the answer, arrays alike: the loss of each, in [0, 1].
-    highest : of a prompt the highest loss counts at a threshold or any above, as `of` may fall.
+    `name`: as it is written: ``any``, ``share``, ``mass:2``, ``wrong-among``. `promise`: what is at
+    most alpha on average, in words. `of`: from the highest severity of the claims that ship, the
+    sum of their severities, their number, at least 1, and that of all claims of the answer, arrays
+    alike: the loss of each, in [0, 1]. `highest`: of a prompt the highest loss counts at a
+    threshold or any above, as `of` may fall.
     """
 
     name: str

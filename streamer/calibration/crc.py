@@ -129,19 +129,10 @@ def calibrate_groups(
 
     The order of groups and items never matters and a rerun is bit-identical.
 
-    Parameters
-    ----------
-    groups : unique by id. None at all gives a closed threshold.
-    alpha, method, eta, draws : see `calibrate`.
-    seed : any whole number, fixed before labels are read.
-
-    Raises
-    ------
-    ValueError
-        If a group id repeats or an argument is not valid.
+    `groups`: unique by id. None at all gives a closed threshold. `alpha`, `method`, `eta`, `draws`:
+    see `calibrate`. `seed`: any whole number, fixed before labels are read. Raises `ValueError` if
+    a group id repeats or an argument is not valid.
     """
-    from streamer.calibration.registry import weighting_scheme
-
     scheme = weighting_scheme(method, {"eta": eta, "draws": draws})
     return calibrate_by_scheme(groups, alpha=check_alpha(alpha), scheme=scheme, seed=seed)
 
@@ -186,10 +177,8 @@ def named_groups(
 ) -> list[LabelledGroup]:
     """Gather items by group; a group is named by how Python writes its id.
 
-    Raises
-    ------
-    ValueError
-        If an argument is not as `streamer.calibrate` requires, or two ids are written alike.
+    Raises `ValueError` if an argument is not as `streamer.calibrate` requires, or two ids are
+    written alike.
     """
     score_array, severity_array, index, sizes = _items(scores, severities, groups)
     order = np.argsort(index, kind="stable")

@@ -66,29 +66,19 @@ def alike(rows: Iterable[ArrayLike]) -> Counter[bytes]:
 def unfamiliar(
     row: ArrayLike, prompts: Counter[bytes], *, least: float = LEAST_ALIKE, leave_out: bool = False
 ) -> bool:
-    """Report whether a batch was not read, and too few calibration prompts were unread for the same reasons.
+    """Report whether a batch was not read, and fewer than `least` calibration prompts, counted by
+    `alike`, were unread for the same reasons.
 
-    Parameters
-    ----------
-    prompts : of `alike`.
-    least : how many are enough.
-    leave_out : the batch is one of them, and does not count.
+    `leave_out`: the batch is one of them, and does not count.
     """
     marks = unread(row)
     return 1 in marks and prompts[marks] - leave_out < least
 
 
 def allowed(alpha: float, groups: int, *, attempts: int = 1) -> int:
-    """Return the largest count that ships: floor(alpha (G + 1) / R), in whole numbers of alpha as it is written.
+    """Return the largest count that ships: floor(alpha (G + 1) / R), in whole numbers of alpha as
+    it is written; R >= 1 attempts share alpha.
 
-    Parameters
-    ----------
-    alpha : the budget of all attempts together, in (0, 1).
-    groups : number G >= 0 of calibration prompts.
-    attempts : R >= 1, which share the budget.
-
-    Examples
-    --------
     >>> allowed(0.29, 99), int(0.29 * 100)
     (29, 28)
     """
@@ -96,18 +86,14 @@ def allowed(alpha: float, groups: int, *, attempts: int = 1) -> int:
 
 
 def chance_above(level: float, *, alpha: float, groups: int, attempts: int = 1) -> float:
-    """Return the chance that one calibration exposes more than `level`, in (0, 1), at a budget that holds on average.
+    """Return the chance that one calibration exposes more than `level`, in (0, 1), at a budget that
+    holds on average (see `allowed`).
 
-    Exact for a score that was frozen beforehand, without ties, and marks of 0 or 1: what ships lies above the k-th wrong one
-    of G prompts, so that exposure is the k-th smallest of G uniform numbers, Beta(k, G + 1 - k), or less where fewer are wrong.
-    With all signals it varies hardly more. Graded severities vary less.
+    Exact for a score that was frozen beforehand, without ties, and marks of 0 or 1: what ships lies
+    above the k-th wrong one of G prompts, so that exposure is the k-th smallest of G uniform
+    numbers, Beta(k, G + 1 - k), or less where fewer are wrong. With all signals it varies hardly
+    more. Graded severities vary less.
 
-    Parameters
-    ----------
-    alpha, groups, attempts : see `allowed`.
-
-    Examples
-    --------
     >>> round(chance_above(0.075, alpha=0.05, groups=60), 3)
     0.163
     """
@@ -119,12 +105,9 @@ def chance_above(level: float, *, alpha: float, groups: int, attempts: int = 1) 
 class FullFit:
     """Calibration prompts with their fit, from which each new prompt gets its count; made by `fit_full`.
 
-    Attributes
-    ----------
-    groups : number G >= 0 of prompts.
-    bad : positions of the bad ones among them, shape (B,), rising.
-    inverse : A, shape (d + 1, d + 1); the intercept is first.
-    weights : w, shape (d + 1,), of the fit to the G prompts alone.
+    `groups`: number G >= 0 of prompts. `bad`: positions of the bad ones among them, shape (B,),
+    rising. `inverse`: A, shape (d + 1, d + 1); the intercept is first. `weights`: w, shape (d +
+    1,), of the fit to the G prompts alone.
     """
 
     groups: int
@@ -135,11 +118,8 @@ class FullFit:
     _scores: Floats = field(repr=False)
 
     def scores(self, row: ArrayLike) -> tuple[float, Floats]:
-        """Return s(x) of a new prompt, supposed bad, and s_i(x) of each bad one, shape (B,).
-
-        Parameters
-        ----------
-        row : the new prompt's signals without the intercept, shape (d,), finite.
+        """Return s(x) of a new prompt, supposed bad, and s_i(x) of each bad one, shape (B,), from
+        its signals without intercept, shape (d,), finite.
         """
         x = _with_intercept(np.asarray(row)[np.newaxis])[0]
         if x.shape != self.weights.shape:
@@ -151,12 +131,10 @@ class FullFit:
         return own + h * step, self._scores + (self._columns * g[:, np.newaxis]).sum(axis=0) * step
 
     def count(self, row: ArrayLike, among: NDArray[np.intp] | None = None) -> int:
-        """Return 1 + how many bad prompts score at least as high as a new one; p is this over G + 1.
+        """Return 1 + how many bad prompts score at least as high as a new one; p is this over G +
+        1.
 
-        Parameters
-        ----------
-        row : see `scores`.
-        among : which of the bad prompts count, as positions in `bad`: those of a segment. None: all.
+        `among`: only the bad prompts at these positions of `bad` count, those of a segment.
         """
         own, others = self.scores(row)
         front = others >= own - TIE
@@ -176,15 +154,11 @@ class FullFit:
 
 
 def fit_full(rows: ArrayLike, bad: ArrayLike, *, ridge: float = RIDGE) -> FullFit:
-    """Fit the score to calibration prompts.
+    """Fit the score to calibration prompts: `rows`, shape (G, d), finite, and `bad`, shape (G,).
 
-    Raises `ValueError` if shapes differ or a number is not finite.
-
-    Parameters
-    ----------
-    rows : shape (G, d), finite; scaled by constants that no label and no calibration prompt has changed.
-    bad : shape (G,), True where the prompt's answer is bad.
-    ridge : lambda > 0, fixed before labels are read.
+    Rows are scaled by constants that no label and no calibration prompt has changed; `ridge` is
+    lambda > 0, fixed before labels are read. Raises `ValueError` if shapes differ or a number is
+    not finite.
     """
     x, marks = _checked(rows, bad)
     inverse, weights = _solved(x, marks, ridge)
@@ -196,14 +170,11 @@ def fit_full(rows: ArrayLike, bad: ArrayLike, *, ridge: float = RIDGE) -> FullFi
 def bag_counts(
     rows: ArrayLike, bad: ArrayLike, *, segments: ArrayLike | None = None, ridge: float = RIDGE
 ) -> NDArray[np.int64]:
-    """Return the count that each of G prompts would get as the new one, the G - 1 others being the calibration.
+    """Return the count that each of G prompts would get as the new one, the G - 1 others being the
+    calibration; see `fit_full`.
 
-    Whatever the rows are, at most k of the bad ones have a count of at most k: the theorem, without chance.
-
-    Parameters
-    ----------
-    rows, bad, ridge : see `fit_full`.
-    segments : of each prompt, shape (G,); only bad prompts of its own segment count. None: all.
+    Whatever the rows are, at most k of the bad ones have a count of at most k: the theorem, without
+    chance. With `segments`, shape (G,), only bad prompts of a prompt's own segment count.
     """
     x, marks = _checked(rows, bad)
     inverse, weights = _solved(x, marks, ridge)
@@ -252,12 +223,8 @@ def _solved(x: Floats, bad: Marks, ridge: float) -> tuple[Floats, Floats]:
 class Prompts:
     """Labelled prompts with their rows of signals, the oldest first: what a policy of method `full` is made of.
 
-    Attributes
-    ----------
-    ids : of the prompts, unique.
-    rows : shape (G, d), float32, as they are recorded.
-    bad : shape (G,).
-    segments : of each prompt; None: there are none, and all count.
+    `ids`: of the prompts, unique. `rows`: shape (G, d), float32, as they are recorded. `bad`: shape
+    (G,). `segments`: of each prompt; None: there are none, and all count.
     """
 
     ids: tuple[str, ...]

@@ -17,19 +17,11 @@ Indices = NDArray[np.intp]
 class LabelledGroup:
     """One group with the items of it that have a severity.
 
-    Attributes
-    ----------
-    id : unique among the groups of a calibration.
-    item_ids : unique within the group, at least one.
-    scores : shape (I,), label-free, in [0, 1].
-    severities : shape (I,), in [0, 1]; 1 for an item that was drawn for labelling and never got a label.
-    summed : the group loses the sum of the severities of what ships, at most 1, and not their mean
-        over all items: its items are the steps of its loss.
-
-    Raises
-    ------
-    ValueError
-        If lengths differ, an item id repeats, or a number is outside [0, 1].
+    `item_ids` are unique within the group, at least one; `scores` are label-free; both have shape
+    (I,), in [0, 1], as `severities` do: 1 for an item that was drawn for labelling and never got a
+    label. `summed`: the group loses the sum of the severities of what ships, at most 1, and not
+    their mean over all items: its items are the steps of its loss. Raises `ValueError` if lengths
+    differ, an item id repeats, or a number is outside [0, 1].
     """
 
     id: str
@@ -61,17 +53,10 @@ class LabelledGroup:
 def labelled_groups(
     ids: Sequence[str], item_ids: Sequence[tuple[str, ...]], scores: Floats, severities: Floats
 ) -> tuple[LabelledGroup, ...]:
-    """Make many groups at once: what `LabelledGroup` checks one by one is checked for all together.
+    """Make many groups at once: what `LabelledGroup` checks one by one is checked for all together,
+    with the same errors.
 
-    Parameters
-    ----------
-    ids, item_ids : of each group.
-    scores, severities : shape (N,), of all items, group after group.
-
-    Raises
-    ------
-    ValueError
-        As `LabelledGroup` does.
+    `scores` and `severities`, shape (N,), are of all items, group after group.
     """
     sizes = [len(names) for names in item_ids]
     if not sizes:
@@ -109,23 +94,12 @@ def check_unique(groups: Sequence[LabelledGroup]) -> None:
 
 
 def index_groups(groups: Sequence[Any] | NDArray[Any], length: int) -> tuple[Indices, NDArray[np.int64]]:
-    """Number the groups.
+    """Number the groups of `length` items: return each item's group, shape (N,), in 0..G-1, and
+    each group's size, shape (G,).
 
-    Parameters
-    ----------
-    groups : length N, the group id of each item: an array, or any sequence of hashables. Arrays of integers are
-        numbered without hashing.
-    length : the N that is expected.
-
-    Returns
-    -------
-    index : shape (N,), in 0..G-1.
-    sizes : shape (G,), items of each group, at least 1.
-
-    Raises
-    ------
-    ValueError
-        If the length differs, an id is unhashable, or an id is NaN (a missing id, equal to nothing).
+    `groups` holds the id of each item: an array, or any sequence of hashables; arrays of integers
+    are numbered without hashing. Raises `ValueError` if the length differs, an id is unhashable, or
+    an id is NaN (a missing id, equal to nothing).
     """
     if isinstance(groups, str | bytes):
         raise ValueError("groups must be a sequence with one id for each item, not a single text")
@@ -177,23 +151,13 @@ def _index_integers(groups: NDArray[Any]) -> tuple[Indices, NDArray[np.int64]]:
 def canonical_order(
     scores: Floats, severities: Floats, index: Indices, sizes: NDArray[np.int64]
 ) -> tuple[Indices, NDArray[np.int64]]:
-    """Order items group by group in a way that depends on what the groups hold, not on how they came.
+    """Order items group by group in a way that depends on what the groups hold, not on how they
+    came: return item positions and group sizes.
 
-    Random weights are dealt out in this order, so that shuffling the items or renaming the groups changes nothing.
-    Validity is untouched although labels take part in the order: the weights of a group are exchangeable and drawn
-    independently of it, so that dealing them out in any order that the contents determine leaves their distribution, given
-    the contents, the same.
-
-    Parameters
-    ----------
-    scores, severities : shape (N,), in [0, 1].
-    index : shape (N,), each item's group in 0..G-1.
-    sizes : shape (G,).
-
-    Returns
-    -------
-    order : shape (N,), item positions, group after group.
-    sizes : shape (G,), group sizes in that order.
+    Random weights are dealt out in this order, so that shuffling the items or renaming the groups
+    changes nothing. Validity is untouched although labels take part in the order: the weights of a
+    group are exchangeable and drawn independently of it, so that dealing them out in any order that
+    the contents determine leaves their distribution, given the contents, the same.
     """
     fingerprints = np.zeros(len(sizes), dtype=np.uint64)
     np.add.at(fingerprints, index, _mixed(severities + 0.0, _mixed(scores + 0.0, np.uint64(1))))

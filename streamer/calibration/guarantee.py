@@ -9,11 +9,8 @@ _BESIDES = " Besides: "
 
 
 def groups_needed(alpha: float) -> int:
-    """Return the smallest number of groups G with alpha >= 1/(G + 1): fewer, and nothing can ship.
-
-    Parameters
-    ----------
-    alpha : budget in (0, 1).
+    """Return the smallest number of groups G with alpha >= 1/(G + 1), alpha in (0, 1): fewer, and
+    nothing can ship.
     """
     # Fractions: the quotient of a tiny budget is infinite in floats
     return max(0, math.ceil(Fraction(1 - 1e-12) / Fraction(alpha)) - 1)

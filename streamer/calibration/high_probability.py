@@ -127,27 +127,14 @@ def calibrate_high_probability(
     method: str = "betting",
     seed: int,
 ) -> Threshold:
-    """Find a threshold whose exposure risk is at most alpha with probability at least 1 - delta.
+    """Find a threshold whose exposure risk is at most alpha with probability at least 1 - delta
+    over the draw of the groups, both in (0, 1).
 
-    Parameters
-    ----------
-    groups : unique by id; the items of a group weigh the same.
-    alpha : budget on exposure risk, in (0, 1).
-    delta : chance, over the draw of the calibration groups, that the risk passes the budget, in (0, 1).
-    method : `betting` ships more; it reads the groups in an order that seed and ids fix (HMAC), and its time
-        grows with scores times groups. `hb` (Hoeffding-Bentkus) knows no order and takes no longer than
-        sorting.
-    seed : any whole number, fixed before labels are read; `hb` ignores it.
-
-    Returns
-    -------
-    Threshold
-        Closed with fewer than about ln(1/delta)/alpha groups, even if none has lost anything.
-
-    Raises
-    ------
-    ValueError
-        If a group id repeats or an argument is not valid.
+    The items of a group weigh the same. `betting` ships more; it reads the groups in an order that
+    seed and ids fix (HMAC), and its time grows with scores times groups. `hb` (Hoeffding-Bentkus)
+    ignores the seed and takes no longer than sorting. The seed is fixed before labels are read.
+    Closed with fewer than about ln(1/delta)/alpha groups, even if none has lost anything. Raises
+    `ValueError` if a group id repeats or an argument is not valid.
     """
     alpha, delta = check_alpha(alpha), check_delta(delta)
     if method not in bounds():

@@ -28,13 +28,10 @@ MOST = 2_000
 class History:
     """The cuts that an unlabelled history fixes.
 
-    Raises `ValueError` if these are no such cuts.
-
-    Attributes
-    ----------
-    prompts : whose scores were read, >= 0.
-    cuts : strictly falling, in [0, 1]: the highest scores above which at least 30, 40, ..., 100 % of the scores lie, each
-        once; 0 where that is no score. Empty where there were fewer than `LEAST` prompts.
+    `prompts`: whose scores were read, >= 0. `cuts`: strictly falling, in [0, 1]: the highest scores
+    above which at least 30, 40, ..., 100 % of the scores lie, each once; 0 where that is no score.
+    Empty where there were fewer than `LEAST` prompts. Raises `ValueError` if these are no such
+    cuts.
     """
 
     prompts: int = 0
@@ -51,15 +48,9 @@ class History:
 
     @classmethod
     def of(cls, scores: ArrayLike, *, prompts: int | None = None) -> History:
-        """Fix the cuts.
-
-        Parameters
-        ----------
-        scores : shape (N,), in [0, 1], of prompts that are in no calibration.
-        prompts : whose they are; None: each score is of another one.
+        """Fix the cuts from scores in [0, 1] of prompts that are in no calibration; `prompts`: how
+        many those are, None for one a score.
         """
-        import numpy as np
-
         values = np.asarray(scores, dtype=np.float64)
         count = len(values) if prompts is None else prompts
         if count < LEAST:
@@ -84,15 +75,9 @@ NO_HISTORY = History()
 
 
 def level_above(scores: NDArray[np.float64], share: float) -> float:
-    """Return the highest of the scores, or 0, above which at least `share` of them lie.
-
-    Parameters
-    ----------
-    scores : shape (N,), N >= 1, in [0, 1].
-    share : in (0, 1].
+    """Return the highest of at least one score in [0, 1], or 0, above which at least `share`, in
+    (0, 1], of them lie.
     """
-    import numpy as np
-
     ranked = np.sort(scores)[::-1]
     kth = ranked[math.ceil(round(share * len(ranked), 9)) - 1]
     lower = ranked[ranked < kth]

@@ -21,13 +21,9 @@ _CELLS = 1 << 15
 class ItemTable:
     """Items group by group, groups by id, so that the order in which groups and items came changes no sum.
 
-    Attributes
-    ----------
-    ids : length G, rising.
-    scores, severities : shape (N,), in [0, 1].
-    index : shape (N,), each item's group in 0..G-1, not falling.
-    sizes : shape (G,), labelled items of each group, at least 1.
-    divisors : shape (G,), see `LabelledGroup.divisor`.
+    `ids`: length G, rising. `scores`, `severities`: shape (N,), in [0, 1]. `index`: shape (N,),
+    each item's group in 0..G-1, not falling. `sizes`: shape (G,), labelled items of each group, at
+    least 1. `divisors`: shape (G,), see `LabelledGroup.divisor`.
     """
 
     ids: tuple[str, ...]
@@ -70,31 +66,19 @@ class ItemTable:
         """Return the distinct scores that carry loss, strictly falling: only there does a group's loss change."""
         return np.unique(self.scores[self.severities > 0])[::-1] + 0.0
 
-    def sums_by_level(
-        self, terms: Floats, levels: Floats, *, reached: bool, start: int = 0
-    ) -> Iterator[Floats]:
-        """Yield each group's sum of `terms` over the items that ship, level by level, in blocks of bounded
-        size.
+    def sums_by_level(self, levels: Floats, *, start: int = 0) -> Iterator[Floats]:
+        """Yield each group's loss just below each level, where items that score exactly it ship too, in blocks of bounded
+        size: shape (k, G), a row for each of the next k levels, free to be changed.
 
-        Parameters
-        ----------
-        terms : shape (N,), one for each item.
-        levels : strictly falling.
-        reached : True: the sums just below each level, where items that score exactly it ship as well. False:
-            the sums at each level, where they do not.
-        start : the first level whose sums are wanted; those before it are not walked. The sums are the same to the last
-            bit as in a walk from the first level on.
-
-        Yields
-        ------
-        ndarray
-            Shape (k, G), a row for each of the next k levels; reused by nobody, free to be changed.
+        `levels` strictly fall; those before `start` are not walked.
         """
-        position = np.searchsorted(-levels, -self.scores, side="left" if reached else "right")
+        terms = self.losses
+        position = np.searchsorted(-levels, -self.scores, side="left")
         order = np.argsort(position, kind="stable")
         ranked = position[order]
         step = max(1, _CELLS // max(1, self.groups))
-        shipped = self._sums_before(terms, position, order[: np.searchsorted(ranked, start)])
+        before = order[: np.searchsorted(ranked, start)]
+        shipped = np.bincount(self.index[before], weights=terms[before], minlength=self.groups)
         for first in range(start, len(levels), step):
             last = min(first + step, len(levels))
             some = order[np.searchsorted(ranked, first) : np.searchsorted(ranked, last)]
@@ -108,30 +92,15 @@ class ItemTable:
     def first_level(
         self, levels: Floats, outside: Callable[[Floats], NDArray[np.bool_]], *, start: int = 0
     ) -> float:
-        """Walk down from the strictest level; return the first just below which `outside` holds, or -inf.
+        """Walk down from the strictest level (see `sums_by_level`); return the first just below
+        which `outside` holds, or -inf.
 
-        Parameters
-        ----------
-        levels, start : see `sums_by_level`.
-        outside : from group losses, shape (k, G), to k marks.
+        `outside` makes k marks of group losses, shape (k, G).
         """
         passed = start
-        for rows in self.sums_by_level(self.losses, levels, reached=True, start=start):
+        for rows in self.sums_by_level(levels, start=start):
             marks = outside(rows)
             if marks.any():
                 return float(levels[passed + int(np.argmax(marks))])
             passed += len(rows)
         return -math.inf
-
-    def _sums_before(self, terms: Floats, position: NDArray[np.intp], items: NDArray[np.intp]) -> Floats:
-        """Return each group's sum over `items`, which come level by level, added up as a walk over the levels does."""
-        sums = np.zeros(self.groups)
-        if not len(items):
-            return sums
-        # Items of one group at one level stand together, and count as one addition.
-        begins = np.ones(len(items), dtype=bool)
-        begins[1:] = (np.diff(position[items]) != 0) | (np.diff(self.index[items]) != 0)
-        together = np.zeros(int(begins.sum()))
-        np.add.at(together, np.cumsum(begins) - 1, terms[items])
-        np.add.at(sums, self.index[items[begins]], together)
-        return sums

@@ -23,12 +23,7 @@ _INNER, _OUTER = (bytes(byte ^ pad for byte in range(256)) for pad in (0x36, 0x5
 
 
 class KeyedWeights:
-    """Weights of groups under one seed.
-
-    Parameters
-    ----------
-    seed : the gate's seed, any integer, fixed before labels are read.
-    """
+    """Weights of groups under a gate's seed, any integer, fixed before labels are read."""
 
     def __init__(self, seed: int) -> None:
         key = _DOMAIN + str(seed).encode()

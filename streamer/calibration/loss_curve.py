@@ -68,11 +68,9 @@ def budget_limit(alpha: float, groups: float) -> float:
 class LossCurve:
     """The step function S(l) = sum_g L_g(l) = sum of the losses of all items whose score is above l.
 
-    Attributes
-    ----------
-    levels : shape (k,), the distinct scores that carry loss, strictly falling.
-    totals : shape (k,), S just below each level, that is, the losses at this score and above; non-decreasing.
-        S(l) is `totals[i]` for `levels[i + 1] <= l < levels[i]`, and 0 from `levels[0]` on.
+    `levels`: shape (k,), the distinct scores that carry loss, strictly falling. `totals`: shape
+    (k,), S just below each level, that is, the losses at this score and above; non-decreasing. S(l)
+    is `totals[i]` for `levels[i + 1] <= l < levels[i]`, and 0 from `levels[0]` on.
     """
 
     levels: Floats
@@ -80,12 +78,8 @@ class LossCurve:
 
     @classmethod
     def of(cls, scores: Floats, losses: Floats) -> LossCurve:
-        """Sort items into one curve; items of equal score form one step.
-
-        Parameters
-        ----------
-        scores : shape (N,), in [0, 1].
-        losses : shape (N,), weight times severity, in [0, 1].
+        """Sort items into one curve, scores and losses (weight times severity) of shape (N,), in
+        [0, 1]; items of equal score form one step.
         """
         return _curve(*_carrying(scores, losses), FixedPoint.for_terms(len(scores)), base=(0, 0))
 
@@ -96,16 +90,12 @@ class LossCurve:
 
 
 def smallest_admissible(scores: Floats, losses: Floats, limit: float) -> float:
-    """Return `LossCurve.of(scores, losses).first_over(limit)` without sorting all items.
+    """Return `LossCurve.of(scores, losses).first_over(limit)`, `limit` >= 0, without sorting all
+    items.
 
-    A coarse histogram shows in which bin of scores the sum passes the limit; only that bin is sorted. The histogram's
-    floating-point sums are a guess: exact sums confirm the bin, or else everything is sorted.
-
-    Parameters
-    ----------
-    scores : shape (N,), in [0, 1].
-    losses : shape (N,), in [0, 1].
-    limit : the largest admissible sum, >= 0.
+    A coarse histogram shows in which bin of scores the sum passes the limit; only that bin is
+    sorted. The histogram's floating-point sums are a guess: exact sums confirm the bin, or else
+    everything is sorted.
     """
     scale = FixedPoint.for_terms(len(scores))
     if len(scores) > _WORTH_BINNING:

@@ -11,13 +11,7 @@ from streamer.calibration.keyed_weights import KeyedWeights
 
 
 class Counted(NamedTuple):
-    """What ships above a level.
-
-    Attributes
-    ----------
-    shipped : groups whose item scores above it.
-    errors : those of them whose item is wrong.
-    """
+    """How many groups' items score above a level, and how many of those are wrong."""
 
     shipped: int
     errors: int
@@ -26,14 +20,10 @@ class Counted(NamedTuple):
 class OneItem:
     """The items, the highest score first.
 
-    Which item of a group it is, and whether a severity between 0 and 1 counts as wrong, follow from the seed and from
-    names (HMAC): each item is equally likely, and an item is wrong with the probability that its severity names. A
-    severity of 0 never is, one of 1 always. Raises `ValueError` if a group id repeats.
-
-    Parameters
-    ----------
-    groups : unique by id.
-    seed : any whole number, fixed before labels are read.
+    Which item of a group it is, and whether a severity between 0 and 1 counts as wrong, follow from
+    the seed, which is fixed before labels are read, and from names (HMAC): each item is equally
+    likely, and an item is wrong with the probability that its severity names. A severity of 0 never
+    is, one of 1 always. Raises `ValueError` if a group id repeats.
     """
 
     def __init__(self, groups: Sequence[LabelledGroup], seed: int) -> None:

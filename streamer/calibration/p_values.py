@@ -26,12 +26,8 @@ def hoeffding_bentkus(total: float, count: int, alpha: float) -> float:
     It does not fall as `total` grows. P(p <= u) <= u for every u if the losses are independent, lie in [0, 1]
     and have a common mean of alpha or more.
 
-    Parameters
-    ----------
-    total : sum of the losses, in [0, count]; sums within 1e-12 (relative) above a whole number count as that
-        number.
-    count : number of losses, >= 1.
-    alpha : in (0, 1).
+    `total`: sum of the losses, in [0, count]; sums within 1e-12 (relative) above a whole number
+    count as that number. `count`: number of losses, >= 1. `alpha`: in (0, 1).
     """
     from scipy.special import bdtr  # slow to import, and few methods need it
 
@@ -49,11 +45,8 @@ def binomial(errors: NDArray[Any], count: NDArray[Any], alpha: float) -> Floats:
 
     P(p <= u) <= u for every u if each is wrong with a probability of alpha or more.
 
-    Parameters
-    ----------
-    errors : those that are wrong, in 0..count; any shape.
-    count : number of marks, >= 0, of the same shape; of none nothing is known, and p is 1.
-    alpha : in (0, 1).
+    `errors`: those that are wrong, in 0..count; any shape. `count`: number of marks, >= 0, of the
+    same shape; of none nothing is known, and p is 1. `alpha`: in (0, 1).
     """
     from scipy.special import bdtr  # slow to import, and few methods need it
 
@@ -62,14 +55,11 @@ def binomial(errors: NDArray[Any], count: NDArray[Any], alpha: float) -> Floats:
 
 
 def upper_share(errors: NDArray[Any], count: NDArray[Any], delta: float) -> Floats:
-    """Return the Clopper-Pearson upper bound: the share p at which P(X <= errors) is delta for X binomial(count, p).
+    """Return the Clopper-Pearson upper bound: the share p at which P(X <= errors) is delta, in (0,
+    1), for X binomial(count, p).
 
-    It is below the chance of being wrong with a probability of at most delta.
-
-    Parameters
-    ----------
-    errors, count : as for `binomial`; the bound is 1 where all are wrong, or none was seen.
-    delta : in (0, 1).
+    It is below the chance of being wrong with a probability of at most delta; 1 where all are
+    wrong, or none was seen.
     """
     from scipy.special import betaincinv
 
@@ -91,13 +81,8 @@ def betting(losses: Floats, alpha: float, delta: float) -> Floats:
     those to its left, lies in [0, 1] and has a mean of alpha or more; so the order must not depend on the
     losses.
 
-    Returns shape (k,), in (0, 1].
-
-    Parameters
-    ----------
-    losses : shape (k, n), in [0, 1], n >= 1.
-    alpha : in (0, 1).
-    delta : the level that the bets aim at, in (0, 1); validity does not depend on it.
+    `losses`: shape (k, n), in [0, 1], n >= 1. `alpha`: in (0, 1). `delta`: the level that the bets
+    aim at, in (0, 1); validity does not depend on it. Returns shape (k,), in (0, 1].
     """
     count = losses.shape[1]
     seen = np.arange(2, count + 2)

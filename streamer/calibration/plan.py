@@ -18,24 +18,16 @@ _MEAN = Mean()
 
 
 def least_groups(alpha: float, attempts: int = 1, calibrator: Calibrator = _MEAN) -> int:
-    """Return the fewest groups on which a budget can be met at all, at least 1.
-
-    Parameters
-    ----------
-    alpha : budget on exposure risk, in (0, 1).
-    attempts : R >= 1.
+    """Return the fewest groups on which a budget in (0, 1) can be met at all over R >= 1 attempts,
+    at least 1.
     """
     each = check_alpha(alpha) / whole_number("attempts", attempts, least=1)
     return max(1, calibrator.groups_needed(each))
 
 
 def least_held_share(mean_severity: float, alpha: float) -> float:
-    """Return the share of units that any gate inside the budget holds: max(0, mu - alpha).
-
-    Parameters
-    ----------
-    mean_severity : mu, the mean severity of what would ship if nothing were held, in [0, 1].
-    alpha : budget on exposure risk.
+    """Return the share of units that any gate inside the budget holds: max(0, mu - alpha), mu being
+    the mean severity if nothing were held.
     """
     return max(0.0, mean_severity - alpha)
 

@@ -42,13 +42,9 @@ def for_arrays() -> tuple[str, ...]:
 
 
 def calibrator(name: str, parameters: Mapping[str, Number] = MappingProxyType({})) -> Calibrator:
-    """Make a calibrator.
+    """Make a calibrator; parameters that it does not have are passed over.
 
     Raises `ValueError` when there is none of this name, or a parameter is out of its range.
-
-    Parameters
-    ----------
-    parameters : those that it does not have are passed over.
     """
     return made(every(), name, parameters, what="method")
 

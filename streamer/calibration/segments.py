@@ -32,13 +32,9 @@ _NAMED = 5
 class SegmentedThreshold:
     """Thresholds by segment, and what serves the rest.
 
-    Attributes
-    ----------
-    own : by segment, for segments with groups enough; calibrated on these groups alone.
-    rest : serves every other segment, one that was never seen included: the pooled threshold, or a closed
-        one.
-    fallback : which of the two `rest` is.
-    counts : calibration groups by segment.
+    `own`: by segment, for segments with groups enough; calibrated on these groups alone. `rest`:
+    serves every other segment, one that was never seen included: the pooled threshold, or a closed
+    one. `fallback`: which of the two `rest` is. `counts`: calibration groups by segment.
     """
 
     own: Mapping[str, Threshold]
@@ -51,11 +47,8 @@ class SegmentedThreshold:
         return self.own.get(segment, self.rest)
 
     def guarantee(self, kind: str) -> str:
-        """Say in words what all segments are promised together.
-
-        Parameters
-        ----------
-        kind : what distinguishes segments, for example ``metadata key 'language'``.
+        """Say in words what all segments are promised together; `kind` distinguishes them, for
+        example ``metadata key 'language'``.
         """
         needed = counted(groups_needed(self.rest.alpha), "group")
         some = ", ".join(repr(name) for name in list(self.own)[:_NAMED]) + (
@@ -106,22 +99,13 @@ def calibrate_segments(
     fallback: Fallback = "pooled",
     seed: int,
 ) -> SegmentedThreshold:
-    """Calibrate each segment on its own groups.
+    """Calibrate each segment on its own groups; see `streamer.calibration.calibrate_groups`.
 
-    Parameters
-    ----------
-    groups : unique by id.
-    segments : segment by group id; of a kind that was fixed beforehand and is known of every batch before its
-        responses are scored (a metadata key). Others are passed over.
-    alpha : budget on exposure risk of each segment, in (0, 1).
-    method, eta, draws, seed : see `streamer.calibration.calibrate_groups`.
-    fallback : what serves a segment of fewer than ceil(1/alpha) - 1 groups: `pooled`, the threshold of all
-        groups, or `closed`, nothing ships.
-
-    Raises
-    ------
-    ValueError
-        If a group id repeats, a group has no segment, or an argument is not valid.
+    `segments`, by group id, are of a kind that was fixed beforehand and is known of every batch
+    before its responses are scored (a metadata key); those of other groups are passed over. `alpha`
+    is the budget of each segment. One of fewer than ceil(1/alpha) - 1 groups is served by the
+    `fallback`: `pooled`, the threshold of all groups, or `closed`, nothing ships. Raises
+    `ValueError` if a group id repeats, a group has no segment, or an argument is not valid.
     """
     if fallback not in FALLBACKS:
         raise ValueError(f"fallback must be one of {', '.join(FALLBACKS)}, not {fallback!r}")

@@ -43,9 +43,8 @@ class Smooth:
 
     It equals the indicator 1{Q - tau logit(U) > l} for U uniform on (0, 1), independent of everything else.
 
-    Attributes
-    ----------
-    tau : width on the scale of scores, > 0. Levels lie outside [0, 1] as well and must not be clipped to it.
+    `tau`: width on the scale of scores, > 0. Levels lie outside [0, 1] as well and must not be
+    clipped to it.
     """
 
     tau: float
@@ -77,9 +76,7 @@ class Ramp:
 
     It equals the indicator 1{Q - width U > l} for U uniform on (0, 1), independent of everything else.
 
-    Attributes
-    ----------
-    width : on the scale of scores, > 0. Levels lie in [-width, 1].
+    `width`: on the scale of scores, > 0. Levels lie in [-width, 1].
     """
 
     width: float
@@ -110,9 +107,7 @@ class FrozenQuantiles:
     distribution that rolls along with the traffic ships the same share however the scores change, and is invalid
     once they move.
 
-    Attributes
-    ----------
-    frozen : shape (n,), n >= 1, rising, in [0, 1].
+    `frozen`: shape (n,), n >= 1, rising, in [0, 1].
     """
 
     frozen: Floats
@@ -132,16 +127,12 @@ class FrozenQuantiles:
 
 
 def rank_scores(scores: ArrayLike) -> Floats:
-    """Return for each response of one batch the share of the batch that scores strictly less: in [0, 1), ties
-    alike.
+    """Return for each response of one batch the share of the batch that scores strictly less: in
+    [0, 1), ties alike.
 
-    A gate on ranks ships the same share of good batches and of bad ones: valid, and weak. Calibration needs
-    the ranks among all responses of a batch, not only among those that were labelled. Raises
-    `ValueError` if there are no scores or one is outside [0, 1].
-
-    Parameters
-    ----------
-    scores : shape (n,), n >= 1, in [0, 1].
+    A gate on ranks ships the same share of good batches and of bad ones: valid, and weak.
+    Calibration needs the ranks among all responses of a batch, not only among those that were
+    labelled. Raises `ValueError` if there are no scores or one is outside [0, 1].
     """
     batch = np.asarray(scores, dtype=np.float64)
     if batch.ndim != 1 or not len(batch) or not ((batch >= 0) & (batch <= 1)).all():

@@ -29,16 +29,11 @@ from streamer.calibration.weighting import WeightingScheme, keyed_losses
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SoftThreshold:
-    """The level of a soft gate. It is no threshold for scores as they are: only `decide` keeps the budget.
+    """The level of a soft gate. It is no threshold for scores as they are: only `decide` keeps the
+    budget.
 
-    Attributes
-    ----------
-    gate : the gate that the level is for.
-    level : l; +inf when closed, -inf when open; finite levels may lie outside [0, 1].
-    alpha : budget on exposure risk, in (0, 1).
-    method : weighting scheme of the calibration.
-    groups : number G >= 0 of calibration groups.
-    guarantee : what is promised and under which assumptions, in words.
+    `level`: l; +inf when closed, -inf when open; finite levels may lie outside [0, 1]. `alpha` is
+    the budget on exposure risk, in (0, 1), `method` the weighting scheme of the calibration.
     """
 
     gate: SoftGate
@@ -54,23 +49,11 @@ class SoftThreshold:
         return state_at(self.level)
 
     def decide(self, scores: ArrayLike, uniforms: ArrayLike) -> NDArray[np.bool_]:
-        """Decide for each score whether it ships.
+        """Decide for each score, in [0, 1] and of any shape, whether it ships. NaN never does.
 
-        Parameters
-        ----------
-        scores : any shape, in [0, 1]. NaN never ships.
-        uniforms : of the same shape, in (0, 1), both excluded: drawn for these responses alone, independent
-            of scores and severities, and recorded with the decision so that it can be derived again.
-
-        Returns
-        -------
-        ndarray of bool
-            Of the shape of `scores`; True = ship.
-
-        Raises
-        ------
-        ValueError
-            If shapes differ or a uniform is outside (0, 1).
+        `uniforms`, of the same shape, in (0, 1), both excluded, are drawn for these responses
+        alone, independent of scores and severities, and recorded with the decision so that it can
+        be derived again. Raises `ValueError` if shapes differ or a uniform is outside (0, 1).
         """
         exact, chances = np.asarray(scores, dtype=np.float64), np.asarray(uniforms, dtype=np.float64)
         if exact.shape != chances.shape:
@@ -92,17 +75,8 @@ def calibrate_soft(
 ) -> SoftThreshold:
     """Find the smallest level of a soft gate that keeps exposure risk inside the budget on average.
 
-    Parameters
-    ----------
-    groups : unique by id. None at all give a closed gate.
-    alpha : budget on exposure risk, in (0, 1).
-    gate : `streamer.calibration.shapes.Smooth` or `Ramp`, its width fixed before labels are read.
-    method, eta, draws, seed : see `streamer.calibration.calibrate_groups`.
-
-    Raises
-    ------
-    ValueError
-        If a group id repeats or an argument is not valid.
+    `gate` is `streamer.calibration.shapes.Smooth` or `Ramp`, its width fixed before labels are
+    read; the rest and the errors are those of `streamer.calibration.calibrate_groups`.
     """
     scheme = weighting_scheme(method, {"eta": eta, "draws": draws})
     return soft_by_scheme(groups, alpha=check_alpha(alpha), gate=gate, scheme=scheme, seed=seed)

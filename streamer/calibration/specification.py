@@ -38,13 +38,10 @@ Family = Literal["on average", "with high probability", "no promise"]
 class Range:
     """What values a parameter may have, and what it is for.
 
-    Attributes
-    ----------
-    help : one sentence for the command line.
-    metavar : what stands for the value there.
-    least, most : the ends of the range; for a text, of its length.
-    open : the ends themselves are excluded; `open_least`, `open_most`: the lower or the upper one alone.
-    whole : whole numbers only.
+    `help`: one sentence for the command line. `metavar`: what stands for the value there. `least`,
+    `most`: the ends of the range; for a text, of its length. `open`: the ends themselves are
+    excluded; `open_least`, `open_most`: the lower or the upper one alone. `whole`: whole numbers
+    only.
     """
 
     help: str
@@ -228,11 +225,9 @@ class Sample:
 class Calibrated(NamedTuple):
     """What a calibrator found.
 
-    Attributes
-    ----------
-    threshold : for every batch, or the strictest that one may get.
-    window : from which each batch gets a threshold of its own; None: all share one.
-    prompts : which each batch is compared with, by all signals; None: it is not.
+    `threshold`: for every batch, or the strictest that one may get. `window`: from which each batch
+    gets a threshold of its own; None: all share one. `prompts`: which each batch is compared with,
+    by all signals; None: it is not.
     """
 
     threshold: Threshold

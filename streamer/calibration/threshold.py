@@ -98,10 +98,7 @@ class Threshold:
     def from_json(cls, text: str | bytes) -> Threshold:
         """Read what `to_json` wrote, exactly; unknown fields are passed over.
 
-        Raises
-        ------
-        ValueError
-            If `text` is not such an object.
+        Raises `ValueError` if `text` is not such an object.
         """
         try:
             fields = json.loads(text, parse_constant=_refuse_constant)

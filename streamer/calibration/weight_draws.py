@@ -41,17 +41,11 @@ def rbwa_weights(sizes: Sizes, eta: float, rng: np.random.Generator) -> Floats:
 
 
 def normalised_gammas(gammas: Floats, uniforms: Floats, eta: float, sizes: Sizes) -> Floats:
-    """Turn Gamma(eta + 1) and uniform variates into Dirichlet(eta) weights of each group.
+    """Turn Gamma(eta + 1) and uniform variates in (0, 1], both of shape (N,), into Dirichlet(eta)
+    weights of each group, eta > 0.
 
-    Gamma(eta) is distributed as Gamma(eta + 1) U**(1/eta). In logarithms, less each group's largest, it cannot underflow
-    to a group of zeros, however small `eta` is.
-
-    Parameters
-    ----------
-    gammas : shape (N,), > 0.
-    uniforms : shape (N,), in (0, 1].
-    eta : concentration, > 0.
-    sizes : shape (G,), group sizes that add up to N.
+    Gamma(eta) is distributed as Gamma(eta + 1) U**(1/eta). In logarithms, less each group's
+    largest, it cannot underflow to a group of zeros, however small `eta` is.
     """
     starts = _starts(sizes)
     scale = min(eta, 1.0)  # logarithms times this neither overflow for a small eta nor for a large one

@@ -25,15 +25,7 @@ Floats = NDArray[np.float64]
 
 
 def guarantee_text(*, state: ThresholdState, alpha: float, scheme: WeightingScheme, groups: int) -> str:
-    """Say what a calibrated threshold promises, on which basis, and under which assumptions.
-
-    Parameters
-    ----------
-    state : of the threshold.
-    alpha : budget in (0, 1).
-    scheme : how the items of a group share its weight.
-    groups : number of calibration groups.
-    """
+    """Say what a calibrated threshold promises, on which basis, and under which assumptions."""
     basis = f"method {scheme.name} ({scheme.words}) on {counted(groups, 'calibration group')}"
     floor = f"1/{groups + 1} = {100 / (groups + 1):.3g} %"
     if state == "closed":
@@ -104,10 +96,7 @@ def keyed_losses(
 ) -> tuple[Floats, Floats]:
     """Return the scores and the losses, weight times severity, of all items of named groups: both of shape (N,).
 
-    Raises
-    ------
-    ValueError
-        If a group id repeats or the seed is not a whole number.
+    Raises `ValueError` if a group id repeats or the seed is not a whole number.
     """
     keyed = KeyedWeights(whole_number("seed", seed))
     check_unique(groups)

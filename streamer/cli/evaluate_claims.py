@@ -91,9 +91,13 @@ class Calibrating(ScoredClaims):
     """Claims of long answers."""
 
     calibrate: Annotated[float, option("SHARE", "Share of prompts that calibrates.", parser=share)] = 0.5
-    method: Annotated[str, option("|".join(_METHODS), "Calibrator of claims; a gate has its own.")] = (
-        Mean.name
-    )
+    method: Annotated[
+        str,
+        option(
+            "|".join(_METHODS),
+            "Calibrator of claims; a gate has its own. With age the oldest calibrate, once.",
+        ),
+    ] = Mean.name
 
     def results(
         self,

@@ -137,7 +137,7 @@ def import_(
     if unrecorded:
         warn(
             f"{counted(len(unrecorded), 'label names', 'labels name')} a batch, attempt or response that is not in the "
-            "record; until it is, they change nothing"
+            "record, or was given out of it; while it is not there, they change nothing"
         )
     for name, kind_given, kind_wanted, count in other_kinds:
         warn(

@@ -93,10 +93,14 @@ def claims(
         prompts = counted(count, "prompt is", "prompts are")
         note(f"{prompts} held whatever the threshold: {WHY_HELD[why]}")
     if written.missing:
-        warn(f"{counted(written.missing, 'prompt', 'prompts')} without an answer by {answer} left out")
+        _warn_missing(written.missing, answer)
     whose = "" if answer == "first" or out.suffix == ".csv" else f" --answer {answer}"
     field = "severity" if out.suffix == ".csv" else "label"
     note(f"Fill in {field} (0 right, 1 wrong), then: streamer evaluate {out}{whose}")
+
+
+def _warn_missing(prompts: int, answer: str) -> None:
+    warn(f"{counted(prompts, 'prompt', 'prompts')} without an answer by {answer} left out")
 
 
 def _label(
@@ -123,12 +127,14 @@ def _label(
             for tally in tallies:
                 advance(tally.seen)
         written, before, who = labelling.clouds, labelling.there_before, labeller.id
+        missing = labelling.missing
     if json:
         print_json(
             {
                 "file": str(out),
                 "clouds": written,
                 "there_before": before,
+                "missing": missing,
                 "labelled": tally.labelled,
                 "failed": tally.failures,
                 "failures": tally.failed,
@@ -143,6 +149,8 @@ def _label(
         )
         if before:
             note(f"{counted(before, 'cloud was', 'clouds were')} labelled already")
+        if missing:
+            _warn_missing(missing, of["claims"])
         if tally.failures:
             warn(f"{counted(tally.failures, what, many)} not labelled; their clouds are not written:")
             for example in tally.examples:

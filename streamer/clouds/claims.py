@@ -26,15 +26,11 @@ RESTS_ON: tuple[RestsOn, ...] = get_args(RestsOn)
 
 @dataclass(frozen=True, slots=True)
 class ClaimedPrompt:
-    """One prompt with the claims of the answer that was chosen.
+    """One prompt with the claims of the `answer` that was chosen; None: none is as was asked.
 
-    Attributes
-    ----------
-    answer : the chosen one; None: no answer is as was asked.
-    claims : of it, in order.
-    group : of each claim the least score of it and of what it rests on, so that what ships is
-        closed; and its severity, 1 where nobody labelled it. None where the prompt is held.
-    held : why, a key of `WHY_HELD`; empty where there is a group.
+    `group` has of each claim the least score of it and of what it rests on, so that what ships is
+    closed, and its severity, 1 where nobody labelled it. It is None where the prompt is held:
+    `held` says why, by a key of `WHY_HELD`.
     """
 
     cloud: Cloud
@@ -52,14 +48,11 @@ def claimed_prompt(
     rests_on: RestsOn = "named",
     scorer: Scorer = EVERY[SUPPORT],
 ) -> ClaimedPrompt:
-    """Choose an answer and score its claims.
+    """Choose an answer and score its claims by a scorer of claims.
 
-    Parameters
-    ----------
-    answer : ``first``, or the model whose answer it is: of `model`, or of ``model`` in `meta`. A
-        function of the prompt's answers, never of labels.
-    cut : cut an answer that brings no claims by `sentences`.
-    scorer : of claims.
+    `answer` is ``first``, or the model whose answer it is: of `model`, or of ``model`` in `meta`.
+    It is a function of the prompt's answers, never of labels. `cut` : an answer that brings no
+    claims is cut by `sentences`.
     """
     asked = (one for one in cloud.responses if answer in {"first", model_of(one)})
     chosen = next(asked, None)

@@ -44,14 +44,11 @@ NOT_KEPT = "(not kept)"
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One claim of a response.
+    """One claim of a response; without an id of its own it is ``c00``, ``c01``, ... by position.
 
-    Attributes
-    ----------
-    id : unique in the response; ``c00``, ``c01``, ... by position where none is given.
-    severity : in [0, 1], 0 = fine, as it reads in the whole answer; None when nobody has said.
-    span : where it stands in the response's text; None where that is not said.
-    rests_on : ids of claims of the same response without which it does not stand.
+    `severity` is in [0, 1], 0 = fine, as the claim reads in the whole answer; None when nobody has
+    said. `span` is where it stands in the response's text. `rests_on` has ids of claims of the same
+    response without which it does not stand.
     """
 
     id: str
@@ -63,19 +60,13 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class CloudResponse:
-    """One response of a cloud.
+    """One response of a cloud, ``r00``, ``r01``, ... by position; None is what is not known.
 
-    Attributes
-    ----------
-    id : ``r00``, ``r01``, ... by position.
-    severity : in [0, 1], 0 = fine; None when nobody has said.
-    kind : how severities of this response arise, in the form that gates name it (``lexical``, ``human``).
-    embedding : of any length but 0; all responses of a cloud have one, of one dimension, or none has.
-    score : of the publisher's own, in [0, 1], higher is safer; all responses of a cloud have one, or none has.
-    logprob : the mean log-probability of its tokens, in [-10000, 0].
-    model : the model that gave it; None where that is not said.
-    signals : numbers of the user's own, by name; what is not known is not there.
-    claims : what it was cut into; None: nothing is said of claims.
+    `severity` is in [0, 1], 0 = fine, and `kind` how severities of this response arise, in the form
+    that gates name it (``lexical``, ``human``). `embedding` and `score`, of the publisher's own, in
+    [0, 1], higher is safer: all responses of a cloud have one, embeddings of one dimension, or none
+    has. `logprob` is the mean log-probability of its tokens, in [-10000, 0]. `signals` are numbers
+    of the user's own.
     """
 
     id: str
@@ -308,10 +299,8 @@ def _claims(response: _ResponseLine, where: str) -> tuple[Claim, ...] | None:
 def check_embeddings(responses: Sequence[tuple[tuple[float, ...] | None, str]], where: str) -> None:
     """Check the embeddings of one prompt's responses, each with its text.
 
-    Raises
-    ------
-    UsageError
-        When some have none, dimensions differ, or one is zero; the text begins with `where`.
+    Raises `UsageError`, which begins with `where`, when some have none, dimensions differ, or one
+    is zero.
     """
     sizes = sorted({0 if vector is None else len(vector) for vector, _ in responses})
     if len(sizes) > 1:
@@ -466,13 +455,7 @@ def cloud_message(cloud: Cloud, gate: str, limits: Limits, *, embeddings_of: str
 
 
 def cloud_labels(cloud: Cloud, gate: str, labeller: str, at: datetime) -> list[LabelsV1]:
-    """Return one label event for each response of `cloud` whose severity is known.
-
-    Parameters
-    ----------
-    labeller : who is recorded as having given the severities.
-    at : when they were given, with time zone.
-    """
+    """Return a label event for each response of known severity, given `at` a moment with zone."""
     return [
         LabelsV1(
             schema=LABELS_SCHEMA,

@@ -49,20 +49,14 @@ def read_clouds(
 ) -> Iterator[Cloud]:
     """Yield the clouds of a file one by one, in its order.
 
-    Parameters
-    ----------
-    path : response clouds (``.jsonl``), or a table: ``.csv``, ``.tsv``, ``.jsonl`` or ``.parquet``; all but the last also
-        gzip; ``-`` is standard input.
-    reading : how a table is read.
-    report : receives a line about what was recognised in a table, and of what was made of it.
-    hold : rows of one prompt may be anywhere, and all are in memory; False: one line or prompt is in memory at a time where
-        the rows of a prompt are together.
-    needs_answers : refuse a table that has scores only.
+    `path` : response clouds (``.jsonl``), or a table: ``.csv``, ``.tsv``, ``.jsonl`` or
+    ``.parquet``; all but the last also gzip; ``-`` is standard input. `report` gets a line about
+    what was recognised in a table, and about what was made of it. Rows of one prompt may be
+    anywhere, and all are in memory; without `hold` one line or prompt is, where the rows of a
+    prompt are together. `needs_answers` refuses a table that has scores only.
 
-    Raises
-    ------
-    UsageError
-        The file cannot be read, or a line is not as described; the message names the line and what to do.
+    Raises `UsageError` when the file cannot be read, or a line is not as described; the message
+    names the line and what to do.
     """
     content = content_of(path)
     if content == "events":

@@ -36,14 +36,11 @@ WIDTH = 0.1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MethodLabels:
-    """What a method calibrates on. What does not depend on the budget is computed once for all budgets.
+    """What a method calibrates on. What no budget changes is computed once for all budgets.
 
-    Attributes
-    ----------
-    groups : in the order in which they came, the oldest first.
-    largest : the most items that a group may ever have.
-    seed : of the random weights and of the order in which bets are placed.
-    rows : shape (groups, d), the signals of the one item of each group; None: they have none.
+    `groups` are in the order in which they came, the oldest first; `largest` is the most items that
+    a group may ever have; `seed` that of the random weights and of the order in which bets are
+    placed; `rows`, shape (groups, d), the signals of the one item of each group.
     """
 
     groups: Sequence[LabelledGroup]
@@ -89,14 +86,11 @@ class MethodLabels:
 
 @dataclass(frozen=True, eq=False)
 class Traffic:
-    """What is decided and measured: units of batches that calibration never saw.
+    """What is decided and measured: N units of batches that calibration never saw.
 
-    Attributes
-    ----------
-    scores : shape (N,), in [0, 1]; NaN for what was never scored.
-    shippable : shape (N,); False for blank answers and unscored batches.
-    batch : shape (N,), not falling: the batch of each unit.
-    rows : shape (N, d), the signals of each unit; None: they have none.
+    `scores`, shape (N,), in [0, 1]; NaN for what was never scored. `shippable`, shape (N,), is
+    False for blank answers and unscored batches. `batch`, shape (N,), not falling: the batch of
+    each unit. `rows`, shape (N, d): the signals of each unit.
     """
 
     scores: Floats
@@ -129,10 +123,8 @@ class Traffic:
 class Served:
     """What a calibrated method does with the traffic.
 
-    Attributes
-    ----------
-    level : lambda, +inf when closed, -inf when open; None where each batch has its own.
-    chances : shape (N,), the chance in [0, 1] that a unit ships: 0 or 1 but for gates by chance.
+    `level` is lambda, +inf when closed, -inf when open; None where each batch has its own.
+    `chances`, shape (N,): the chance in [0, 1] that a unit ships, 0 or 1 but for gates by chance.
     """
 
     level: float | None
@@ -144,14 +136,11 @@ Run = Callable[[MethodLabels, float, Traffic], Served]
 
 @dataclass(frozen=True, slots=True)
 class ComparedMethod:
-    """A method with a name, and what it does.
+    """A method by its name in ``docs/guarantees.md``, and what it does.
 
-    Attributes
-    ----------
-    name : as in ``docs/guarantees.md``.
-    run : from labels and a budget alpha in (0, 1) to the outcome of the traffic.
-    response_only : True: it says nothing where a batch is one unit.
-    of_signals : True: it reads signals, and of a score alone it makes what `mean` does.
+    `run` takes labels and a budget alpha in (0, 1) to the outcome of the traffic. `response_only` :
+    it says nothing where a batch is one unit. `of_signals` : it reads signals, and of a score alone
+    it makes what `mean` does.
     """
 
     name: str
@@ -202,15 +191,10 @@ def _transductive(labels: MethodLabels, alpha: float, traffic: Traffic) -> Serve
 
 
 def full_counts(rows: Rows, bad: NDArray[np.bool_], others: Rows) -> NDArray[np.int64]:
-    """Fit all signals to labelled prompts, and count for each other prompt as a gate of method `full` does: shape (N,).
+    """Fit all signals to G labelled prompts, and count for N others as `full` does: shape (N,).
 
-    One that was not read, as too few of the labelled ones, has the count G + 1, which no budget allows.
-
-    Parameters
-    ----------
-    rows : shape (G, d).
-    bad : shape (G,).
-    others : shape (N, d).
+    `rows` has the shape (G, d), `bad` (G,), `others` (N, d). One that was not read, as too few of
+    the labelled ones, has the count G + 1, which no budget allows.
     """
     counts = fit_full(rows, bad).counts(others)
     not_read = np.flatnonzero((others[:, UNREAD] == 1).any(axis=1))

@@ -42,22 +42,14 @@ ALL_LOSSES = ("any", "share", "mass:3", "wrong-among")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimOptions:
-    """What was asked.
+    """What was asked: budgets in (0, 1), losses (`streamer.calibration.claims.claim_loss`), and
+    which answer of a prompt is cut into claims (`streamer.clouds.claims.claimed_prompt`).
 
-    Attributes
-    ----------
-    alphas : budgets, each in (0, 1).
-    losses : see `streamer.calibration.claims.claim_loss`.
-    answer : which answer of a prompt is cut into claims; see
-        `streamer.clouds.claims.claimed_prompt`.
-    calibrate : share of the prompts that calibrates, in (0, 1); the others are measured.
-    least_kept : the share of an answer's claims that must be left, in [0, 1].
-    rests_on : what a claim never ships without; see `streamer.clouds.claims.RESTS_ON`.
-    scorer : of the claims; see `streamer.scoring.registry.OF_CLAIMS`.
-    splits, seed : number of seeded splits, and the seed of the first.
-    unlabelled : a claim without a severity counts as 1 (`worst`), its prompt is left out (`drop`),
-        or is refused (`fail`).
-    method, parameters : the calibrator; those of its parameters that are not its defaults.
+    `calibrate` is the share of the prompts that calibrates, in (0, 1); the others are measured, in
+    `splits` seeded splits, of which `seed` is the first; by a method that goes by age once, in
+    order. `least_kept` is the share of an answer's claims that must be left, in [0, 1]. A claim
+    without a severity counts as 1 (`worst`), its prompt is left out (`drop`), or it is refused
+    (`fail`). `parameters` are those of the calibrator that are not its defaults.
     """
 
     alphas: tuple[float, ...] = CLAIM_BUDGETS
@@ -83,18 +75,13 @@ class ClaimOptions:
 class ClaimRow:
     """One loss at one budget, on prompts that did not calibrate.
 
-    Attributes
-    ----------
-    loss, alpha : what is bounded, and by how much.
-    risk : the mean loss of a prompt, which the promise bounds.
-    something : share of prompts that get at least one claim.
-    kept : share of an answer's claims that ships, the mean over prompts.
-    wrong : mean severity of the claims that ship.
-    whole, whole_wrong : the same loss and budget with whole answers, by their weakest claims: the
-        share of prompts that get one, and of those whose answer has a claim of severity .5 or more.
-    prompts : labelled prompts below which nothing can ship.
-    labels : of the claims that calibrated, as many as a person labels who begins at the highest
-        score of a prompt and stops where the loss is 1.
+    `risk` is the mean loss of a prompt, which the promise bounds; `something` the share of prompts
+    that get at least one claim; `kept` the share of an answer's claims that ships, the mean over
+    prompts; `wrong` the mean severity of the claims that ship. `whole`, `whole_wrong` : the same
+    loss and budget with whole answers, by their weakest claims: the share of prompts that get one,
+    and of those whose answer has a claim of severity .5 or more. Below `prompts` labelled prompts
+    nothing can ship. `labels` : of the claims that calibrated, as many as a person labels who
+    begins at the highest score of a prompt and stops where the loss is 1.
     """
 
     loss: str
@@ -133,16 +120,12 @@ COLUMNS: Mapping[str, Callable[[ClaimRow], str | None]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimResult:
-    """Everything about the claims of one file.
+    """Everything about the claims of one file: of `prompts` and `claims` that were evaluated.
 
-    Attributes
-    ----------
-    scorer : of the claims.
-    prompts, claims : that were evaluated; `wrong` : mean severity of the claims; `calibrating` :
-        prompts that calibrate.
-    held : prompts that are held whatever the threshold, by a key of `WHY_HELD`.
-    unlabelled : claims without a severity.
-    needless : others without one that the loss needs none of: they score no more than a wrong one.
+    `wrong` is the mean severity of the claims. `in_order`: the oldest prompts calibrate, once, as the
+    method goes by age; else random ones, split by split. `held` : prompts that are held whatever the
+    threshold, by a key of `WHY_HELD`. `unlabelled` : claims without a severity; `needless` : others
+    without one, of which the loss needs none: they score no more than a wrong one.
     """
 
     name: str
@@ -152,6 +135,7 @@ class ClaimResult:
     claims: int
     wrong: float
     calibrating: int
+    in_order: bool
     held: dict[str, int]
     unlabelled: int
     needless: int
@@ -160,10 +144,10 @@ class ClaimResult:
     @property
     def counted(self) -> str:
         """How much there is."""
-        return (
-            f"{self.claims} claims of {self.prompts} prompts, {percent(self.wrong)} wrong; "
-            f"{self.calibrating} prompts calibrate, the others are measured"
-        )
+        how = f"{self.calibrating} prompts calibrate, drawn at random, the others are measured"
+        if self.in_order:
+            how = f"the oldest {self.calibrating} prompts calibrate, the newer ones are measured"
+        return f"{self.claims} claims of {self.prompts} prompts, {percent(self.wrong)} wrong; {how}"
 
     @property
     def notes(self) -> list[str]:
@@ -243,6 +227,7 @@ def evaluate_prompts(name: str, every: Sequence[ClaimedPrompt], options: ClaimOp
         [one.cloud for one in ready],
         range(options.seed, options.seed + options.splits),
         Fraction(str(options.calibrate)),
+        in_order=options.calibrator.by_order,
     )
     if not splits[0].first:
         raise UsageError(f"{name}: no prompt calibrates; raise the share that does")
@@ -255,6 +240,7 @@ def evaluate_prompts(name: str, every: Sequence[ClaimedPrompt], options: ClaimOp
         claims=claims,
         wrong=float(np.concatenate([one.severities for one in groups]).mean()),
         calibrating=len(splits[0].first),
+        in_order=options.calibrator.by_order,
         held=held,
         unlabelled=missing,
         needless=sum(one.severity is None for prompt in every for one in prompt.claims) - missing,

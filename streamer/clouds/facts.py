@@ -10,16 +10,12 @@ from streamer.clouds import fact_tables
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """A question and what there is to know about its answers.
+    """A question, in several wordings, and what there is to know about its answers.
 
-    Attributes
-    ----------
-    questions : ways to ask it.
-    statement : a sentence with ``{}`` in the place of an answer, right or wrong.
-    support : a remark that a model may add to whatever it answers.
-    rivals : wrong answers that somebody may well give.
-    misconception : the wrong answer that is widely believed, or None.
-    difficulty : from 0 (everybody knows) to 4.
+    `statement` has ``{}`` in the place of an answer, right or wrong; `support` are remarks that a
+    model may add to whatever it answers; `rivals` wrong answers that somebody may well give;
+    `misconception` the one that is widely believed. `difficulty` goes from 0 (everybody knows) to
+    4.
     """
 
     topic: str

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from streamer.clouds.cloud import Cloud, split_clouds
 from streamer.clouds.compared_methods import MethodLabels, Run, Traffic
-from streamer.clouds.measurement import Units, units_of
+from streamer.clouds.measurement import units_of
 from streamer.clouds.offline import ScoredCloud, calibration_groups, decided_batch
 from streamer.clouds.spreads import Spread, spread
 from streamer.gates.declared import Unit
@@ -36,9 +36,19 @@ class HalvesSplit:
 
 
 def seeded_splits(
-    clouds: Sequence[Cloud], seeds: Sequence[int], share: Fraction = Fraction(1, 2)
+    clouds: Sequence[Cloud],
+    seeds: Sequence[int],
+    share: Fraction = Fraction(1, 2),
+    *,
+    in_order: bool = False,
 ) -> list[HalvesSplit]:
-    """Split clouds once for each seed, `share` of them to calibrate; see `split_clouds`."""
+    """Split clouds once for each seed, `share` of them to calibrate; see `split_clouds`.
+
+    `in_order`: once alone, the first of them to calibrate: what comes later is what a method that goes by age is for.
+    """
+    if in_order:
+        oldest = int(len(clouds) * share)
+        return [HalvesSplit(seeds[0], tuple(range(oldest)), np.arange(oldest, len(clouds)))]
     place = {id(cloud): position for position, cloud in enumerate(clouds)}
     splits = []
     for seed in seeds:
@@ -55,12 +65,10 @@ def seeded_splits(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Halves:
-    """The seeded halves of one file under one unit: labels on one side, measured units on the other.
+    """The seeded halves of one file under one unit: labels on one side, measured units beside.
 
-    Attributes
-    ----------
-    clouds : in the file; the first halves have floor(clouds / 2) of them.
-    labels, traffic, severities : one entry a split.
+    The first halves have floor(`clouds` / 2) of the file's clouds. The others have an entry a
+    split.
     """
 
     clouds: int
@@ -82,11 +90,10 @@ class Halves:
         *,
         drop_unlabelled: bool = False,
     ) -> Halves:
-        """Split `scored` as told: what is made once for other scores of the same clouds serves here.
+        """Split `scored` as told: what is made once for other scores of its clouds serves here.
 
-        Parameters
-        ----------
-        drop_unlabelled : what has no severity neither calibrates nor is measured; else it counts as 1.
+        With `drop_unlabelled` what has no severity neither calibrates nor is measured; else it
+        counts as 1.
         """
         batches = [decided_batch(item, unit=unit, state="closed", threshold=None) for item in scored]
         units = units_of(batches, unit)
@@ -108,16 +115,11 @@ class Halves:
             measured = np.zeros(len(scored), dtype=np.bool_)
             measured[split.second] = True
             chosen = measured[units.batch]
-            traffic.append(_traffic(units, chosen, signals))
+            batch = units.batch[chosen]
+            row = None if signals is None else signals[batch]
+            traffic.append(Traffic(units.scores[chosen], units.shippable[chosen], batch, row))
             severities.append(units.severities[chosen])
         return cls(len(scored), tuple(labels), tuple(traffic), tuple(severities))
-
-
-def _traffic(units: Units, chosen: NDArray[np.bool_], signals: Row | None) -> Traffic:
-    batch = units.batch[chosen]
-    return Traffic(
-        units.scores[chosen], units.shippable[chosen], batch, None if signals is None else signals[batch]
-    )
 
 
 def _filled(rows: Sequence[Row | None]) -> Row:
@@ -128,18 +130,13 @@ def _filled(rows: Sequence[Row | None]) -> Row:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SplitOutcomes:
-    """What one method did on the second half of each of S splits; all of shape (S,).
+    """What one method did on the second half of each of S splits, of a file of so many `clouds`.
 
-    Attributes
-    ----------
-    clouds : in the file; the first halves have floor(clouds / 2) of them.
-    exposure : mean severity shipped per unit, held ones counting 0.
-    ship_rate : share of units that ship.
-    shipped_severity, held_severity : mean severity among what ships (selective risk) and among what is held; NaN
-        where nothing is.
-    level : lambda; +inf closed, -inf open, NaN where each batch has its own.
-    exposure_by_question : as `exposure`, but each question counts once, however many units it has: what a calibration
-        by groups bounds. The same number where all have equally many.
+    `exposure` is the mean severity shipped per unit, held ones counting 0; `ship_rate` the share of
+    units that ship; `shipped_severity`, `held_severity` the mean severity among what ships
+    (selective risk) and among what is held, NaN where nothing is; `level` lambda, +inf closed, -inf
+    open, NaN where each batch has its own. In `exposure_by_question` each question counts once,
+    however many units it has: what a calibration by groups bounds.
     """
 
     clouds: int

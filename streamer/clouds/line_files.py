@@ -23,7 +23,6 @@ import msgspec
 
 from streamer.errors import Unavailable, UsageError
 
-GZIP_MAGIC = b"\x1f\x8b"
 MAX_LINE_BYTES = 64 * 2**20
 _HEAD_BYTES = 8192
 
@@ -36,12 +35,9 @@ def shown_name(path: Path | str) -> str:
 def numbered_lines(path: Path | str) -> Iterator[tuple[int, bytes]]:
     """Yield the lines of a file that are not blank, with their numbers from 1.
 
-    Raises `UsageError` where the file cannot be read, or a line is longer than `MAX_LINE_BYTES`.
-
-    Parameters
-    ----------
-    path : a file, plain or gzip (detected by content, not by name), or ``-`` for standard input. A byte order
-        mark at its beginning is passed over.
+    The file is plain or gzip (detected by content, not by name), ``-`` standard input. A byte order
+    mark at its beginning is passed over. Raises `UsageError` where it cannot be read, or a line is
+    longer than `MAX_LINE_BYTES`.
     """
     name = shown_name(path)
     with opened(path, name) as stream:
@@ -104,12 +100,9 @@ def opened(path: Path | str, name: str) -> Iterator[BinaryIO]:
 
 
 def _unzipped(raw: io.BufferedReader) -> BinaryIO:
-    if raw.peek(2)[:2] == GZIP_MAGIC:
+    if raw.peek(2)[:2] == b"\x1f\x8b":
         return cast("BinaryIO", gzip.GzipFile(fileobj=raw, mode="rb"))
     return raw
-
-
-_CHECK_BYTES = 16
 
 
 def read_whole(path: Path) -> bytes:
@@ -123,12 +116,7 @@ def read_whole(path: Path) -> bytes:
 
 
 def read_lines(path: Path, *, strict_type: Any) -> list[Any]:
-    """Return the values of all whole lines, in their order; none where there is no file.
-
-    Parameters
-    ----------
-    strict_type : what a line holds; a line that holds anything else is passed over.
-    """
+    """Return what all whole lines of `strict_type` hold, in order; none where there is no file."""
     decoder = msgspec.json.Decoder(strict_type)
     try:
         lines = read_whole(path).split(b"\n")
@@ -166,4 +154,4 @@ def append_lines(path: Path, values: Iterable[Any]) -> None:
 
 
 def _check(text: bytes) -> bytes:
-    return hashlib.sha256(text).hexdigest()[:_CHECK_BYTES].encode()
+    return hashlib.sha256(text).hexdigest()[:16].encode()

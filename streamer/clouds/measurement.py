@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,14 +18,11 @@ Booleans = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecidedBatch:
-    """One batch after its decision.
+    """One batch after its decision: n >= 1 responses, in event order.
 
-    Attributes
-    ----------
-    texts : the n >= 1 responses, in event order.
-    scores : n scores in [0, 1]; all None when the batch was held without being scored.
-    shipped : n marks; at most one is True under unit `best`.
-    severities : n severities in [0, 1]; None where nobody has said, which counts as 1 throughout.
+    The n scores are in [0, 1], or all None when the batch was held without being scored. At most
+    one is shipped under unit `best`. Severities are in [0, 1]; None where nobody has said, which
+    counts as 1 throughout.
     """
 
     batch_id: str
@@ -57,16 +55,13 @@ class DecidedBatch:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Units:
-    """The things that ship or are held, one entry each: batches, or responses under unit `response`.
+    """What ships or is held, one entry each: batches, or responses under unit `response`.
 
-    Attributes
-    ----------
-    scores : NaN for what was never scored.
-    severities : in [0, 1]; the best response's under unit `best`, the mean under `batch`.
-    shipped : what was decided.
-    shippable : False for blank answers and unscored batches, which are held whatever the threshold.
-    unlabelled : a severity is missing and was counted as 1.
-    batch, response : position of the unit's batch, and of the response that stands for it.
+    `scores` : NaN for what was never scored. `severities`, in [0, 1]: the best response's under
+    unit `best`, the mean under `batch`. `shippable` is False for blank answers and unscored
+    batches, which are held whatever the threshold. `unlabelled` : a severity is missing and was
+    counted as 1. `batch`, `response` : position of the unit's batch, and of the response that
+    stands for it.
     """
 
     scores: Floats
@@ -90,17 +85,13 @@ class Units:
 class OfflineRisk:
     """The figures of one gate over decided batches. None means: cannot be computed from so little.
 
-    Attributes
-    ----------
-    units : batches, or responses under unit `response`.
-    ship_rate : shipped units / units.
-    exposure_risk : mean of 1{ship} m over all units; `exposure_risk_se` is its standard error, clustered by batch.
-    selective_risk : mean of m over the shipped units.
-    severity_reduction : 1 - mean severity of the shipped / mean severity of the held.
-    mean_severity : mean of m over all units: the exposure of a gate that ships all.
-    unlabelled : units with a missing severity, counted as 1.
-    upside_down : of the units that can ship those that do are worse than those that are held, by more than two standard
-        errors; where all of them do, or none, the higher half of the scores is worse than the lower one.
+    `units` are batches, or responses under unit `response`. With m for a unit's severity, 1 where
+    it is `unlabelled`: `exposure_risk` is the mean of 1{ship} m over all units, and
+    `exposure_risk_se` its standard error, clustered by batch; `selective_risk` the mean of m over
+    the shipped units; `severity_reduction` 1 - mean severity of the shipped / of the held;
+    `mean_severity` the exposure of a gate that ships all. `upside_down` : of the units that can
+    ship those that do are worse than those that are held, by more than two standard errors; where
+    all of them do, or none, the higher half of the scores is worse than the lower one.
     """
 
     unit: Unit
@@ -121,16 +112,9 @@ class OfflineRisk:
 def units_of(batches: Sequence[DecidedBatch], unit: Unit) -> Units:
     """Take `batches` apart into the units of a gate."""
     rows = [row for place, batch in enumerate(batches) for row in _rows(place, batch, unit)]
-    columns = list(zip(*rows, strict=True)) if rows else [()] * 7
-    return Units(
-        np.array(columns[0], dtype=np.float64),
-        np.array(columns[1], dtype=np.float64),
-        np.array(columns[2], dtype=np.bool_),
-        np.array(columns[3], dtype=np.bool_),
-        np.array(columns[4], dtype=np.bool_),
-        np.array(columns[5], dtype=np.intp),
-        np.array(columns[6], dtype=np.intp),
-    )
+    types: list[Any] = [np.float64] * 2 + [np.bool_] * 3 + [np.intp] * 2
+    columns = zip(*rows, strict=True) if rows else [()] * len(types)
+    return Units(*(np.array(one, dtype=of) for one, of in zip(columns, types, strict=True)))
 
 
 _Row = tuple[float, float, bool, bool, bool, int, int]
@@ -183,15 +167,11 @@ def measure(batches: Sequence[DecidedBatch], unit: Unit, *, drop_unlabelled: boo
 
 
 def clustered_standard_error(values: Floats, cluster: NDArray[np.intp]) -> float | None:
-    """Return the standard error of the mean of `values`, whose clusters are independent, not its members.
+    """Return the standard error of the mean of values whose clusters are independent: shapes (N,).
 
-    The linearised variance of a ratio of cluster totals, C / (C - 1) sum_c (T_c - mean n_c)^2 / N^2, for C clusters
-    with totals T_c and sizes n_c; with clusters of one it is the usual s / sqrt(N). None for fewer than two clusters.
-
-    Parameters
-    ----------
-    values : shape (N,).
-    cluster : shape (N,), each value's cluster.
+    The linearised variance of a ratio of cluster totals, C / (C - 1) sum_c (T_c - mean n_c)^2 /
+    N^2, for C clusters with totals T_c and sizes n_c; with clusters of one it is the usual s /
+    sqrt(N). None for fewer than two clusters.
     """
     _, index = np.unique(cluster, return_inverse=True)
     sizes = np.bincount(index)

@@ -121,11 +121,8 @@ _CONTRADICTIONS = (
 def make_noise(rng: Generator, *, right: str, wrong: str, statement: str) -> Noise:
     """Draw one noisy response, each family as likely as another.
 
-    Parameters
-    ----------
-    rng : where the draws come from.
-    right, wrong : a right and a wrong answer; contradictions hold both, fabricated citations the wrong one.
-    statement : a sentence with ``{}`` for the answer.
+    Contradictions hold the right and the wrong answer, fabricated citations the wrong one.
+    `statement` is a sentence with ``{}`` for the answer.
     """
     return noise_of(one_of(rng, NOISE_FAMILIES), rng, right=right, wrong=wrong, statement=statement)
 

@@ -43,6 +43,11 @@ class ScoredCloud:
         return cls(cloud, shown, row)
 
 
+_FIGURES = (
+    "batches", "responses", "ship_rate", "exposure_risk", "exposure_risk_se", "selective_risk", "severity_reduction"
+)  # fmt: skip
+
+
 def summary(
     report: OfflineRisk,
     *,
@@ -60,14 +65,7 @@ def summary(
         "state": state,
         "lambda": threshold,
         "calibration_groups": calibration_groups,
-        "batches": report.batches,
-        "responses": report.responses,
-        "ship_rate": report.ship_rate,
-        "exposure_risk": report.exposure_risk,
-        "exposure_risk_se": report.exposure_risk_se,
-        "selective_risk": report.selective_risk,
-        "severity_reduction": report.severity_reduction,
-    }
+    } | {name: getattr(report, name) for name in _FIGURES}
 
 
 def calibration_groups(

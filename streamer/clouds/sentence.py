@@ -54,14 +54,10 @@ def sentence(report: OfflineRisk, alpha: float) -> str:
     one, many = UNIT_WORDS[report.unit]
     if report.ship_rate is None:
         return f"nothing was decided, so there is nothing to measure against the budget of {budget(alpha)}"
+    wrong = f" ({percent(report.mean_severity)} of all are wrong)" if report.shipped else ""
+    wrong_way = f"the score works the wrong way for {many}{wrong}: " if report.upside_down else ""
     if report.shipped == 0:
-        wrong_way = f"the score works the wrong way for {many}: " if report.upside_down else ""
         return f"{wrong_way}served none of the {many}, so exposure is 0 % per {one} against a budget of {budget(alpha)}"
-    wrong_way = (
-        f"the score works the wrong way for {many} ({percent(report.mean_severity)} of all are wrong): "
-        if report.upside_down
-        else ""
-    )
     return wrong_way + (
         f"served {percent(report.ship_rate)} of {many}, error rate among shipped {percent(report.selective_risk)}, "
         f"exposure {percent(report.exposure_risk, 1)} per {one} against a budget of {budget(alpha)}"

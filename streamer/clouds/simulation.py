@@ -54,14 +54,12 @@ def simulate_clouds(
     responses: int = RESPONSES_PER_CLOUD,
     noise: float = NOISE_SHARE,
 ) -> list[Cloud]:
-    """Make up `clouds` questions with `responses` answers each; the same arguments give the same clouds.
+    """Make up `clouds` >= 1 questions with `responses` >= 2 answers each; the same arguments give
+    the same clouds.
 
-    Parameters
-    ----------
-    seed : non-negative; every choice derives from it.
-    clouds : how many, at least 1. At least a quarter ask for a number, and all that exceed the tables do.
-    responses : per question, at least 2.
-    noise : chance in [0, 1] that a response is noise rather than an answer, independently of the others.
+    Every choice derives from `seed` >= 0. At least a quarter ask for a number, and all that exceed
+    the tables do. `noise` is the chance in [0, 1] that a response is noise rather than an answer,
+    independently of the others.
     """
     if seed < 0 or clouds < 1 or responses < 2 or not 0 <= noise <= 1:
         raise UsageError(

@@ -11,16 +11,12 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """A figure over seeded splits.
+    """A figure over seeded splits, by those that have it, which are `splits`.
 
-    Attributes
-    ----------
-    mean : over the splits that have the figure; None where none has.
-    sd : standard deviation between these splits; None for fewer than two.
-    se : standard error of the mean over splits of *this* data set, sd / sqrt(splits).
-    error : standard error for other questions like these: sd * sqrt(1/splits + test/calibration), because splits of
-        one data set share their questions (Nadeau and Bengio 2003). Approximate.
-    splits : number of splits that have the figure.
+    `sd` is the standard deviation between them, None for fewer than two. `se` is the standard error
+    of the mean over splits of *this* data set, sd / sqrt(splits); `error` that for other questions
+    like these: sd * sqrt(1/splits + test/calibration), because splits of one data set share their
+    questions (Nadeau and Bengio 2003). Approximate.
     """
 
     mean: float | None
@@ -31,12 +27,9 @@ class Spread:
 
 
 def spread(values: Floats, *, test: int, calibration: int) -> Spread:
-    """Return mean, spread and errors of a figure over splits.
+    """Return mean, spread and errors of a figure over splits: shape (S,), not finite without it.
 
-    Parameters
-    ----------
-    values : shape (S,); what is not finite is a split without the figure.
-    test, calibration : questions in the halves that are measured and that calibrate, each >= 1.
+    `test`, `calibration` : questions in the halves that are measured and that calibrate, each >= 1.
     """
     known = values[np.isfinite(values)]
     count = len(known)

@@ -11,14 +11,11 @@ from streamer.gates.settings import GateSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredResponse:
-    """One response of a decided batch.
+    """One response of a decided batch; `blank` : nothing but white space, for all that is known.
 
-    Attributes
-    ----------
-    text : None where the gate keeps no texts, or where it was erased.
-    score : that decided; None for a batch that was held without being scored.
-    blank : it was nothing but white space, as far as the record shows.
-    severity : the present one of the gate's kind, for responses that the audit drew; None while there is none.
+    `text` is None where the gate keeps no texts, or where it was erased; `score`, that decided, for
+    a batch that was held without being scored; `severity`, the present one of the gate's kind,
+    until there is one for a response that the audit drew.
     """
 
     id: str
@@ -30,14 +27,12 @@ class StoredResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredBatch:
-    """A first attempt that the audit sample took, or that was held unscored for its answers where it takes every batch.
+    """A first attempt that the audit sample took, or that was held unscored for its answers where
+    it takes every batch.
 
-    Attributes
-    ----------
-    probability : with which the gate's audit took a batch then.
-    waits : a response that the audit drew has no label.
-    signals : the recorded row of what its unit may ship, d float32, little-endian; None where another list of signals made it.
-    metadata : None once erased.
+    `probability` is that with which the gate's audit took a batch then. `waits` : a response that
+    the audit drew has no label. `signals` is the recorded row of what its unit may ship, d float32,
+    little-endian; None where another list of signals made it. `metadata` is None once erased.
     """
 
     batch_id: str

@@ -31,13 +31,9 @@ def endless_clouds(
 
 
 def occurrences(clouds: Iterator[Cloud], *, rate: float, label_after: float) -> Iterator[Occurrence]:
-    """Yield in the order of time when each batch is due, and its labels `label_after` seconds later.
+    """Yield in order of time when each batch is due, and its labels `label_after` >= 0 s later.
 
-    Parameters
-    ----------
-    clouds : each becomes one batch; when they end, the labels that are still due follow.
-    rate : batches a second, > 0.
-    label_after : seconds, >= 0.
+    Each cloud becomes one batch; when they end, the labels that are still due follow.
     """
     waiting: deque[Occurrence] = deque()
     for number, cloud in enumerate(clouds):

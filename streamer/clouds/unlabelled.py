@@ -23,11 +23,8 @@ def check_unlabelled(choice: str) -> Unlabelled:
 def unlabelled_note(missing: int, answers: int, choice: Unlabelled, *, option: str = "--unlabelled ") -> str:
     """Say in one line how many answers have no severity, and what that means; empty for none.
 
-    Raises `UsageError` when the choice is `fail`, and there are some.
-
-    Parameters
-    ----------
-    option : what stands before the name of another choice.
+    Raises `UsageError` when the choice is `fail`, and there are some. `option` stands before the
+    name of another choice.
     """
     if not missing:
         return ""

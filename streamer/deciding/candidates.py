@@ -62,14 +62,11 @@ _WHATEVER_SCORES = frozenset(
 class Beside:
     """One batch that is decided, as its gate's candidate gets it.
 
-    Attributes
-    ----------
-    unit : of the policy that decides.
-    claims : what it decides one by one, with the unit `claim`.
-    held : why the decision is made without scores; None: it has some.
-    batch : the answers with embeddings of `encoder`, where the decision has made some.
-    rows : the embeddings that came with the event, shape (n, d).
-    salt : the gate's secret, which random gates draw their numbers from.
+    `unit` is that of the policy that decides, `claims` what it decides one by one with the unit
+    `claim`; `held` is why the decision is made without scores, None: it has some. `batch` has the
+    answers with embeddings of `encoder`, where the decision has made some; `rows` are the
+    embeddings that came with the event, shape (n, d). Random gates draw their numbers from `salt`,
+    the gate's secret.
     """
 
     candidate: CandidatePolicy
@@ -87,13 +84,11 @@ class Beside:
 
 
 class CandidateScorer:
-    """Scores and decides batches by candidates. One caller at a time.
+    """Scores and decides batches by candidates, with the encoders of this process by id. One caller
+    at a time.
 
-    Parameters
-    ----------
-    encoders : those of this process by id.
-    seconds : how long a call may keep its caller waiting, >= 0. What takes longer is given up; while it goes on, nothing else is
-        begun, so that a scorer that hangs costs its caller this once.
+    A call may keep its caller waiting for `seconds`, >= 0. What takes longer is given up; while it
+    goes on, nothing else is begun, so that a scorer that hangs costs its caller this once.
     """
 
     def __init__(self, encoders: Mapping[str, CachedEncoder], *, seconds: float = WAIT_SECONDS) -> None:

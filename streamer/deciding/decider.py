@@ -92,21 +92,18 @@ def _gate_of(record: Record) -> str | None:
 
 
 class BatchDecider:
-    """Turns records of the responses and labels topics into outcomes. Implements `streamer.stream`'s `Decider`.
+    """Turns records of the responses and labels topics into outcomes. Implements
+    `streamer.stream`'s `Decider`.
 
-    Parameters
-    ----------
-    book : the newest policies.
-    known : content hashes of batches that are decided already.
-    encoder : embeds texts; its identity is compared with what each gate was calibrated with. None: this worker
-        decides batches that bring their embeddings or scores, where the gate takes them, and holds the others
-        (`encoder_mismatch`).
-    topics, limits : names of the topics and bounds for what is read.
-    clock : returns the present time, with zone.
-    judge : marks answers for gates of the scorer `judge`; None: those hold (`encoder_mismatch`).
-    tracing : told what is decided; actions carry the traces that it gives.
-    candidate_encoder : another encoder, for candidate policies and for gates that were calibrated with it.
-    candidate_seconds : how long a call of `outcomes` waits for candidates at most, >= 0.
+    `known` gives the content hashes of batches that are decided already. `encoder` embeds texts;
+    its identity is compared with what each gate was calibrated with. None: this worker decides
+    batches that bring their embeddings or scores, where the gate takes them, and holds the others
+    (`encoder_mismatch`). `candidate_encoder` is another one, for candidate policies and for gates
+    that were calibrated with it; a call of `outcomes` waits for candidates for at most
+    `candidate_seconds`, >= 0. `judge` marks answers for gates of the scorer `judge`; None: those
+    hold (`encoder_mismatch`). `topics` and `limits` are names and bounds for what is read; `clock`
+    gives the present time, with zone. `tracing` is told what is decided; actions carry the traces
+    that it gives.
     """
 
     def __init__(

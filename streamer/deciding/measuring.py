@@ -56,15 +56,9 @@ def scores_given(scorer: Scorer, event: ResponsesV1, blank: Sequence[bool]) -> G
 
 
 def measured(settings: GateSettings, event: ResponsesV1, batch: AnswerBatch) -> Made:
-    """Score a batch, and measure its signals where the settings list some.
-
-    Raises
-    ------
-    NoScore
-        Something is missing, was not read, or lies outside its range.
-    ValueError
-        The scorer cannot score these.
-    """
+    """Score a batch, and measure its signals where the settings list some. Raises `NoScore`
+    where something is missing, was not read, or lies outside its range, `ValueError` where the
+    scorer cannot score these."""
     scorer, listed = settings.scores_by, settings.signal_list
     seen = None if listed is None else Measured(batch, event.prompt)
     given: Given
@@ -94,20 +88,13 @@ def best_score(
     encoder: CachedEncoder | None,
     logprobs: Sequence[float | None],
 ) -> float:
-    """Score answers as a gate does, and return the score of the one that it would select; 0.0 where all are blank,
-    or where the gate's encoder does not read one.
+    """Score answers, at least as many as the gate's scorer needs, and return the score of the one
+    that the gate would select; 0.0 where all are blank, or where the gate's encoder does not read
+    one.
 
-    Parameters
-    ----------
-    texts : at least as many as the gate's scorer needs.
-    encoder : it remembers the texts, so that the decision about them does not encode them again. Blocks.
-
-    Raises
-    ------
-    ValueError
-        When the encoder is not the gate's, or the scorer cannot score these.
-    Unavailable, EncoderGivenUp
-        From the encoder.
+    The encoder remembers the texts, so that the decision about them does not encode them again; it
+    blocks, and what it raises (`Unavailable`, `EncoderGivenUp`) is raised. Raises `ValueError` when
+    the encoder is not the gate's, or the scorer cannot score these.
     """
     blank = settings.form.blank(texts)
     if all(blank):

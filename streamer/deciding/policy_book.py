@@ -28,16 +28,15 @@ log = structlog.get_logger(__name__)
 
 
 class PolicyBook:
-    """Thread-safe, and monotonic: a gate's trusted policy is only ever replaced by a trusted one of a higher version, and its
-    audit rate and candidate by later ones.
+    """The newest policy of each gate. Thread-safe, and monotonic: a gate's trusted policy is only
+    ever replaced by a trusted one of a higher version, and its audit rate and candidate by later
+    ones.
 
-    Parameters
-    ----------
-    load : reads the newest policies from SQL, of the named gates or (None) of all; may raise `Unavailable`. One that is
-        not trusted stands for a gate that has no trusted one.
-    limits : bounds for what is accepted from the thresholds topic.
-    on_change : called with each policy that is taken up, a gate's in rising order of version; must not call the book.
-    on_rejected : called with the code of each message on the thresholds topic that was refused.
+    `load` reads the newest policies from SQL, of the named gates or (None) of all; it may raise
+    `Unavailable`. One that is not trusted stands for a gate that has no trusted one. `limits` bound
+    what is accepted from the thresholds topic. `on_change` is called with each policy that is taken
+    up, a gate's in rising order of version, and must not call the book; `on_rejected` with the code
+    of each message on the topic that was refused.
     """
 
     def __init__(
@@ -161,16 +160,11 @@ class PolicySource(Protocol):
 
 
 class TrustedPolicies:
-    """Reads policies and skips those that are refused. Thread-safe.
+    """Reads policies and skips those that are refused by `keys`. Thread-safe.
 
-    Parameters
-    ----------
-    source : where policies are read.
-    keys : decide which are trusted.
-    on_refused : called with gate, version and reason of each refused policy, once.
-    raise_alert : called with gate, version, reason and the version that is kept (or None); called again with the next
-        look as long as it raises `Unavailable`.
-    now : the present time, with zone; dates what stands in for policies when none can be read.
+    `on_refused` is called with gate, version and reason of each refused policy, once; `raise_alert`
+    with these and the version that is kept (or None), and again with the next look as long as it
+    raises `Unavailable`. `now`, with zone, dates what stands in for policies when none can be read.
     """
 
     def __init__(
@@ -286,17 +280,12 @@ class PolicyMessages(Protocol):
 
 
 class Announcements:
-    """Keeps the last message of each gate right. Thread-safe.
+    """Keeps the last message of each gate right. Thread-safe. The book hears every message first.
 
-    Parameters
-    ----------
-    book : what this worker decides with; it hears every message first.
-    messages : the record's.
-    mine : whether this worker is the one of its group that looks after the topic.
-    limits : bounds for what is read.
-    clock : seconds that only grow.
-    patience : seconds that the topic may be behind: the writer of a policy publishes it itself.
-    pause : least seconds between two announcements of one gate, should somebody overwrite them all the time.
+    `mine` says whether this worker is the one of its group that looks after the topic. `clock`
+    gives seconds that only grow: the topic may be behind for `patience` of them, for the writer of
+    a policy publishes it itself, and between two announcements of one gate are at least `pause`,
+    should somebody overwrite them all the time.
     """
 
     def __init__(

@@ -26,12 +26,9 @@ class _Asked:
 class TextQueue:
     """Has texts embedded before they are asked for; `CachedEncoder.embed` then finds them.
 
-    A thread takes its part of what waits: few texts while few wait, so that those of one event are shared by all threads;
-    more under load, where passes of several texts are quicker.
-
-    Parameters
-    ----------
-    encoder : remembers what is made; as many threads as it has calls `at_once`.
+    There are as many threads as the encoder has calls `at_once`. A thread takes its part of what
+    waits: few texts while few wait, so that those of one event are shared by all threads; more
+    under load, where passes of several texts are quicker.
     """
 
     def __init__(self, encoder: CachedEncoder) -> None:

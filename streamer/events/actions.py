@@ -180,11 +180,8 @@ class ActionsV1(Event, frozen=True, gc=False, kw_only=True):
     """A decision. Consumers deduplicate on `action_id`, enforce only when `enforced` is true, and hold
     everything that is not a clear `ship`.
 
-    Raises
-    ------
-    ValueError
-        On construction, when a number is not finite, `decided_at` has no zone, or `selected` is set
-        though the unit is not `best` or the action is not `ship`.
+    Raises `ValueError` on construction, when a number is not finite, `decided_at` has no zone, or
+    `selected` is set though the unit is not `best` or the action is not `ship`.
     """
 
     schema: Literal["streamer.actions.v1"]
@@ -291,10 +288,8 @@ def call_seal(content: bytes, call: str) -> str:
 def call_to_execute(batch: ResponsesV1, action: ActionsV1) -> str:
     """Return the canonical form of the call, or of the calls, that an action lets whoever has the batch execute, as JSON.
 
-    Raises
-    ------
-    ValueError
-        Where it lets nobody execute anything: it holds, is not enforced, is about another batch, or the call is not what was scored.
+    Raises `ValueError` where it lets nobody execute anything: it holds, is not enforced, is about
+    another batch, or the call is not what was scored.
     """
     if action_id(batch.key) != action.action_id:
         raise ValueError("the action is about another batch")
@@ -309,10 +304,8 @@ def call_to_execute(batch: ResponsesV1, action: ActionsV1) -> str:
 def text_to_show(batch: ResponsesV1, action: ActionsV1) -> str | None:
     """Return the text that a gate of claims lets whoever has the batch show; None: nothing ships.
 
-    Raises
-    ------
-    ValueError
-        Where the action is about another batch, or the text is not the one that was decided.
+    Raises `ValueError` where the action is about another batch, or the text is not the one that was
+    decided.
     """
     if action_id(batch.key) != action.action_id:
         raise ValueError("the action is about another batch")
@@ -331,18 +324,10 @@ def decode_action(value: bytes | None, limits: Limits = DEFAULT_LIMITS) -> Actio
 
 
 def action_message(event: ActionsV1, *, topic: str, key: bytes | None, trace: Headers = ()) -> OutboxMessage:
-    """Make the message that publishes it.
+    """Make the message that publishes a decision.
 
-    Parameters
-    ----------
-    event : ActionsV1
-        The decision.
-    topic : str
-        The actions topic.
-    key : bytes or None
-        The key of the input record, so that order per key is kept.
-    trace : Headers
-        The headers of the input record; its trace context is carried on.
+    `key` is that of the input record, so that order per key is kept; `trace`, its headers, whose
+    trace context is carried on.
     """
     return event_message(
         event,

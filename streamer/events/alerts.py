@@ -113,13 +113,10 @@ def alert(
 ) -> AlertsV1:
     """Make an alert.
 
-    Parameters
-    ----------
-    cause : what it is about, within its gate and kind: the same cause is the same alert, and is reported once. For
-        example ``alarm 3``, or ``version 7``.
-    message : 1 to 2,000 characters for people: what happened, and what to do.
-    raised_at : with zone.
-    details : numbers and words that the message speaks of; finite.
+    The same `cause` within a gate and kind is the same alert, and is reported once, for example
+    ``alarm 3``, or ``version 7``. `message`, 1 to 2,000 characters for people, says what happened
+    and what to do; `details` are the numbers and words that it speaks of, finite. `raised_at` has a
+    zone.
     """
     return AlertsV1(
         schema=SCHEMA,
@@ -137,10 +134,8 @@ def alert(
 def decode_alert(value: bytes | None, limits: Limits = DEFAULT_LIMITS) -> AlertsV1:
     """Read an alert.
 
-    Raises
-    ------
-    BadMessage
-        With a code of `streamer.events.codes`; nothing else is raised, whatever the bytes are.
+    Raises `BadMessage` with a code of `streamer.events.codes`; nothing else is raised, whatever the
+    bytes are.
     """
     event = _reader.read_whole(value, limits)
     check_name("gate", event.gate)

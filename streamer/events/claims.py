@@ -23,11 +23,9 @@ responses, the first of them the one with the claims, and where each claim stand
 class RecordedClaims(NamedTuple):
     """What claims on record are of.
 
-    Attributes
-    ----------
-    responses : the texts of the batch's responses by id; the first has the claims.
-    spans : where each claim stands in it, from and up to, in code points.
-    rests_on : the places of those that each rests on; nothing where none rests on any.
+    `responses`: the texts of the batch's responses by id; the first has the claims. `spans`: where
+    each claim stands in it, from and up to, in code points. `rests_on`: the places of those that
+    each rests on; nothing where none rests on any.
     """
 
     responses: Mapping[str, str]

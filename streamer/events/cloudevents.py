@@ -54,28 +54,13 @@ def headers(
     dataschema: str,
     trace: Headers = (),
 ) -> Headers:
-    """Make the headers of one event whose value is JSON.
+    """Make the headers of one event whose value is JSON, in a fixed order.
 
-    Raises `ValueError` when an attribute is empty or the time has no zone.
-
-    Returns them in a fixed order.
-
-    Parameters
-    ----------
-    type : str
-        The kind and version of the event, for example ``streamer.actions.v1``.
-    source : str
-        URI reference of the context in which it happened; (source, id) is unique.
-    subject : str
-        What it is about, for example the batch id.
-    time : datetime
-        When it happened, with zone.
-    id : str
-        Its identity within the source.
-    dataschema : str
-        URI of the JSON Schema of the value.
-    trace : Headers
-        Headers, the input's; of these `traceparent` and `tracestate` are carried on.
+    `type` is the kind and version, for example ``streamer.actions.v1``; `source`, a URI reference,
+    the context in which it happened at `time` (with zone); (`source`, `id`) is unique. `subject` is
+    what it is about, for example the batch id; `dataschema` the URI of the value's JSON Schema. Of
+    the input's headers, `trace`, `traceparent` and `tracestate` are carried on. Raises `ValueError`
+    when an attribute is empty or the time has no zone.
     """
     attributes = (
         ("ce_specversion", "1.0"),

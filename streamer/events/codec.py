@@ -19,10 +19,8 @@ class Event(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     A subclass that has a ``__post_init__`` of its own calls this one.
 
-    Raises
-    ------
-    ValueError
-        On construction, for a time without zone, or one outside the years 1 to 9999 in UTC.
+    Raises `ValueError` on construction, for a time without zone, or one outside the years 1 to 9999
+    in UTC.
     """
 
     schema: str
@@ -79,12 +77,8 @@ def encode(event: msgspec.Struct) -> bytes:
 
 
 class Reader(Generic[E]):
-    """Reads the values of one topic.
-
-    Parameters
-    ----------
-    event : the type of the event; its `schema` field admits `schema` alone.
-    schema : the `schema` that is read, for example ``streamer.responses.v1``.
+    """Reads the values of one topic into `event`, whose `schema` field admits `schema` alone, for
+    example ``streamer.responses.v1``.
     """
 
     def __init__(self, event: type[E], schema: str) -> None:
@@ -98,10 +92,7 @@ class Reader(Generic[E]):
         Repeated keys and the nesting of what is skipped are not looked at here: see
         `streamer.events.json_structure`.
 
-        Raises
-        ------
-        BadMessage
-            And nothing else, whatever the bytes are.
+        Raises `BadMessage` and nothing else, whatever the bytes are.
         """
         text = screen(value, limits)
         try:
@@ -148,10 +139,8 @@ class Reader(Generic[E]):
 def screen(value: bytes | None, limits: Limits) -> bytes:
     """Refuse what is wrong with the bytes of a value before they are parsed.
 
-    Raises
-    ------
-    BadMessage
-        ``tombstone``, ``empty_value``, ``too_large``, ``confluent_framed``, ``not_utf8`` or ``nul_or_surrogate``.
+    Raises `BadMessage` ``tombstone``, ``empty_value``, ``too_large``, ``confluent_framed``,
+    ``not_utf8`` or ``nul_or_surrogate``.
     """
     if value is None:
         raise BadMessage(codes.TOMBSTONE, "the record has no value (a tombstone)")

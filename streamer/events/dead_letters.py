@@ -38,24 +38,13 @@ def dead_letter_message(
 ) -> OutboxMessage:
     """Make the message that says that `record` was refused.
 
-    Key, value and headers are the original ones, and the added headers come after them. Only when they do not fit
-    into `max_bytes`, which needs an input beyond the limits (or headers and a key of more than 60 KiB beside the
-    largest value), something is left out: original headers first, then the end of the value, then the end of the
-    key. The header `streamer_truncated` then says what, with the length and SHA-256 of the original.
-    Raises `ValueError` when `max_bytes` is less than 16 KiB.
-
-    Parameters
-    ----------
-    record : Record
-        What was refused.
-    code : str
-        One of `streamer.events.codes`.
-    detail : str
-        One sentence for people; cut to 300 characters.
-    topic : str
-        The dead-letter topic.
-    max_bytes : int
-        Most bytes that the whole record may have, >= 16 KiB; see `Limits.max_output_bytes`.
+    Key, value and headers are the original ones, and the added headers come after them. Only when
+    they do not fit into `max_bytes` (see `Limits.max_output_bytes`), which needs an input beyond
+    the limits (or headers and a key of more than 60 KiB beside the largest value), something is
+    left out: original headers first, then the end of the value, then the end of the key. The header
+    `streamer_truncated` then says what, with the length and SHA-256 of the original. `code` is one
+    of `streamer.events.codes`; `detail` is cut to 300 characters. Raises `ValueError` when
+    `max_bytes` is less than 16 KiB.
     """
     if max_bytes < 16 * 1024:
         raise ValueError(f"a dead letter needs room for at least 16 KiB, not {max_bytes} bytes")

@@ -36,10 +36,7 @@ class DeskV1(Event, frozen=True, gc=False, kw_only=True):
     Consumers deduplicate on `desk_id`, show `text` only when `action` is `released`, and go on holding otherwise; where a gate
     of claims shipped in part, what it shipped stands. The gate promises nothing about what people release.
 
-    Raises
-    ------
-    ValueError
-        On construction, when the parts contradict each other.
+    Raises `ValueError` on construction, when the parts contradict each other.
     """
 
     schema: Literal["streamer.desk.v1"]
@@ -98,13 +95,10 @@ def decode_desk(value: bytes | None, limits: Limits = DEFAULT_LIMITS) -> DeskV1:
 
 
 def desk_message(event: DeskV1, *, topic: str, key: bytes | None, trace: Headers = ()) -> OutboxMessage:
-    """Make the message that publishes it.
+    """Make the message that publishes an outcome.
 
-    Parameters
-    ----------
-    topic : the topic of outcomes.
-    key : that of the action, so that order per key is kept.
-    trace : headers of the action; their trace context is carried on.
+    `key` is that of the action, so that order per key is kept; `trace`, its headers, whose trace
+    context is carried on.
     """
     return event_message(
         event,

@@ -20,9 +20,9 @@ def json_schema(name: str) -> dict[str, Any]:
 
 
 def _say_plainly(schemas: dict[str, Any]) -> None:
-    """Turn docstrings into descriptions: running text, without the sections for Python."""
+    """Turn docstrings into descriptions: running text, without what Python raises."""
     for schema in schemas.values():
-        prose = inspect.cleandoc(schema["description"]).partition("\n\nRaises\n")[0]
+        prose = inspect.cleandoc(schema["description"]).partition("\n\nRaises ")[0]
         schema["description"] = " ".join(prose.split())
 
 

@@ -60,19 +60,10 @@ _keys_only = json.JSONDecoder(
 
 
 def check_structure(value: bytes, max_depth: int) -> None:
-    """Refuse a JSON text in which an object repeats a key, or that is nested too deep.
+    """Refuse a JSON text, UTF-8, that a decoder has accepted, in which an object repeats a key, or
+    that is nested too deep.
 
-    Parameters
-    ----------
-    value : bytes
-        A JSON text, UTF-8, that a decoder has accepted.
-    max_depth : int
-        Most levels of arrays and objects.
-
-    Raises
-    ------
-    BadMessage
-        ``duplicate_keys`` or ``too_deeply_nested``.
+    Raises `BadMessage` ``duplicate_keys`` or ``too_deeply_nested``.
     """
     if value.count(b"[") + value.count(b"{") > max_depth and depth(value) > max_depth:
         raise too_deep(max_depth)
@@ -89,26 +80,11 @@ def check_structure(value: bytes, max_depth: int) -> None:
 
 
 def survey(member: object, levels: int, path: str) -> int:
-    """Count the strings in a decoded free-form JSON value, and bound what it holds.
+    """Count the keys and string values in a decoded free-form JSON value, with so many `levels` of
+    nesting still allowed.
 
-    Parameters
-    ----------
-    member : object
-        What a decoder made of it: dict, list, str, int, float, bool or None.
-    levels : int
-        Levels of nesting that are still allowed.
-    path : str
-        Where it stands in the event, for the error.
-
-    Returns
-    -------
-    int
-        The number of keys and string values in it.
-
-    Raises
-    ------
-    BadMessage
-        ``too_deeply_nested``, or ``invalid_field`` for an integer outside 64 bits.
+    `path` names the place in the event. Raises `BadMessage` ``too_deeply_nested``, or
+    ``invalid_field`` for an integer outside 64 bits.
     """
     if isinstance(member, str):
         return 1
@@ -126,20 +102,14 @@ def survey(member: object, levels: int, path: str) -> int:
 
 
 def proves_plain(value: bytes, strings: int, optional: Sequence[bytes]) -> bool:
-    r"""Report whether a decoded event surely has no repeated and no unknown key; False means "look closer".
+    """Report whether a decoded event surely has no repeated and no unknown key; False means "look
+    closer".
 
-    Each key and each string value has two quotes of its own; quotes inside strings are escaped. So when the text
-    has exactly the quotes that the decoded event accounts for, there is no key besides, repeated or unknown.
-    A key that holds its default cannot be distinguished from an absent one after decoding; it is looked up in the text.
-
-    Parameters
-    ----------
-    value : bytes
-        The JSON text that was decoded.
-    strings : int
-        How many keys and string values the decoded event surely came from.
-    optional : sequence of bytes
-        Known keys, without string value, that may or may not be there, as they stand in the text: ``"attempt":``.
+    Each key and each string value has two quotes of its own; quotes inside strings are escaped. So
+    when the text has exactly the quotes that the decoded event accounts for (`strings`: its keys
+    and string values), there is no key besides, repeated or unknown. A key that holds its default
+    cannot be distinguished from an absent one after decoding; such `optional` ones without string
+    value are looked up in the text as they stand there: ``"attempt":``.
     """
     quotes = value.count(b'"')
     if b"\\" in value:

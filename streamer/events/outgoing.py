@@ -39,13 +39,11 @@ def event_message(
 ) -> OutboxMessage:
     """Make the message that publishes an event.
 
-    Parameters
-    ----------
-    key : where order is kept for each key alone.
-    source : in whose context it happened, for example ``gate:support-bot``; (source, id) is unique.
-    subject, time : what it is about, and when it happened, with zone.
-    value : the event as it is written already; None: written here, the same event always as the same bytes.
-    trace : headers of what led to it; their trace context is carried on.
+    Order is kept for each `key` alone. `source` is the context in which it happened, for example
+    ``gate:support-bot``; (source, id) is unique. `subject` is what it is about; `time`, with zone,
+    when it happened. `value` is the event as it is written already; None: written here, the same
+    event always as the same bytes. `trace`: headers of what led to it; their trace context is
+    carried on.
     """
     return OutboxMessage(
         topic=topic,

@@ -238,21 +238,11 @@ _reader = Reader(ResponsesV1, SCHEMA)
 
 
 def decode_responses(value: bytes | None, limits: Limits = DEFAULT_LIMITS) -> ResponsesV1:
-    """Read a response batch.
+    """Read a response batch; `value` None is a tombstone.
 
-    A batch of 0 or 1 responses and blank texts are read: the decider holds these.
-
-    Parameters
-    ----------
-    value : bytes or None
-        The value of the record; None for a tombstone.
-    limits : Limits
-        What may be how large.
-
-    Raises
-    ------
-    BadMessage
-        With a code of `streamer.events.codes`; nothing else is raised, whatever the bytes are.
+    A batch of 0 or 1 responses and blank texts are read: the decider holds these. Raises
+    `BadMessage` with a code of `streamer.events.codes`; nothing else is raised, whatever the bytes
+    are.
     """
     value = data_of(value, limits)
     try:

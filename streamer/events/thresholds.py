@@ -154,10 +154,8 @@ def threshold_event(policy: Policy, signature: PolicySignature | None = None) ->
 def policy_from_event(event: ThresholdsV1) -> Policy:
     """Build the policy that an event speaks of.
 
-    Raises
-    ------
-    BadMessage
-        ``invalid_field``, when the parts contradict each other, for example a closed policy with a threshold.
+    Raises `BadMessage` ``invalid_field``, when the parts contradict each other, for example a
+    closed policy with a threshold.
     """
     try:
         return Policy(

@@ -18,11 +18,8 @@ _PREFIX = re.compile(r"[A-Za-z0-9._-]{0,200}")
 class Topics:
     """Topic names: a prefix (a setting) and a fixed last part.
 
-    Raises `ValueError` when the prefix has characters that Kafka refuses in topic names.
-
-    Parameters
-    ----------
-    prefix : 0 to 200 of letters, digits, '.', '_' and '-'; usually ends in a dot.
+    The prefix has 0 to 200 of letters, digits, '.', '_' and '-', and usually ends in a dot. Raises
+    `ValueError` when it has characters that Kafka refuses in topic names.
     """
 
     prefix: str = "streamer."

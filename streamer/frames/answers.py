@@ -83,9 +83,8 @@ def table_of(frame: Any) -> Table:
 def like(frame: Any, columns: Mapping[str, Sequence[Any]], rows: Sequence[int] | None) -> Any:
     """Return columns as a table of the library that `frame` is of; a list of dicts where it is of none.
 
-    Parameters
-    ----------
-    rows : where there is a row of `frame` for each row here, its number: an index of pandas is kept.
+    `rows`: where there is a row of `frame` for each row here, its number: an index of pandas is
+    kept.
     """
     library = type(frame).__module__.partition(".")[0]
     module: Any = sys.modules.get(library)
@@ -174,19 +173,14 @@ _TEXTS_AT_ONCE = 4096
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Read:
-    """The prompts of a table.
+    """The prompts of a table of `count` rows, in the order of their first rows.
 
-    Attributes
-    ----------
-    clouds : in the order of their first rows.
-    rows : for each cloud the rows of each of its answers, numbers from 0; None where a row is a prompt.
-    count : rows of the table.
-    recognised : what was taken for what, for people.
-    doubt : what severities were taken to mean by a name that leaves it open, that of the columns `doubted`; empty: nothing.
-    metadata : for each cloud the values of the columns that were to be kept, in its first row.
-    score_columns : those that hold scores.
-    notes : what was made of the table, in sentences.
-    columns : its columns; none of response clouds.
+    `rows`: for each cloud the rows of each of its answers, numbers from 0; None where a row is a
+    prompt. `recognised`: what was taken for what, for people. `doubt`: what severities were taken
+    to mean by a name that leaves it open, that of the columns `doubted`; empty: nothing.
+    `metadata`: for each cloud the values of the columns that were to be kept, in its first row.
+    `score_columns`: those that hold scores. `notes`: what was made of the table, in sentences.
+    `columns`: its columns; none of response clouds.
     """
 
     clouds: tuple[Cloud, ...]
@@ -204,10 +198,8 @@ class Read:
 class Doubt(NamedTuple):
     """What a table leaves open about its severities.
 
-    Attributes
-    ----------
-    columns : those that hold severities, or, where no answer has one, every column.
-    found : whether they hold them, and 1 may mean wrong or right.
+    `columns`: those that hold severities, or, where no answer has one, every column. `found`:
+    whether they hold them, and 1 may mean wrong or right.
     """
 
     columns: tuple[str, ...]
@@ -237,11 +229,8 @@ def read(
 ) -> Read:
     """Read a table; see `streamer.clouds.tables` for what is recognised and refused.
 
-    Parameters
-    ----------
-    kept : columns whose values are kept; they have no role.
-    severities : whether these are looked at.
-    advice : turns what is advised on the command line into what it is here; None: into Python.
+    `kept`: columns whose values are kept; they have no role. `severities`: whether these are looked
+    at. `advice`: turns what is advised on the command line into what it is here; None: into Python.
     """
     here = advice or in_python
     if not severities:

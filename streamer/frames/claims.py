@@ -20,6 +20,7 @@ from streamer.clouds.claims import (
     shipped_text,
 )
 from streamer.clouds.tables.answers import Reading
+from streamer.clouds.tables.marks import Annotators, Marks
 from streamer.errors import NotFittedError, UsageError
 from streamer.frames.answers import mapping_of, read
 from streamer.scoring.claims.sentences import splitter
@@ -34,10 +35,8 @@ GIVEN = "given"
 class DecidedClaim:
     """One claim.
 
-    Attributes
-    ----------
-    score : in [0, 1], higher is safer; of it and of what it rests on the least.
-    span : its characters in the answer, if known.
+    `score`: in [0, 1], higher is safer; of it and of what it rests on the least. `span`: its
+    characters in the answer, if known.
     """
 
     id: str
@@ -51,13 +50,10 @@ class DecidedClaim:
 class DecidedAnswer:
     """The answer to a prompt that was cut.
 
-    Attributes
-    ----------
-    answer_id : None where no answer is as was asked.
-    action : `ship`: all claims; `mixed`: some; `hold`: none.
-    text : as it ships; None where nothing does, or a claim does not stand in the answer.
-    units : the claims in order; empty where the prompt is held whatever the threshold.
-    reason : why that is so, a key of `streamer.clouds.claims.WHY_HELD`; else empty.
+    `answer_id`: None where no answer is as was asked. `action`: `ship`: all claims; `mixed`: some;
+    `hold`: none. `text`: as it ships; None where nothing does, or a claim does not stand in the
+    answer. `units`: the claims in order; empty where the prompt is held whatever the threshold.
+    `reason`: why that is so, a key of `streamer.clouds.claims.WHY_HELD`; else empty.
     """
 
     prompt_id: str
@@ -86,7 +82,7 @@ class ClaimGate:
     method, parameters : the calibrator, one of mean, age, hb, betting and bernstein, and what it
         has, as in ``{"delta": 0.05}``: docs/guarantees.md. `age` goes by the order of rows.
     seed : any whole number, fixed before labels are read.
-    columns : the columns of roles that are not recognised.
+    columns, scale, words, annotators, trust_score : how a table is read; see `streamer.Gate`.
 
     Attributes
     ----------
@@ -112,6 +108,10 @@ class ClaimGate:
         parameters: Mapping[str, float] | None = None,
         seed: int = 0,
         columns: Mapping[str, Any] | None = None,
+        scale: tuple[float, float] | None = None,
+        words: Mapping[str, float] | None = None,
+        annotators: Annotators = "mean",
+        trust_score: bool = False,
     ) -> None:
         if left_out not in LEFT_OUT:
             raise ValueError(f"left_out must be one of {', '.join(LEFT_OUT)}, not {left_out!r}")
@@ -119,18 +119,20 @@ class ClaimGate:
             raise ValueError(f"rests_on must be one of {', '.join(RESTS_ON)}, not {rests_on!r}")
         self.alpha, self.loss, self.answer = alpha, loss, answer
         self.least_kept, self.left_out, self.rests_on = least_kept, left_out, rests_on
-        self.score, self.columns = claim_scorer(score).name, columns
+        self.score = claim_scorer(score).name
+        self._reading = Reading(
+            columns=mapping_of(columns),
+            marks=Marks(scale, words or {}),
+            annotators=annotators,
+            trust_score=trust_score,
+        )
         self.method, self.parameters, self.seed = method, parameters, seed
 
     def fit(self, frame: Any) -> "ClaimGate":
         """Calibrate on answers with labelled claims; one without a label counts as wrong.
 
-        Raises
-        ------
-        UsageError
-            When the table cannot be read, or has no labelled claims.
-        ValueError
-            When a parameter is out of its range.
+        Raises `UsageError` when the table cannot be read, or has no labelled claims. Raises
+        `ValueError` when a parameter is out of its range.
         """
         found = self._prompts(frame, severities=True, cut=False)
         check_answered(found, self.answer, "the table")
@@ -148,12 +150,7 @@ class ClaimGate:
     def decide(self, frame: Any) -> list[DecidedAnswer]:
         """Decide the claims of answers, one prompt after the other; labels are not looked at.
 
-        Raises
-        ------
-        NotFittedError
-            Before `fit`.
-        UsageError
-            When the table cannot be read.
+        Raises `NotFittedError` before `fit`. Raises `UsageError` when the table cannot be read.
         """
         if not hasattr(self, "threshold_"):
             raise NotFittedError("this ClaimGate has not been calibrated: call fit() before decide()")
@@ -161,8 +158,7 @@ class ClaimGate:
         return list(map(self._decided, found))
 
     def _prompts(self, frame: Any, *, severities: bool, cut: bool) -> list[ClaimedPrompt]:
-        reading = Reading(columns=mapping_of(self.columns))
-        table = read(frame, reading, severities=severities)
+        table = read(frame, self._reading, severities=severities)
         how: Any = {"cut": cut, "rests_on": self.rests_on, "scorer": claim_scorer(self.score)}
         return [claimed_prompt(cloud, self.answer, **how) for cloud in table.clouds]
 

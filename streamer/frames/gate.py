@@ -175,19 +175,12 @@ class Gate:
         return self
 
     def fit(self, frame: Any, y: Any = None) -> Gate:
-        """Calibrate on labelled answers.
+        """Calibrate on answers with severities. For the method `age` prompts are in order of time,
+        the oldest first.
 
-        Parameters
-        ----------
-        frame : with severities. For the method `age` prompts are in order of time, the oldest first.
-        y : must be None: severities are a column.
-
-        Raises
-        ------
-        UsageError
-            When the table cannot be read, holds texts alone, or has no severities; the text says what to do.
-        ValueError
-            When a parameter is out of its range, or no guarantee is known for what was put together.
+        `y` must be None: severities are a column. Raises `UsageError` when the table cannot be
+        read, holds texts alone, or has no severities (the text says what to do), `ValueError` when
+        a parameter is out of its range, or no guarantee is known for what was put together.
         """
         if y is not None:
             raise UsageError(
@@ -287,12 +280,8 @@ class Gate:
     def decide(self, frame: Any) -> Decisions:
         """Decide answers; severities, where there are some, are not looked at.
 
-        Raises
-        ------
-        NotFittedError
-            Before `fit`.
-        UsageError
-            When the table cannot be read, or holds texts alone.
+        Raises `NotFittedError` before `fit`. Raises `UsageError` when the table cannot be read, or
+        holds texts alone.
         """
         self._check_fitted("decide")
         table = read(frame, self._reading(), self.kept_columns, severities=False)
@@ -309,16 +298,9 @@ class Gate:
         the halves of `streamer evaluate` from `seed` on, so that no label that found a threshold judges it. With a method that looks
         at the order the older half calibrates, once.
 
-        Parameters
-        ----------
-        frame : other labelled answers, which this gate decides as it is.
-
-        Raises
-        ------
-        NotFittedError
-            Before `fit`.
-        UsageError
-            When the table has no severities, or there is one prompt alone.
+        `frame`: other labelled answers, which this gate decides as it is. Raises `NotFittedError`
+        before `fit`. Raises `UsageError` when the table has no severities, or there is one prompt
+        alone.
         """
         from streamer.frames.trial import BUDGETS, MOST, splits_of, tried
 

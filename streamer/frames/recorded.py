@@ -78,23 +78,12 @@ def tried_record(
     asked: GateSettings,
     encode: Encode | None = None,
 ) -> tuple[Report, list[str]]:
-    """Say what gates with other settings would ship of recorded prompts that did not calibrate them.
+    """Say what gates with other settings would ship of recorded prompts that did not calibrate
+    them; and what has to be said of the record, in sentences.
 
-    Parameters
-    ----------
-    settings : by which they were decided; `asked` : what is asked about.
-    encode : embeds the stored texts, where the record has no scores or signals of what is asked about.
-
-    Returns
-    -------
-    The report, and what has to be said of the record, in sentences.
-
-    Raises
-    ------
-    UsageError
-        For another unit, and where texts or an encoder are wanted and are not there.
-    NothingToTry
-        Where too little is labelled.
+    `encode` embeds the stored texts, where the record has no scores or signals of what is asked
+    about. Raises `UsageError` for another unit, and where texts or an encoder are wanted and are
+    not there, `NothingToTry` where too little is labelled.
     """
     if asked.unit != settings.unit:
         raise UsageError(
@@ -149,11 +138,8 @@ def claimed(
 ) -> tuple[list[ClaimedPrompt], list[str]]:
     """Return the prompts of a gate of claims that were scored, and what is left out, in a sentence.
 
-    Raises `NothingToTry` where there are fewer than two.
-
-    Parameters
-    ----------
-    scorer : the gate's: the scores that decided count. Another one scores the recorded texts.
+    The gate's own `scorer` counts as it decided; another one scores the recorded texts. Raises
+    `NothingToTry` where there are fewer than two.
     """
     found, left = [], 0
     for one in batches:

@@ -33,18 +33,15 @@ from streamer.wording.policies import MOST_WEIGHTS
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Decisions(Tabular):
-    """What ships, one entry for each answer: in the order of the table's rows, or prompt by prompt where a row is a prompt.
+    """What ships, one entry for each answer: in the order of the table's rows, or prompt by prompt
+    where a row is a prompt.
 
-    Attributes
-    ----------
-    prompt_ids, answer_ids : length N.
-    scores : shape (N,), in [0, 1], what was decided by; NaN for what could not be scored, which is held.
-    thresholds : shape (N,): a score ships above it, strictly. -inf: all do; +inf: none does. For the unit `batch` it is
-        compared with the mean score, for `best` with the highest one. NaN where all signals decide.
-    budgets : shape (N,), the smallest budget with which what could ship would have shipped, as in a worker's action
-        (`budget_needed`); NaN for every other answer, and where the method says none.
-    ship : shape (N,), bool.
-    batches : the same by prompt.
+    `scores`, shape (N,), in [0, 1], are what was decided by; NaN for what could not be scored,
+    which is held. A score ships strictly above its threshold (-inf: all do; +inf: none does; NaN
+    where all signals decide); for the unit `batch` that is compared with the mean score, for `best`
+    with the highest one. `budgets`, shape (N,), are the smallest ones with which what could ship
+    would have shipped, as in a worker's action (`budget_needed`); NaN for every other answer, and
+    where the method says none. `batches`: the same by prompt.
     """
 
     unit: Unit
@@ -114,11 +111,8 @@ def spread_text(one: Spread) -> str:
 class AtBudget:
     """What a gate makes, at a budget `alpha`, of prompts that did not calibrate it: means over splits.
 
-    Attributes
-    ----------
-    ship_rate : share of units that ship.
-    exposure : average harm per prompt, held ones counting 0.
-    selective : error rate among what ships.
+    `ship_rate`: share of units that ship. `exposure`: average harm per prompt, held ones counting
+    0. `selective`: error rate among what ships.
     """
 
     alpha: float
@@ -379,12 +373,10 @@ PAGE_POLICY = (
 
 
 def report_page(report: Report, name: str, notes: Sequence[str] = (), *, back: str = "") -> str:
-    """Return a report as a page of its own, with a slider over all budgets where one calibration answers for them.
+    """Return a report as a page of its own, with a slider over all budgets where one calibration
+    answers for them.
 
-    Parameters
-    ----------
-    notes : how the file was read, in sentences.
-    back : the address at which another file is tried; empty: none.
+    `notes` say how the file was read; at `back` another file is tried, empty for none.
     """
     slider = ""
     if report.budgets:

@@ -27,10 +27,7 @@ def splits_of(found: Sequence[ScoredCloud], seed: int, *, in_order: bool) -> lis
             "there is one prompt, and one half calibrates while the other is judged: give at least two, and about a hundred for "
             "a budget of 1 %"
         )
-    if in_order:
-        half = len(found) // 2
-        return [HalvesSplit(seed, tuple(range(half)), np.arange(half, len(found)))]
-    return seeded_splits([item.cloud for item in found], range(seed, seed + SPLITS))
+    return seeded_splits([item.cloud for item in found], range(seed, seed + SPLITS), in_order=in_order)
 
 
 def tried(

@@ -18,17 +18,13 @@ from streamer.gates.settings import GateSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditRate:
-    """One row of a gate's audit rates; the newest is in force.
+    """One row of a gate's audit rates; the newest is in force. `number`: from 1, in the order in
+    which those of all gates were written.
 
-    Attributes
-    ----------
-    number : from 1, in the order in which rates of all gates were written; 0 before that.
-    boosted : whether decisions are drawn more often than the gate's audit probability says.
-    since, until : from when it holds, by the recalibrator's clock, and until when, by a worker's: whatever becomes of the
-        recalibrator, a raised rate ends.
-    evidence : of the risk alarm, when it was written.
-    extra : labels that raised rates had asked for since midnight (UTC), when it was written.
-    reason : why, in words.
+    `boosted`: whether decisions are drawn more often than the gate's audit probability says, from
+    `since`, by the recalibrator's clock, `until` then, by a worker's: whatever becomes of the
+    recalibrator, a raised rate ends. `evidence`: of the risk alarm, and `extra`: labels that raised
+    rates had asked for since midnight (UTC), when it was written.
     """
 
     number: int = 0
@@ -68,13 +64,11 @@ LEAST_DELAYS = 20
 
 
 def label_lag(delays: Sequence[float | None], *, deadline: float) -> float | None:
-    """Return the 95 % quantile of the label delays of draws, in seconds; None for too few of them.
+    """Return the 95 % quantile, in seconds, of the delays from decisions to labels of draws that
+    were chosen without regard to labels; None for too few of them.
 
-    Parameters
-    ----------
-    delays : from a decision to its labels, of draws that were chosen without regard to labels; None: the label never came.
-        What came later than the deadline counts as the deadline.
-    deadline : the age at which a label that has not come counts as never coming, in seconds.
+    A delay of None is a label that never came. What came later than the deadline, in seconds,
+    counts as the deadline.
     """
     if len(delays) < LEAST_DELAYS:
         return None

@@ -22,15 +22,7 @@ if TYPE_CHECKING:
 def decide(scores: ArrayLike, threshold: Threshold) -> NDArray[np.bool_]:
     """Decide for each score whether it ships, each on its own.
 
-    Parameters
-    ----------
-    scores : any shape, in [0, 1]. NaN never ships.
-    threshold : a calibrated threshold.
-
-    Returns
-    -------
-    ndarray of bool
-        Of the shape of `scores`; True = ship.
+    `scores`, of any shape, lie in [0, 1]; NaN never ships. Returns marks of that shape, True = ship.
     """
     # float64 first: a float32 array would round the threshold to float32 before comparing
     exact = np.asarray(scores, dtype=np.float64)
@@ -46,14 +38,12 @@ def mean_score(scores: Sequence[float]) -> float:
 class BatchGate:
     """What the gate says about one batch.
 
-    Attributes
-    ----------
-    shipped : one for each response, in event order.
-    best : position of the only response that may ship under the unit `best`, whether it does or not; None under
-        other units, and when every answer is blank.
-    selected : position of the response that may be shown; set by the unit `best` alone, and only if it ships.
-    unit_score : the score that decided: that of the best response that is not blank (0 if all are) for `best`, the
-        mean rounded to 1e-6 for `batch`, None for `response`, where each decides for itself.
+    `shipped`: one for each response, in event order. `best`: position of the only response that may
+    ship under the unit `best`, whether it does or not; None under other units, and when every
+    answer is blank. `selected`: position of the response that may be shown; set by the unit `best`
+    alone, and only if it ships. `unit_score`: the score that decided: that of the best response
+    that is not blank (0 if all are) for `best`, the mean rounded to 1e-6 for `batch`, None for
+    `response`, where each decides for itself.
     """
 
     shipped: tuple[bool, ...]
@@ -72,21 +62,14 @@ def gate_batch(
 ) -> BatchGate:
     """Decide one batch.
 
-    Parameters
-    ----------
-    scores : one for each response, in [0, 1], in event order, rounded by the scorer.
-    unit : `best`: only the highest score may ship, the first in event order among equals.
-        `response`, `claim`: each on its own.
-        `batch`: all or none, by the mean score.
-    state : `closed` ships nothing; `cut` ships what scores above `threshold`; `open` ships all that the unit allows.
-    threshold : lambda for `cut`, None otherwise.
-    blank : says for each response whether its text is blank; None: none is. A blank answer never ships, is never the
-        best, and holds the whole batch under the unit `batch`.
-
-    Raises
-    ------
-    ValueError
-        If there are no scores, a score is not in [0, 1], lengths differ, or state and threshold contradict.
+    `scores`: one for each response, in [0, 1], in event order, rounded by the scorer. `unit`:
+    `best`: only the highest score may ship, the first in event order among equals. `response`,
+    `claim`: each on its own. `batch`: all or none, by the mean score. `state`: `closed` ships
+    nothing; `cut` ships what scores above `threshold`; `open` ships all that the unit allows.
+    `threshold`: lambda for `cut`, None otherwise. `blank`: says for each response whether its text
+    is blank; None: none is. A blank answer never ships, is never the best, and holds the whole
+    batch under the unit `batch`. Raises `ValueError` if there are no scores, a score is not in [0,
+    1], lengths differ, or state and threshold contradict.
     """
     if len(scores) == 0:
         raise ValueError("a batch without responses cannot be gated")

@@ -57,11 +57,9 @@ _LARGEST_WHOLE = 10**18
 class Bursts:
     """The bursts of which nothing ships: those with a bad label among the prompts that a policy was made of.
 
-    Attributes
-    ----------
-    key : the metadata key that names bursts, or `prompt`.
-    secret : of the hashes that stand for names; None: it was erased, and no batch is told its burst any more.
-    bad : ids of the prompts with a bad label, by burst.
+    `key`: the metadata key that names bursts, or `prompt`. `secret`: of the hashes that stand for
+    names; None: it was erased, and no batch is told its burst any more. `bad`: ids of the prompts
+    with a bad label, by burst.
     """
 
     key: str
@@ -110,21 +108,16 @@ def burst_of(prompt: str, metadata: Mapping[str, Any], key: str) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """One numbered, immutable version of everything that a gate decides with.
+    """One numbered, immutable version of everything that a gate decides with; `version`: from 1,
+    one monotonic sequence per gate.
 
-    Attributes
-    ----------
-    version : from 1, one monotonic sequence per gate.
-    gate_revision : the revision whose settings this policy carries.
-    state : `closed` (ship nothing), `cut` (ship what passes lambda) or `open` (ship all).
-    threshold : lambda; None unless `state` is `cut`.
-    rule : how lambda is to be read. Under `BatchCut` lambda is the strictest that a batch can get; under
-        `Segments` state and lambda are those of every segment that has none of its own.
-    calibration_run : the run that found the threshold; None for a policy that no run made.
-    calibrated : False until a calibration has decided for these settings; such a policy is `closed`
-        and its decisions say `no_threshold`.
-    guarantee : what is promised, in words; empty when nothing is.
-    losses, bursts : of the prompts that it was calibrated on, read from the record; not part of the policy.
+    `state` is `closed` (ship nothing), `cut` (ship what passes lambda, the `threshold`) or `open`
+    (ship all), and `rule` how lambda is to be read: under `BatchCut` it is the strictest that a
+    batch can get; under `Segments` state and lambda are those of every segment that has none of its
+    own. `calibrated`: False until a calibration has decided for these settings; such a policy is
+    `closed` and its decisions say `no_threshold`. `guarantee`: what is promised, in words; empty
+    when nothing is. `losses`, `bursts`: of the prompts that it was calibrated on, read from the
+    record; not part of the policy.
     """
 
     gate: str
@@ -184,13 +177,10 @@ out; what it could not score for another reason it would have held."""
 class CandidatePolicy:
     """One line of a gate's story of candidates; the newest is the one that counts.
 
-    Attributes
-    ----------
-    number : from 1, in the order in which those of all gates were set.
-    settings : what it decides by, as they were when it was set; None: from here on there is no candidate.
-    cut : where it cuts; None: it scores, and decides nothing.
-    rule : how the cut is read.
-    guarantee : what its calibration promises; empty for a threshold that somebody gave, and without one.
+    `number`: from 1, in the order in which those of all gates were set. `settings`: what it decides
+    by, as they were when it was set; None: from here on there is no candidate. `cut`: where it
+    cuts; None: it scores, and decides nothing. `rule`: how the cut is read. `guarantee`: what its
+    calibration promises; empty for a threshold that somebody gave, and without one.
     """
 
     number: int
@@ -210,16 +200,13 @@ class CandidatePolicy:
 
 @dataclass(frozen=True, slots=True)
 class CandidateDecision:
-    """What a candidate made of one batch of n responses.
+    """What the candidate of a number made of one batch of n responses.
 
-    Attributes
-    ----------
-    candidate : its number.
-    scores : n of them, in [0, 1], in event order; None where it has none.
-    shipped : n marks of what it would have shipped; None without scores or a threshold.
-    why : why it has no scores: `NOT_TRIED`, or a reason as holds have them; None with scores.
-    signals : of what its unit may ship, by its own list: d float32, little-endian; None where it keeps none.
-    needed : the budget that the batch would have shipped with; None where its rule does not say.
+    `scores`, n in [0, 1], in event order, or `why` it has none: `NOT_TRIED`, or a reason as holds
+    have them. `shipped`: n marks of what it would have shipped; None without scores or a threshold.
+    `signals`: of what its unit may ship, by its own list: d float32, little-endian; None where it
+    keeps none. `needed`: the budget that the batch would have shipped with; None where its rule
+    does not say.
     """
 
     candidate: int

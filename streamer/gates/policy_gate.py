@@ -23,13 +23,11 @@ from streamer.scoring.signals.signal_list import batch_row
 class Ruling:
     """What a policy says about one batch.
 
-    Attributes
-    ----------
-    gate : what ships.
-    cut : what this batch was cut by: its own under a transductive rule, its segment's under segments.
-    needed : the budget that it would have shipped with; None where the policy does not say.
-    unread : it is held because the encoder did not read it, and too few labelled prompts were unread for the same reasons.
-    bad_burst : whether nothing of it ships because its burst has a bad label.
+    `gate`: what ships. `cut`: what this batch was cut by: its own under a transductive rule, its
+    segment's under segments. `needed`: the budget that it would have shipped with; None where the
+    policy does not say. `unread`: it is held because the encoder did not read it, and too few
+    labelled prompts were unread for the same reasons. `bad_burst`: whether nothing of it ships
+    because its burst has a bad label.
     """
 
     gate: BatchGate
@@ -57,14 +55,9 @@ def unit_row(
 class PolicyGate:
     """The gate of one policy, ready for many batches.
 
-    Parameters
-    ----------
-    unit : what ships.
-    cut : the policy's state and lambda.
-    rule : how they are to be read.
-    losses : of the calibration prompts, where the policy cuts one score at its budget.
-    bursts : those with a bad label, of which nothing ships.
-    least_kept : the share of its claims that must be left of an answer, or nothing of it ships.
+    `losses` are those of the calibration prompts, where the policy cuts one score at its budget;
+    nothing of the `bursts` ships, nor of an answer of which less than the share `least_kept` of its
+    claims is left.
     """
 
     def __init__(
@@ -122,22 +115,14 @@ class PolicyGate:
     ) -> Ruling:
         """Decide one batch.
 
-        Parameters
-        ----------
-        scores : one for each response, in [0, 1], in event order, rounded by the scorer.
-        blank : says for each response whether its text is blank; None: none is.
-        uniforms : one in (0, 1) for each response, where the rule ships by chance; from `streamer.gates.uniforms`.
-        segment : of the batch, where the rule has segments; from `segment_of`.
-        row : its signals, shape (d,), of method `full`; from `unit_row`. A batch without them is held where the rule reads them, one
-            that was not read where it does not.
-        needed : what is on record of it, in place of `row`.
-        prompt : its id, where it may be one of the rule's own calibration prompts: it is left out of them then.
-        burst : of the batch, where the policy knows some; from `Bursts.name`.
-
-        Raises
-        ------
-        ValueError
-            If scores are missing or outside [0, 1], lengths differ, or uniforms are missing.
+        `scores` lie in [0, 1], in event order, rounded by the scorer; `blank` marks blank texts.
+        `uniforms` in (0, 1), from `streamer.gates.uniforms`, are for a rule that ships by chance.
+        `row`: the batch's signals, shape (d,), from `unit_row`; without them it is held where the
+        rule reads them, and one that was not read where it does not; `needed`: what is on record of
+        it, in place of `row`. `prompt`: its id, where it may be one of the rule's own calibration
+        prompts: it is left out of them then. `segment` and `burst` are from `segment_of` and
+        `Bursts.name`. Raises `ValueError` if scores are missing or outside [0, 1], lengths differ,
+        or uniforms are missing.
         """
         ruling = self._ruling(scores, blank, uniforms, segment, row, needed, prompt)
         if sum(ruling.gate.shipped) < self._least_kept * len(scores):

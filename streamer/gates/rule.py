@@ -32,10 +32,8 @@ MOST_SEGMENTS = 500
 class Cut:
     """Where a gate cuts.
 
-    Attributes
-    ----------
-    state : `closed` (ship nothing), `cut` (ship what passes lambda), `open` (ship all) or `full` (as the rule `Full` says).
-    threshold : lambda, finite; None unless `state` is `cut`.
+    `state`: `closed` (ship nothing), `cut` (ship what passes lambda), `open` (ship all) or `full`
+    (as the rule `Full` says). `threshold`: lambda, finite; None unless `state` is `cut`.
     """
 
     state: ThresholdState
@@ -129,20 +127,14 @@ class Rank:
 
 @dataclass(frozen=True, slots=True)
 class BatchCut:
-    """Find a new lambda for each batch, from its own scores and this window of the summed calibration loss.
+    """Find a new lambda for each batch, from its own scores and this window of the summed
+    calibration loss.
 
-    Lambda is the smallest l with S(l) + c(l) <= `alpha` (`groups` + 1), and no less than `floor`. S(l) is `totals[i]`
-    for `levels[i]` <= l < `levels[i + 1]`; c(l) is the mean of the `labelled` largest of 1{Q > l} over the batch's
-    responses (all of them when `labelled` is None).
-
-    Attributes
-    ----------
-    alpha : the budget of one attempt, in (0, 1).
-    groups : number G >= 0 of calibration groups.
-    labelled : responses k >= 1 drawn for labelling in a group; None: all that the unit could have shipped.
-    levels : strictly rising, the first may be -inf.
-    totals : not rising.
-    floor : the least lambda; None: no least.
+    Lambda is the smallest l with S(l) + c(l) <= `alpha` (`groups` + 1), and no less than `floor`;
+    `alpha` is the budget of one attempt, in (0, 1). S(l) is `totals[i]`, not rising, for
+    `levels[i]` <= l < `levels[i + 1]`, which strictly rise; the first may be -inf. c(l) is the mean
+    of the `labelled` >= 1 largest of 1{Q > l} over the batch's responses (all of them when
+    `labelled` is None).
     """
 
     alpha: float
@@ -164,10 +156,8 @@ class BatchCut:
 class Segments:
     """Cut each segment where its own calibration says; the policy's cut serves every other.
 
-    Attributes
-    ----------
-    key : the metadata key that names a batch's segment.
-    own : (segment, cut) of each segment with groups enough, sorted by segment.
+    `key`: the metadata key that names a batch's segment. `own`: (segment, cut) of each segment with
+    groups enough, sorted by segment.
     """
 
     key: str
@@ -184,13 +174,10 @@ class Segments:
 class Fitted:
     """The calibration prompts that a batch is compared with; see `streamer.calibration.full_fit`.
 
-    Attributes
-    ----------
-    groups : number G of prompts, the newest of those that the policy's run has read.
-    bad : how many of them are bad.
-    allowed : the largest count that ships, k.
-    rows : `Prompts.digest`, so that nobody can put other prompts in their place.
-    own : (segment, its G, its k) by segment; empty where there are none.
+    `groups`: number G of prompts, the newest of those that the policy's run has read. `bad`: how
+    many of them are bad. `allowed`: the largest count that ships, k. `rows`: `Prompts.digest`, so
+    that nobody can put other prompts in their place. `own`: (segment, its G, its k) by segment;
+    empty where there are none.
     """
 
     groups: int
@@ -202,18 +189,16 @@ class Fitted:
 
 @dataclass(frozen=True, slots=True)
 class Full:
-    """Ship iff few enough bad calibration prompts look at least as good, by all signals.
+    """Ship iff few enough bad calibration prompts look at least as good, by all signals: those of
+    the list whose SHA-256, in hexadecimal, is `signals`.
 
-    Attributes
-    ----------
-    signals : SHA-256 of the list of signals, in hexadecimal.
-    ridge : lambda of the fit.
-    fits : what ships must pass each: all prompts, and the newest alone where they have become worse.
-    segment_by : the metadata key that names a batch's segment; None: all prompts count.
-    pooled : all prompts serve a segment that has none of its own; else nothing of it ships.
-    ship_above : nothing ships whose score is at most this, in [0, 1]; 0: no score holds.
-    least_alike : prompts that must have been unread for the same reasons as a batch that the encoder did not read.
-    prompts : those of each fit, read from the record; without them nothing can be decided. Not part of the rule.
+    What ships must pass each of `fits`: all prompts, and the newest alone where they have become
+    worse; `ridge` is lambda of the fit. `segment_by`: the metadata key that names a batch's
+    segment; None: all prompts count. `pooled`: all prompts serve a segment that has none of its
+    own; else nothing of it ships. Nothing ships whose score is at most `ship_above`, in [0, 1]; 0:
+    no score holds. `least_alike`: prompts that must have been unread for the same reasons as a
+    batch that the encoder did not read. `prompts`: those of each fit, read from the record; without
+    them nothing can be decided. Not part of the rule.
     """
 
     signals: str
@@ -308,15 +293,11 @@ class Full:
     def counts(
         self, row: ArrayLike, segment: str | None = None, *, prompt: str | None = None
     ) -> Iterator[tuple[int, int, int]]:
-        """Yield, of each fit, the batch's count, the G that it is out of, and the k that it may be.
+        """Yield, of each fit, the batch's count, the G that it is out of, and the k that it may be,
+        from its signals, shape (d,).
 
-        Raises `ValueError` where the prompts are not attached.
-
-        Parameters
-        ----------
-        row : its signals, shape (d,).
-        segment : of the batch, where the rule has segments.
-        prompt : id of the batch, which is left out of the prompts where it is one of them; None: it is new.
+        `prompt` is the batch's id and left out of the prompts where it is one of them; None: it is
+        new. Raises `ValueError` where the prompts are not attached.
         """
         if self.prompts is None:
             raise ValueError("the policy's calibration prompts were not read")
@@ -481,10 +462,8 @@ def _whole(value: object) -> int:
 class Needed:
     """The smallest budget with which a batch would have shipped: ``count`` / (``groups`` + 1).
 
-    Attributes
-    ----------
-    count : 1 and the severities of the calibration prompts that look at least as good; a whole number by the method `full`.
-    groups : number G >= 0 of calibration prompts.
+    `count`: 1 and the severities of the calibration prompts that look at least as good; a whole
+    number by the method `full`. `groups`: number G >= 0 of calibration prompts.
     """
 
     count: float
@@ -505,11 +484,9 @@ class CalibrationLosses:
 
     A gate that cuts this score where `mean` finds lambda ships iff p is at most its budget.
 
-    Parameters
-    ----------
-    scores, severities : of G prompts, in [0, 1].
-    segments : of each, where segments have cuts of their own; a prompt is compared with those of its segment alone.
-    pooled : the segments that have one, where all prompts serve the others; None: nothing does.
+    `scores`, `severities`: of G prompts, in [0, 1]. `segments`: of each, where segments have cuts
+    of their own; a prompt is compared with those of its segment alone. `pooled`: the segments that
+    have one, where all prompts serve the others; None: nothing does.
     """
 
     def __init__(

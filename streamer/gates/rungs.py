@@ -24,10 +24,8 @@ def later_budget(share: float, *, handed_on: int, prompts: int) -> float:
     E[(n + 1)/(h + 1)] is at most the inverse of that share. n/h, which seems natural, is more.
     Raises `ValueError` where a number is out of its range.
 
-    Parameters
-    ----------
-    share : of the whole budget, in (0, 1).
-    handed_on, prompts : h of n independent prompts whose labels calibrate nothing were handed on, 0 <= h <= n.
+    `share`: of the whole budget, in (0, 1). `handed_on`, `prompts`: h of n independent prompts
+    whose labels calibrate nothing were handed on, 0 <= h <= n.
     """
     if not 0 < share < 1:
         raise ValueError(f"share must be between 0 and 1, not {share!r}")

@@ -80,12 +80,8 @@ class GateSettings(Declared):
     def __init__(self, **flat: Any) -> None:
         """Take settings by their flat names: `method`, `shape` and every parameter by name, or `calibrator` as it is.
 
-        Raises
-        ------
-        ValueError
-            When a value is out of its range, or no guarantee is known for what was put together.
-        TypeError
-            When a name is unknown, or the encoder is missing.
+        Raises `ValueError` when a value is out of its range, or no guarantee is known for what was
+        put together. Raises `TypeError` when a name is unknown, or the encoder is missing.
         """
         given = {name: value for name, value in flat.items() if name in PARAMETERS}
         common = {name: value for name, value in flat.items() if name not in PARAMETERS}
@@ -504,7 +500,7 @@ def unsupported(settings: GateSettings) -> str | None:
                 f"label_floor does not go with method {method.name}, whose risk may rise with the threshold"
             )
         if unit == "batch":
-            return "label_floor goes with the units best and response: a batch is shipped by its mean"
+            return "label_floor goes with the units best, response and claim: a batch is shipped by its mean"
     if method.of_signals:
         if unit == "response":
             return f"method {method.name} goes with the units best and batch: it decides about one answer of a prompt, or about all. mean goes with every unit"

@@ -235,7 +235,9 @@ def floored(found: Threshold, floor: float | None) -> Threshold:
 
 def floor_note(floor: float) -> str:
     """Say in a guarantee that there is a label floor."""
-    return f"Only responses that score above the label floor {floor!r} were to be labelled, and the threshold is no less."
+    return (
+        f"Only what scores above the label floor {floor!r} was to be labelled, and the threshold is no less."
+    )
 
 
 def noted(found: Threshold, note: str) -> Threshold:

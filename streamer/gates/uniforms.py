@@ -30,12 +30,8 @@ def uniforms_for(salt: bytes, key: BatchKey, response_ids: Sequence[str], unit: 
     They are keyed hashes (HMAC-SHA256) of identities, so that anyone who holds the salt can draw them again, a batch that
     is delivered twice gets the same, and nobody without it can choose ids that ship.
 
-    Parameters
-    ----------
-    salt : the gate's secret.
-    key : the batch's identity.
-    response_ids : in event order.
-    unit : under `batch`, where all share one decision, all share one number.
+    `salt`: the gate's secret. `key`: the batch's identity. `response_ids`: in event order. `unit`:
+    under `batch`, where all share one decision, all share one number.
     """
     if unit == "batch":
         return (_uniform(salt, key, ""),) * len(response_ids)

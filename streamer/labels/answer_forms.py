@@ -47,15 +47,13 @@ def answer_batch(
     encoded: bool = False,
     form: Form = WHOLE,
 ) -> AnswerBatch:
-    """Put together what a scorer is given: the judged parts, the normal forms of what they claim, and their embeddings.
+    """Put together what a scorer is given: the judged parts, the normal forms of what they claim,
+    and their embeddings.
 
-    Parameters
-    ----------
-    texts : the answers as they came.
-    embeddings : shape (n, d), of `form.parts`.
-    blank : marks of answers without anything to see in their judged part, as `form.blank` makes them.
-    models : as in `streamer.scoring.scorer.AnswerBatch`.
-    encoded : an encoder made the embeddings of these parts; they did not come with them.
+    `embeddings`, shape (n, d), are of `form.parts`; `blank` marks answers without anything to see
+    in their judged part, as `form.blank` makes them; `models` are as in
+    `streamer.scoring.scorer.AnswerBatch`. `encoded` : an encoder made the embeddings of these
+    parts; they did not come with them.
     """
     parts = form.parts(texts)
     rules = not_read(parts, blank, embeddings) if encoded else ()

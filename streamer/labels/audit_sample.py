@@ -18,14 +18,9 @@ def _keyed_uniform(salt: bytes, *parts: str) -> float:
 
 
 def is_sampled(salt: bytes, key: BatchKey, probability: float) -> bool:
-    """Tell whether the audit sample takes this batch.
+    """Tell whether the audit sample takes a batch: with a chance of `probability`, in [0, 1].
 
-    Parameters
-    ----------
-    salt : the gate's secret.
-    key : the batch's identity.
-    probability : chance of being taken, in [0, 1]; 0 takes none, 1 takes all. For one batch the answer is
-        monotone in it: a higher one takes all that a lower one does.
+    For one batch the answer is monotone: a higher probability takes all that a lower one does.
     """
     return _keyed_uniform(salt, "audit", key.gate, key.batch_id, str(key.attempt)) < probability
 

@@ -41,33 +41,24 @@ _PROBE = "A probe that is longer than any text that a model takes. " * 200
 class BertScorer:
     """F1 of pairs of texts by one model; a `streamer.labels.severity.SimilarityScorer`.
 
-    Parameters
-    ----------
-    model : the path of a local model folder (anything that is a folder, or starts with ``.``, ``/`` or ``~``), or
-        a model of the hub, ``name``, ``organisation/name`` or ``organisation/name@revision``. An encoder with
-        safetensors weights whose tokenizer puts one token before and one after a text (BERT, RoBERTa, DeBERTa, ...).
-    layers : the layer whose vectors are compared, from 1; by default the one that `bert-score` has found best for
-        the model, which it knows by name (for a folder: the folder's name).
-    rescale_with_baseline : map F1 to (F1 - b) / (1 - b), where b is the mean F1 of unrelated sentences: numbers
-        spread over more of [0, 1], and unrelated texts may fall below 0. The paper rescales.
-    baseline_file : of b, as CSV with the columns LAYER and F; by default the one that `bert-score` ships for the
-        model, by name, in English.
-    batch_size : texts in one pass of the model, >= 1.
-    device : ``auto`` (a GPU if there is one), ``cpu``, ``cuda``, ``cuda:1``, ``mps``.
+    `model` is the path of a local model folder (anything that is a folder, or starts with ``.``,
+    ``/`` or ``~``), or a model of the hub, ``name``, ``organisation/name`` or
+    ``organisation/name@revision``: an encoder with safetensors weights whose tokenizer puts one
+    token before and one after a text (BERT, RoBERTa, DeBERTa, ...). `layers` is the layer whose
+    vectors are compared, from 1; by default the one that `bert-score` has found best for the model,
+    which it knows by name (for a folder: the folder's name). `rescale_with_baseline` maps F1 to
+    (F1 - b) / (1 - b), where b is the mean F1 of unrelated sentences, which may then fall below 0;
+    the paper rescales. `baseline_file` has b, as CSV with the columns LAYER and F; by default the one
+    that `bert-score` ships for the model, in English. `batch_size` texts, >= 1, are in one pass of
+    the model. `device` is ``auto`` (a GPU if there is one), ``cpu``, ``cuda``, ``cuda:1``, ``mps``.
 
-    Attributes
-    ----------
-    id : what was computed, for the record: ``bertscore/roberta-large@1234abcd/17/rescaled``.
+    `id` says what was computed, for the record: ``bertscore/roberta-large@1234abcd/17/rescaled``.
+    Thread-safe; calls run one after another. A score may move by some 1e-7 with what else is scored
+    in the call.
 
-    Raises
-    ------
-    UsageError : the extra is not installed, or the model, its layer or its baseline cannot be obtained; the message says
-        what to do.
-    Unavailable : the hub did not hand the model over.
-
-    Notes
-    -----
-    Thread-safe; calls run one after another. A score may move by some 1e-7 with what else is scored in the call.
+    Raises `UsageError`, which says what to do, when the extra is not installed, or the model, its
+    layer or its baseline cannot be obtained; `Unavailable` when the hub did not hand the model
+    over.
     """
 
     def __init__(
@@ -111,22 +102,11 @@ class BertScorer:
         *,
         progress: Callable[[int], None] | None = None,
     ) -> list[float]:
-        """BERTScore F1 of each candidate with the reference beside it.
+        """BERTScore F1 of each candidate with the reference beside it: at most 1, give or take
+        rounding; at least -1, or less where it is rescaled.
 
-        Parameters
-        ----------
-        candidates, references : texts, of one length. What is longer than the model takes is cut.
-        progress : called with how many more pairs are done.
-
-        Returns
-        -------
-        list of float
-            At most 1, give or take rounding; at least -1, or less where it is rescaled.
-
-        Raises
-        ------
-        ValueError
-            If there are not as many candidates as references.
+        A text that is longer than the model takes is cut. `progress` is called with how many more
+        pairs are done. Raises `ValueError` if there are not as many candidates as references.
         """
         pairs = list(zip(candidates, references, strict=True))
         scores: list[float] = []

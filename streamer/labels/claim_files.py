@@ -18,13 +18,10 @@ _COLUMNS = ("prompt_id", "prompt", "answer", "claim", "severity")
 
 @dataclass(frozen=True, slots=True)
 class ClaimsWritten:
-    """What was written.
+    """How many prompts and claims that can be labelled were written.
 
-    Attributes
-    ----------
-    prompts, claims : that can be labelled.
-    held : prompts without such claims, by a key of `streamer.clouds.claims.WHY_HELD`.
-    missing : prompts that do not have the answer that was asked for; they are not written.
+    `held` are prompts without such claims, by a key of `streamer.clouds.claims.WHY_HELD`; `missing`
+    those that do not have the answer that was asked for: they are not written.
     """
 
     prompts: int
@@ -41,18 +38,12 @@ def write_claims(
     reading: Reading,
     report: Callable[[str], None],
 ) -> ClaimsWritten:
-    """Cut one answer to each prompt, and write all answers with its claims.
+    """Cut one answer to each prompt, ``first`` or a model's, and write all answers with its claims.
 
-    Parameters
-    ----------
-    source : response clouds or a table; ``-`` is standard input.
-    out : new; ``.csv``: one claim a row, the other answers with an empty one; ``.jsonl``: clouds.
-    answer : ``first``, or the model whose answer is cut; in a table it comes first.
-
-    Raises
-    ------
-    UsageError
-        The source cannot be read, or `out` cannot be written or is there.
+    `source` : response clouds or a table; ``-`` is standard input. `out` is new: a table, ``.csv``,
+    has one claim a row, the cut answer first, and the other answers with an empty claim; or it has
+    clouds, ``.jsonl``. Raises `UsageError` when the source cannot be read, or `out` cannot be
+    written or is there.
     """
     if out.suffix not in (".csv", ".jsonl"):
         raise UsageError(f"{out}: claims are written to a file that ends in .csv or .jsonl")

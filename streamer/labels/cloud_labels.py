@@ -6,21 +6,21 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 
-from streamer.clouds.claims import claimed_prompt
-from streamer.clouds.cloud import Cloud, claim_rows, parse_cloud
+from streamer.clouds.claims import ClaimedPrompt, check_answered, claimed_prompt
+from streamer.clouds.cloud import Cloud, CloudResponse, claim_rows, parse_cloud
 from streamer.clouds.cloud_files import AS_IT_IS, read_rows
 from streamer.clouds.line_files import append_lines, read_lines, read_whole
 from streamer.clouds.tables.answers import Reading
 from streamer.errors import Unavailable, UsageError, named_beside
 from streamer.gates.batch_key import BatchKey
 from streamer.labels.filling import Attempted, Labeller
-from streamer.labels.severity import LabelTask
+from streamer.labels.severity import LabelTask, not_blank
 from streamer.scoring.judged import WHOLE, Form
 
 _NO_GATE = "clouds"
@@ -43,31 +43,21 @@ class _KeptLabel(msgspec.Struct):
 
 
 class CloudLabelling:
-    """Takes the responses of a file that have no label to a labeller, and writes each cloud when it is complete.
+    """Takes responses of a file without a label to a labeller, and writes each cloud once complete.
 
-    A cloud of which a response could not be labelled is not written: the next run tries that response again. What the
-    others got is kept in ``out`` with ``.labels`` behind it meanwhile, for a label may have been paid for; that file goes
-    when no cloud waits. Responses that have a label keep it. A context manager.
+    A cloud of which a response could not be labelled is not written: the next run tries that
+    response again. What the others got is kept in ``out`` with ``.labels`` behind it meanwhile, for
+    a label may have been paid for; that file goes when no cloud waits. Responses that have a label
+    keep it. A context manager.
 
-    Parameters
-    ----------
-    source : the clouds, or ``-``; a table is written as clouds.
-    out : where labelled clouds go, one JSON object a line; those that are there are not labelled again, and a line
-        that a kill cut in two is removed.
-    labeller : who labels.
-    judged : what of the answers it reads.
-    claims : label the claims of this answer to each prompt, ``first`` or a model's, in place of
-        responses; it is cut where it brings none. A prompt that is held is written as it is.
-    reading, report : see `streamer.clouds.cloud_files.read_clouds`.
+    A table is written as clouds. Clouds that are in `out` are not labelled again, and a line there
+    that a kill cut in two is removed. `judged` is what of the answers the labeller reads. With
+    `claims` the claims of this answer to each prompt, ``first`` or a model's, are labelled in place
+    of responses; it is cut where it brings none. A prompt that is held is written as it is, one
+    without that answer is not written, and is `missing`. `clouds` is how many were written,
+    `there_before` how many `out` held already.
 
-    Attributes
-    ----------
-    clouds : how many were written.
-    there_before : how many `out` held already.
-
-    Raises
-    ------
-    UsageError : `out` cannot be written, or holds something else.
+    Raises `UsageError` when `out` cannot be written, or holds something else.
     """
 
     def __init__(
@@ -94,7 +84,7 @@ class CloudLabelling:
         self._kept_in = named_beside(out, ".labels")
         self._kept: dict[str, float] = {}
         self._read_whole = False
-        self.clouds = 0
+        self.clouds = self.missing = 0
         if out.suffix == ".gz":
             raise UsageError(
                 f"{out}: labelled clouds are written line by line, so the name must not end in .gz"
@@ -121,19 +111,25 @@ class CloudLabelling:
         self._kept = {one.key: one.severity for one in read_lines(self._kept_in, strict_type=_KeptLabel)}
 
     def tasks(self) -> Iterator[LabelTask]:
-        """The responses that are to be labelled, in the file's order. Raises `UsageError` for a line that is no cloud."""
+        """Yield what is to be labelled, in the file's order.
+
+        Raises `UsageError` for a line that is no cloud, and where no prompt has the answer whose
+        claims are to be labelled.
+        """
         for where, cloud, row in read_rows(self._source, self._reading, report=self._report):
             if cloud.batch_id in self._done:
                 continue
             if cloud.batch_id in self._waiting:
                 raise UsageError(f"{where}: question_id {cloud.question_id!r} occurs twice")
-            labelled = {
-                (response.id, ""): row["responses"][place] for place, response in enumerate(cloud.responses)
-            }
             if self._claims is None:
                 unlabelled = self._unlabelled(cloud, where)
+                rows = zip(cloud.responses, row["responses"], strict=True)
+                labelled = {(response.id, ""): written for response, written in rows}
+            elif (prompt := claimed_prompt(cloud, self._claims, cut=True)).answer is None:
+                self.missing += 1
+                continue
             else:
-                unlabelled, labelled = self._unlabelled_claims(cloud, row)
+                unlabelled, labelled = self._unlabelled_claims(prompt, row)
             waiting = self._waiting[cloud.batch_id] = _Waiting(row, labelled, set())
             left = []
             for task in unlabelled:
@@ -146,6 +142,8 @@ class CloudLabelling:
             if not left:
                 self._finish(cloud.batch_id, waiting)
             yield from left
+        if self.missing and not (self._waiting or self._done):
+            check_answered([prompt], str(self._claims), str(self._source))
         self._read_whole = True
 
     def keep(self, attempts: Sequence[Attempted]) -> int:
@@ -198,47 +196,34 @@ class CloudLabelling:
                     f"{where}: there are labels of the kind {response.kind!r}, and {kind!r} ones beside them could not be "
                     "compared; take them out, or label a file without"
                 )
-        references = tuple(reference for reference in cloud.references if reference.strip())
-        if self._labeller.needs_references and not references:
+        if self._labeller.needs_references and not not_blank(cloud.references):
             return []
-        return [
-            LabelTask(
-                key=BatchKey(_NO_GATE, cloud.batch_id, 1),
-                response_id=response.id,
-                kind=kind,
-                prompt=cloud.question,
-                response=self._judged.ships(response.text),
-                references=references or None,
-                judged=self._judged,
-            )
-            for response in cloud.responses
-            if response.severity is None
-        ]
+        return [self._task(cloud, response) for response in cloud.responses if response.severity is None]
 
     def _unlabelled_claims(
-        self, cloud: Cloud, row: dict[str, Any]
+        self, prompt: ClaimedPrompt, row: dict[str, Any]
     ) -> tuple[list[LabelTask], dict[tuple[str, str], dict[str, Any]]]:
-        prompt = claimed_prompt(cloud, self._claims or "first", cut=True)
-        if prompt.answer is None or prompt.held:
+        cloud, answer, written = prompt.cloud, prompt.answer, claim_rows(prompt.claims)
+        if answer is None or prompt.held:
             return [], {}
-        answer, written = prompt.answer, claim_rows(prompt.claims)
         row["responses"][cloud.responses.index(answer)]["claims"] = written
-        references = tuple(reference for reference in cloud.references if reference.strip())
         tasks = [
-            LabelTask(
-                key=BatchKey(_NO_GATE, cloud.batch_id, 1),
-                response_id=answer.id,
-                kind=self._labeller.kind,
-                prompt=cloud.question,
-                response=WHOLE.ships(answer.text),
-                references=references or None,
-                unit_id=claim.id,
-                unit=claim.text,
-            )
+            replace(self._task(cloud, answer), unit_id=claim.id, unit=claim.text)
             for claim in prompt.claims
             if claim.severity is None
         ]
         return tasks, {(answer.id, row["id"]): row for row in written}
+
+    def _task(self, cloud: Cloud, response: CloudResponse) -> LabelTask:
+        return LabelTask(
+            key=BatchKey(_NO_GATE, cloud.batch_id, 1),
+            response_id=response.id,
+            kind=self._labeller.kind,
+            prompt=cloud.question,
+            response=self._judged.ships(response.text),
+            references=not_blank(cloud.references) or None,
+            judged=self._judged,
+        )
 
     def _key(self, task: LabelTask) -> str:
         content = [self._by, task.prompt, task.references, task.response]

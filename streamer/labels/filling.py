@@ -14,7 +14,7 @@ from decimal import Decimal
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
-from streamer.labels.severity import LabelTask, Severity
+from streamer.labels.severity import LabelTask, Severity, not_blank
 
 if TYPE_CHECKING:
     from streamer.labels.judge.record import Judgement
@@ -24,14 +24,9 @@ _EXAMPLES = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempted:
-    """The outcome of one response of the queue: a severity, or why there is none.
+    """The outcome of one response of the queue: a severity, or why not, as ``code: detail``.
 
-    Attributes
-    ----------
-    task : what waited.
-    severity : None when it could not be obtained.
-    failure : why, as ``code: detail`` in one line; None when it could.
-    judgement : what a judge was asked and said, to be kept whatever came of it; None where none was asked.
+    `judgement` is what a judge was asked and said, to be kept whatever came of it.
     """
 
     task: LabelTask
@@ -45,13 +40,10 @@ class Attempted:
 
 
 class Labeller(Protocol):
-    """What gives severities: a judge, or a comparison with references.
+    """What gives severities of a kind: a judge, or a comparison with references.
 
-    Attributes
-    ----------
-    kind : of the labels.
-    id : who gave them, for the record, down to the version of whatever computes them.
-    needs_references : whether a response without references cannot be labelled.
+    `id` names it for the record, down to the version of whatever computes them. Whether it
+    `needs_references` : a response without any cannot be labelled.
     """
 
     @property
@@ -73,15 +65,11 @@ class Labeller(Protocol):
 class FillingTally:
     """What a run has done so far.
 
-    Attributes
-    ----------
-    labelled : new labels.
-    skipped : responses that somebody else labelled meanwhile.
-    failed : responses that could not be labelled, by the failure's code.
-    without_references : responses that were passed over, for there is nothing to compare them with.
-    examples : the first failures, each with the response's name.
-    input_tokens, output_tokens : as far as an endpoint counted them.
-    cost : in the price list's currency; None without prices, or when a reply's tokens were not counted.
+    `skipped` : responses that somebody else labelled meanwhile. `failed` : those that could not be
+    labelled, by the failure's code; `examples` : the first of these failures, each with the
+    response's name. `without_references` : those that were passed over, for there is nothing to
+    compare them with. Tokens are as far as an endpoint counted them; `cost`, in the price list's
+    currency, is None without prices, or when a reply's tokens were not counted.
     """
 
     labelled: int = 0
@@ -113,18 +101,10 @@ def fill(
 ) -> Generator[FillingTally]:
     """Label what waits, and keep each label before the next ones are asked for.
 
-    Parameters
-    ----------
-    waiting : the queue; taken as it is needed.
-    labeller : who labels.
-    keep : stores all labels of these, in one transaction, and returns how many labels are new; a response that somebody else has
-        labelled meanwhile gets no second label of this kind.
-    limit : most responses that the labeller is given; None for all.
-
-    Yields
-    ------
-    FillingTally
-        What has been done so far, after everything that was kept; at least once, at the end.
+    `keep` stores all labels of these, in one transaction, and returns how many are new; a response
+    that somebody else has labelled meanwhile gets no second label of this kind. The labeller is
+    given at most `limit` responses. Yields what has been done so far, after everything that was
+    kept; at least once, at the end.
     """
     tally = FillingTally()
     passed_over = 0
@@ -135,7 +115,7 @@ def fill(
         for task in waiting:
             if given == limit:
                 return
-            if labeller.needs_references and not usable_references(task):
+            if labeller.needs_references and not not_blank(task.references):
                 passed_over += 1
                 continue
             given += 1
@@ -146,11 +126,6 @@ def fill(
             tally = replace(_with(tally, attempts, keep(attempts)), without_references=passed_over)
             yield tally
     yield replace(tally, without_references=passed_over)
-
-
-def usable_references(task: LabelTask) -> tuple[str, ...]:
-    """The references of a response that are not blank."""
-    return tuple(reference for reference in task.references or () if reference.strip())
 
 
 def in_groups(tasks: Iterable[LabelTask], size: int) -> Iterator[list[LabelTask]]:

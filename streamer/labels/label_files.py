@@ -39,7 +39,7 @@ from streamer.events.identifiers import check_name
 from streamer.events.labels import SCHEMA, FieldSeverities, LabelsV1, check_label, label_revision
 from streamer.gates import labeller_names
 from streamer.journal import LabelRevision
-from streamer.labels.bridges.bridge import Bridge
+from streamer.labels.bridges.bridge import Bridge, identity
 from streamer.labels.bridges.registry import bridges
 from streamer.labels.severity import LabelTask
 from streamer.security.csv_cells import CsvTable
@@ -70,38 +70,21 @@ LabelFileError = TableError
 class LabelReader:
     """Iterates over the labels of one table, row by row; memory does not grow with the file.
 
-    Parameters
-    ----------
-    table : Table
-        The open file, or `exported` by a labelling tool.
-    now : datetime
-        The `labelled_at` of rows that have none, with zone.
-    gate, kind, labeller : str or None
-        For rows that do not say; a row that says otherwise is an error, but the labeller of an export.
-    defaults : mapping
-        What is asked for the labeller, or the kind, of rows that do not say, where the argument is None; rows may say otherwise.
-    columns : mapping
-        The column of a field, where it does not have the field's name; also of `correct`, in place of `severity`.
-    reading : Reading
-        What marks mean, and whether a score that says just what they say is taken in; its columns are not read.
-    answers : callable or None
-        Returns the answers by the ids of their tasks, for bridges whose exports have no more (`Bridge.by_task_id`).
+    The table is an open file, or `exported` by a labelling tool. `now`, with zone, is the
+    `labelled_at` of rows that have none. `gate`, `kind`, `labeller` are for rows that do not say; a
+    row that says otherwise is an error, but the labeller of an export. `defaults` are asked for the
+    labeller, or the kind, of rows that do not say where the argument is None; rows may say
+    otherwise. `columns` has the column of a field, where it does not have the field's name; also of
+    `correct`, in place of `severity`. `reading` says what marks mean, and whether a score that says
+    just what they say is taken in; its columns are not read. `answers` returns the answers by the
+    ids of their tasks, for bridges whose exports have no more (`Bridge.by_task_id`).
 
-    Attributes
-    ----------
-    labels : int
-        Labels read so far.
-    unlabelled : int
-        Rows passed over so far because their severity is empty.
-    unmatched : int
-        Labels passed over so far because the id of their task is of none of `answers`.
+    So far it has read `labels`, and passed over rows that are `unlabelled`, as their severity is
+    empty, and labels that are `unmatched`, as the id of their task is of none of `answers`.
 
-    Raises
-    ------
-    UsageError
-        When `gate`, `kind` or `labeller` is not a valid one, and at the end where a score is the mark itself.
-    LabelFileError
-        While iterating, at the first row that is not a label. Rows before it have been yielded.
+    Raises `UsageError` when `gate`, `kind` or `labeller` is not a valid one, and at the end where a
+    score is the mark itself; `LabelFileError` while iterating, at the first row that is not a
+    label. Rows before it have been yielded.
     """
 
     def __init__(
@@ -289,12 +272,10 @@ class LabelReader:
 
 
 def exported(bridge: Bridge, lines: Lines, name: str) -> Table:
-    """Return the labels that a tool's export holds as a table, with the numbers of its records from 1.
+    """Return the labels that a tool's export holds as a table of its records, numbered from 1.
 
-    Raises
-    ------
-    UsageError
-        When it is no export; while rows are read, `LabelFileError` at a record that is none.
+    Raises `UsageError` when it is no export; while rows are read, `LabelFileError` at a record that
+    is none.
     """
     try:
         records = bridge.records(msgspec.json.decode("".join(iter(lines.readline, ""))))
@@ -328,15 +309,12 @@ def open_labels(
     report: Callable[[str], None] = lambda _text: None,
     **given: Any,
 ) -> Iterator[LabelReader]:
-    """Open a label file: CSV, JSON Lines or Parquet, the first two also gzip, as its content says. See `LabelReader`.
+    """Open a label file, CSV, JSON Lines or Parquet, the first two also gzip; see `LabelReader`.
 
-    `bridge` : the labelling tool that it is exported from, or the evaluation tool that wrote it, where the
-    same file was published; None: as the columns tell. `report` : of `read_clouds`, for an evaluation tool's.
-
-    Raises
-    ------
-    UsageError
-        When it is no such file, or cannot be opened; `LabelFileError` while iterating.
+    `bridge` is the labelling tool that it is exported from, or the evaluation tool that wrote it,
+    where the same file was published; None: as the columns tell. `report` is of `read_clouds`, for
+    an evaluation tool's. Raises `UsageError` when it is no such file, or cannot be opened;
+    `LabelFileError` while iterating.
     """
     if (evaluation := _evaluation(path, bridge, given.get("columns", {}))) is not None:
         rows = _labels_of_answers(path, evaluation, given, report)
@@ -418,21 +396,10 @@ def format_of(path: Path) -> FileFormat:
 
 
 def write_queue(tasks: Iterable[LabelTask], lines: SupportsWrite[str], file_format: FileFormat | str) -> int:
-    """Write the label queue for people to fill in `severity` and `labeller`; `LabelReader` reads it back.
+    """Write the label queue for people to fill in; `LabelReader` reads it back.
 
-    Parameters
-    ----------
-    tasks : iterable of LabelTask
-        What waits for a label, in the order in which it should be labelled.
-    lines : anything with ``write``
-        Where to; for CSV opened with ``newline=""``.
-    file_format : {"csv", "jsonl"}, or the name of a bridge
-        How to write it; see `streamer.labels.bridges`.
-
-    Returns
-    -------
-    int
-        The number of rows written.
+    `lines` is opened with ``newline=""`` for CSV. `file_format` is ``csv``, ``jsonl`` or the name
+    of a bridge (`streamer.labels.bridges`). Returns the number of rows written.
     """
     written = 0
     if file_format in bridges():
@@ -442,20 +409,9 @@ def write_queue(tasks: Iterable[LabelTask], lines: SupportsWrite[str], file_form
         table.write(QUEUE_FIELDS)
     for task in tasks:
         references = None if task.references is None else list(task.references)
-        row = {
-            "gate": task.key.gate,
-            "batch_id": task.key.batch_id,
-            "attempt": task.key.attempt,
-            "response_id": task.response_id,
-            "severity": None,
-            "kind": task.kind,
-            "labeller": None,
-            "labelled_at": None,
-            "prompt": task.prompt,
-            "references": references,
-            "response": task.shown,
-            "urgent": "yes" if task.urgent else "",
-        }
+        row = dict.fromkeys(QUEUE_FIELDS) | identity(task)
+        row |= {"prompt": task.prompt, "references": references, "response": task.shown}
+        row["urgent"] = "yes" if task.urgent else ""
         if table is None:
             lines.write(json.dumps(row, ensure_ascii=False) + "\n")
         else:

@@ -58,14 +58,11 @@ def _is_punctuation(character: str) -> bool:
 
 
 def matches(answer: str, references: Iterable[str], match: Match = "exact") -> bool:
-    """Report whether an answer says one of the references.
+    """Report whether an answer, or its head, says one of the references: acceptable answers and
+    their aliases, of which blank ones are passed over.
 
-    Parameters
-    ----------
-    answer : the answer or its head.
-    references : acceptable answers and their aliases; blank ones are passed over.
-    match : ``exact``: the normal forms are equal. ``contained``: the words of a reference stand in the answer, one
-        after another; an answer that names several candidates matches each of them.
+    ``exact``: the normal forms are equal. ``contained``: the words of a reference stand in the
+    answer, one after another; an answer that names several candidates matches each of them.
     """
     said = normal_form(answer)
     forms = [form for form in map(normal_form, references) if form]

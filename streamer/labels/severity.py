@@ -3,7 +3,7 @@
 Severities are made offline, for calibration and monitoring; the gate never sees one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -16,12 +16,8 @@ DECIMALS = 6
 
 @dataclass(frozen=True, slots=True)
 class Severity:
-    """A severity as it is used and as it was computed.
-
-    Attributes
-    ----------
-    value : in [0, 1]: `raw`, clipped and rounded to 1e-6.
-    raw : before that; a rescaled BERTScore below 0 makes it larger than 1.
+    """A severity as it is used: `raw`, as it was computed, clipped to [0, 1] and rounded to 1e-6. A
+    rescaled BERTScore below 0 makes `raw` larger than 1.
     """
 
     value: float
@@ -60,21 +56,22 @@ class LabelTask:
 
 
 def judge_severity(mark: float) -> float:
-    """JS = 1 - J/100, in [0, 1], for a judge's mark J in [0, 100] (higher is better).
-
-    Raises
-    ------
-    ValueError
-        The mark is outside its range or not a number.
+    """JS = 1 - J/100, in [0, 1], for a judge's mark J in [0, 100] (higher is better). Raises
+    `ValueError` for any other mark.
     """
     if not 0.0 <= mark <= 100.0:
         raise ValueError(f"a judge's mark is a number from 0 to 100, not {mark}")
     return round(1.0 - mark / 100.0, DECIMALS)
 
 
+def not_blank(references: Iterable[str] | None) -> tuple[str, ...]:
+    """Return the references that are not blank."""
+    return tuple(reference for reference in references or () if reference.strip())
+
+
 def usable(references: Sequence[str], index: int | None) -> list[str]:
     """Return the references that are not blank, stripped. Raises `ValueError` when there is none."""
-    found = [reference.strip() for reference in references if reference.strip()]
+    found = list(map(str.strip, not_blank(references)))
     if not found:
         which = "the answer" if index is None else f"answer {index}"
         raise ValueError(f"{which} has no reference to be compared with; leave it out, or have it judged")

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, get_type_hints
 
 from streamer.calibration.specification import Specification
-from streamer.labels.filling import Attempted, Labeller, in_groups, usable_references
-from streamer.labels.severity import LabelTask, Severity
+from streamer.labels.filling import Attempted, Labeller, in_groups
+from streamer.labels.severity import LabelTask, Severity, not_blank
 
 if TYPE_CHECKING:
     from streamer.settings.settings import Settings
@@ -25,15 +25,7 @@ ANSWERS_AT_ONCE = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindOption:
-    """An option of the commands that label by a kind.
-
-    Attributes
-    ----------
-    help : what it is for.
-    metavar : what stands for the value.
-    least : the least value of a number.
-    type, default : of the value.
-    """
+    """An option of the commands that label by a kind; `least` is the least value of a number."""
 
     help: str
     metavar: str | None
@@ -104,10 +96,7 @@ class ProgramKind(SeverityKind, ABC):
     def labeller(self, settings: Settings) -> AbstractContextManager[Labeller]:
         """Return who labels. What takes time waits until the context is entered.
 
-        Raises
-        ------
-        UsageError
-            When the settings do not say what is needed.
+        Raises `UsageError` when the settings do not say what is needed.
         """
 
     def priced(self, settings: Settings) -> bool:
@@ -149,7 +138,7 @@ class RuleKind(ProgramKind):
 
     def of(self, task: LabelTask) -> float:
         """Return the severity of a task: of an answer, or of the part that is judged, beside that of its references."""
-        references, part = usable_references(task), task.judged.part
+        references, part = not_blank(task.references), task.judged.part
         if not task.judged.agrees:
             return self.severity(task.response, references)
         return self.severity(task.head, [part(one) or one for one in references])

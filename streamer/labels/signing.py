@@ -57,16 +57,11 @@ def statement(label: LabelRevision, *, record_id: bytes) -> bytes:
 
 
 class LabelKeys:
-    """The keys that this process signs labels with, and those that it reads signed labels by.
+    """The keys that this process signs labels with, by labeller, and that it reads signed ones by.
 
-    Raises `UsageError` when one key is to sign for two names.
-
-    Parameters
-    ----------
-    signers : by the labeller's name.
-    trusted : public keys; a labeller may have several, a key has one labeller.
-    verify : checks whether a signature (64 bytes) by a key is good for a message; see `streamer.audit.signing`.
-    key_id : names a public key.
+    Of `trusted` public keys a labeller may have several; a key has one labeller. `verify` checks
+    whether a signature (64 bytes) by a key is good for a message; see `streamer.audit.signing`.
+    `key_id` names a public key. Raises `UsageError` when one key is to sign for two names.
     """
 
     def __init__(

@@ -114,13 +114,11 @@ def choose(
 ) -> AgeCut:
     """Choose D; no severity is among what it is chosen from.
 
-    Parameters
-    ----------
-    ages : of the sample's draws in seconds, the oldest first; at least one.
-    waits : whether each waits for a label.
-    earlier : how late the labels of draws decided before the sample began came, in seconds; None: never.
-    label_deadline : the gate's own cut; 0: none. A positive one is obeyed as it stands.
-    deadline : when a missing label counts as never coming, and the largest D without earlier draws.
+    `ages`: of the sample's draws in seconds, the oldest first; at least one. `waits`: whether each
+    waits for a label. `earlier`: how late the labels of draws decided before the sample began came,
+    in seconds; None: never. `label_deadline`: the gate's own cut; 0: none. A positive one is obeyed
+    as it stands. `deadline`: when a missing label counts as never coming, and the largest D without
+    earlier draws.
     """
     middle = ages[(len(ages) - 1) // 2]
     earlier = earlier[-MOST_DELAYS:]
@@ -179,11 +177,9 @@ def of_past(
 ) -> AgeCut:
     """Choose which draws of the past are old enough: by age, whatever the gate's rule.
 
-    Parameters
-    ----------
-    draws : when each was decided, in order and at least one, and whether it waits for a label.
-    settings : whose deadlines count.
-    earlier : delays of the labels of draws before a moment; asked for only where something waits.
+    `draws`: when each was decided, in order and at least one, and whether it waits for a label.
+    `settings`: whose deadlines count. `earlier`: delays of the labels of draws before a moment;
+    asked for only where something waits.
     """
     waits = [waiting for _, waiting in draws]
     return choose(

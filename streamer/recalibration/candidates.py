@@ -23,14 +23,10 @@ _LARGEST_DIAGNOSTIC = 200_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """What one calibrator makes of the run's groups.
+    """What one calibrator makes of the run's groups; `decides` marks the gate's own.
 
-    Attributes
-    ----------
-    name : the method; with its shape or its segments in front where the gate has such: ``smooth mean``.
-    decides : True for the gate's own.
-    threshold : the cut, and what it promises.
-    rule : how the cut is to be read.
+    The name is the method, with its shape or its segments in front where the gate has such:
+    ``smooth mean``.
     """
 
     name: str
@@ -41,17 +37,13 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSample:
-    """The groups of a run.
+    """The groups of a run, in order of decision, the oldest first, missing severities being 1;
+    `alpha` is the budget of one attempt.
 
-    Attributes
-    ----------
-    groups : in order of decision, the oldest first; missing severities are 1.
-    segments : by group id; empty unless the gate has segments.
-    alpha : the budget of one attempt.
-    seed : the gate's.
-    fewest_draws : the fewest responses that the audit draw took from any group that had more.
-    history : the cuts that undrawn prompts fix.
-    prompts : the same groups with their signals, where the gate's method reads them.
+    `segments`: by group id; empty unless the gate has segments. `fewest_draws`: the fewest
+    responses that the audit draw took from any group that had more. `history`: the cuts that
+    undrawn prompts fix. `prompts`: the same groups with their signals, where the gate's method
+    reads them.
     """
 
     groups: Sequence[LabelledGroup]

@@ -25,14 +25,7 @@ Direction = Literal["same", "tighter", "looser"]
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a gate cuts by.
-
-    Attributes
-    ----------
-    cut : state and lambda.
-    rule : how they are to be read.
-    bursts : of which nothing ships; None: none are known.
-    """
+    """What a gate cuts by, how that is read, and the bursts of which nothing ships."""
 
     cut: Cut
     rule: Rule

@@ -15,10 +15,8 @@ MOST_COUNTED = 10_000
 class LastRun:
     """The newest calibration run of a gate, whoever asked for it.
 
-    Attributes
-    ----------
-    usable : it was calibrated for what the gate is set to now, and for the world as it is since the last alarm.
-    candidates : (calibrator, lambda); a lambda of None is closed or open.
+    `usable`: it was calibrated for what the gate is set to now, and for the world as it is since
+    the last alarm. `candidates`: (calibrator, lambda); a lambda of None is closed or open.
     """
 
     run: int
@@ -32,16 +30,13 @@ class LastRun:
 class GateStatus:
     """A gate, its policy in force and what came since its newest run.
 
-    Attributes
-    ----------
-    new_groups : groups with a label that a run would read now and the newest usable run has not read with one; at most
-        `MOST_COUNTED`.
-    raised_groups : groups that the newest usable run has read with a label, and of which a response got a higher one since;
-        at most `MOST_COUNTED`. They may bring a run about, and are no new evidence for holding less.
-    proposed : the newest run's threshold waits for a person.
-    held_until : the end of the wait of a looser threshold; None: none waits.
-    labels : labels of the gate that came since this process began to look.
-    missing_key : why no policy of it can be made here for want of a key to sign with; None when one can.
+    `new_groups`: groups with a label that a run would read now and the newest usable run has not
+    read with one; `raised_groups`: those that it has read with one, and of which a response got a
+    higher one since: they may bring a run about, and are no new evidence for holding less. Each at
+    most `MOST_COUNTED`. `proposed`: the newest run's threshold waits for a person. `held_until`:
+    the end of the wait of a looser threshold. `labels`: labels of the gate that came since this
+    process began to look. `missing_key`: why no policy of it can be made here for want of a key to
+    sign with.
     """
 
     gate: GateRevision

@@ -21,12 +21,9 @@ _CHANCES = np.arange(0.025, 1.0, 0.05)
 class MissingLabels:
     """What is known of the draws that got no label in time.
 
-    Attributes
-    ----------
-    draws, missing : draws that are older than the deadline, and those of them without a label by then.
-    pairs, lower : pairs of a missing and a labelled draw with different scores, and those in which the missing one's is
-        the lower.
-    evidence : the most that the e-process ever was.
+    `draws`, `missing`: draws that are older than the deadline, and those of them without a label by
+    then. `pairs`, `lower`: pairs of a missing and a labelled draw with different scores, and those
+    in which the missing one's is the lower. `evidence`: the most that the e-process ever was.
     """
 
     draws: int
@@ -52,11 +49,8 @@ class MissingLabels:
 
 
 def missing_labels(draws: Iterable[tuple[float, bool]]) -> MissingLabels:
-    """Test the draws that are older than the deadline.
-
-    Parameters
-    ----------
-    draws : in order of decision; of each the score, and whether its label had not come by the deadline.
+    """Test the draws that are older than the deadline, in order of decision: the score of each, and
+    whether its label had not come by then.
     """
     # Only the newest: scores of long ago may come from elsewhere.
     unpaired: deque[float] = deque(maxlen=100)
@@ -80,13 +74,12 @@ def missing_labels(draws: Iterable[tuple[float, bool]]) -> MissingLabels:
 
 
 def unlabelled_by(shown: Sequence[tuple[str, bool]]) -> tuple[str, MissingLabels] | None:
-    """Find a labeller whose answers get no label more often than those that others were shown; None: there is none.
+    """Find a labeller whose answers get no label more often than those that others were shown;
+    None: there is none.
 
-    The n-th labeller to appear is tested at 6/(pi^2 n^2) of `DELTA`, so that all together spend no more than that.
-
-    Parameters
-    ----------
-    shown : in the order in which answers were shown: to whom, and whether no label had come by the deadline.
+    `shown`, in that order: to whom, and whether no label had come by the deadline. The n-th
+    labeller to appear is tested at 6/(pi^2 n^2) of `DELTA`, so that all together spend no more than
+    that.
     """
     for place, name in enumerate(dict.fromkeys(who for who, _ in shown), start=1):
         found = missing_labels((0.0 if who == name else 1.0, is_missing) for who, is_missing in shown)

@@ -18,6 +18,7 @@ from streamer.gates.policy import RECALIBRATOR, GateRevision, Policy
 from streamer.recalibration.comparison import Direction, Reading, direction, lambda_step, ship_rate
 from streamer.recalibration.missing_labels import MissingLabels, unlabelled_by
 from streamer.recalibration.run import (
+    LONGEST_SECONDS,
     AuditSample,
     CalibrationRun,
     Heads,
@@ -41,7 +42,6 @@ from streamer.recalibration.verdict import (
     verdict,
 )
 
-LONGEST_DEADLINE = 1e9
 LONGEST_UNWATCHED = timedelta(minutes=5)
 """Decisions that no alarm has read for longer stand against a looser threshold."""
 
@@ -159,7 +159,7 @@ def recalibrate_by_hand(
     if not run.labelled and _direction(Reading.of_policy(before), run) == "looser":
         # Within the budget even if all of it is wrong, but nobody has looked at any of it.
         raise NothingToCalibrate(
-            f"none of the {run.drawn} drawn responses of gate {gate.gate!r} that a run reads has a label; label some first: "
+            f"none of the {run.drawn} drawn {run.items} of gate {gate.gate!r} that a run reads has a label; label some first: "
             f"`streamer label queue --gate {gate.gate}` lists them"
         )
     after = proposed = None
@@ -275,7 +275,7 @@ def _not_at_random(run: CalibrationRun, found: MissingLabels) -> AlertsV1:
 
 def _unlabelled(store: RunStore, gate: GateRevision, now: datetime) -> AlertsV1 | None:
     kind = gate.settings.severity_kind
-    deadline = timedelta(seconds=min(gate.settings.monitor_deadline_seconds, LONGEST_DEADLINE))
+    deadline = timedelta(seconds=min(gate.settings.monitor_deadline_seconds, LONGEST_SECONDS))
     found = unlabelled_by(store.shown(gate.gate, kind, before=now - deadline, deadline=deadline))
     if found is None:
         return None

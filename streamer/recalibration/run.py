@@ -58,12 +58,10 @@ class PolicyChanged(TryLater):
 class Since:
     """Where the audit sample begins, after an alarm has closed the gate, or should have and could not.
 
-    Attributes
-    ----------
-    version : batches decided under this policy or a later one are read: the one that the alarm closed the gate with, or
-        the next after the one that it could not close.
-    moment : when it came into force, or when the alarm was raised that could not close the gate.
-    closed : whether the alarm closed the gate.
+    `version`: batches decided under this policy or a later one are read: the one that the alarm
+    closed the gate with, or the next after the one that it could not close. `moment`: when it came
+    into force, or when the alarm was raised that could not close the gate. `closed`: whether the
+    alarm closed the gate.
     """
 
     version: int
@@ -178,6 +176,11 @@ class CalibrationRun:
         return "which is never less than its severity, so that what is promised holds"
 
     @property
+    def items(self) -> str:
+        """What is drawn and labelled, in a word."""
+        return "claims" if self.gate.settings.unit == "claim" else "responses"
+
+    @property
     def guarantee(self) -> str:
         """The promise in words, with what was missing and how attempts share the budget."""
         notes = []
@@ -189,8 +192,8 @@ class CalibrationRun:
             )
         if len({group.draws for group in self.groups}) > 1:
             notes.append(
-                "The number of responses drawn from a batch changed within the calibration groups; the change is "
-                "assumed to have nothing to do with the prompts."
+                f"The number of {self.items} drawn from a batch changed within the calibration groups; the change "
+                "is assumed to have nothing to do with the prompts."
             )
         if self.since is not None:
             notes.append(
@@ -212,11 +215,12 @@ class CalibrationRun:
                 "assumed exchangeable, and are in or out by their age alone."
             )
         if self.severities == "highest":
-            notes.append(f"Of several labels of a response the highest ever given counted, {self._why_safe}.")
-        if self.missing:
-            named = "claims" if self.gate.settings.unit == "claim" else "responses"
             notes.append(
-                f"{self.missing} of {self.drawn} drawn {named} had no label and counted as severity 1, "
+                f"Where {self.items} have several labels, the highest ever given counted, {self._why_safe}."
+            )
+        if self.missing:
+            notes.append(
+                f"{self.missing} of {self.drawn} drawn {self.items} had no label and counted as severity 1, "
                 f"{self._why_safe}."
             )
         if (key := self.gate.settings.group_by) is not None:
@@ -230,10 +234,8 @@ class CalibrationRun:
 class Recalibration:
     """A run with the policy before it, and what became of it.
 
-    Attributes
-    ----------
-    after : the policy that it put in force; None for a proposal and for a dry run.
-    proposed : number of the run that waits to be put in force; None otherwise.
+    `after`: the policy that it put in force; None for a proposal and for a dry run. `proposed`:
+    number of the run that waits to be put in force; None otherwise.
     """
 
     run: CalibrationRun
@@ -246,12 +248,9 @@ class Recalibration:
 class SampleQuery:
     """Which first attempts of a gate can be read to calibrate its settings.
 
-    Attributes
-    ----------
-    settings : scored under their unit, scorer and encoder; severities are of their kind.
-    before : decided before this moment.
-    since_version : decided under this policy or a later one; None: under any.
-    severities : which of a response's labels counts.
+    `settings`: scored under their unit, scorer and encoder; severities are of their kind. `before`:
+    decided before this moment. `since_version`: decided under this policy or a later one; None:
+    under any. `severities`: which of a response's labels counts.
     """
 
     gate: str
@@ -297,22 +296,13 @@ def calibrate_gate(
 ) -> CalibrationRun:
     """Compute a run for `gate` as it is at `now`; reads, and writes nothing.
 
-    Draws younger than an age cut are not used; an older one without a label counts as severity 1 (`age_cut`). Labels
-    outside the draw are never used.
-
-    Parameters
-    ----------
-    since : where the audit sample begins; None: at the first batch.
-    severities : which of a response's labels counts.
-    labels_through, heads : kept with the run.
-    diagnostics : run the other calibrators too; without them the run is for a comparison, and not to be recorded.
-    in_force : the policy that serves: the newest groups are compared with older ones, and where they are worse the
-        threshold is the stricter of theirs and of all (`suffix_test`). None: they are not compared.
-    cut : an age cut that was chosen before; None: it is chosen now.
-
-    Raises
-    ------
-    NothingToCalibrate : the audit sample has no batch that is old enough.
+    Draws younger than an age cut are not used (`cut`, None: it is chosen now); an older one without
+    a label counts as severity 1 (`age_cut`). Labels outside the draw are never used. The audit
+    sample begins at `since`. Without `diagnostics` the run is for a comparison, and not to be
+    recorded. With the policy that serves, `in_force`, the newest groups are compared with older
+    ones, and where they are worse the threshold is the stricter of theirs and of all
+    (`suffix_test`). `labels_through` and `heads` are kept with the run. Raises `NothingToCalibrate`
+    where the audit sample has no batch that is old enough.
     """
     settings = gate.settings
     query = SampleQuery(gate.gate, settings, now, None if since is None else since.version, severities)

@@ -9,7 +9,6 @@ and void what each of them promises. A label that is higher than what was read c
 a run come sooner that holds more, or one that may not hold less without new groups.
 """
 
-import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,8 +17,8 @@ from typing import Protocol
 
 import structlog
 
+from streamer.calibration.plan import least_groups
 from streamer.errors import TryLater, Unavailable, UsageError
-from streamer.gates.settings import GateSettings
 from streamer.recalibration.gate_status import GateStatus
 
 FIRST_RETRY_SECONDS = 5.0
@@ -51,17 +50,9 @@ class _Seen:
     labels: int | None = None
 
 
-def fewest_groups(settings: GateSettings) -> int:
-    """Groups G with which something may ship at all: alpha (G + 1) >= 1 for the budget of one attempt; at least 1."""
-    return max(1, math.ceil(settings.max_attempts / settings.alpha - 1e-9) - 1)
-
-
 class Schedule:
-    """Keeps when each gate may run and must run.
-
-    Parameters
-    ----------
-    monotonic : seconds that only ever grow, and know nothing of the time of day.
+    """Keeps when each gate may run and must run, by `monotonic` seconds that only ever grow, and
+    know nothing of the time of day.
     """
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
@@ -94,7 +85,7 @@ class Schedule:
             return None
         if last is None or not last.usable:
             # With fewer groups every method holds everything, and so does the gate already.
-            enough = status.new_groups >= fewest_groups(settings)
+            enough = status.new_groups >= least_groups(settings.alpha, settings.max_attempts)
             return "the first run for these settings" if enough else None
         if seen.age + present - seen.since >= every:
             return f"{every:g} s since the last run"
@@ -167,13 +158,12 @@ class RunObserver(Protocol):
 class GateWork:
     """What is done for one gate, in the runner's thread.
 
-    Attributes
-    ----------
-    recalibrate : runs the gate now and returns what became of it: `applied`, `proposed` or `unchanged`. Raises `TryLater` when
-        there is nothing to read yet, another run is under way or the gate has changed since, another `UsageError` when it
-        cannot be recorded here, `Unavailable` when the database is unavailable.
-    look : compares the newest groups of the gate with older ones, and returns what became of a run that holds more; None:
-        there was no need for one. Raises as `recalibrate` does.
+    `recalibrate`: runs the gate now and returns what became of it: `applied`, `proposed` or
+    `unchanged`. Raises `TryLater` when there is nothing to read yet, another run is under way or
+    the gate has changed since, another `UsageError` when it cannot be recorded here, `Unavailable`
+    when the database is unavailable. `look`: compares the newest groups of the gate with older
+    ones, and returns what became of a run that holds more; None: there was no need for one. Raises
+    as `recalibrate` does.
     """
 
     recalibrate: Callable[[GateStatus], str]
@@ -181,13 +171,8 @@ class GateWork:
 
 
 class Runner:
-    """Keeps which gates are due, and runs them.
-
-    Parameters
-    ----------
-    ended : called after each run.
-    stopping : whether a stop was requested; no further run begins then.
-    monotonic : seconds that only grow.
+    """Keeps which gates are due, and runs them, until a stop is requested; `ended` is called after
+    each run.
     """
 
     def __init__(
@@ -214,9 +199,8 @@ class Runner:
     def offer(self, statuses: Sequence[GateStatus], *, now: datetime, asked: float) -> None:
         """Say how the gates stand; what is due is run after what is under way, and what was offered before is forgotten.
 
-        Parameters
-        ----------
-        asked : seconds, by the monotonic clock, before the gates were looked up: a run that ended later is not in them.
+        `asked`: seconds, by the monotonic clock, before the gates were looked up: a run that ended
+        later is not in them.
         """
         with self._lock:
             due = []

@@ -31,20 +31,14 @@ class SampledItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampledGroup:
-    """One batch of the audit sample with its drawn responses, at least one.
+    """One batch of the audit sample with its drawn responses, at least one, at most `draws`.
 
-    Attributes
-    ----------
-    probability : with which the batch was drawn.
-    draws : responses that were drawn from it at most.
-    segment : that it belongs to; None for a gate without segments.
-    decided_at : when it was decided; None counts as long ago.
-    labelled_at : when the first label of the last of its items came; None while one has none.
-    row : what the store calls it; None where no store has read it.
-    signals : of what the unit may ship, d float32, little-endian; None: none are kept.
-    bad : what it counted as by the method `full` in a run that is on record; None: it follows from its severity.
-    burst : what those that count once share: of a run that is on record a name of its own; None: it is the only one.
-    spare : another batch of its burst counts.
+    A batch without a `decided_at` counts as long ago. `labelled_at`: when the first label of the
+    last of its items came; None while one has none. `row`: what the store calls it; None where no
+    store has read it. `signals`: of what the unit may ship, d float32, little-endian. `bad`: what
+    it counted as by the method `full` in a run that is on record; None: it follows from its
+    severity. `burst`: what those that count once share (of a run that is on record a name of its
+    own); None: it is the only one. `spare`: another batch of its burst counts.
     """
 
     key: BatchKey

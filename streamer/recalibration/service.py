@@ -65,13 +65,7 @@ class Observer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """What time it is, and how long rounds lie apart.
-
-    Attributes
-    ----------
-    clock : the present moment, with zone.
-    monotonic : seconds that only grow.
-    """
+    """What time it is (with zone), seconds that only grow, and how long rounds lie apart."""
 
     clock: Callable[[], datetime]
     monotonic: Callable[[], float] = time.monotonic
@@ -79,18 +73,11 @@ class Timing:
 
 
 class Recalibrator:
-    """Looks after the gates until a stop is requested.
+    """Looks after the gates until a stop is requested; nothing further begins then.
 
-    Parameters
-    ----------
-    statuses : how the gates stand.
-    leadership : who leads.
-    work : what is done for one gate.
-    raise_alert : records an alert, once. Raises `Unavailable` when the database is unavailable.
-    publish : publishes what waits in the outbox and no worker owns. Raises `Unavailable` when the broker is unavailable.
-    watch : watches the risk in service.
-    observer : observes rounds and runs.
-    stopping : whether a stop was requested; nothing further begins then.
+    `raise_alert` records an alert, once, and raises `Unavailable` when the database is unavailable;
+    `publish` publishes what waits in the outbox and no worker owns, and raises `Unavailable` when
+    the broker is.
     """
 
     def __init__(

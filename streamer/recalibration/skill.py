@@ -1,9 +1,16 @@
 """Does the score separate good from bad: is what ships better than what is held? Pure.
 
 A closed gate asks at each of its runs, of labels most of which it has read before. A test at 5 % of each would let every
-fourth useless score pass within twenty runs. So the evidence is a mixture of exp(l S - l^2 V / 2) over l > 0, which may be
-looked at after every group, and what it has to reach grows with the samples that began anew: the 5 % are spent once, over
-all of them.
+fourth useless score pass within twenty runs. So the evidence may be looked at after every group. With X_g the sum over a group's
+items of -(share that ships - its mean)(severity - its mean), each X_g >= -c, S their sum and V that of their squares, it is
+
+    mean_k exp(l_k S - psi_c(l_k) V),    l_k = u_k / c,    psi_c(l) = (-ln(1 - c l) - c l) / c^2,
+
+which knows that, where few ship and few are bad, the first bad one that ships weighs as much as all good ones before it. c is
+the most that one item can take, or a group has taken if that is more. What the evidence has to reach grows with the samples
+that began anew: the 5 % are spent once, over all of them.
+
+Source: Fan, Grama and Liu, Exponential inequalities for martingales with applications (2015).
 """
 
 import math
@@ -21,35 +28,25 @@ from streamer.recalibration.sampled import SampledGroup
 LEVEL = 0.05
 """How likely a score without skill is ever taken for a useful one, over all runs of a gate."""
 
-_TYPICAL_GROUPS = 20
-"""So many groups the mixture is made for: evidence is lost slowly on either side of it."""
+_STRENGTHS = np.array([0.8, 0.45, 0.22, 0.1, 0.045])
+"""u_k: those of the alarms on labels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Separation:
-    """The severity of what a threshold ships beside that of what it holds, on labelled groups.
+    """The mean severity of what a threshold ships beside that of what it holds, on labelled groups.
 
-    Attributes
-    ----------
-    groups : labelled groups.
-    shipped, held : mean severities.
-    z : how many standard errors the first is below the second.
-    level : how likely what is no better is ever shown to be, over all runs on this sample as it grows.
+    `z`: how many standard errors the first is below the second. `log_evidence`: the logarithm of
+    the evidence for that; `level`: how likely what is no better is ever shown to be, over all runs
+    on this sample as it grows.
     """
 
     groups: int
     shipped: float
     held: float
     z: float
+    log_evidence: float
     level: float = LEVEL
-
-    @property
-    def log_evidence(self) -> float:
-        """The logarithm of the evidence that what ships is better; 0 before the first group."""
-        weight = self.groups / (self.groups + _TYPICAL_GROUPS)
-        scaled = self.z * math.sqrt(weight)
-        beyond = math.erfc(-scaled / math.sqrt(2))  # twice the mass of l > 0
-        return (math.log(beyond) if beyond > 0 else -math.inf) + (math.log1p(-weight) + scaled**2) / 2
 
     @property
     def shown(self) -> bool:
@@ -104,14 +101,19 @@ def separated(
     """Compare by what of each item ships. Items of a group are not independent: the standard error is over groups."""
     if share.sum() == 0 or share.sum() == len(share):
         return None
-    each = -(share - share.mean()) * (severity - severity.mean())
+    each = -(share - (ships := share.mean())) * (severity - (bad := severity.mean()))
     starts = np.concatenate([[0], np.cumsum(sizes[:-1])]).astype(np.intp)
     of_groups = np.add.reduceat(each, starts)
-    spread = math.sqrt(float(of_groups @ of_groups))
+    most = max(float((1 - ships) * (1 - bad)), float(ships * bad), -float(of_groups.min()))
+    variation = float(of_groups @ of_groups)
+    costs = (-np.log1p(-_STRENGTHS) - _STRENGTHS) * variation / most**2
+    spread = math.sqrt(variation)
     return Separation(
         groups=len(sizes),
         shipped=float(share @ severity / share.sum()),
         held=float((1 - share) @ severity / (1 - share).sum()),
         z=float(of_groups.sum()) / spread if spread > 0 else 0.0,
+        log_evidence=float(np.logaddexp.reduce(_STRENGTHS * of_groups.sum() / most - costs))
+        - math.log(len(_STRENGTHS)),
         level=level,
     )

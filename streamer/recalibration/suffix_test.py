@@ -29,16 +29,12 @@ _CHANCES = np.arange(0.525, 1.0, 0.05)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suffix:
-    """What a suffix test found, kept with its run.
+    """What a suffix test found, kept with its run: of `pairs` of the newest W groups with older
+    ones whose losses differ, those in which the newer is worse, and the e-value.
 
-    Attributes
-    ----------
-    groups : W, the newest labelled groups that were compared with as many older ones.
-    pairs : those of the W pairs whose losses differ.
-    worse : those of them in which the newer group loses more.
-    evidence : the e-value.
-    calibrated_on : the newest labelled groups that the stricter threshold comes from; 0 where nothing was cut.
-    version : the policy in force, at whose threshold, or at that of the run if it is looser, losses were compared.
+    `calibrated_on`: the newest labelled groups that the stricter threshold comes from; 0 where
+    nothing was cut. `version`: the policy in force, at whose threshold, or at that of the run if it
+    is looser, losses were compared.
     """
 
     groups: int
@@ -88,13 +84,9 @@ def order(seed: int, ids: Sequence[str]) -> NDArray[np.uint64]:
 def suffix_test(losses: NDArray[np.float64], drawn: NDArray[np.uint64], *, version: int) -> Suffix | None:
     """Compare the newest W groups with older ones, for each W that there are 2 W groups for.
 
-    Returns the first W that cuts, else the one with the most evidence; None for too few groups.
-
-    Parameters
-    ----------
-    losses : of the labelled groups at one threshold, in order of decision, the oldest first.
-    drawn : of the same groups, see `order`.
-    version : kept with the result.
+    `losses`: of the labelled groups at one threshold, in order of decision, the oldest first.
+    `drawn`: of the same groups, see `order`. `version`: kept with the result. Returns the first W
+    that cuts, else the one with the most evidence; None for too few groups.
     """
     best: Suffix | None = None
     for size in WINDOWS:

@@ -32,13 +32,10 @@ whose labels allow nothing, or nobody: it was never calibrated for its settings.
 class Comparison:
     """A run beside the policy in force.
 
-    Attributes
-    ----------
-    direction : of the run, seen from the policy.
-    lambda_step : how far lambda moves, >= 0, may be infinite.
-    ship_rates : share of the run's groups that would ship, by the policy and by the run.
-    labelled_groups : groups of the run with a label.
-    new_groups : those of them that the run behind the policy has not read with a label; all where no run is behind it.
+    `direction`: of the run, seen from the policy. `lambda_step`: how far lambda moves, >= 0, may be
+    infinite. `ship_rates`: share of the run's groups that would ship, by the policy and by the run.
+    `labelled_groups`: groups of the run with a label. `new_groups`: those of them that the run
+    behind the policy has not read with a label; all where no run is behind it.
     """
 
     direction: Direction
@@ -71,11 +68,9 @@ class Comparison:
 class Closing:
     """How it came that a gate ships nothing.
 
-    Attributes
-    ----------
-    by : who closed it.
-    served : what the gate cut by when it last shipped, for settings like those of now; None if it never did.
-    alarms : how often an alarm has closed the gate since it was made.
+    `by`: who closed it. `served`: what the gate cut by when it last shipped, for settings like
+    those of now; None if it never did. `alarms`: how often an alarm has closed the gate since it
+    was made.
     """
 
     by: Closer
@@ -87,11 +82,9 @@ class Closing:
 class Verdict:
     """What becomes of a run, and why, in words for people.
 
-    Attributes
-    ----------
-    worst_label : the run on worst labels is the one to record.
-    large : it acts beyond the limits of a step, on the safe side; an operator should know.
-    held_until : nothing stands against it but that it has to wait until then.
+    `worst_label`: the run on worst labels is the one to record. `large`: it acts beyond the limits
+    of a step, on the safe side; an operator should know. `held_until`: nothing stands against it
+    but that it has to wait until then.
     """
 
     outcome: Outcome
@@ -102,15 +95,10 @@ class Verdict:
 
 
 def hold(applied: Verdict, *, now: datetime, since: "Held | None", lag: timedelta) -> Verdict:
-    """Have a looser threshold wait for one label lag since a looser one was first found, and then be tested again.
+    """Have a looser threshold wait for one label lag since (None: now) a looser one was first
+    found, and then be tested again.
 
     In that time what it would ship gets its labels; nothing earlier can show that it is bad.
-
-    Parameters
-    ----------
-    applied : what becomes of it otherwise.
-    since : the wait that runs already; None: it begins now.
-    lag : how late labels come.
     """
     until = now + lag if since is None else since.until
     if now < until:
@@ -130,17 +118,12 @@ def hold(applied: Verdict, *, now: datetime, since: "Held | None", lag: timedelt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """A threshold that a run found and that is not in force.
+    """A threshold that a run found and that is not in force: what the policy would have, for the
+    settings that the run saw.
 
-    Attributes
-    ----------
-    run : number of the run.
-    settings : of the gate, as the run saw them.
-    cut, rule, guarantee : what the policy would have.
-    groups, items, missing : of the run.
-    why : why it was not put in force at once; empty when somebody asked for a proposal.
-    bursts : of which it ships nothing.
-    held_until : when the service tests it again, to put it in force by itself; None: it waits for a person.
+    `why`: why it was not put in force at once; empty when somebody asked for a proposal. Nothing of
+    its `bursts` ships. `held_until`: when the service tests it again, to put it in force by itself;
+    None: it waits for a person.
     """
 
     gate: str
@@ -161,12 +144,8 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """A wait that runs: the newest run of the gate, made since its policy came into force, is to be tested again.
-
-    Attributes
-    ----------
-    run : the run.
-    until : the end of the wait.
+    """A wait that runs: `run`, the newest of the gate, made since its policy came into force, is to
+    be tested again at `until`.
     """
 
     run: int
@@ -185,9 +164,7 @@ def closing(policies: Sequence[Policy]) -> Closing | None:
     then somebody went back to it. Once a person has closed the gate it counts as closed by a person, whatever was done to
     it later, until it ships again.
 
-    Parameters
-    ----------
-    policies : every version, the oldest first; at least one.
+    `policies`: every version, the oldest first; at least one.
     """
     newest = policies[-1]
     if not newest.ships_nothing:
@@ -227,21 +204,16 @@ def verdict(
     worse: str | None = None,
     unskilled: str | None = None,
 ) -> Verdict:
-    """Say what becomes of a run by the rules `propose` and `auto`.
+    """Say what becomes of a run by the rules `propose` and `auto`; `plain` is the run beside the
+    policy in force.
 
-    Parameters
-    ----------
-    plain : the run beside the policy in force.
-    closed : how it came that the policy ships nothing; None when it ships.
-    worst_label : the run with every severity at the highest that the response ever got; asked for by the rule
-        `auto` where the plain run is looser.
-    safely_reopened : the run on worst labels is no looser than what served before the alarm.
-    alarms : kinds of the alarms on the risk in service that stand raised: ``risk``, ``draws``, ``missing``,
-        ``drift_scores``, ``drift_cloud``.
-    evidence : of the risk alarm, from the labels that are known.
-    unwatched : in words, that no alarm reads what is decided; None: they do.
-    worse : in words, that the newest groups are worse than older ones; None: they are not.
-    unskilled : in words, that what would ship is no better than what would be held; None: it is better.
+    `closed`: how it came that the policy ships nothing. `worst_label`: the run with every severity
+    at the highest that the response ever got; asked for by the rule `auto` where the plain run is
+    looser. `safely_reopened`: that run is no looser than what served before the alarm. `alarms`:
+    kinds of the alarms on the risk in service that stand raised. `evidence`: of the risk alarm,
+    from the labels that are known. In words, None where it is not so: `unwatched`, that no alarm
+    reads what is decided; `worse`, that the newest groups are worse than older ones; `unskilled`,
+    that what would ship is no better than what would be held.
     """
     if plain.direction == "same":
         if closed is not None:
@@ -302,15 +274,21 @@ def _standing(alarms: Collection[str], closed: Closing | None) -> list[str]:
         said.append(
             "the alarm on the audit's draws stands: until that is explained and acknowledged, no label counts for more"
         )
-    if "risk" in alarms and (closed is None or closed.by != "alarm"):
-        said.append("the risk alarm stands: a person has to look, and acknowledge it")
-    if "selective" in alarms and (closed is None or closed.by != "alarm"):
-        said.append("the selective-risk alarm stands: a person has to look, and acknowledge it")
-    if "missing" in alarms and (closed is None or closed.by != "alarm"):
-        said.append("the alarm on missing labels stands: a person has to look, and acknowledge it")
-    if {"drift_scores", "drift_cloud"} & set(alarms) and (closed is None or closed.by != "alarm"):
+    if closed is not None and closed.by == "alarm":
+        return said
+    for kind, named in _ON_LABELS.items():
+        if kind in alarms:
+            said.append(f"{named} stands: a person has to look, and acknowledge it")
+    if {"drift_scores", "drift_cloud"} & set(alarms):
         said.append("a drift alarm stands: what comes is not what was calibrated on")
     return said
+
+
+_ON_LABELS = {
+    "risk": "the risk alarm",
+    "selective": "the selective-risk alarm",
+    "missing": "the alarm on missing labels",
+}
 
 
 def _against_loosening(
@@ -322,7 +300,7 @@ def _against_loosening(
     if closed is not None and closed.by == "warning":
         return ["an early warning holds the gate: labels of its newest answers let it go, or a person does"]
     if worst_label.direction != "looser":
-        return ["it would not with every response at the highest severity that anybody ever gave it"]
+        return ["it would not with the highest severities that anybody ever gave"]
     against = []
     if worst_label.labelled_groups < settings.least_groups:
         against.append(

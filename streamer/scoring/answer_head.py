@@ -50,20 +50,12 @@ def whole(text: str) -> str:
 
 
 def answer_head(text: str, *, max_words: int = MAX_HEAD_WORDS) -> str:
-    """Cut an answer down to its head; see the module's text for the rule.
+    """Cut an answer of any length down to its head of at most `max_words` >= 1 words; see the
+    module's text for the rule.
 
-    Raises `ValueError` if `max_words` is less than 1.
-
-    Parameters
-    ----------
-    text : the whole answer, of any length.
-    max_words : most words of the head, >= 1.
-
-    Returns
-    -------
-    str
-        The head, its words separated by single spaces; empty when the answer is blank, or was cut off right after
-        ``Final:``. A head of a head is the head itself, unless it holds a ``Final:`` of its own.
+    Returns the head, its words separated by single spaces; empty when the answer is blank, or was
+    cut off right after ``Final:``. A head of a head is the head itself, unless it holds a
+    ``Final:`` of its own. Raises `ValueError` if `max_words` is less than 1.
     """
     if max_words < 1:
         raise ValueError(f"a head has at least 1 word, not {max_words}")

@@ -26,14 +26,10 @@ _CANCELLED = 1e-12
 def cloud_numbers(rows: Floats, count: int, encoder: str) -> tuple[float, ...] | None:
     """Return what a batch's embeddings amount to, in the order of `STATISTICS`.
 
-    Returns numbers in [-1, 1], rounded to 1e-6; None where fewer than two responses are left, or
-    they cancel out.
-
-    Parameters
-    ----------
-    rows : shape (n, d), of length 1, or 0 where an answer is blank, as `streamer.scoring.gram.unit_rows` makes them.
-    count : the rows that are not 0.
-    encoder : the identity of the encoder, which the directions belong to.
+    `rows`: shape (n, d), of length 1, or 0 where an answer is blank, as
+    `streamer.scoring.gram.unit_rows` makes them. `count`: the rows that are not 0. `encoder`: the
+    identity of the encoder, which the directions belong to. Returns numbers in [-1, 1], rounded to
+    1e-6; None where fewer than two responses are left, or they cancel out.
     """
     if count < 2:
         return None

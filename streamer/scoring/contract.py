@@ -72,12 +72,7 @@ def sample_batches(seed: int = 7) -> list[AnswerBatch]:
 
 
 def check(make: Callable[[], Scorer]) -> Iterator[Finding]:
-    """Test a scorer against every part of the contract, one finding each.
-
-    Parameters
-    ----------
-    make : makes the scorer; called several times.
-    """
+    """Test a scorer, made several times, against every part of the contract, one finding each."""
     for part, test in _PARTS:
         try:
             test(make)

@@ -21,20 +21,11 @@ _ROWS_AT_ONCE = 1024
 def gram_energy(embeddings: ArrayLike, *, raw: bool = False) -> Floats:
     """Score each of n responses by its agreement with the other n - 1.
 
-    Parameters
-    ----------
-    embeddings : shape (n, d), n >= 2, d >= 1; rows of any positive length (they are normalised here).
-    raw : return the paper's E, in [1/sqrt(n), 1], instead of the leave-one-out energy.
-
-    Returns
-    -------
-    ndarray of float64, shape (n,)
-        In [0, 1], not rounded; 1 where all responses point the same way, or the opposite.
-
-    Raises
-    ------
-    ValueError
-        If n < 2, the array is not two-dimensional, or a row is zero or not finite.
+    `embeddings`: shape (n, d), n >= 2, d >= 1; rows of any positive length (they are normalised
+    here). `raw`: return the paper's E, in [1/sqrt(n), 1], instead of the leave-one-out energy.
+    Returns `ndarray of float64, shape (n,)`: in [0, 1], not rounded; 1 where all responses point
+    the same way, or the opposite. Raises `ValueError` if n < 2, the array is not two-dimensional,
+    or a row is zero or not finite.
     """
     others = _agreement_with_others(unit_rows(embeddings, None))
     n = len(others)
@@ -42,23 +33,11 @@ def gram_energy(embeddings: ArrayLike, *, raw: bool = False) -> Floats:
 
 
 def score_batch(embeddings: ArrayLike, blank: Sequence[bool] | None = None) -> tuple[Floats, Floats]:
-    """Score a batch as the gate needs it.
+    """Score a batch as the gate needs it: the leave-one-out energy, rounded to 1e-6, and the
+    paper's E, not rounded, both of shape (n,).
 
-    Parameters
-    ----------
-    embeddings : shape (n, d), n >= 2.
-    blank : says for each response whether its text is blank; None: none is. A blank answer agrees with no other: its
-        row counts as zero, and its score and raw energy are 0.
-
-    Returns
-    -------
-    scores : shape (n,), the leave-one-out energy, rounded to 1e-6.
-    raw : shape (n,), the paper's E, not rounded.
-
-    Raises
-    ------
-    ValueError
-        As `gram_energy`, or if `blank` has another length.
+    A `blank` answer agrees with no other: its row counts as zero, and its score and raw energy are
+    0. Raises `ValueError` as `gram_energy`, or if `blank` has another length.
     """
     return score_rows(unit_rows(embeddings, blank), blank)
 

@@ -40,12 +40,9 @@ _UNHASHED = ("RECORD", "INSTALLER", "REQUESTED", "direct_url.json", "uv_cache.js
 class ScorerSpec:
     """What is frozen of a scorer.
 
-    Attributes
-    ----------
-    name : of its entry point, and its own.
-    distribution, version : of the installed package that has it.
-    files : SHA-256 of the package's files, in hexadecimal.
-    entry_point : ``module:class``.
+    `name`: of its entry point, and its own. `distribution`, `version`: of the installed package
+    that has it. `files`: SHA-256 of the package's files, in hexadecimal. `entry_point`:
+    ``module:class``.
     """
 
     name: str

@@ -32,11 +32,8 @@ _NOT_COMPARED = frozenset({"Mn", "Cf"})
 
 
 def mostly_unknown(text: str, spans: Sequence[tuple[int, int]]) -> bool:
-    """Report whether at least a tenth of a text's visible characters, combining marks too, lie in no token that is known.
-
-    Parameters
-    ----------
-    spans : where each known token begins and ends, in code points.
+    """Report whether at least a tenth of a text's visible characters, combining marks too, lie in
+    no known token; `spans`, in code points, are those of known ones.
     """
     changes = np.zeros(len(text) + 1, dtype=np.int64)
     for begin, end in spans:
@@ -48,11 +45,8 @@ def mostly_unknown(text: str, spans: Sequence[tuple[int, int]]) -> bool:
 
 
 def not_read(texts: Sequence[str], blank: Sequence[bool], embeddings: ArrayLike) -> tuple[Rule | None, ...]:
-    """Return for each answer why the encoder did not read it, None for one that it did; nothing at all where it read all.
-
-    Parameters
-    ----------
-    embeddings : shape (n, d), as the encoder made them.
+    """Return for each answer why the encoder, by its embeddings of shape (n, d), did not read it,
+    None for one that it did; nothing at all where it read all.
     """
     found: list[Rule | None] = [None] * len(texts)
     alike: dict[bytes, list[int]] = {}

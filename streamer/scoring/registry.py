@@ -51,15 +51,10 @@ def is_plugin(name: str) -> bool:
 
 @lru_cache(maxsize=64)
 def scorer_named(name: str, model: str | None = None) -> Scorer:
-    """Return the scorer of a gate.
+    """Return the scorer of a gate; `model`: the specification of another package's scorer, as JSON.
 
     Raises `KeyError` if there is no scorer of this name; `ValueError` if the specification is none,
     or of another name.
-
-    Parameters
-    ----------
-    name : as in its settings.
-    model : the specification of another package's scorer, as JSON.
     """
     if not is_plugin(name):
         return EVERY[name]

@@ -12,12 +12,10 @@ class Steps:
     Raises `ValueError` when a number is out of its range, or there are steps and nothing to stop
     for, or the other way round.
 
-    Attributes
-    ----------
-    sizes : numbers of answers at which sampling may stop, rising, each >= 2, the only one >= 1; at the last
-        it always does.
-    above : stop where the best score is at least this, in (0, 1]; None: no score is high enough.
-    below : stop where the best score is at most this, in [0, 1), and below `above`; None: no score is low enough.
+    `sizes`: numbers of answers at which sampling may stop, rising, each >= 2, the only one >= 1; at
+    the last it always does. `above`: stop where the best score is at least this, in (0, 1]; None:
+    no score is high enough. `below`: stop where the best score is at most this, in [0, 1), and
+    below `above`; None: no score is low enough.
     """
 
     sizes: tuple[int, ...]

@@ -57,15 +57,10 @@ _LONGEST_SUBJECT = 255  # OpenID Connect Core 1.0, section 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """A person's account as it stands.
-
-    Attributes
-    ----------
-    revision : from 1; every change is another one, and ends the sessions that began before it.
-    roles : empty while the account is closed.
-    password : as `hidden` or `issued` returns it; None while the account is closed.
-    created_at, created_by, reason : of this revision.
-    """
+    """A person's account as it stands. Revisions count from 1; every change is another one, and
+    ends the sessions that began before it. While the account is closed, `roles` are empty and
+    `password`, else as `hidden` or `issued` returns it, is None. When, by whom and why is of
+    this revision."""
 
     name: str
     revision: int
@@ -96,13 +91,8 @@ def may(roles: Sequence[Role], deed: Deed) -> bool:
 
 
 def new_name_fault(name: str, known: Iterable[str]) -> str | None:
-    """Say why a new account may not have this name: people could take it for another. None when it may.
-
-    Parameters
-    ----------
-    name : as `labeller_names.normalised` returns it.
-    known : the names of all other accounts, closed ones too.
-    """
+    """Say why a new account may not have this name, as `labeller_names.normalised` returns it:
+    people could take it for another of those `known`, of closed accounts too. None when it may."""
     # A letter's Unicode name begins with its script.
     scripts = {
         unicodedata.name(one, "UNNAMED").split()[0] for one in name if unicodedata.category(one) in _LETTERS

@@ -47,19 +47,10 @@ def read_rate(text: str) -> Rate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiKey:
-    """A key on record.
-
-    Attributes
-    ----------
-    id : 12 hexadecimal digits; public.
-    digest : SHA-256 of the token.
-    gates : those that it is for; None: every gate, later ones too.
-    may : what it may do there.
-    rate : None: no bound.
-    note : what it is for.
-    expires_at : it is good before that moment; None: until it is revoked.
-    revoked_at, revoked_by, revoked_reason : None while it is not.
-    """
+    """A key on record. `id` is public, 12 hexadecimal digits; `digest` the token's SHA-256. It
+    is for these `gates`, None: for every gate, later ones too; `rate` None: no bound; good
+    before `expires_at`, None: until it is revoked. When, by whom and why is None while it is
+    not."""
 
     id: str
     digest: bytes = field(repr=False)
@@ -96,13 +87,9 @@ def digest_of(token: str) -> bytes:
 
 
 class KeyRing:
-    """The keys, in memory: looking one up reads no database, whoever asks however often.
-
-    Parameters
-    ----------
-    load : reads the keys on record, those that are no longer in force too.
-    monotonic : seconds, from any start.
-    """
+    """The keys, in memory: looking one up reads no database, whoever asks however often. `load`
+    reads the keys on record, those that are no longer in force too; `monotonic` gives seconds,
+    from any start."""
 
     def __init__(self, load: Callable[[], Iterable[ApiKey]], *, monotonic: Callable[[], float]) -> None:
         self._load = load

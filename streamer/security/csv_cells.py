@@ -24,13 +24,8 @@ _STRIPPED_FIRST = ("\t", "\r")
 
 
 class CsvTable:
-    """Writes rows whose texts no spreadsheet runs; numbers stay numbers, None is an empty cell.
-
-    Parameters
-    ----------
-    lines : where to; opened with ``newline=""``.
-    line_end : what ends a row.
-    """
+    """Writes rows whose texts no spreadsheet runs, to what was opened with ``newline=""``;
+    numbers stay numbers, None is an empty cell."""
 
     def __init__(self, lines: SupportsWrite[str], *, line_end: str = "\n") -> None:
         self._writer = csv.writer(lines, lineterminator=line_end)

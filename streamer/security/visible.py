@@ -26,12 +26,7 @@ def _number(match: re.Match[str]) -> str:
 
 
 class VisibleLines:
-    """A terminal that is written to line by line and gets only what is visible.
-
-    Parameters
-    ----------
-    terminal : where to.
-    """
+    """A terminal that is written to line by line and gets only what is visible."""
 
     def __init__(self, terminal: TextIO) -> None:
         self._terminal = terminal

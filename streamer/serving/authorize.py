@@ -18,15 +18,13 @@ _SEEING: Final[tuple[May, ...]] = ("decide", "read")
 
 @dataclass(frozen=True, slots=True)
 class Authorize:
-    """Asks for a key that allows what is asked for: once for each request, before its body is read, or, where the body names the
-    gate, before and after.
+    """Asks for a key that allows what is asked for: once for each request, before its body is read,
+    or, where the body names the gate, before and after.
 
-    Parameters
-    ----------
-    ring : the keys on record; somebody refreshes it.
-    rates : counts the requests of each key.
-    listening : the address that is served on. On the loopback anyone may do anything as long as no key was ever made.
-    clock, monotonic : the present moment, with zone; seconds, from any start.
+    `ring` are the keys on record, which somebody refreshes; `rates` counts the requests of each
+    key. While the address that is served on, `listening`, is the loopback's and no key was ever
+    made, anyone may do anything. `clock` gives the present moment, with zone; `monotonic` seconds,
+    from any start.
     """
 
     ring: KeyRing

@@ -7,17 +7,16 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from datetime import datetime
+from functools import partial
 from typing import Final, NamedTuple
 
 from streamer.events.receipts import receipt
-from streamer.journal import Headers, Lease, Linked, Outcome, OutcomeKind, Partition, Record, Slice
+from streamer.journal import Headers, Lease, Outcome, OutcomeKind, Partition, Record
 from streamer.store.store import Store
-from streamer.stream.fetch_budget import FetchBudget
 from streamer.stream.group_commit import GroupCommit
 from streamer.stream.health import WorkerHealth
 from streamer.stream.hooks import Decider, Hooks, StreamObserver
-from streamer.stream.intake import Fetched, Intake, Prepare
+from streamer.stream.intake import FetchBudget, Fetched, Intake, Prepare
 from streamer.stream.isolation import DeadLetterCap, DeadLetterLimits
 
 _NO_FLOW: Final = -1
@@ -40,12 +39,8 @@ class Ended(Exception):
 
 
 class PendingAnswers:
-    """Who waits for what becomes of which record. Used on the event loop alone, but for `linked`.
-
-    Attributes
-    ----------
-    waiting : how many records of each partition are not committed yet.
-    """
+    """Who waits for what becomes of which record, and how many records of each partition are not
+    committed yet. Used on the event loop alone, but for `linked`."""
 
     def __init__(self) -> None:
         self.waiting: Final[Counter[Partition]] = Counter()
@@ -122,29 +117,10 @@ class LaneLimits:
     max_commit_bytes: int
 
 
-class _Noted:
-    """A journal that reports its leaves; what was told last of a record counts, once a commit returns."""
-
-    def __init__(self, journal: Store, linked: Linked) -> None:
-        self._journal = journal
-        self._linked = linked
-
-    def commit(
-        self, slices: Sequence[Slice], *, now: datetime, firm: bool = False
-    ) -> list[list[OutcomeKind]]:
-        """Commit, and tell of the leaves."""
-        return self._journal.commit(slices, now=now, firm=firm, linked=self._linked)
-
-
 class Lane:
-    """Some partitions of the log `http`, and the group commit that decides and records what is submitted to them.
-
-    Parameters
-    ----------
-    score_executor, executor : one thread each, for the decider and for the database.
-    prepare : begins with each request (see `Intake`).
-    on_commit : called after each commit.
-    """
+    """Some partitions of the log `http`, and the group commit that decides and records what is
+    submitted to them. The executors have one thread each, for the decider and for the database;
+    `prepare` begins with each request (see `Intake`)."""
 
     def __init__(
         self,
@@ -167,7 +143,8 @@ class Lane:
         self._commits = GroupCommit(
             self.intake,
             decider,
-            _Noted(journal, answers.linked),
+            # What was told last of a record counts, once a commit returns.
+            partial(journal.commit, linked=answers.linked),
             score_executor=score_executor,
             executor=executor,
             max_records=limits.max_commit_records,

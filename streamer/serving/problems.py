@@ -41,15 +41,9 @@ _STATUSES: Final = {
 
 
 class Problem(Exception):
-    """An answer other than a decision.
-
-    Parameters
-    ----------
-    status : of HTTP.
-    code : one of the decoder's (`streamer.events.codes`), or of this module.
-    detail : what is wrong, in a sentence.
-    retry : seconds after which the same request may be answered; None: it will not be.
-    """
+    """An answer other than a decision: a status of HTTP, a code of the decoder's
+    (`streamer.events.codes`) or of this module, and what is wrong, in a sentence. The same
+    request may be answered after `retry` seconds; None: it will not be."""
 
     def __init__(self, status: int, code: str, detail: str, *, retry: float | None = None) -> None:
         super().__init__(detail)

@@ -65,13 +65,8 @@ def with_text(action: bytes, batch: ResponsesV1) -> bytes:
 
 
 class Releases:
-    """Tells what becomes of held batches. For one event loop.
-
-    Parameters
-    ----------
-    executor : where reading the database blocks.
-    most : requests that may wait at once, >= 1; past that they are answered at once.
-    """
+    """Tells what becomes of held batches. For one event loop. Reading the database blocks in
+    `executor`; past `most`, >= 1, requests that wait at once, others are answered at once."""
 
     def __init__(self, held: ReleaseDesk, *, executor: Executor, most: int) -> None:
         self._held = held

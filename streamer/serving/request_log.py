@@ -14,9 +14,9 @@ from streamer.gates.batch_key import BatchKey
 from streamer.gates.policy import Policy
 from streamer.journal import BatchDecision, DeadLetter, Headers, Partition, RecordedAction, RecordedBatch
 from streamer.serving.bodies import BatchBody, SeverityBody
-from streamer.serving.deadlines import Deadline
 from streamer.serving.lane import Ended, Lane, Recorded
 from streamer.serving.problems import RETRY_SECONDS, Problem, refused, unavailable
+from streamer.serving.requests import Deadline
 from streamer.store.labels.revisions import Labels
 from streamer.store.store import Store
 
@@ -53,15 +53,13 @@ class TakenLabels(NamedTuple):
 class RequestLog:
     """The partitions of one slot, and what becomes of requests there.
 
-    Attributes
-    ----------
-    main : decides batches.
-    side : never waits for an encoder: it records severities, and holds of batches that `main` has not decided in time. Whichever
-        lane commits a batch first, its decision stands, and the other's record is a duplicate of it.
-    judges : a gate's verdict in a word and in a sentence; None where there is none yet. Blocks; may raise `Unavailable`.
-    partitions : where batches, late batches and severities are numbered.
-    reachable : whether a request can be recorded now: the slot is ours, and the database answered when it was last asked to commit.
-    executor : where reading the database blocks.
+    `main` decides batches. `side` never waits for an encoder: it records severities, and holds of
+    batches that `main` has not decided in time. Whichever lane commits a batch first, its decision
+    stands, and the other's record is a duplicate of it. `partitions` are where batches, late
+    batches and severities are numbered. `judges` gives a gate's verdict in a word and in a
+    sentence, None where there is none yet; it blocks, and may raise `Unavailable`. `reachable`: a
+    request can be recorded now, for the slot is ours, and the database answered when it was last
+    asked to commit. Reading the database blocks in `executor`.
     """
 
     main: Lane
@@ -79,11 +77,9 @@ class RequestLog:
     ) -> AnsweredAction:
         """Decide a batch, or hold it at its deadline. The answer is on record.
 
-        Raises
-        ------
-        Problem
-            When it is refused, too much waits, or nothing could be recorded within `GRACE_SECONDS` of the deadline. No ship
-            is committed then any more; one whose commit the database had received in time may stand.
+        Raises `Problem` when it is refused, too much waits, or nothing could be recorded within
+        `GRACE_SECONDS` of the deadline. No ship is committed then any more; one whose commit the
+        database had received in time may stand.
         """
         await self.policy(batch.event.gate)
         self._admit(self.main)

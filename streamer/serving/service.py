@@ -33,15 +33,10 @@ _PUBLISH_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """What it is made of.
-
-    Attributes
-    ----------
-    server : not running yet.
-    relay : publishes what the requests' partitions leave in the queue; None where nothing goes to Kafka.
-    executor : one thread, for leases.
-    cut_off : called some time after the end began, when there is still time to tell those who wait that they get no answer.
-    """
+    """What it is made of. The server does not run yet. `relay` publishes what the requests'
+    partitions leave in the queue; None where nothing goes to Kafka. `executor` has one thread,
+    for leases. `cut_off` is called some time after the end began, when there is still time to
+    tell those who wait that they get no answer."""
 
     request_log: RequestLog
     journal: Journal
@@ -57,12 +52,8 @@ class Service:
 
     async def run(self, sockets: list[Any]) -> None:
         """Lease, serve and record until `ending.asked`; then answer what was taken, and return.
-
-        Raises
-        ------
-        WorkerHalted
-            When another process took the slot. Whoever waits is told that nothing is known.
-        """
+        Raises `WorkerHalted` when another process took the slot; whoever waits is told that
+        nothing is known."""
         with signals_set(self.ending.asked):
             if await self.ending.unless_asked(self._lease()) is not None:
                 await self._serve(sockets)

@@ -28,15 +28,12 @@ def partitions_of(number: int) -> tuple[Partition, Partition, Partition]:
 
 
 class Slots:
-    """The slot of this process, and those of processes that died and left messages unpublished.
+    """The slot of this process (`number`, `own`), and those of processes that died and left
+    messages unpublished.
 
-    Parameters
-    ----------
-    number, own : its slot.
-    lease : makes the lease of another slot.
-    waiting : the numbers of the slots with messages to publish; None where nothing is published. Blocks, as `journal` does.
-    executor : one thread.
-    wake : called when there is something of another slot's to publish.
+    `lease` makes the lease of another slot. `waiting` gives the numbers of the slots with messages
+    to publish, None where nothing is published; it blocks, as `journal` does, in `executor` of one
+    thread. `wake` is called when there is something of another slot's to publish.
     """
 
     def __init__(
@@ -69,13 +66,8 @@ class Slots:
         return {partition: one for leases in held for partition, one in leases.items()}
 
     async def keep(self) -> None:
-        """Look after the slots until cancelled.
-
-        Raises
-        ------
-        WorkerHalted
-            When another process took this one's slot: it was stopped, or cut off from the database, for too long.
-        """
+        """Look after the slots until cancelled. Raises `WorkerHalted` when another process took
+        this one's slot: it was stopped, or cut off from the database, for too long."""
         looks = 0
         while True:
             await asyncio.sleep(_LOOK_SECONDS)

@@ -299,13 +299,12 @@ class LabelSettings(Group):
 
 
 class Settings(BaseSettings):
-    """All settings, read when it is made; immutable. See the module's text for where values come from.
+    """All settings, read when it is made; immutable. See the module's text for where values come
+    from.
 
-    Attributes
-    ----------
-    insecure : permit connections without encryption or whose other end is not verified.
-    origins : for each ``group.field`` (or ``kafka.properties.name``) that did not keep its default, where its
-        value came from, in words for people.
+    `insecure` permits connections without encryption or whose other end is not verified. `origins`
+    says in words for people, for each ``group.field`` (or ``kafka.properties.name``) that did not
+    keep its default, where its value came from.
     """
 
     model_config = SettingsConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
@@ -355,12 +354,8 @@ class Settings(BaseSettings):
 
     @property
     def bootstrap_servers(self) -> str:
-        """The broker's address.
-
-        Raises
-        ------
-        UsageError : nobody configured one and no `streamer dev` runs in this directory.
-        """
+        """The broker's address. Raises `UsageError` where nobody configured one and no `streamer
+        dev` runs in this directory."""
         if self.kafka.bootstrap_servers is None:
             raise UsageError(
                 "no Kafka broker is configured and no `streamer dev` runs in this directory; "
@@ -370,16 +365,9 @@ class Settings(BaseSettings):
 
 
 def load_settings(**overrides: Any) -> Settings:
-    """Read the settings of this process and directory.
-
-    Parameters
-    ----------
-    **overrides : groups as dictionaries, which win over every other source: ``http={"port": 0}``.
-
-    Raises
-    ------
-    UsageError : a value is not acceptable; the text names the setting and where it came from, never the value.
-    """
+    """Read the settings of this process and directory; `overrides`, groups as dictionaries
+    (``http={"port": 0}``), win over every other source. Raises `UsageError` where a value is not
+    acceptable; the text names the setting and where it came from, never the value."""
     try:
         return Settings(**overrides)
     except ValidationError as error:

@@ -21,17 +21,11 @@ DEV_SESSION_FILE = Path(".streamer/dev.json")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DevSession:
-    """Addresses of a running development session.
-
-    Attributes
-    ----------
-    bootstrap_servers : of the embedded broker, ``HOST:PORT``.
-    log_id : identity of that broker's log; a new session has a new one.
-    database_url : where its worker keeps the record; may hold a password, hence the file's mode 0600.
-    metrics_url : root of its HTTP endpoints.
-    pid : the process that owns the broker; the session is over when it is gone.
-    recalibrator_url : root of the recalibrator's HTTP endpoints; None in a session without one.
-    """
+    """Addresses of a running development session: of the embedded broker, ``HOST:PORT``, and its
+    log's identity, new in each session; of the database where its worker keeps the record, which
+    may hold a password, hence the file's mode 0600; the roots of the HTTP endpoints of worker
+    and recalibrator (None in a session without one). It is over when the process `pid`, which
+    owns the broker, is gone."""
 
     bootstrap_servers: str
     log_id: str
@@ -172,13 +166,8 @@ class _Source(PydanticBaseSettingsSource):
 
 
 class EnvironmentSource(_Source):
-    """Settings from variables, and from files that variables name.
-
-    Parameters
-    ----------
-    variables : names and values; an empty value counts as absent.
-    place : what to call this source in messages: ``environment`` or ``.env``.
-    """
+    """Settings from variables, an empty value counting as absent, and from files that variables
+    name. `place` is what this source is called in messages: ``environment`` or ``.env``."""
 
     def __init__(self, settings_type: type[BaseSettings], variables: Mapping[str, str], place: str) -> None:
         super().__init__(settings_type)

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
@@ -44,7 +45,6 @@ from streamer.store.log.dead_letters import DeadLetters
 from streamer.store.log.reports import Reports
 from streamer.store.log.resolve_outcomes import DeadLetterMessage, recorded_batch, stored_decisions
 from streamer.store.part import AlertMessage, DeskMessage, Part, Shared
-from streamer.store.policies.candidates import Candidates
 from streamer.store.policies.gates import Gates
 from streamer.store.policies.policies import Policies
 from streamer.store.policies.policy_writer import PolicyMessage, PolicyWriter
@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from streamer.store.log.decision_search import DecisionSearch
     from streamer.store.people.accounts import Accounts
     from streamer.store.people.api_keys import ApiKeys
+    from streamer.store.policies.candidates import Candidates
     from streamer.store.risk.monitoring_state import Monitoring
     from streamer.store.risk.past_decisions import PastDecisions
 
@@ -69,16 +70,35 @@ _ALERT_MESSAGE: AlertMessage = partial(alert_message, topic=Topics().alerts)
 _DESK_MESSAGE: DeskMessage = partial(desk_message, topic=Topics().desk)
 
 
+def _later(module: str, name: str) -> Any:
+    """A part that workers do not need, and that is imported on first use."""
+    return cached_property(
+        lambda store: getattr(import_module(f"streamer.store.{module}"), name)(store._shared)
+    )
+
+
 class Store(Part):
-    """Everything that the product remembers. Calls block and may come from any thread.
+    """Everything that the product remembers, in parts by subject. Calls block and may come from any
+    thread.
 
     It is the `streamer.journal.Journal` of the stream; its parts serve the other packages.
-
-    Attributes
-    ----------
-    gates, policies, encoders, labels, judgements, calibration, dead_letters, reports, answers, heads, evidence,
-    alerts, monitoring, past, api_keys, accounts, decision_search, desk : the parts, by subject.
     """
+
+    accounts: cached_property[Accounts] = _later("people.accounts", "Accounts")
+    answers: cached_property[SqlAnswers] = _later("labels.answers", "SqlAnswers")
+    api_keys: cached_property[ApiKeys] = _later("people.api_keys", "ApiKeys")
+    calibration: cached_property[Calibrations] = _later("calibration.calibration_runs", "Calibrations")
+    candidates: cached_property[Candidates] = _later("policies.candidates", "Candidates")
+    carried_scores: cached_property[CarriedScores] = _later("calibration.calibration_runs", "CarriedScores")
+    decision_search: cached_property[DecisionSearch] = _later("log.decision_search", "DecisionSearch")
+    desk: cached_property[ReleaseDesk] = _later("desk.release_desk", "ReleaseDesk")
+    judgements: cached_property[Judgements] = _later("labels.judgements", "Judgements")
+    monitoring: cached_property[Monitoring] = _later("risk.monitoring_state", "Monitoring")
+    past: cached_property[PastDecisions] = _later("risk.past_decisions", "PastDecisions")
+    recalibration_status: cached_property[RecalibrationStatus] = _later(
+        "calibration.recalibration_status", "RecalibrationStatus"
+    )
+    reviews: cached_property[Reviews] = _later("labels.reviews", "Reviews")
 
     def __init__(self, shared: Shared) -> None:
         super().__init__(shared)
@@ -92,103 +112,12 @@ class Store(Part):
         self.leases = Leases(shared.database)
         self.alerts = Alerts(shared)
 
-    # What workers do not need is imported on first use.
-
-    @cached_property
-    def accounts(self) -> Accounts:
-        """The people who use the console."""
-        from streamer.store.people.accounts import Accounts
-
-        return Accounts(self._shared)
-
-    @cached_property
-    def decision_search(self) -> DecisionSearch:
-        """Decisions that somebody looks for."""
-        from streamer.store.log.decision_search import DecisionSearch
-
-        return DecisionSearch(self._shared)
-
-    @cached_property
-    def desk(self) -> ReleaseDesk:
-        """What waits for people, and what becomes of it."""
-        from streamer.store.desk.release_desk import ReleaseDesk
-
-        return ReleaseDesk(self._shared)
-
-    @cached_property
-    def api_keys(self) -> ApiKeys:
-        """The keys of programs that call the HTTP endpoint."""
-        from streamer.store.people.api_keys import ApiKeys
-
-        return ApiKeys(self._shared)
-
-    @cached_property
-    def judgements(self) -> Judgements:
-        """What judges were asked, and said."""
-        from streamer.store.labels.judgements import Judgements
-
-        return Judgements(self._shared)
-
-    @cached_property
-    def carried_scores(self) -> CarriedScores:
-        """What adopted candidates made of batches that were decided before them."""
-        from streamer.store.calibration.calibration_runs import CarriedScores
-
-        return CarriedScores(self._shared)
-
-    @cached_property
-    def calibration(self) -> Calibrations:
-        """Runs and candidates."""
-        from streamer.store.calibration.calibration_runs import Calibrations
-
-        return Calibrations(self._shared)
-
-    @cached_property
-    def answers(self) -> SqlAnswers:
-        """Stored answers with their labels."""
-        from streamer.store.labels.answers import SqlAnswers
-
-        return SqlAnswers(self._shared)
-
-    @cached_property
-    def reviews(self) -> Reviews:
-        """What the review page shows and takes."""
-        from streamer.store.labels.reviews import Reviews
-
-        return Reviews(self._shared)
-
     @cached_property
     def evidence(self) -> ChainedRows:
         """The rows that chains cover."""
         from streamer.store.audit.chained_rows import ChainedRows
 
         return ChainedRows(self._database)
-
-    @cached_property
-    def recalibration_status(self) -> RecalibrationStatus:
-        """What the recalibrator's rounds read and write."""
-        from streamer.store.calibration.recalibration_status import RecalibrationStatus
-
-        return RecalibrationStatus(self._shared)
-
-    @cached_property
-    def monitoring(self) -> Monitoring:
-        """The state of the risk in service."""
-        from streamer.store.risk.monitoring_state import Monitoring
-
-        return Monitoring(self._shared)
-
-    @cached_property
-    def candidates(self) -> Candidates:
-        """Candidate policies, and what they made of batches."""
-        return Candidates(self._shared)
-
-    @cached_property
-    def past(self) -> PastDecisions:
-        """What was decided, to ask what another policy would have done."""
-        from streamer.store.risk.past_decisions import PastDecisions
-
-        return PastDecisions(self._shared)
 
     def under(self, lease: ProcessLease) -> Store:
         """The same store for the holder of this lease: each transaction that writes raises `LeaseLost` once it is lost.
@@ -218,12 +147,9 @@ class Store(Part):
         linked: Linked | None = None,
         queued: Queued | None = None,
     ) -> list[list[OutcomeKind]]:
-        """Write everything in one transaction and return what each outcome became, slice by slice.
+        """Do as `streamer.journal.Journal.commit` says; `linked` is called with each outcome's link.
 
-        `firm` lets no newer policy in while it is written; `linked` is called with each outcome's link, and `queued`, once all is
-        written, with the messages that wait now. Safe to repeat after a lost answer. Raises `Fenced` when a lease
-        is no longer held, `Outdated` when the records must be decided again, `Unavailable` when the database is unavailable,
-        `BadData` when it refuses a value, and `ValueError` for slices that contradict themselves.
+        Raises `Unavailable`, too, and `ValueError` for slices that contradict themselves.
         """
         commit.check_slices(slices)
         queue: list[OutboxMessage] = []
@@ -345,34 +271,21 @@ def open_store(
     publish: bool = True,
     failpoint: Failpoint = disarmed,
 ) -> Store:
-    """Open a migrated database.
+    """Open a migrated database: ``sqlite:///file`` or ``postgresql://user:password@host/database``.
+
+    `insecure` permits a connection to another machine that is not encrypted, or to a server that
+    proves nothing. `clock` gives the present moment, timezone-aware. `policy_message` makes the
+    event of a new policy; `dead_letter_message` that of a record, refused with this code and
+    detail, that the store itself has to dead-letter: a batch that conflicts with a decided one, a
+    label of no known gate; `alert_message` and `desk_message` those of an alert and of what becomes
+    of a batch at the desk, by default with the default names of the topics. `policy_keys` sign new
+    policies, and decide which policies may be built on; `label_keys` sign labels that are stored
+    here, and verify those that are read of gates that demand signatures. `publish`: what is
+    committed is also put into the queue of messages for Kafka; decisions keep their actions either
+    way. `failpoint` is called where a test may want to break a transaction.
 
     Raises `UsageError` when the URL cannot be read, or the database is not at this version's
     revision; `Unavailable` when the server cannot be reached.
-
-    Parameters
-    ----------
-    url
-        ``sqlite:///file`` or ``postgresql://user:password@host/database``.
-    insecure
-        Permit a connection to another machine that is not encrypted, or to a server that proves nothing.
-    clock
-        The present moment, timezone-aware.
-    policy_message
-        Makes the event of a new policy.
-    dead_letter_message
-        The message for a record (refused with this code and detail) that the store itself
-        has to dead-letter: a batch that conflicts with a decided one, a label of no known gate.
-    alert_message, desk_message
-        Make the events of an alert and of what becomes of a batch at the desk; the defaults use the default names of the topics.
-    policy_keys
-        Sign new policies, and decide which policies may be built on.
-    label_keys
-        Sign labels that are stored here, and verify those that are read of gates that demand signatures.
-    publish
-        Whether what is committed is also put into the queue of messages for Kafka. Decisions keep their actions either way.
-    failpoint
-        Called where a test may want to break a transaction.
     """
     database = Database(url, insecure=insecure, failpoint=failpoint)
     try:

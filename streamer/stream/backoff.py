@@ -47,17 +47,12 @@ async def until_available(
     wanted: Callable[[], bool] = lambda: True,
     report_status: Callable[[str, bool], None] = lambda _part, _up: None,
 ) -> T | None:
-    """Run `call` in `executor` until it does not raise `Unavailable`; None once it is not `wanted` any more.
+    """Run `call`, which is safe to repeat, in `executor` (None: the event loop's own) until it does
+    not raise `Unavailable`; None once it is not `wanted` any more. Whatever else it raises is
+    raised unchanged.
 
-    Raises `Exception` whatever else `call` raises, unchanged.
-
-    Parameters
-    ----------
-    executor : where `call` may block; None: the event loop's own.
-    call : safe to repeat.
-    part : which dependency is unavailable then, for the log and for `report_status`: ``database`` or ``broker``.
-    wanted : asked before each attempt.
-    report_status : called with (part, reachable) after each attempt.
+    `report_status` is called after each attempt with `part`, ``database`` or ``broker``, and
+    whether it could be reached.
     """
     backoff = Backoff()
     loop = asyncio.get_running_loop()

@@ -58,14 +58,9 @@ class TokenFile:
 
 
 class TokenCommand:
-    """A command that prints a token. Connections that are opened together share one run.
-
-    Raises `ValueError` where it has no words, or a quote without its end.
-
-    Parameters
-    ----------
-    command : words as a shell would part them; it is run without a shell.
-    """
+    """A command, words as a shell would part them, that prints a token; it is run without a
+    shell. Connections that are opened together share one run. Raises `ValueError` where it has
+    no words, or a quote without its end."""
 
     def __init__(self, command: str) -> None:
         self._words = shlex.split(command)
@@ -159,24 +154,21 @@ _SECURITY = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class KafkaConnection:
-    """Where the broker is and how to talk to it.
+    """Where the broker is, ``host:port[,host:port...]``, and how to talk to it.
+
+    `properties` are Kafka's. Security is written as librdkafka does (``security.protocol``,
+    ``sasl.mechanism``, ``sasl.username``, ``sasl.password``, ``ssl.ca.location``,
+    ``ssl.certificate.location``, ``ssl.key.location``, ``ssl.key.password``,
+    ``ssl.endpoint.identification.algorithm``), with ``sasl.oauthbearer.token.location`` (a file) or
+    ``sasl.oauthbearer.token.command`` for tokens of OAUTHBEARER; any other one (``client.id``,
+    ``request.timeout.ms``, ``metadata.max.age.ms``, ...) goes to each client library that knows it.
+    `api_version` is the protocol level that kafka-python assumes; None asks the broker, and the
+    embedded one needs it stated. `insecure` permits connections without TLS to hosts off the
+    loopback.
 
     Raises `UsageError` for a property that no client knows, a protocol or mechanism that does not
     exist, credentials without SASL, or a plain connection off the loopback that was not allowed;
     and, when arguments for a client are asked for, for a certificate or key that cannot be read.
-
-    Parameters
-    ----------
-    bootstrap : ``host:port[,host:port...]``.
-    properties : Kafka client properties. Security is written as librdkafka does (``security.protocol``,
-        ``sasl.mechanism``, ``sasl.username``, ``sasl.password``, ``ssl.ca.location``,
-        ``ssl.certificate.location``, ``ssl.key.location``, ``ssl.key.password``,
-        ``ssl.endpoint.identification.algorithm``), with ``sasl.oauthbearer.token.location`` (a file) or
-        ``sasl.oauthbearer.token.command`` for tokens of OAUTHBEARER; any other one (``client.id``, ``request.timeout.ms``,
-        ``metadata.max.age.ms``, ...) goes to each client library that knows it.
-    api_version : the protocol level that kafka-python assumes; None asks the broker. The embedded
-        broker needs it stated.
-    insecure : permit connections without TLS to hosts off the loopback.
     """
 
     bootstrap: str
@@ -318,16 +310,9 @@ class KafkaConnection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
-    """The topics that a worker reads.
-
-    Attributes
-    ----------
-    connection : how to reach the broker.
-    topics : whose records go to the decider; responses and labels alike. Whoever reads partition 0 of the first also
-        publishes what commands left in the outbox.
-    group_id : the consumer group; its members share the partitions.
-    log_id : identity of the log, part of the stored progress; by default the cluster's id.
-    """
+    """The topics, of responses and labels alike, that the members of a consumer group read for
+    the decider. Whoever reads partition 0 of the first also publishes what commands left in the
+    outbox. `log_id` identifies the log in the stored progress; by default the cluster's id."""
 
     connection: KafkaConnection
     topics: Sequence[str]

@@ -28,13 +28,9 @@ def is_embedded(log_id: str | None) -> bool:
 
 
 class EmbeddedBroker:
-    """The broker, from `start` to `stop`; also a context manager. May be started again after a stop: that is
-    a new, empty log with a new identity.
-
-    Attributes
-    ----------
-    log_id : ``embedded-<uuid4>``, new at each start, so that stored progress never meets a foreign log.
-    """
+    """The broker, from `start` to `stop`; also a context manager. May be started again after a
+    stop: that is a new, empty log. Its `log_id`, ``embedded-<uuid4>``, is new at each start, so
+    that stored progress never meets a foreign log."""
 
     def __init__(self) -> None:
         self._handle: Any = None

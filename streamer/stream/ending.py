@@ -32,15 +32,11 @@ def exit_at_once(status: int) -> None:
 
 
 class StopDeadline:
-    """Ends the process if it is still running some time after it began to stop.
+    """Ends the process if it is still running `seconds` after it began to stop.
 
-    It waits on a daemon thread of its own, so that neither a busy event loop nor the interpreter's wait for other
-    threads delays it.
-
-    Parameters
-    ----------
-    seconds : how long a stop may take in all.
-    terminate : ends the process at once with the status; must not return outside tests.
+    It waits on a daemon thread of its own, so that neither a busy event loop nor the interpreter's
+    wait for other threads delays it. `terminate` ends the process at once with the status; it must
+    not return outside tests.
     """
 
     def __init__(
@@ -107,12 +103,7 @@ class WorkerExit(IntEnum):
 
 
 class WorkerHalted(StreamerError):
-    """The worker stopped on its own.
-
-    Parameters
-    ----------
-    status : the exit status for the process.
-    """
+    """The worker stopped on its own; `status` is the process's."""
 
     def __init__(self, status: WorkerExit, message: str) -> None:
         super().__init__(message)
@@ -124,14 +115,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """How a service ends.
-
-    Attributes
-    ----------
-    deadline : begins when the service starts to stop, for whatever reason; it also ends the process of a zombie at once.
-        The caller calls it off.
-    asked : set it to end it as SIGTERM does.
-    """
+    """How a service ends: set `asked` to end it as SIGTERM does. `deadline` begins when it
+    starts to stop, for whatever reason; it also ends the process of a zombie at once. The caller
+    calls it off."""
 
     deadline: StopDeadline
     asked: asyncio.Event = field(default_factory=asyncio.Event)

@@ -29,9 +29,8 @@ from streamer.events.outgoing import bounded
 from streamer.journal import Partition, Record
 from streamer.stream.backoff import Backoff
 from streamer.stream.closing import cut
-from streamer.stream.fetch_budget import FetchBudget
 from streamer.stream.header_names import accept_any_record
-from streamer.stream.intake import RECORD_OVERHEAD, Fetched
+from streamer.stream.intake import RECORD_OVERHEAD, FetchBudget, Fetched
 from streamer.stream.topic_identity import TopicIdsRequest, ids_in
 
 log = structlog.get_logger(__name__)
@@ -71,14 +70,12 @@ class ReaderHooks(Protocol):
 
 
 class FetchState(NamedTuple):
-    """The fetcher's view of one partition; `highwater` and `stable_end` are None before the first fetch.
+    """The fetcher's view of one partition; `highwater` and `stable_end` are None before the first
+    fetch.
 
-    Attributes
-    ----------
-    handed_out : one past the last record that left the fetcher, or the position that was sought.
-    position : where the next fetch begins, past transaction markers.
-    highwater : one past the last record of the log.
-    stable_end : one past the last record that a read-committed consumer may see.
+    `handed_out` is one past the last record that left the fetcher, or the position that was sought;
+    `position` is where the next fetch begins, past transaction markers; `highwater` one past the
+    last record of the log, `stable_end` past the last that a read-committed consumer may see.
     """
 
     handed_out: int

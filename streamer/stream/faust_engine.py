@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 import structlog
@@ -16,17 +17,55 @@ from aiokafka.errors import (
 )
 from faust.types import TP
 
+from streamer.events.limits import DEFAULT_LIMITS
 from streamer.journal import Partition
 from streamer.stream.backoff import Backoff
 from streamer.stream.connection import KafkaConnection, Subscription
 from streamer.stream.ending import WorkerExit, WorkerHalted
 from streamer.stream.faust_driver import LeasingConsumer, LeasingTransport, ReaderApp
-from streamer.stream.fetch_budget import FetchBudget
 from streamer.stream.hooks import StreamObserver
-from streamer.stream.intake import Fetched, Intake, OfferResult
+from streamer.stream.intake import FetchBudget, Fetched, Intake, OfferResult
 from streamer.stream.leasing import Bounds, Leasing
-from streamer.stream.reader_limits import ReaderLimits
 from streamer.stream.topic_identity import recreated
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReaderLimits:
+    """Bounds on memory and time; seconds and bytes.
+
+    `max_buffered_*` may be between the fetcher and the database, `max_poll_records` are taken from
+    the fetcher at a time. `max_fetch_bytes` is per partition and fetch; one larger record still
+    passes. Of a record whose key, value and headers have more than `max_record_bytes` an excerpt is
+    read. After `session_timeout` without a heartbeat the group reassigns our partitions;
+    `request_timeout` is at least as long, and a lease may take .7 of it.
+    """
+
+    max_buffered_records: int = 4000
+    max_buffered_bytes: int = 64 * 1024 * 1024
+    max_poll_records: int = 2000
+    max_fetch_bytes: int = 1024 * 1024
+    max_record_bytes: int = DEFAULT_LIMITS.max_input_bytes
+    session_timeout: float = 8.0
+    heartbeat_interval: float = 1.0
+    request_timeout: float = 30.0
+
+    def __post_init__(self) -> None:
+        if self.request_timeout < self.session_timeout:
+            raise ValueError("the request timeout must not be less than the session timeout")
+        bounds = (
+            self.max_buffered_records,
+            self.max_buffered_bytes,
+            self.max_poll_records,
+            self.max_fetch_bytes,
+            self.max_record_bytes,
+        )
+        if min(bounds) < 1:
+            raise ValueError("the reader's bounds must be 1 or more")
+
+    @property
+    def lease_deadline(self) -> float:
+        """Seconds that taking the leases may last before the worker gives up and restarts."""
+        return 0.7 * self.request_timeout
 
 
 def consumer_defaults(limits: ReaderLimits) -> dict[str, Any]:
@@ -91,17 +130,9 @@ _REMEDIES: Mapping[type[KafkaError], str] = {
 
 
 class FaustEngine:
-    """A reader by Faust: it offers the records of the partitions it is assigned to an `Intake`, in offset order.
-
-    Parameters
-    ----------
-    subscription : a missing topic is read from when it appears.
-    log_id : goes into every record's partition.
-
-    Attributes
-    ----------
-    refusal : why the group does not take us in; empty while it does, or has not answered.
-    """
+    """A reader by Faust: it offers the records of the partitions it is assigned to an `Intake`,
+    in offset order. A missing topic is read from when it appears. `refusal` says why the group
+    does not take us in; empty while it does, or has not answered."""
 
     def __init__(
         self,

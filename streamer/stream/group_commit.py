@@ -29,7 +29,7 @@ import structlog
 
 from streamer.errors import Fenced, Outdated
 from streamer.events import codes
-from streamer.journal import BatchDecision, Committing, Outcome, OutcomeKind, Record, Slice
+from streamer.journal import BatchDecision, Commit, Outcome, OutcomeKind, Record, Slice
 from streamer.stream.backoff import until_available
 from streamer.stream.ending import WorkerExit, WorkerHalted
 from streamer.stream.group_size import GroupSize
@@ -75,20 +75,17 @@ class _Pace:
 class GroupCommit:
     """The flusher: takes runs from the intake, has them decided, commits them, until cancelled.
 
-    Parameters
-    ----------
-    score_executor, executor : one thread each; `Decider.outcomes` blocks in the first, `Committing.commit` in the second.
-    max_records, max_bytes : bounds of one group; fewer records make one when they take long (`GroupSize`).
-    on_commit : called after each commit (the relay has work).
-    hooks : of its failpoints ``while_scoring`` is passed in `score_executor`, and ``after_score``, ``before_commit`` and
-        ``after_commit``.
+    `Decider.outcomes` blocks in `score_executor`, `commit` in `executor`, of one thread each. `max_records` and `max_bytes` bound one group; fewer records make one when they take long
+    (`GroupSize`). `on_commit` is called after each commit: the relay has work. Of the failpoints of
+    `hooks`, ``while_scoring`` is passed in `score_executor`; then come ``after_score``,
+    ``before_commit`` and ``after_commit``.
     """
 
     def __init__(
         self,
         intake: Intake,
         decider: Decider,
-        journal: Committing,
+        commit: Commit,
         *,
         score_executor: Executor,
         executor: Executor,
@@ -100,7 +97,7 @@ class GroupCommit:
     ) -> None:
         self._intake = intake
         self._decider = decider
-        self._journal = journal
+        self._commit_slices = commit
         self._score_executor = score_executor
         self._executor = executor
         self._size = GroupSize(max_records)
@@ -217,7 +214,7 @@ class GroupCommit:
             kinds = await self._while_held(
                 self._executor,
                 runs,
-                lambda: self._journal.commit(slices, now=datetime.now(UTC), firm=firm),
+                lambda: self._commit_slices(slices, now=datetime.now(UTC), firm=firm),
                 part="database",
             )
         except Fenced as error:

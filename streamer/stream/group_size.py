@@ -46,12 +46,7 @@ def seconds_for_records(fixed: float) -> float:
 
 
 class GroupSize:
-    """The bound on a group, learned from how long groups took.
-
-    Parameters
-    ----------
-    most : the bound is never above this, >= 1.
-    """
+    """The bound on a group, learned from how long groups took; never above `most`, >= 1."""
 
     def __init__(self, most: int) -> None:
         self._most = most

@@ -43,12 +43,8 @@ _LENGTH_ENDS = 12
 
 
 def accept_any_record(*, most: int | None = None) -> None:
-    """Let every consumer of this process read such batches. Safe to repeat.
-
-    Parameters
-    ----------
-    most : bytes of key, value and headers beyond which a record of a large batch is read as its excerpt.
-    """
+    """Let every consumer of this process read such batches. Safe to repeat. A record of a large
+    batch with more than `most` bytes of key, value and headers is read as its excerpt."""
     if most is not None:
         EscapingBatch.most = most
     # Both libraries look these classes up in a module of theirs for each answer; there is no other way in.
@@ -87,13 +83,8 @@ class EscapingRecords:
 
 
 class EscapingBatch:
-    """One record batch. Read by aiokafka's parser; from a record that it cannot read, by ours.
-
-    Parameters
-    ----------
-    batch : aiokafka's, unread.
-    raw : the same batch's bytes.
-    """
+    """One record batch, of which `raw` are the bytes. Read by aiokafka's parser; from a record
+    that it cannot read, by ours."""
 
     most: ClassVar = DEFAULT_LIMITS.max_input_bytes
 

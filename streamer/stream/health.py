@@ -11,24 +11,13 @@ PROGRESS_WITHIN = 30.0
 
 
 class WorkerHealth:
-    """What `/healthz` and `/readyz` show; also an observer that passes everything on to another one.
-
+    """What `/healthz` and `/readyz` show; also an observer that passes everything on to `observer`.
     Written on the worker's event loop, read from any thread.
 
-    Parameters
-    ----------
-    observer : also notified.
-    dependencies : what must have answered before it is ready.
-    essential : topics without which a worker is of no use: it is not ready while one of them takes no messages.
-    clock : monotonic seconds.
-
-    Attributes
-    ----------
-    log_id : identity of the log that the worker reads; empty before it is known.
-    joined : says whether the group has assigned partitions; the worker sets it.
-    unjoined : what is said while it has not.
-    refusal : says why the group refuses the worker, instead; the worker sets it.
-    stopping : why the worker ends; empty while it does not.
+    `dependencies` must have answered before it is ready, and it is not ready while one of the
+    `essential` topics takes no messages. The worker sets `joined`, whether the group has assigned
+    partitions (`unjoined` is said while it has not), `refusal`, why the group refuses it, and
+    `log_id`, empty before it is known. `stopping` is why the worker ends; empty while it does not.
     """
 
     def __init__(

@@ -104,15 +104,9 @@ def _identity(action: OutboxMessage) -> bytes | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hooks:
-    """Shared by all components of a worker.
-
-    Attributes
-    ----------
-    observer : of what was done, how long it took, and whether database and broker answer.
-    failpoint : called with the name of each step passed (`streamer.failpoints.POINTS`).
-    ledger : from which record each unpublished action came.
-    tracing : told what was recorded, dropped and published.
-    """
+    """Shared by all components of a worker. `failpoint` is called with the name of each step
+    passed (`streamer.failpoints.POINTS`); `ledger` knows from which record each unpublished
+    action came."""
 
     observer: StreamObserver = field(default_factory=SilentObserver)
     failpoint: Failpoint = disarmed

@@ -1,62 +1,32 @@
-"""What a worker does besides deciding: read policies that no event announced, show what only SQL knows, and reject what nobody
-at the desk decides about by its deadline.
-"""
+"""What a process does besides deciding, again and again."""
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from itertools import count
-from typing import Protocol
 
 import structlog
 
 from streamer.errors import Unavailable
-from streamer.journal import Partition
 
 log = structlog.get_logger(__name__)
 
 
-class RecordGauges(Protocol):
-    """Figures that only SQL has."""
-
-    def outbox_pending(self) -> int:
-        """Messages that wait to be published."""
-
-    def log_sizes(self) -> Mapping[Partition, int]:
-        """Entries in each partition's Merkle log."""
-
-
 class Housekeeping:
-    """A thread that does a few small chores at once and repeats them until `close`; also a context manager.
-
-    Parameters
-    ----------
-    refresh_policies : reads all policies from SQL, in case the thresholds topic was unavailable or lost.
-    reports : asked for the gauges.
-    show : given (outbox pending, chain heights).
-    chore : what else is to be done in every round, before all others.
-    desk : rejects what has waited for a person past its deadline, and shows what waits.
-    every_seconds : pause between rounds.
-    policies_every : rounds between two readings of all policies.
-    """
+    """A thread that does `chores` in their order, at once and then every `every_seconds`, until
+    `close`; what is `seldom` done comes last in one of `seldom_every` rounds. Also a context
+    manager."""
 
     def __init__(
         self,
-        *,
-        refresh_policies: Callable[[], None],
-        reports: RecordGauges,
-        show: Callable[[int, Mapping[Partition, int]], None],
-        chore: Callable[[], None] = lambda: None,
-        desk: Callable[[], None] = lambda: None,
+        *chores: Callable[[], None],
+        seldom: Callable[[], None],
         every_seconds: float = 2.0,
-        policies_every: int = 5,
+        seldom_every: int = 5,
     ) -> None:
-        self._refresh_policies = refresh_policies
-        self._reports = reports
-        self._show = show
-        self._chore = chore
-        self._desk = desk
+        self._chores = chores
+        self._seldom = seldom
         self._every_seconds = every_seconds
-        self._policies_every = policies_every
+        self._seldom_every = seldom_every
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="streamer-housekeeping", daemon=True)
         self._thread.start()
@@ -69,19 +39,13 @@ class Housekeeping:
 
     def _round(self, number: int) -> None:
         """Do each chore, whatever becomes of the others; where the database is unavailable, the rest comes with the next round."""
-        chores = [self._chore, self._desk, self._show_figures]
-        if number % self._policies_every == 0:
-            chores.append(self._refresh_policies)
-        for chore in chores:
+        for chore in (*self._chores, *([] if number % self._seldom_every else [self._seldom])):
             try:
                 chore()
             except Unavailable:
                 return  # the reader reports it already
             except Exception:
                 log.exception("stream.housekeeping_failed")
-
-    def _show_figures(self) -> None:
-        self._show(self._reports.outbox_pending(), self._reports.log_sizes())
 
     def close(self) -> None:
         """Stop; waits for the round in progress."""
@@ -93,52 +57,3 @@ class Housekeeping:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-class Desk(Protocol):
-    """What waits for people."""
-
-    def overdue(self) -> bool:
-        """Whether anything waits whose deadline has passed. Blocks; may raise `Unavailable`."""
-
-    def expire(self) -> int:
-        """Reject some of that, and return how many. Blocks; may raise `Unavailable` and `LeaseLost`."""
-
-
-class DeskLease(Protocol):
-    """The right to reject."""
-
-    def held(self) -> bool:
-        """Take it if it is free, and report whether it is ours now."""
-
-    def release(self) -> None:
-        """Let another one have it."""
-
-
-class DeskClerk:
-    """Rejects what is overdue.
-
-    Parameters
-    ----------
-    desk : asked what is overdue.
-    lease : makes the lease of one burst of work, and the same desk for whoever holds it.
-    """
-
-    def __init__(self, desk: Desk, *, lease: Callable[[], tuple[DeskLease, Desk]]) -> None:
-        self._desk = desk
-        self._lease = lease
-
-    def run(self) -> int:
-        """Reject everything that is overdue, unless another process is at it; returns how much it was."""
-        if not self._desk.overdue():
-            return 0
-        lease, desk = self._lease()
-        rejected = 0
-        try:
-            while lease.held() and (count := desk.expire()):
-                rejected += count
-        finally:
-            lease.release()
-        if rejected:
-            log.info("desk.deadlines_passed", rejected=rejected)
-        return rejected

@@ -7,6 +7,7 @@ is noticed. Nothing here blocks or does I/O; everything runs on the worker's eve
 """
 
 import asyncio
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
@@ -16,7 +17,6 @@ from enum import Enum
 from typing import NamedTuple
 
 from streamer.journal import Lease, Partition, Record
-from streamer.stream.fetch_budget import FetchBudget
 
 LEAST_SHARE = 8
 """Records of one partition, at least, before a bounded group takes from another one.
@@ -30,6 +30,61 @@ RECORD_OVERHEAD = 256
 
 Prepare = Callable[["Record"], Future[None] | None]
 """Begins with a record, and tells when it may be decided; None: at once. Does not block, and raises nothing."""
+
+
+class FetchBudget:
+    """Counts records and bytes on their way (fetched, not yet arrived) and held (arrived, not yet
+    committed); the bounds are >= 1.
+
+    The fetcher asks `room` before it hands out more; so neither the reader's queues nor ours can
+    grow past the bound by more than one fetch. Thread safe: the fetcher lives on a thread of its
+    own.
+    """
+
+    def __init__(self, *, max_records: int, max_bytes: int) -> None:
+        self._max_records = max_records
+        self._max_bytes = max_bytes
+        self._lock = threading.Lock()
+        self._flow = 0
+        self._held_records = self._held_bytes = 0
+        self._underway_records = self._underway_bytes = 0
+
+    def room(self) -> int:
+        """How many records may be fetched now; 0 when a bound is reached."""
+        with self._lock:
+            if self._held_bytes + self._underway_bytes >= self._max_bytes:
+                return 0
+            return max(0, self._max_records - self._held_records - self._underway_records)
+
+    def begin_flow(self) -> int:
+        """Forget what is on its way (it will be read again) and return the new flow's number."""
+        with self._lock:
+            self._flow += 1
+            self._underway_records = self._underway_bytes = 0
+            return self._flow
+
+    def fetched(self, flow: int, records: int, size: int) -> None:
+        """Records of a flow have left the fetcher."""
+        with self._lock:
+            if flow == self._flow:
+                self._underway_records += records
+                self._underway_bytes += size
+
+    def arrived(self, flow: int, size: int, *, kept: bool) -> None:
+        """One record came out of the reader; `kept`: it now waits for its outcome."""
+        with self._lock:
+            if flow == self._flow:
+                self._underway_records -= 1
+                self._underway_bytes -= size
+            if kept:
+                self._held_records += 1
+                self._held_bytes += size
+
+    def released(self, records: int, size: int) -> None:
+        """Held records were committed or dropped."""
+        with self._lock:
+            self._held_records -= records
+            self._held_bytes -= size
 
 
 class Fetched(NamedTuple):
@@ -94,13 +149,9 @@ class _Slot:
 
 
 class Intake:
-    """The leased partitions of one group generation and what waits in them.
-
-    Parameters
-    ----------
-    budget : counts every record that comes and goes.
-    prepare : called with each record that is taken; it waits until what this returns is done.
-    """
+    """The leased partitions of one group generation and what waits in them. `budget` counts
+    every record that comes and goes; a record that is taken waits until what `prepare` returns
+    for it is done."""
 
     def __init__(self, budget: FetchBudget, prepare: Prepare | None = None) -> None:
         self._budget = budget

@@ -31,12 +31,9 @@ _PACKAGE = __name__.partition(".")[0]
 
 
 class ContentError(Exception):
-    """The decider or the journal failed in a way that is blamed on a record. The text never quotes the record.
-
-    Parameters
-    ----------
-    detail : the error's type, and where in this package it was raised; `BadData` by its own text.
-    """
+    """The decider or the journal failed in a way that is blamed on a record. `detail` never
+    quotes it: the error's type, and where in this package it was raised; `BadData` by its own
+    text."""
 
     def __init__(self, detail: str) -> None:
         super().__init__(detail)
@@ -69,17 +66,14 @@ def blaming_content(call: Callable[[], T]) -> Callable[[], T]:
 async def commit_isolating(
     runs: list[Run], commit: Callable[[list[Run]], Awaitable[None]], refuse: Refuse
 ) -> bool:
-    """Commit `runs`; where a record's content prevents it, commit the others and refuse that one.
+    """Commit `runs`, each of a record at least; where a record's content prevents it, commit the
+    others and refuse that one. Returns whether all went through at once.
 
-    Halves are committed in the order of their records, so that each partition moves on offset by offset. Returns whether
-    all went through at once. Raises `ContentError` when not even the refusal without bytes can be
-    recorded: that is no matter of content.
-
-    Parameters
-    ----------
-    runs : not empty; each has a record at least.
-    commit : decides and commits some runs; raises `ContentError` before anything is written, or not at all.
-    refuse : called for a single record that failed twice; again, without its bytes, if that fails too.
+    `commit` decides and commits some runs; it raises `ContentError` before anything is written, or
+    not at all. Halves are committed in the order of their records, so that each partition moves on
+    offset by offset. `refuse` is called for a single record that failed twice, and again, without
+    its bytes, if that fails too; if that cannot be recorded either, which is no matter of content,
+    `ContentError` is raised.
     """
     try:
         await commit(runs)
@@ -160,14 +154,9 @@ _REFUSED = frozenset({"dead_letter", "conflict"})
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterLimits:
-    """The caps; past one of them the worker halts.
-
-    Attributes
-    ----------
-    run : refused records in a row, >= 1.
-    ratio : share of refused records, in (0, 1], among the last `window` ones.
-    window : how many records the ratio looks back on, >= 1; judged only once so many were seen.
-    """
+    """The caps, past one of which the worker halts: refused records in a row, `run` >= 1, and
+    their share, `ratio` in (0, 1], among the last `window` >= 1 ones, judged only once so many
+    were seen."""
 
     run: int = 1000
     ratio: float = 0.5

@@ -38,15 +38,10 @@ class _Assignment:
 class Leasing:
     """Leases each partition once per group generation and installs it in the intake.
 
-    Between `revoke` and the next `begin` nothing is leased: the group may have given the partitions to other
-    workers by then, and a lease taken late would fence them.
-
-    Parameters
-    ----------
-    journal : its `lease` and `record_gap` are called in `executor`, which has one thread.
-    bounds : asks the broker for the bounds of partitions.
-    hooks : of its failpoints ``after_lease`` is passed.
-    topic_ids : asks the broker for the ids of topics, which the lease then compares with the stored ones.
+    Between `revoke` and the next `begin` nothing is leased: the group may have given the partitions
+    to other workers by then, and a lease taken late would fence them. The journal is called in
+    `executor`, which has one thread; `bounds` and `topic_ids` ask the broker, and the lease
+    compares the ids with the stored ones. Of the failpoints of `hooks` ``after_lease`` is passed.
     """
 
     def __init__(

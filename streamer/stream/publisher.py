@@ -28,21 +28,13 @@ _ACKNOWLEDGE_EVERY = 0.5
 
 
 class Publisher:
-    """Publishes to any topic; a context manager that has delivered everything when its block ends without error.
+    """Publishes to any topic; a context manager that has delivered everything when its block ends
+    without error.
 
-    Parameters
-    ----------
-    connection : how to reach the broker.
-    max_request_size : the largest message, bytes.
-    timeout : seconds that an acknowledgement may take.
-
-    Raises
-    ------
-    UsageError
-        A message is too large, a topic does not exist or its name is invalid, or the broker does not permit us to
-        write there.
-    Unavailable
-        The broker did not answer in time; what was under way may or may not be there.
+    A message has at most `max_request_size` bytes, and an acknowledgement may take `timeout`
+    seconds. Raises `UsageError` when a message is too large, a topic does not exist or its name is
+    invalid, or the broker does not permit us to write there; `Unavailable` when the broker did not
+    answer in time: what was under way may or may not be there.
     """
 
     def __init__(self, connection: KafkaConnection, *, max_request_size: int, timeout: float = 30.0) -> None:

@@ -1,7 +1,5 @@
 """Publishes the outbox to Kafka: every message exactly as stored, at least once, in order by key."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -18,40 +16,18 @@ _LEFT_BEHIND = timedelta(seconds=5)
 """A row of no partition that waited so long was left behind by the command that wrote it."""
 
 
-class Offering:
-    """A journal whose commits offer the relay what they put into the queue."""
-
-    def __init__(self, journal: Journal, relay: Relay) -> None:
-        self._journal = journal
-        self._relay = relay
-
-    def commit(
-        self, slices: Sequence[Slice], *, now: datetime, firm: bool = False
-    ) -> list[list[OutcomeKind]]:
-        """Commit, and offer."""
-        leases = [one.lease for one in slices]
-        return self._journal.commit(
-            slices, now=now, firm=firm, queued=lambda messages: self._relay.offer(messages, leases)
-        )
-
-
 class Relay:
     """Publishes what waits for the partitions that this worker leases: a lane for each topic.
 
-    A lane has a producer, a pace and a back-off of its own, and inside it each partition of the topic does: whatever
-    happens to one of them, the others continue. A lane begins when its topic has a message and ends when it had none for
-    a while.
+    A lane has a producer, a pace and a back-off of its own, and inside it each partition of the
+    topic does: whatever happens to one of them, the others continue. A lane begins when its topic
+    has a message and ends when it had none for a while. The journal is called in `executor`;
+    `sources` are the partitions leased now. Of the failpoints of `hooks` ``before_publish``,
+    ``after_publish`` and ``after_mark`` are passed.
 
-    Rows of no partition are policies and alerts. The command that wrote one publishes it at once; should it fail, one
-    worker of the group does it, after `_LEFT_BEHIND`. Two publishers at a time could leave an older policy as the last
-    one on the compacted topic.
-
-    Parameters
-    ----------
-    journal : `unpublished_topics`, `unpublished`, `mark_published` and `park` are called in `executor`.
-    sources : the partitions leased now.
-    takes_ownerless : whether this is the worker that looks after rows of no partition.
-    hooks : of its failpoints ``before_publish``, ``after_publish`` and ``after_mark`` are passed.
+    Rows of no partition are policies and alerts. The command that wrote one publishes it at once;
+    should it fail, one worker of the group (`takes_ownerless`) does it, after `_LEFT_BEHIND`. Two
+    publishers at a time could leave an older policy as the last one on the compacted topic.
     """
 
     def __init__(
@@ -83,6 +59,15 @@ class Relay:
         `messages`: all that one transaction put there under these leases, or none.
         """
         self._offered.append((messages, leases))
+
+    def commit(
+        self, slices: Sequence[Slice], *, now: datetime, firm: bool = False
+    ) -> list[list[OutcomeKind]]:
+        """Commit to the journal, and `offer` what it puts into the queue."""
+        leases = [one.lease for one in slices]
+        return self._journal.commit(
+            slices, now=now, firm=firm, queued=lambda messages: self.offer(messages, leases)
+        )
 
     def wake(self) -> None:
         """There is something to publish: what was offered, and where nothing was, something to read."""

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TypeVar, cast
 
 import structlog
 from aiokafka import AIOKafkaProducer, TopicPartition
@@ -34,8 +34,7 @@ from streamer.stream.connection import KafkaConnection
 from streamer.stream.hooks import Hooks
 from streamer.stream.relay_producers import Producers
 
-if TYPE_CHECKING:
-    Read = Callable[[str, Sequence[Partition], int, int], list[OutboxMessage]]
+Read = Callable[[str, Sequence[Partition], int, int], list[OutboxMessage]]
 
 log = structlog.get_logger(__name__)
 T = TypeVar("T")
@@ -101,14 +100,12 @@ class _Circuit:
 
 @dataclass(eq=False)
 class _Destination:
-    """One partition of the topic, or (None) the one that the producer chooses for messages without a key.
+    """One partition of the topic, or (None) the one that the producer chooses for messages without
+    a key.
 
-    Attributes
-    ----------
-    sending : what is on its way, until its result is known.
-    behind : the lowest id in the queue that was passed over while this one could not take it.
-    singly : messages to be sent one by one: one of them may be hopeless.
-    stuck : whether this was reported.
+    `sending` is on its way until its result is known; `behind` is the lowest id in the queue that
+    was passed over while this one could not take it; `singly` messages are to be sent one by one,
+    for one of them may be hopeless; `stuck`: this was reported.
     """
 
     number: int | None
@@ -144,14 +141,9 @@ class _Sent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelayLimits:
-    """The relay's bounds.
-
-    Attributes
-    ----------
-    max_request_size : the largest message to try, bytes: the input's limit and what a dead letter adds.
-    batch : messages that a lane reads and publishes at a time.
-    idle_poll : seconds between looks without a `wake`, and between looks for topics without a lane.
-    """
+    """The relay's bounds: the largest message to try, in bytes (the input's limit and what a
+    dead letter adds); messages that a lane reads and publishes at a time; seconds between looks
+    without a `wake`, and between looks for topics without a lane."""
 
     max_request_size: int
     batch: int = 1000
@@ -161,13 +153,11 @@ class RelayLimits:
 class RelayLane:
     """Publishes the messages of one topic; see `streamer.stream.relay.Relay` for the arguments.
 
-    Messages of a partition are in flight one group at a time, in the order of their ids; a partition that failed is
-    asked again after a delay, with one message, and the lane reads past its messages. What the broker has is marked as
-    published while the next messages are sent; nothing is read meanwhile, or it would be sent again.
-
-    Parameters
-    ----------
-    read : (topic, sources, after, max_bytes) to the oldest messages, at most `batch`; called in `executor`.
+    Messages of a partition are in flight one group at a time, in the order of their ids; a
+    partition that failed is asked again after a delay, with one message, and the lane reads past
+    its messages. What the broker has is marked as published while the next messages are sent;
+    nothing is read meanwhile, or it would be sent again. `read`, called in `executor`, gives of
+    (topic, sources, after, max_bytes) the oldest messages, at most `batch`.
     """
 
     def __init__(

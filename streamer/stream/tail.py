@@ -30,22 +30,11 @@ class TailedRecord(NamedTuple):
 
 
 class Tail:
-    """A topic's records from a fixed point on; a context manager.
+    """A topic's records from a fixed point on, or `from_beginning`; a context manager. The point is
+    when the context is entered: what is published after that is seen.
 
-    "Now" is when the context is entered: what is published after that is seen.
-
-    Parameters
-    ----------
-    connection : how to reach the broker.
-    topic : what to follow.
-    from_beginning : read what is there, too.
-
-    Raises
-    ------
-    UsageError
-        On entering, when the topic does not exist; then or later, when we may not read it.
-    Unavailable
-        When no broker answers.
+    Raises `UsageError` on entering, when the topic does not exist, then or later, when we may not
+    read it; `Unavailable` when no broker answers.
     """
 
     def __init__(self, connection: KafkaConnection, topic: str, *, from_beginning: bool = False) -> None:
@@ -98,15 +87,9 @@ class Tail:
         seconds: float | None = None,
         stop: Callable[[], bool] = lambda: False,
     ) -> Iterator[TailedRecord]:
-        """Yield records in order within a partition; endless unless bounded.
-
-        Parameters
-        ----------
-        limit : end after this many.
-        idle : end after this many seconds without a record.
-        seconds : end after this many seconds.
-        stop : asked at least five times a second; True ends.
-        """
+        """Yield records in order within a partition; endless unless it is to end after `limit`
+        of them, `idle` seconds without one, or `seconds`, or once `stop`, asked at least five
+        times a second, is True."""
         began = last = time.monotonic()
         seen = 0
         while not stop() and (limit is None or seen < limit):
@@ -168,14 +151,8 @@ _PATIENCE_SECONDS = 60.0
 
 
 class KafkaLog:
-    """Reads whole topics.
-
-    Raises `Unavailable` when no broker answers.
-
-    Parameters
-    ----------
-    log_id : the name by which the record knows the cluster; None: its own id.
-    """
+    """Reads whole topics. `log_id` is the name by which the record knows the cluster; None: its
+    own id. Raises `Unavailable` when no broker answers."""
 
     def __init__(self, connection: KafkaConnection, *, log_id: str | None = None) -> None:
         self._connection = connection

@@ -23,14 +23,9 @@ from streamer.stream.connection import KafkaConnection
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPlan:
-    """How a topic should be configured.
-
-    Parameters
-    ----------
-    max_message_bytes : the largest record, bytes.
-    replication : replicas; -1 leaves it to the broker.
-    settings : further topic properties, by Kafka's names.
-    """
+    """How a topic should be configured: `max_message_bytes` is its largest record's,
+    `replication` -1 leaves the replicas to the broker, `settings` are further topic properties,
+    by Kafka's names."""
 
     name: str
     partitions: int

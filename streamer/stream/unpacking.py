@@ -334,15 +334,12 @@ _ENDS_EARLY = "its records end too early"
 def records_of(
     raw: memoryview, content: Callable[[], Iterator[bytes]], most: int, *, hurried: bool = True
 ) -> Iterator[ReadRecord]:
-    """Read a batch of any format record by record; a record of more than `most` bytes as its excerpt.
+    """Read a batch of any format, `raw` as it came, record by record; a record of more than `most`
+    bytes as its excerpt. What cannot be read, up to the end of the batch, is one record at the
+    batch's last offset that says so.
 
-    What cannot be read, up to the end of the batch, is one record at the batch's last offset that says so.
-
-    Parameters
-    ----------
-    raw : the batch as it came.
-    content : begins to unpack its records.
-    hurried : whether the thread has heartbeats to send, so that unpacking must not take long.
+    `content` begins to unpack its records. `hurried`: the thread has heartbeats to send, so that
+    unpacking must not take long.
     """
     legacy = raw[MAGIC_AT] < 2
     read = -1

@@ -19,19 +19,17 @@ from streamer.stream.backoff import Backoff, until_available
 from streamer.stream.closing import closed_within
 from streamer.stream.connection import KafkaConnection, Subscription
 from streamer.stream.ending import Ending, WorkerExit, WorkerHalted, signals_set
-from streamer.stream.faust_engine import FaustEngine
-from streamer.stream.fetch_budget import FetchBudget
+from streamer.stream.faust_engine import FaustEngine, ReaderLimits
 from streamer.stream.group_commit import GroupCommit
 from streamer.stream.handshake import shake_hands
 from streamer.stream.header_names import accept_any_record
 from streamer.stream.health import WorkerHealth
 from streamer.stream.hooks import Decider, Hooks
-from streamer.stream.intake import Intake, Prepare
+from streamer.stream.intake import FetchBudget, Intake, Prepare
 from streamer.stream.isolation import DeadLetterCap, DeadLetterLimits
 from streamer.stream.leasing import Leasing
 from streamer.stream.log_limits import limit_client_logs
-from streamer.stream.reader_limits import ReaderLimits
-from streamer.stream.relay import Offering, Relay
+from streamer.stream.relay import Relay
 from streamer.stream.relay_lane import RelayLimits
 from streamer.stream.topics import cluster_id
 from streamer.tracing import NO_TRACING, Tracing
@@ -40,11 +38,9 @@ from streamer.tracing import NO_TRACING, Tracing
 class ThresholdFollower:
     """Reads every partition of the topic from its beginning, in no group, and survives outages.
 
-    Parameters
-    ----------
-    on_message : called in `executor` with (key, value) of each record, in order within a partition; after an
-        outage records may come again. `Unavailable` makes it be called again with the same record; any other
-        error is logged and the record passed.
+    `on_message` is called in `executor` with (key, value) of each record, in order within a
+    partition; after an outage records may come again. `Unavailable` makes it be called again with
+    the same record; any other error is logged and the record passed.
     """
 
     def __init__(
@@ -109,14 +105,9 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerLimits:
-    """The worker's bounds; bytes and seconds.
-
-    Attributes
-    ----------
-    max_commit_records, max_commit_bytes : of one group commit.
-    max_output_bytes : the largest message that the relay publishes: an input and why it was refused fit in.
-    drain_timeout : how long a stop waits for what was taken.
-    """
+    """The worker's bounds; bytes and seconds. `max_commit_*` are of one group commit;
+    `max_output_bytes` of the largest message that the relay publishes: an input and why it was
+    refused fit in. A stop waits for `drain_timeout` for what was taken."""
 
     reader: ReaderLimits = field(default_factory=ReaderLimits)
     dead_letters: DeadLetterLimits = field(default_factory=DeadLetterLimits)
@@ -147,23 +138,15 @@ async def run_worker(
     tracing: Tracing = NO_TRACING,
     ending: Ending,
 ) -> None:
-    """Read, decide, record and publish until SIGTERM, SIGINT or `ending.asked`; then drain and return.
+    """Read, decide, record and publish until SIGTERM, SIGINT or `ending.asked`; then drain and
+    return.
 
-    Raises `WorkerHalted` when the worker cannot or must not go on; it has the exit status for the
-    process.
-
-    Parameters
-    ----------
-    subscription : what to read.
-    journal : called on four threads of ours, one call at a time on each.
-    decider : called on one of these threads, which calls nothing else.
-    thresholds : the thresholds topic and who follows it; None follows nothing.
-    prepare : begins with each record that is read (see `Intake`).
-    limits : bounds and timeouts.
-    health : observes everything and says whether the worker is ready; give it the next observer.
-    failpoint : called with the name of each step passed (`streamer.failpoints.POINTS`).
-    tracing : told what was recorded, dropped and published; give the decider the same.
-    ending : when to stop, and by when at the latest.
+    The journal is called on four threads of ours, one call at a time on each; the decider on
+    another one, which calls nothing else. `thresholds` None follows nothing; `prepare` begins with
+    each record that is read (see `Intake`). `health` observes everything and says whether the
+    worker is ready; give it the next observer, and the decider the same `tracing`. `failpoint` is
+    called with the name of each step passed (`streamer.failpoints.POINTS`). Raises `WorkerHalted`,
+    with the exit status for the process, when the worker cannot or must not go on.
     """
     limit_client_logs()
     with signals_set(ending.asked), _threads("score", "commit", "lease", "relay", "follow") as threads:
@@ -252,7 +235,7 @@ class _Worker:
         commits = GroupCommit(
             intake,
             self.decider,
-            Offering(self.journal, relay),
+            relay.commit,
             score_executor=self.threads["score"],
             executor=self.threads["commit"],
             max_records=self.limits.max_commit_records,

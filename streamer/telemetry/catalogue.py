@@ -65,16 +65,10 @@ RUN_BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricDefinition:
-    """One metric of the catalogue.
-
-    Attributes
-    ----------
-    name : with prefix and unit; a counter's ends in ``_total``.
-    labels : names of its labels; their values come from closed sets, or are names of existing gates.
-    help : one sentence for people, also the HELP line.
-    buckets : upper bounds of a histogram's buckets, in the metric's unit.
-    services : of `SERVICES`, those that serve it.
-    """
+    """One metric of the catalogue: its name with prefix and unit (a counter's ends in
+    ``_total``), a sentence for people that is also the HELP line, the names of its labels, whose
+    values come from closed sets or are names of existing gates, a histogram's upper bounds of
+    buckets in the metric's unit, and those of `SERVICES` that serve it."""
 
     name: str
     type: MetricType

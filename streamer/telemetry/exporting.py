@@ -24,15 +24,13 @@ _LAST_SECONDS: Final = 2.0
 
 @contextmanager
 def tracing(service: str, environment: Mapping[str, str]) -> Iterator[Tracing]:
-    """Give the tracing that the environment asks for; at the end what waits is exported, for at most two seconds.
+    """Give the tracing that the process's environment asks for, as ``streamer-SERVICE`` unless the
+    environment has a name; at the end what waits is exported, for at most two seconds.
 
-    It is asked for by an endpoint (`OTEL_EXPORTER_OTLP_ENDPOINT` or `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`) or by
-    `OTEL_TRACES_EXPORTER`. The SDK's own default, an exporter to this machine without being asked, is not ours.
-
-    Parameters
-    ----------
-    service : its name, ``streamer-SERVICE``, unless the environment has one.
-    environment : of the process: exporters, samplers and processors read it for themselves.
+    It is asked for by an endpoint (`OTEL_EXPORTER_OTLP_ENDPOINT` or
+    `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`) or by `OTEL_TRACES_EXPORTER`. The SDK's own default, an
+    exporter to this machine without being asked, is not ours. Exporters, samplers and processors
+    read the environment for themselves.
     """
     exporter = _wanted(environment)
     if exporter is None:

@@ -33,18 +33,12 @@ _PAUSE_SECONDS = 0.1
 class TelemetryServer:
     """Serves until `close`; each request has its own thread. Also a context manager.
 
+    `metrics` renders them in Prometheus' text format, `open_metrics` as OpenMetrics 1.0, for those
+    who take it; None: that is not served. `alive` and `ready` return what prevents that, one reason
+    a text, or reasons by part; empty when all is well. `stuck` returns what does not work although
+    the service is ready, a text each, which `/readyz` names. All are asked at each request and must
+    not block for long. Port 0 takes a free one, and so does `any_port` where the port is in use.
     Raises `UsageError` where the address cannot be listened on.
-
-    Parameters
-    ----------
-    metrics : renders the metrics in Prometheus' text format.
-    open_metrics : renders them as OpenMetrics 1.0, for those who take it; None: that is not served.
-    alive, ready : return what prevents being alive or ready, one reason a text, or reasons by part;
-        empty when all is well. They are asked at each request and must not block for long.
-    stuck : returns what does not work although the service is ready, a text each; `/readyz` names it.
-    host : address to listen on.
-    port : 0 takes a free one.
-    any_port : listen on any free port where `port` is in use.
     """
 
     def __init__(

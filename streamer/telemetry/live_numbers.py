@@ -10,14 +10,8 @@ Labels = frozenset[tuple[str, str]]
 
 
 class Samples:
-    """The samples of one look at one service.
-
-    Raises `ValueError` where the text is not in that format.
-
-    Parameters
-    ----------
-    exposition : a text in Prometheus' format; an empty one has no samples.
-    """
+    """The samples of one look at one service, from a text in Prometheus' format; an empty one
+    has none. Raises `ValueError` where the text is not in that format."""
 
     def __init__(self, exposition: str = "") -> None:
         self._values: dict[str, dict[Labels, float]] = defaultdict(dict)
@@ -61,20 +55,16 @@ class ShownInterval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateNumbers:
-    """One gate at a moment.
+    """One gate at a moment, and its policy in force since `activated_at` (Unix seconds, None while
+    nobody knows); `threshold` is None unless the state is ``cut``, `alpha` is the budget.
 
-    Attributes
-    ----------
-    version, state, threshold : of the policy in force; the threshold is None unless the state is ``cut``.
-    alpha : the budget.
-    activated_at : when the policy became valid, Unix seconds; None while nobody knows.
-    batches : decided since the worker started.
-    served_ratio : share of them of which something shipped; None while there is none.
-    verdict : -1 the budget was broken, 0 not known yet, 1 kept; None while nothing was decided while the gate was open.
-    exposure, selective : with their bounds, of what was decided while the gate was open: under the policy in force, or,
-        while there is nothing of that, in the budget period. None while nothing is known.
-    labels_pending : drawn responses that wait for a severity; None while nobody counts them.
-    alarms : names of the alarms that are raised.
+    `batches` were decided since the worker started, and something shipped of the share
+    `served_ratio`, None while there is none. `verdict` is -1 the budget was broken, 0 not known
+    yet, 1 kept; None while nothing was decided while the gate was open. `exposure` and `selective`,
+    with their bounds, are of what was decided while the gate was open: under the policy in force,
+    or, while there is nothing of that, in the budget period; None while nothing is known.
+    `labels_pending` are drawn responses that wait for a severity, None while nobody counts them;
+    `alarms` are those that are raised.
     """
 
     gate: str
@@ -94,17 +84,10 @@ class GateNumbers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveNumbers:
-    """Everything at a moment.
-
-    Attributes
-    ----------
-    batches_per_second : since the look before; None at the first.
-    latency_seconds : mean since the look before, from a record's timestamp to its published action; None without any.
-    lag : records that wait to be decided.
-    outbox : messages that wait to be published.
-    dead_letters : since the worker started.
-    away : dependencies that do not answer.
-    """
+    """Everything at a moment. `batches_per_second` is since the look before, None at the first;
+    `latency_seconds` the mean since then, from a record's timestamp to its published action,
+    None without any. `lag` records wait to be decided, `outbox` messages to be published;
+    `dead_letters` are since the worker started; `away` are dependencies that do not answer."""
 
     batches_per_second: float | None
     latency_seconds: float | None
@@ -118,13 +101,8 @@ class LiveNumbers:
 def live_numbers(
     worker: Samples, recalibrator: Samples, *, before: Samples | None = None, seconds: float = 1.0
 ) -> LiveNumbers:
-    """Turn looks at the two services into what a person reads.
-
-    Parameters
-    ----------
-    worker, recalibrator : a look at each, now; an empty one for a service that does not answer.
-    before : a look at the worker `seconds` ago; None at the first.
-    """
+    """Turn a look at each of the two services, an empty one for a service that does not answer,
+    into what a person reads. `before` is a look at the worker `seconds` ago; None at the first."""
     rate = latency = None
     decided = worker.total("batches_total")
     # A restarted worker counts from zero.

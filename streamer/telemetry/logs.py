@@ -28,17 +28,13 @@ def configure_logging(
     stream: TextIO | None = None,
     process: int | None = None,
 ) -> bool:
-    """Send structlog's and the standard library's records to `stream`, in one format; replaces what was configured.
+    """Send structlog's and the standard library's records to `stream`, standard error when None, in
+    one format; replaces what was configured. Returns whether lines are JSON.
 
-    Returns whether lines are JSON.
-
-    Parameters
-    ----------
-    format : `json`: one object a line (`event`, `level`, `logger`, `timestamp` in UTC, and the event's own
-        fields); `console`: for people; `auto`: console when `stream` is a terminal.
-    level : the least severity that is written.
-    stream : standard error when None.
-    process : which of several processes this is: a field of every event. None: it is the only one.
+    `json` is one object a line (`event`, `level`, `logger`, `timestamp` in UTC, and the event's own
+    fields), `console` for people, `auto` console when `stream` is a terminal. `level` is the least
+    severity that is written. `process` says which of several processes this is, a field of every
+    event; None: it is the only one.
     """
     target = sys.stderr if stream is None else stream
     for_people = format == "console" or (format == "auto" and target.isatty())

@@ -36,6 +36,7 @@ from streamer.telemetry.catalogue import (
     JUDGE_RESULTS,
     MODEL_PARTS,
     PARTS,
+    PREFIX,
     STAGES,
     MetricDefinition,
 )
@@ -90,24 +91,20 @@ def show(gauge: Any, value: float | None, *labels: str) -> None:
 
 
 class ServiceMetrics:
-    """Metrics of some services, in a registry of their own. Thread-safe; no call blocks or raises.
-
-    Parameters
-    ----------
-    encoder : identity of the encoder that this process runs, for `build_info`; ``none`` for none.
-    services : of `SERVICES`, those whose metrics it has.
-    """
+    """Metrics of some of `SERVICES`, in a registry of their own. Thread-safe; no call blocks or
+    raises. `encoder` is the identity of the one that this process runs, for `build_info`;
+    ``none`` for none."""
 
     def __init__(self, *, encoder: str = "none", services: Collection[str] = ("console",)) -> None:
         # A creation time beside every counter doubles the series and is in no catalogue.
         disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no annotation here
         self.registry = CollectorRegistry()
         self._of: dict[str, Any] = {
-            d.name: register(self.registry, d)
+            d.name.removeprefix(PREFIX): register(self.registry, d)
             for d in CATALOGUE
             if {*services} & {*d.services} and d.name not in _Watched.NAMES
         }
-        self._of["streamer_build_info"].labels(
+        self._of["build_info"].labels(
             metadata.version("conformal-streamer"), platform.python_version(), encoder
         ).set(1)
 
@@ -127,29 +124,20 @@ class RequestMetrics(ServiceMetrics):
     def expect_requests(self, route: str) -> None:
         """Start the counters of a route's requests at zero."""
         for status in EXPECTED_STATUSES:
-            self._of["streamer_http_requests_total"].labels(route, str(status))
-        self._of["streamer_http_request_duration_seconds"].labels(route)
+            self._of["http_requests_total"].labels(route, str(status))
+        self._of["http_request_duration_seconds"].labels(route)
 
     def observe_request(
         self, route: str, status: int | None, seconds: float, exemplar: dict[str, str] | None = None
     ) -> None:
         """A request took so many seconds; `status` is None when nothing of an answer was sent."""
-        self._of["streamer_http_requests_total"].labels(
-            route, "none" if status is None else str(status)
-        ).inc()
-        self._of["streamer_http_request_duration_seconds"].labels(route).observe(seconds, exemplar)
+        self._of["http_requests_total"].labels(route, "none" if status is None else str(status)).inc()
+        self._of["http_request_duration_seconds"].labels(route).observe(seconds, exemplar)
 
 
 class Metrics(RequestMetrics):
-    """All metrics of one worker or endpoint, in a registry of their own. Thread-safe; no call blocks or raises.
-
-    Implements `streamer.stream.hooks.StreamObserver`; the stream itself writes the log.
-
-    Parameters
-    ----------
-    encoder : identity of the encoder that this process runs, for `build_info`; ``none`` for none.
-    service : one of `SERVICES`; the endpoint has metrics of its own beside those of a worker.
-    """
+    """All metrics of one worker or endpoint, which has metrics of its own beside a worker's.
+    Implements `streamer.stream.hooks.StreamObserver`; the stream itself writes the log."""
 
     def __init__(
         self,
@@ -165,11 +153,11 @@ class Metrics(RequestMetrics):
         self._desk_gates: set[str] = set()
         self._desk_counts: dict[tuple[str, str], int] = {}
         for code in codes.MEANINGS:
-            self._of["streamer_dead_letters_total"].labels(code)
+            self._of["dead_letters_total"].labels(code)
         for stage in STAGES:
-            self._of["streamer_stage_duration_seconds"].labels(stage)
+            self._of["stage_duration_seconds"].labels(stage)
         for part in PARTS:
-            self._of["streamer_part_reachable"].labels(part)
+            self._of["part_reachable"].labels(part)
 
     # -- decisions ------------------------------------------------------------------------------------------
 
@@ -189,31 +177,31 @@ class Metrics(RequestMetrics):
         elif kind == "conflict":
             self._count_dead_letter(codes.CONFLICTING_CONTENT)
         elif kind == "duplicate":
-            self._of["streamer_duplicates_total"].labels(outcome.key.gate).inc()
+            self._of["duplicates_total"].labels(outcome.key.gate).inc()
         elif isinstance(outcome, BatchDecision):
             self._count_decision(outcome)
 
     def _count_dead_letter(self, code: str) -> None:
-        self._of["streamer_dead_letters_total"].labels(code).inc()
+        self._of["dead_letters_total"].labels(code).inc()
 
     def _count_label(self, gate: str, kind: str) -> None:
         # Publishers of labels choose the kind: only the gate's own may become a label value.
         known = kind if kind == self._kinds.get(gate) else "other"
-        self._of["streamer_labels_total"].labels(gate, known).inc()
+        self._of["labels_total"].labels(gate, known).inc()
 
     def _count_decision(self, decision: BatchDecision) -> None:
         gate = decision.key.gate
-        self._child("streamer_batches_total", gate, decision.outcome, decision.reason).inc()
+        self._child("batches_total", gate, decision.outcome, decision.reason).inc()
         for rule in {one.not_read for one in decision.responses if one.not_read}:
-            self._child("streamer_batches_not_read_total", gate, rule).inc()
+            self._child("batches_not_read_total", gate, rule).inc()
         for action, number in collections.Counter(one.action for one in decision.responses).items():
-            self._child("streamer_responses_total", gate, action).inc(number)
-        observe = self._child("streamer_response_score", gate).observe
+            self._child("responses_total", gate, action).inc(number)
+        observe = self._child("response_score", gate).observe
         for response in decision.responses:
             if response.score is not None:
                 observe(response.score)
         if decision.sampled:
-            self._child("streamer_audit_sampled_batches_total", gate).inc()
+            self._child("audit_sampled_batches_total", gate).inc()
 
     def _child(self, name: str, *labels: str) -> Any:
         """The metric with these labels, which the library would look up under a lock; for those that are never removed."""
@@ -225,15 +213,13 @@ class Metrics(RequestMetrics):
     def observe_policy(self, policy: Policy) -> None:
         """Show the policy that a gate decides with from now on; its counters start at zero."""
         gate, settings = policy.gate, policy.settings
-        self._of["streamer_policy_version"].labels(gate).set(policy.version)
-        self._of["streamer_policy_alpha_ratio"].labels(gate).set(settings.alpha)
-        self._of["streamer_policy_activated_timestamp_seconds"].labels(gate).set(
-            policy.valid_from.timestamp()
-        )
+        self._of["policy_version"].labels(gate).set(policy.version)
+        self._of["policy_alpha_ratio"].labels(gate).set(settings.alpha)
+        self._of["policy_activated_timestamp_seconds"].labels(gate).set(policy.valid_from.timestamp())
         for state in THRESHOLD_STATES:
-            self._of["streamer_policy_state"].labels(gate, state).set(state == policy.state)
-        show(self._of["streamer_policy_lambda_ratio"], policy.threshold, gate)
-        batches = self._of["streamer_batches_total"]
+            self._of["policy_state"].labels(gate, state).set(state == policy.state)
+        show(self._of["policy_lambda_ratio"], policy.threshold, gate)
+        batches = self._of["batches_total"]
         for outcome, reason in (
             ("ship", "scored"),
             (settings.hold_action, "scored"),
@@ -242,61 +228,61 @@ class Metrics(RequestMetrics):
         ):
             batches.labels(gate, outcome, reason)
         for action in ("ship", settings.hold_action):
-            self._of["streamer_responses_total"].labels(gate, action)
+            self._of["responses_total"].labels(gate, action)
         for rule in RULES if settings.embeds else ():
-            self._of["streamer_batches_not_read_total"].labels(gate, rule)
+            self._of["batches_not_read_total"].labels(gate, rule)
         for name in ("duplicates_total", "audit_sampled_batches_total", "response_score"):
-            self._of[f"streamer_{name}"].labels(gate)
+            self._of[name].labels(gate)
         for refusal in REFUSALS:
-            self._of["streamer_policies_refused_total"].labels(gate, refusal)
+            self._of["policies_refused_total"].labels(gate, refusal)
         self._kinds[gate] = settings.severity_kind
         for kind in (settings.severity_kind, "other"):
-            self._of["streamer_labels_total"].labels(gate, kind)
+            self._of["labels_total"].labels(gate, kind)
 
     def count_refused_policy(self, gate: str, reason: Refusal) -> None:
         """A policy of a gate in the record is not obeyed, for one of `REFUSALS`."""
-        self._of["streamer_policies_refused_total"].labels(gate, reason).inc()
+        self._of["policies_refused_total"].labels(gate, reason).inc()
 
     def count_rejected_policy_event(self) -> None:
         """A message on the thresholds topic was not valid and changed nothing."""
-        self._of["streamer_policy_events_rejected_total"].inc()
+        self._of["policy_events_rejected_total"].inc()
 
     # -- the way through a worker ---------------------------------------------------------------------------
 
     def stage(self, stage: str, seconds: float) -> None:
         """Record how long one group took in `stage`, one of `STAGES`."""
-        self._of["streamer_stage_duration_seconds"].labels(stage).observe(seconds)
+        self._of["stage_duration_seconds"].labels(stage).observe(seconds)
 
     def acknowledged(self, seconds: float, headers: Headers) -> None:
         """Record an action's latency from its input record's timestamp, with the trace that its headers carry.
 
         A clock that runs ahead of the broker's would make that negative; it counts as 0.
         """
-        self._of["streamer_end_to_end_latency_seconds"].observe(max(0.0, seconds), exemplar(headers))
+        self._of["end_to_end_latency_seconds"].observe(max(0.0, seconds), exemplar(headers))
 
     def parked(self, message: OutboxMessage, error: str) -> None:
         """Count a message that was set aside because the broker will never accept it."""
-        self._of["streamer_outbox_parked_total"].inc()
+        self._of["outbox_parked_total"].inc()
 
     def set_outbox_pending(self, messages: int) -> None:
         """Set how many outbox messages wait to be published."""
-        self._of["streamer_outbox_pending"].set(messages)
+        self._of["outbox_pending"].set(messages)
 
     def set_desk_queues(self, queues: Mapping[str, tuple[int, float]]) -> None:
         """Set how many batches wait at the desk, and seconds since the oldest was held, by gate; 0 at all other gates."""
         self._desk_gates |= queues.keys()
         for gate in self._desk_gates:
             waiting, oldest = queues.get(gate, (0, 0.0))
-            self._of["streamer_desk_waiting"].labels(gate).set(waiting)
-            self._of["streamer_desk_oldest_seconds"].labels(gate).set(oldest)
+            self._of["desk_waiting"].labels(gate).set(waiting)
+            self._of["desk_oldest_seconds"].labels(gate).set(oldest)
 
     def set_desk_outcomes(self, counts: Mapping[tuple[str, str], int]) -> None:
         """Set how many batches were ever released, rejected or expired at the desk, by gate and word."""
         for gate in self._desk_gates:
             for outcome in DESK_OUTCOMES:  # from zero, so that the first one is seen as a rise
-                self._of["streamer_desk_outcomes_total"].labels(gate, outcome)
+                self._of["desk_outcomes_total"].labels(gate, outcome)
         for (gate, outcome), number in counts.items():
-            counter = self._of["streamer_desk_outcomes_total"].labels(gate, outcome)
+            counter = self._of["desk_outcomes_total"].labels(gate, outcome)
             before = self._desk_counts.get((gate, outcome), 0)
             if number > before:
                 counter.inc(number - before)
@@ -304,40 +290,40 @@ class Metrics(RequestMetrics):
 
     def lag(self, topic: str, partition: int, records: int) -> None:
         """Set how many records of a partition wait after the last committed one."""
-        self._of["streamer_consumer_lag_records"].labels(topic, str(partition)).set(records)
+        self._of["consumer_lag_records"].labels(topic, str(partition)).set(records)
 
     def set_log_leaves(self, topic: str, partition: int, entries: int) -> None:
         """Set how many entries the Merkle log of a partition has."""
-        self._of["streamer_audit_log_leaves"].labels(topic, str(partition)).set(entries)
+        self._of["audit_log_leaves"].labels(topic, str(partition)).set(entries)
 
     def released(self, topic: str, partition: int) -> None:
         """Another worker has this partition now: its gauges are no longer ours to show."""
-        for name in ("streamer_consumer_lag_records", "streamer_audit_log_leaves"):
+        for name in ("consumer_lag_records", "audit_log_leaves"):
             self._of[name].remove(topic, str(partition))
 
     def gap(self, gap: DataGap) -> None:
         """Count that the broker had deleted records before they were read."""
-        self._of["streamer_data_gaps_total"].inc()
+        self._of["data_gaps_total"].inc()
 
     def part(self, part: str, reachable: bool) -> None:
         """Show whether a part answers, where it is one that the catalogue knows."""
         if part in (*PARTS, *MODEL_PARTS):
-            self._of["streamer_part_reachable"].labels(part).set(reachable)
+            self._of["part_reachable"].labels(part).set(reachable)
 
     def lane(self, topic: str, partition: int | None, stuck: str | None) -> None:
         """Messages for a topic (or one partition of it) cannot be published, or can again."""
         of_lane = "all" if partition is None else str(partition)
-        self._of["streamer_relay_lane_stuck"].labels(topic, of_lane).set(stuck is not None)
+        self._of["relay_lane_stuck"].labels(topic, of_lane).set(stuck is not None)
 
     def reset(self, reason: str) -> None:
         """Count that the reader was set back because a record that was due had not arrived."""
-        self._of["streamer_reader_resets_total"].inc()
+        self._of["reader_resets_total"].inc()
 
     # -- requests -------------------------------------------------------------------------------------------
 
     def cached_replies(self, gate: str) -> Callable[[float], None]:
         """Return what counts replies of a gate's upstream that a cache had; for an endpoint alone."""
-        counter = self._of["streamer_upstream_cached_replies_total"].labels(gate)
+        counter = self._of["upstream_cached_replies_total"].labels(gate)
         return lambda replies: counter.inc(replies)
 
     def watch_judge(
@@ -346,13 +332,8 @@ class Metrics(RequestMetrics):
         tokens: Callable[[], float],
         cost: Callable[[], float],
     ) -> None:
-        """Read the running counts of the judge of gates' scores whenever the metrics are collected.
-
-        Parameters
-        ----------
-        results : answers by each of `JUDGE_RESULTS`, since the process started.
-        tokens, cost : since the process started.
-        """
+        """Read the running counts of the judge of gates' scores, since the process started,
+        whenever the metrics are collected; answers by each of `JUDGE_RESULTS`."""
         totals = {"streamer_judge_tokens_total": tokens, "streamer_judge_cost_total": cost}
         self._watched.of |= {**results, **totals}
 
@@ -363,14 +344,9 @@ class Metrics(RequestMetrics):
         tokens: Callable[[], int] = lambda: 0,
         cost: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        """Read the encoder's running counts whenever the metrics are collected.
-
-        Parameters
-        ----------
-        encoded : texts encoded since the process started.
-        cache_hits : texts answered from the cache since the process started.
-        tokens, cost : of an encoder that is asked for at an endpoint, since the process started.
-        """
+        """Read the encoder's running counts, since the process started, whenever the metrics are
+        collected: texts encoded, and answered from the cache; of one at an endpoint, tokens and
+        cost."""
         self._watched.of |= zip(_Watched.NAMES, (encoded, cache_hits, tokens, cost), strict=False)
 
 

@@ -35,7 +35,7 @@ class RecalibratorMetrics(ServiceMetrics):
 
     def of(self, name: str) -> Any:
         """Return a metric by its name in the catalogue, without the prefix; for the recalibrator's other parts."""
-        return self._of[PREFIX + name]
+        return self._of[name]
 
     def set_part(self, part: str, reachable: bool) -> None:
         """A part answers, or does not."""
@@ -64,7 +64,7 @@ class RecalibratorMetrics(ServiceMetrics):
         """Remove every gauge of a gate: another process's are right from now on."""
         for definition in CATALOGUE:
             if "recalibrator" in definition.services and "gate" in definition.labels:
-                metric = self._of[definition.name]
+                metric = self.of(definition.name.removeprefix(PREFIX))
                 if isinstance(metric, Gauge):
                     metric.clear()
 
@@ -113,12 +113,8 @@ _VERDICTS = {"kept": 1, "not known yet": 0, "broken": -1}
 
 
 class RiskMetrics:
-    """Shows reports. Implements `streamer.risk.rounds.watch.RiskObserver`.
-
-    Parameters
-    ----------
-    of : returns a metric by its name in the catalogue, without the prefix.
-    """
+    """Shows reports, by metrics of the catalogue without the prefix. Implements
+    `streamer.risk.rounds.watch.RiskObserver`."""
 
     def __init__(self, of: Callable[[str], Any]) -> None:
         self._of = of

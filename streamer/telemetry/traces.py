@@ -102,15 +102,10 @@ def _harmless(record: Callable[Concatenate[Traces, P], None]) -> Callable[Concat
 class Traces:
     """Records spans and events by OpenTelemetry. Implements `streamer.tracing.Tracing`.
 
-    Parameters
-    ----------
-    tracer : makes the spans; a sampler decides which are kept, and the others leave nothing.
-    emit : takes an event, its attributes and its context; None: there are no events.
-    capacity : records under way, of which the oldest are forgotten: those of a group that nobody finished.
-
-    Attributes
-    ----------
-    failed : whether something of a record could not be traced.
+    The tracer's sampler decides which spans are kept, and the others leave nothing. `emit` takes an
+    event, its attributes and its context; None: there are no events. Of more than `capacity`
+    records under way the oldest are forgotten: those of a group that nobody finished. `failed`:
+    something of a record could not be traced.
     """
 
     def __init__(self, tracer: Tracer, emit: Emit | None = None, *, capacity: int = 20_000) -> None:
@@ -201,29 +196,15 @@ class Traces:
             if problem is not None:
                 _failed(span, problem)
 
-        token = attach(set_span_in_context(span))
-        try:
+        with _present(span, set_span_in_context(span)):
             yield ended
-        except BaseException as error:
-            _failed(span, type(error).__qualname__)
-            raise
-        finally:
-            detach(token)
-            span.end()
 
     @contextmanager
     def calibration(self, gate: str) -> Iterator[Callable[[str], None]]:
         """Keep a span for a run of the recalibrator."""
         span = self._tracer.start_span("recalibrate", Context(), attributes={"streamer.gate": gate})
-        token = attach(set_span_in_context(span, Context()))
-        try:
+        with _present(span, set_span_in_context(span, Context())):
             yield lambda outcome: span.set_attribute("streamer.outcome", outcome)
-        except BaseException as error:
-            _failed(span, type(error).__qualname__)
-            raise
-        finally:
-            detach(token)
-            span.end()
 
     def outgoing(self) -> Mapping[str, str] | None:
         """Return the headers of the present span."""
@@ -443,6 +424,20 @@ def _messaging(operation: str, kind: str, topic: str) -> dict[str, Any]:
         "messaging.operation.type": kind,
         "messaging.destination.name": topic,
     }
+
+
+@contextmanager
+def _present(span: Span, context: Context) -> Iterator[None]:
+    """Make it the present span, end it, and note what is raised meanwhile."""
+    token = attach(context)
+    try:
+        yield
+    except BaseException as error:
+        _failed(span, type(error).__qualname__)
+        raise
+    finally:
+        detach(token)
+        span.end()
 
 
 def _failed(span: Span, error: str) -> None:

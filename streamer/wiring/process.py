@@ -6,7 +6,7 @@ import asyncio
 import gc
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import count
@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from streamer.collector import look_as_usual
 from streamer.events.alerts import AlertsV1
-from streamer.journal import Partition
 from streamer.settings.settings import Settings
 from streamer.signing.policies import Refusal
 from streamer.wiring.encoders import encoder, load_candidate_encoder
@@ -25,10 +24,8 @@ if TYPE_CHECKING:
     from streamer.deciding.policy_book import PolicyBook
     from streamer.scoring.encoders.encoder import CachedEncoder
     from streamer.store import Store
-    from streamer.store.db.leases import ProcessLease
-    from streamer.store.desk.release_desk import ReleaseDesk
     from streamer.stream.health import WorkerHealth
-    from streamer.stream.housekeeping import DeskClerk, Housekeeping
+    from streamer.stream.housekeeping import Housekeeping
     from streamer.telemetry.http import TelemetryServer
     from streamer.telemetry.metrics import Metrics
     from streamer.tracing import Tracing
@@ -136,40 +133,29 @@ def housekeeping(
     chore: Callable[[], None],
 ) -> Housekeeping:
     """Begin the chores of a process that decides, and `chore` with them."""
-    from streamer.stream.housekeeping import DeskClerk, Housekeeping
+    from streamer.stream.housekeeping import Housekeeping
 
-    def leased() -> tuple[ProcessLease, ReleaseDesk]:
-        lease = store.leases.of_desk()
-        return lease, store.under(lease).desk
-
-    def chores() -> None:
-        store.policies.chain_closings()
-        chore()
-
-    clerk = DeskClerk(store.desk, lease=leased)
     return Housekeeping(
-        refresh_policies=book.refresh,
-        reports=store.reports,
-        show=partial(_show_figures, metrics, health),
-        chore=chores,
-        desk=partial(_at_the_desk, store, clerk, metrics, count()),
+        store.policies.chain_closings,
+        chore,
+        partial(_at_the_desk, store, metrics, count()),
+        partial(_show_figures, store, metrics, health),
+        seldom=book.refresh,  # in case the thresholds topic was unavailable or lost
     )
 
 
-def _show_figures(
-    metrics: Metrics, health: WorkerHealth, pending: int, heights: Mapping[Partition, int]
-) -> None:
+def _show_figures(store: Store, metrics: Metrics, health: WorkerHealth) -> None:
     """Show what only SQL knows."""
-    metrics.set_outbox_pending(pending)
-    for partition, height in heights.items():
+    metrics.set_outbox_pending(store.reports.outbox_pending())
+    for partition, height in store.reports.log_sizes().items():
         # The others belong to other workers, or to an earlier log with the same names.
         if health.reads(partition):
             metrics.set_log_leaves(partition.topic, partition.number, height)
 
 
-def _at_the_desk(store: Store, clerk: DeskClerk, metrics: Metrics, rounds: Iterator[int]) -> None:
+def _at_the_desk(store: Store, metrics: Metrics, rounds: Iterator[int]) -> None:
     """Reject what is overdue; show what waits and, less often, what became of the rest."""
-    clerk.run()
+    store.desk.reject_overdue(store.leases.of_desk())
     present = now()
     metrics.set_desk_queues(
         {

@@ -119,8 +119,8 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
 
 
 def _worker_limits(settings: Settings) -> WorkerLimits:
+    from streamer.stream.faust_engine import ReaderLimits
     from streamer.stream.isolation import DeadLetterLimits
-    from streamer.stream.reader_limits import ReaderLimits
     from streamer.stream.worker import WorkerLimits
 
     bounds, worker = limits(settings), settings.worker

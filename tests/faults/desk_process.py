@@ -11,24 +11,21 @@ from streamer import wiring
 from streamer.errors import StreamerError, UsageError
 from streamer.settings.settings import load_settings
 from streamer.store.desk.release_desk import Reject, Release
-from streamer.stream.housekeeping import DeskClerk
 
 
 def main(url: str, name: str, seed: str, ahead: str) -> None:
     """Work until killed."""
     draw = random.Random(seed)
     with wiring.open_store(load_settings(database={"url": url})) as store:
-        clerk = None
         if ahead != "0":
             late = timedelta(seconds=float(ahead))
             store.desk._clock = lambda: wiring.now() + late
-            clerk = DeskClerk(store.desk, lease=lambda: (store.leases.of_desk(), store.desk))
         sys.stdout.write("ready\n")
         sys.stdout.flush()
         while True:
             try:
-                if clerk is not None:
-                    clerk.run()
+                if ahead != "0":
+                    store.desk.reject_overdue(store.leases.of_desk())
                     continue
                 waiting = store.desk.waiting(limit=8)
                 if not waiting:

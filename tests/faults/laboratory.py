@@ -23,10 +23,9 @@ from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.settings.settings import load_settings
 from streamer.store import Store
 from streamer.store.db.schema import decisions, outbox
-from streamer.stream.fetch_budget import FetchBudget
 from streamer.stream.group_commit import GroupCommit
 from streamer.stream.hooks import Hooks
-from streamer.stream.intake import Fetched, Intake, OfferResult
+from streamer.stream.intake import FetchBudget, Fetched, Intake, OfferResult
 from streamer.stream.isolation import DeadLetterCap, DeadLetterLimits
 from streamer.telemetry.metrics import Metrics
 from tests.faults.hostile_messages import Message
@@ -126,7 +125,7 @@ class Laboratory:
             commits = GroupCommit(
                 intake,
                 self.decider,
-                self.store,
+                self.store.commit,
                 score_executor=scoring,
                 executor=executor,
                 max_records=GROUP,

@@ -18,7 +18,6 @@ from streamer.failpoints import Failpoints, parse
 from streamer.gates.batch_key import BatchKey
 from streamer.store import Store
 from streamer.store.desk.release_desk import Reject, Release
-from streamer.stream.housekeeping import DeskClerk
 from tests.faults.matrix import LONG
 from tests.integration.audit.history import Scribe, event, settings_for, verify
 
@@ -80,10 +79,9 @@ def test_killed_at_any_moment(migrated: str, request: pytest.FixtureRequest, tmp
                 one.communicate(timeout=240)
         late = timedelta(seconds=SECONDS + 60)
         store.desk._clock = lambda: wiring.now() + late
-        clerk = DeskClerk(store.desk, lease=lambda: (store.leases.of_desk(), store.desk))
         deadline = time.monotonic() + 60
         while store.desk.waiting(limit=1) and time.monotonic() < deadline:
-            clerk.run()  # a killed clerk's lease has to expire
+            store.desk.reject_overdue(store.leases.of_desk())  # a killed clerk's lease has to expire
             time.sleep(0.2)
         check(store, KILLS * PER_KILL)
     report = verify(settings, outside=[])

@@ -102,7 +102,7 @@ class Attacked:
         done, after = self.run()
         assert direction(Reading.of_policy(self.honest), done.run.reading) == "looser"
         assert done.outcome == "proposed"
-        assert "highest severity that anybody ever gave it" in done.why
+        assert "highest severities that anybody ever gave" in done.why
         assert after == self.honest
 
 

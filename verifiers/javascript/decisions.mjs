@@ -350,7 +350,7 @@ export class Decisions {
     event.decided_at = sixDigits(event.decided_at);
     if ((event.desk_until ?? null) !== null) this.byBatch.get(canonical(facts.batch)).deskUntil = event.desk_until;
     for (const [name, value] of Object.entries(expected)) {
-      if (!sameJson(event[name], value)) report.fault("action", place, `the published event says another ${SAYS[name] ?? name}`);
+      if (!sameJson(event[name], value)) report.fault("action", place, `the published event does not have the recorded ${SAYS[name] ?? name}`);
     }
   }
 

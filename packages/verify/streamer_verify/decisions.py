@@ -602,11 +602,11 @@ class Decisions(Control):
         alike = marshal.dumps(published, 2) == marshal.dumps(recorded, 2)
         for name, value in () if alike else recorded.items():
             if not same_json(published[name], value):
-                self.fault("action", place, f"the published event says another {name}")
+                self.fault("action", place, f"the published event does not have the recorded {name}")
         if decision.claims is not None:
             self._check_shipped(decision, event)
         if moment_of(event.get("decided_at")) != facts["decided_at"]:
-            self.fault("action", place, "the published event says another moment of decision")
+            self.fault("action", place, "the published event does not have the recorded moment of decision")
         return event.get("desk_until")
 
 

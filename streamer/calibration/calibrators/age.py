@@ -34,25 +34,14 @@ from streamer.calibration.threshold import Threshold, state_at
 def calibrate_by_age(
     groups: Sequence[LabelledGroup] | ItemTable, *, alpha: float, ages: Mapping[str, float], rho: float
 ) -> Threshold:
-    """Find the smallest threshold that keeps the age-weighted loss inside the budget.
+    """Find the smallest threshold that keeps the age-weighted loss inside the budget, alpha in (0,
+    1).
 
-    Parameters
-    ----------
-    groups : unique by id; the items of a group weigh the same.
-    alpha : budget on exposure risk, in (0, 1); below 1/(1 + V) nothing ships, however many groups there are.
-    ages : by group id, finite; in whatever unit `rho` is meant for (batches, days). Others are passed over.
-    rho : what a group's weight is multiplied by for each unit of age, in (0, 1], fixed before labels are
-        read; 1 is plain Conformal Risk Control.
-
-    Returns
-    -------
-    Threshold
-        Of method `age`. Its `guarantee` is alpha plus a drift term that nobody has measured.
-
-    Raises
-    ------
-    ValueError
-        If a group id repeats, a group has no age, or an argument is not valid.
+    The items of a group weigh the same. `ages`, by group id, are finite, in whatever unit `rho` is
+    meant for (batches, days); those of other groups are passed over. `rho` in (0, 1] multiplies a
+    group's weight for each unit of age and is fixed before labels are read; 1 is plain Conformal
+    Risk Control. Below 1/(1 + V) nothing ships, however many groups there are. Raises `ValueError`
+    if a group id repeats, a group has no age, or an argument is not valid.
     """
     alpha = check_alpha(alpha)
     table = ItemTable.of(groups)
@@ -71,17 +60,8 @@ def calibrate_by_age(
 
 
 def age_weights(ages: Sequence[float], rho: float) -> NDArray[np.float64]:
-    """Return rho^(age - least age): weights in [0, 1], the largest 1.
-
-    Parameters
-    ----------
-    ages : finite, length G.
-    rho : in (0, 1].
-
-    Raises
-    ------
-    ValueError
-        If `rho` is outside (0, 1].
+    """Return rho^(age - least age), shape (G,), in [0, 1], the largest 1. Raises `ValueError` if
+    `rho` is outside (0, 1].
     """
     if isinstance(rho, bool) or not 0 < rho <= 1:
         raise ValueError(f"rho must be above 0 and at most 1, not {rho!r}")
@@ -128,12 +108,7 @@ def _guarantee(value: float, alpha: float, rho: float, groups: int, total: float
 
 @dataclass(frozen=True, slots=True)
 class Age(Calibrator):
-    """A budget while the world moves: older groups count less.
-
-    Attributes
-    ----------
-    rho : what each newer group multiplies a group's weight by, in (0, 1].
-    """
+    """A budget while the world moves: older groups count less."""
 
     name: ClassVar[str] = "age"
     place: ClassVar[int] = 30

@@ -17,12 +17,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Bb(WeightingScheme):
-    """Conformal risk control with bootstrap weights.
-
-    Attributes
-    ----------
-    draws : per group, >= 1.
-    """
+    """Conformal risk control with bootstrap weights."""
 
     name: ClassVar[str] = "bb"
     place: ClassVar[int] = 2

@@ -23,12 +23,7 @@ from streamer.calibration.specification import Sample
 
 @dataclass(frozen=True, slots=True)
 class Bernstein(BoundedRisk):
-    """The empirical Bernstein bound.
-
-    Attributes
-    ----------
-    delta : chance, in (0, 1), that the bound may fail.
-    """
+    """The empirical Bernstein bound."""
 
     name: ClassVar[str] = "bernstein"
     place: ClassVar[int] = 23

@@ -15,12 +15,7 @@ from streamer.calibration.specification import Sample
 
 @dataclass(frozen=True, slots=True)
 class Betting(BoundedRisk):
-    """The betting bound (Waudby-Smith and Ramdas, 2024): it ships more than `hb`.
-
-    Attributes
-    ----------
-    delta : chance, in (0, 1), that the bound may fail.
-    """
+    """The betting bound (Waudby-Smith and Ramdas, 2024): it ships more than `hb`."""
 
     name: ClassVar[str] = "betting"
     place: ClassVar[int] = 21

@@ -32,24 +32,12 @@ _MARGIN = 1e-6
 def calibrate_clt(
     groups: Sequence[LabelledGroup] | ItemTable, *, alpha: float, delta: float = 0.1
 ) -> Threshold:
-    """Find the smallest threshold from which on the asymptotic band stays inside the budget.
+    """Find the smallest threshold from which on the asymptotic band stays inside the budget, alpha
+    in (0, 1).
 
-    Parameters
-    ----------
-    groups : unique by id; the items of a group weigh the same. Fewer than two give a closed threshold,
-        because one group has no spread.
-    alpha : budget on exposure risk, in (0, 1).
-    delta : nominal chance that the band misses, in (0, 0.5]; the actual one is not bounded.
-
-    Returns
-    -------
-    Threshold
-        Of method `clt`; its `guarantee` says that it is asymptotic.
-
-    Raises
-    ------
-    ValueError
-        If a group id repeats or an argument is not valid.
+    The items of a group weigh the same; fewer than two groups give a closed threshold, because one
+    has no spread. `delta`, in (0, 0.5], is the nominal chance that the band misses; the actual one
+    is not bounded. Raises `ValueError` if a group id repeats or an argument is not valid.
     """
     from scipy.special import ndtri  # slow to import, and only this method needs it
 
@@ -123,12 +111,7 @@ def _guarantee(value: float, alpha: float, delta: float, groups: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Clt(Calibrator):
-    """The asymptotic band, for a look at it.
-
-    Attributes
-    ----------
-    delta : nominal chance, in (0, 0.5], that the band misses.
-    """
+    """The asymptotic band, for a look at it."""
 
     name: ClassVar[str] = "clt"
     place: ClassVar[int] = 90

@@ -15,12 +15,7 @@ from streamer.calibration.p_values import hoeffding_bentkus
 
 @dataclass(frozen=True, slots=True)
 class Hb(BoundedRisk):
-    """The Hoeffding-Bentkus bound (Bates and others, 2021).
-
-    Attributes
-    ----------
-    delta : chance, in (0, 1), that the bound may fail.
-    """
+    """The Hoeffding-Bentkus bound (Bates and others, 2021)."""
 
     name: ClassVar[str] = "hb"
     place: ClassVar[int] = 20

@@ -29,24 +29,14 @@ from streamer.calibration.threshold import Threshold, state_at
 def calibrate_pooled(
     groups: Sequence[LabelledGroup] | ItemTable, *, alpha: float, largest_group: SupportsIndex
 ) -> Threshold:
-    """Find the smallest threshold that keeps the risk over all responses, not over groups, inside the budget.
+    """Find the smallest threshold that keeps the risk over all responses, not over groups, inside
+    the budget, alpha in (0, 1).
 
-    Parameters
-    ----------
-    groups : unique by id, every response of each labelled.
-    alpha : budget on exposure risk for each response, in (0, 1).
-    largest_group : I_max, the most responses that any group may have, calibration or future; fixed beforehand
-        (the number of samples that is asked for, or the limit of the stream), not read off the groups.
-
-    Returns
-    -------
-    Threshold
-        Of method `pooled`; closed while alpha N < I_max (1 - alpha).
-
-    Raises
-    ------
-    ValueError
-        If a group id repeats, a group is larger than `largest_group`, or an argument is not valid.
+    Every response of each group is labelled. `largest_group` is I_max, the most responses that any
+    group may have, calibration or future; fixed beforehand (the number of samples that is asked
+    for, or the limit of the stream), not read off the groups. Closed while alpha N < I_max (1 -
+    alpha). Raises `ValueError` if a group id repeats, a group is larger than `largest_group`, or an
+    argument is not valid.
     """
     alpha = check_alpha(alpha)
     most = whole_number("largest_group", largest_group, least=1)

@@ -17,12 +17,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Rbwa(WeightingScheme):
-    """Conformal risk control with randomised weights.
-
-    Attributes
-    ----------
-    eta : concentration of the symmetric Dirichlet distribution, > 0; the larger, the nearer to equal weights.
-    """
+    """Conformal risk control with randomised weights: the larger `eta`, the nearer to equal ones."""
 
     name: ClassVar[str] = "rbwa"
     place: ClassVar[int] = 3

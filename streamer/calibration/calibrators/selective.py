@@ -50,26 +50,14 @@ def calibrate_selective(
     floor: float = 0.0,
     seed: int,
 ) -> Threshold:
-    """Find a threshold whose selective risk is at most alpha with probability at least 1 - delta.
+    """Find a threshold whose selective risk is at most alpha, in (0, 1), with probability at least
+    1 - delta over the draw of the groups.
 
-    Parameters
-    ----------
-    groups : unique by id; one item of each counts.
-    alpha : budget on selective risk, in (0, 1).
-    delta : chance, over the draw of the calibration groups, that the selective risk passes the budget, in (0, 1).
-    history : of other prompts of the same population. One without cuts: the calibration's own scores, at delta/8.
-    floor : the least threshold, in [0, 1], fixed before labels were read. What scores below it needs no label.
-    seed : any whole number, fixed before labels are read.
-
-    Returns
-    -------
-    Threshold
-        The last cut that was passed, at least `floor`; or closed.
-
-    Raises
-    ------
-    ValueError
-        If a group id repeats or an argument is not valid.
+    One item of each group counts. `history` is of other prompts of the same population; one without
+    cuts means the calibration's own scores, at delta/8. `floor`, in [0, 1], is the least threshold;
+    what scores below it needs no label. Floor and `seed` are fixed before labels are read. Returns
+    the last cut that was passed, at least `floor`, or closed. Raises `ValueError` if a group id
+    repeats or an argument is not valid.
     """
     alpha, delta = check_alpha(alpha), check_delta(delta)
     if not 0 <= floor <= 1:
@@ -90,11 +78,10 @@ def calibrate_selective(
 
 
 def last_walked(shipped: Indices, errors: Indices, alpha: float, delta: float) -> Indices:
-    """Walk over cuts that were fixed beforehand; return the position of the last one passed, -1 for none.
+    """Walk over cuts that were fixed beforehand, from the strictest down; return the position of
+    the last one passed, -1 for none.
 
-    Parameters
-    ----------
-    shipped, errors : shape (..., k), at the cuts from the strictest down.
+    `shipped` and `errors`, shape (..., k), are counted at the cuts.
     """
     passed = binomial(errors, shipped, alpha) <= delta
     walked: Indices = np.logical_and.accumulate(passed, axis=-1).sum(axis=-1) - 1
@@ -102,11 +89,10 @@ def last_walked(shipped: Indices, errors: Indices, alpha: float, delta: float) -
 
 
 def last_of_own(shipped: Indices, errors: Indices, alpha: float, delta: float) -> Indices:
-    """Test levels of the calibration's own scores, each at delta/8; return the position of the lowest that holds, or -1.
+    """Test levels of the calibration's own scores, the strictest first, each at delta/8; return the
+    position of the lowest that holds, or -1.
 
-    Parameters
-    ----------
-    shipped, errors : shape (..., k), k <= 8, from the strictest level down.
+    `shipped` and `errors` have shape (..., k), k <= 8.
     """
     passed = binomial(errors, shipped, alpha) <= delta / len(TENTHS)
     lowest: Indices = np.where(passed, np.arange(1, passed.shape[-1] + 1), 0).max(axis=-1) - 1
@@ -160,12 +146,7 @@ def _guarantee(
 
 @dataclass(frozen=True, slots=True)
 class Selective(Calibrator):
-    """A budget on the error rate among what ships.
-
-    Attributes
-    ----------
-    delta : chance, in (0, 1), that the bound may fail.
-    """
+    """A budget on the error rate among what ships."""
 
     name: ClassVar[str] = "selective"
     place: ClassVar[int] = 22

@@ -45,24 +45,12 @@ BOUND_DELTA = 0.1
 def calibrate_selective_mean(
     groups: Sequence[LabelledGroup], *, alpha: float, floor: float = 0.0, seed: int
 ) -> Threshold:
-    """Find the lowest threshold with errors + 1 <= alpha (n + 1).
+    """Find the lowest threshold with errors + 1 <= alpha (n + 1), alpha in (0, 1): the floor, a
+    score above it, or closed.
 
-    Parameters
-    ----------
-    groups : unique by id; one item of each counts.
-    alpha : budget on selective risk, in (0, 1).
-    floor : the least threshold, in [0, 1], fixed before labels were read. What scores below it needs no label.
-    seed : any whole number, fixed before labels are read.
-
-    Returns
-    -------
-    Threshold
-        The floor, a score of the groups above it, or closed. Closed with fewer than 1/alpha - 1 groups.
-
-    Raises
-    ------
-    ValueError
-        If a group id repeats or an argument is not valid.
+    One item of each group counts. `floor`, in [0, 1], is the least threshold; what scores below it
+    needs no label. Floor and `seed` are fixed before labels are read. Closed with fewer than
+    1/alpha - 1 groups. Raises `ValueError` if a group id repeats or an argument is not valid.
     """
     alpha = check_alpha(alpha)
     if not 0 <= floor <= 1:

@@ -49,27 +49,13 @@ def prepare_transductive(
 ) -> TransductiveRule:
     """Sum up the calibration groups once, for thresholds of many batches.
 
-    Parameters
-    ----------
-    groups : unique by id. None at all give a rule that ships what the caps of a batch allow by themselves.
-    alpha : budget on exposure risk, in (0, 1).
-    labelled : None: the items of each group are all that its unit could have shipped. k >= 1: they are k of
-        them, or all of fewer than k, drawn without replacement before labels were seen.
-    method, eta, draws : see `streamer.calibration.calibrate`. Only `mean` gains much: under the others
-        one response may get the whole weight, and the threshold is that of plain Conformal Risk Control
-        unless caps say more.
-    seed : any whole number, fixed before labels are read; `mean` ignores it.
-
-    Returns
-    -------
-    TransductiveRule
-        For one item a group (the unit `best`) its thresholds ship what `calibrate_groups` ships, unless caps
-        say more.
-
-    Raises
-    ------
-    ValueError
-        If a group id repeats, a group has more than `labelled` items, or an argument is not valid.
+    `labelled` None: the items of each group are all that its unit could have shipped; k >= 1: they
+    are k of them, or all of fewer than k, drawn without replacement before labels were seen. The
+    rest is as for `streamer.calibration.calibrate_groups`. No groups at all give a rule that ships
+    what the caps of a batch allow by themselves. Only method `mean` gains much: under the others
+    one response may get the whole weight, and the threshold is that of plain Conformal Risk Control
+    unless caps say more; so it is for one item a group (the unit `best`). Raises `ValueError` if a
+    group id repeats, a group has more than `labelled` items, or an argument is not valid.
     """
     alpha = check_alpha(alpha)
 

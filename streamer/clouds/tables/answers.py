@@ -45,15 +45,12 @@ from streamer.security.csv_cells import plain_cell
 class Reading:
     """How a table is to be read where it does not say so itself.
 
-    Attributes
-    ----------
-    columns : those of roles that are not recognised by name; an empty one means that the role has none.
-    marks : what people wrote for how good an answer is.
-    annotators : what several severities of one answer become: their mean, or the worst of them.
-    trust_score : take a score in that says just what the severities say.
-    signals : declared numbers of the answers, by name the least and the largest value; their names are roles of columns too.
-    models : names of models that are told apart: what the column `model` says, unless another is named.
-    written_by : the tool that wrote the table, of `streamer.clouds.tables.formats`; None: as the table tells.
+    `columns` are those of roles that are not recognised by name, an empty one where the role has
+    none; `signals` declared numbers of the answers, by name the least and the largest value, whose
+    names are roles of columns too. Several severities of one answer become their mean, or the worst
+    of them, as `annotators` says. `trust_score` takes a score in that says just what the severities
+    say. `models` are told apart by the column `model`, unless another is named. `written_by` is the
+    tool that wrote the table, of `streamer.clouds.tables.formats`; None: as the table tells.
     """
 
     columns: Mapping[Role, tuple[str, ...]] = field(default_factory=dict)
@@ -104,15 +101,10 @@ class AnswerReader:
     def prompts(self, *, together: bool) -> Iterator[Prompt]:
         """Yield the prompts of the table, in the order of their first rows.
 
-        `together` : the rows of a prompt stand together, and one prompt is in memory at a time.
-
-        Raises
-        ------
-        TableError
-            At a row that cannot be read. A score that is the mark is refused before the first prompt, or where rows are
-            not held after the last.
-        UsageError
-            After the last, where errors of a tool left no prompt with answers.
+        Where the rows of a prompt stand `together` one prompt is in memory at a time. Raises
+        `TableError` at a row that cannot be read. A score that is the mark is refused before the
+        first prompt, or where rows are not held after the last. Raises `UsageError` after the last
+        where errors of a tool left no prompt with answers.
         """
         columns, leak = self.columns, self.leak_check()
         answers = leak.watch(answer for place, row in self._rows() for answer in self.answers(place, row))
@@ -391,7 +383,10 @@ class AnswerReader:
     def _mark(self, place: int, value: Any, role: Role) -> float | None:
         marks, column = self.reading.marks, self.columns.named[role][0]
         word = str(plain(value)).lower()
-        if word in TRUTH and word not in marks.words and self._may_mean_either(role, column):
+        either = (
+            role == "severity" and role not in self.reading.columns and column.lower().startswith("label")
+        )
+        if either and word in TRUTH and word not in marks.words:
             raise self._table.error(
                 place,
                 column,
@@ -401,37 +396,32 @@ class AnswerReader:
         try:
             return marks.severity(value, correct=role == "correct", decimal_comma=self._table.decimal_comma)
         except ValueError as error:
-            raise self._table.error(place, ", ".join(self.columns.named[role]), str(error)) from None
+            raise self._wrong(place, role, str(error)) from None
 
-    def _may_mean_either(self, role: Role, column: str) -> bool:
-        return role == "severity" and role not in self.reading.columns and column.lower().startswith("label")
+    def _wrong(self, place: int, role: str, problem: str) -> TableError:
+        """Return the error of a cell of a role."""
+        columns = self.columns.named.get(cast("Role", role), ())
+        return self._table.error(place, ", ".join(columns) or role, problem)
 
     def _share(self, place: int, value: Any) -> float | None:
         number = self._number(value)
         if number is not None and not 0 <= number <= 1:
-            column = ", ".join(self.columns.named.get("score", ())) or "score"
             hint = "; write it with a point" if isinstance(value, str) and "," in value else ""
-            raise self._table.error(
-                place, column, f"{excerpt(str(value))} is not a number from 0 to 1 (0 worst, 1 safest){hint}"
-            )
+            problem = f"{excerpt(str(value))} is not a number from 0 to 1 (0 worst, 1 safest){hint}"
+            raise self._wrong(place, "score", problem)
         return number
 
     def _logprobs(self, place: int, value: Any) -> dict[str, float]:
         """Read the mean of the tokens' log-probabilities, or what these come to where all are there."""
-        column = ", ".join(self.columns.named.get("logprob", ())) or "logprob"
         if isinstance(value := opened_value(value), Mapping | list):
             try:
                 return tokens_of(value)
             except ValueError as error:
-                raise self._table.error(place, column, str(error)) from None
+                raise self._wrong(place, "logprob", str(error)) from None
         number = self._number(value)
         if number is not None and not LEAST_LOGPROB <= number <= 0:
-            raise self._table.error(
-                place,
-                column,
-                f"{excerpt(str(value))} is not a mean of natural logarithms of probabilities, which lies from "
-                f"{LEAST_LOGPROB:g} to 0",
-            )
+            problem = "is not a mean of natural logarithms of probabilities, which lies from"
+            raise self._wrong(place, "logprob", f"{excerpt(str(value))} {problem} {LEAST_LOGPROB:g} to 0")
         return {} if number is None else {"logprob": number}
 
     def _signals(self, place: int, cells: Mapping[Any, Any]) -> dict[str, float]:
@@ -440,11 +430,10 @@ class AnswerReader:
             if (number := self._number(cells.get(name))) is None:
                 continue
             if not least <= number <= most:
-                raise self._table.error(
-                    place,
-                    ", ".join(self.columns.named.get(cast("Role", name), ())),
-                    f"{excerpt(str(cells[name]))} is not a number from {least:g} to {most:g}, which the signal {name} is declared to be",
+                problem = (
+                    f"is not a number from {least:g} to {most:g}, which the signal {name} is declared to be"
                 )
+                raise self._wrong(place, name, f"{excerpt(str(cells[name]))} {problem}")
             found[name] = number
         return found
 

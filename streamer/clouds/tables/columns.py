@@ -83,17 +83,13 @@ _SHOWN = 12
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Which columns of a table are read.
+    """Which columns of a table are read, `named` by role.
 
-    Attributes
-    ----------
-    wide : a row is a prompt with all its answers; else a row is one answer.
-    lists : of a wide table: each column holds a list, with an entry for each answer; else each answer has columns.
-    named : the columns of each role; several where a wide table has a column for each answer, else one.
-    unused : the others; where a row is an answer, their numbers are known by name (`--score-field`, `--judge-field`).
-    assumed : whether it was taken from a column's name alone what its severities mean.
-    tool : what the tool writes that wrote the table.
-    all_ship : what would be witnesses are answers: their column is named as that of answers.
+    A `wide` table has a prompt with all its answers in a row: a column for each answer, or `lists`
+    with an entry for each; else a row is one answer, and the numbers in `unused` columns are known
+    by name (`--score-field`, `--judge-field`). `assumed` : it was taken from a column's name alone
+    what its severities mean. `tool` : what the tool writes that wrote the table. `all_ship` : what
+    would be witnesses are answers, since their column is named as that of answers.
     """
 
     wide: bool
@@ -160,14 +156,11 @@ def roles_with(signals: Iterable[str]) -> tuple[Role, ...]:
 
 
 def parse_mapping(given: Iterable[str], signals: Collection[str] = ()) -> dict[Role, tuple[str, ...]]:
-    """Read ``ROLE=NAME`` as the command line gives it; a role may be there several times, and an empty name means none.
+    """Read ``ROLE=NAME`` as the command line gives it; a role may be there several times, and an
+    empty name means none.
 
-    Names of `signals` are roles too.
-
-    Raises
-    ------
-    UsageError
-        When a text is not of that form, or names no role.
+    Names of `signals` are roles too. Raises `UsageError` when a text is not of that form, or names
+    no role.
     """
     found: dict[Role, tuple[str, ...]] = {}
     roles = roles_with(signals)
@@ -196,19 +189,13 @@ def recognise(
 ) -> Columns:
     """Find what is to be read.
 
-    Parameters
-    ----------
-    given : columns that somebody named, by role; an empty one means that the role has none.
-    signals : declared numbers of the answers, each of which must have its column.
-    needs_answers : texts are needed, not only scores.
-    without : columns that have no role.
-    written_by : the tool that wrote the table; None: as its columns tell. See `streamer.clouds.tables.formats`.
+    `given` : columns that somebody named, by role; an empty one means that the role has none. Each
+    of the `signals`, declared numbers of the answers, must have its column. With `needs_answers`
+    texts must be there, not only scores. What is in `without` has no role. `written_by` is the tool
+    that wrote the table; None: as its columns tell.
 
-    Raises
-    ------
-    UsageError
-        When a named column is not there, or prompts or answers cannot be told apart; the text says what was
-        found.
+    Raises `UsageError` when a named column is not there, or prompts or answers cannot be told
+    apart; the text says what was found.
     """
     name = table.name
     header = [column for column in (*table.columns, *table.inner) if column not in without]
@@ -282,12 +269,9 @@ def recognise(
 def _of_format(
     table: Table, header: Sequence[str], given: Mapping[Role, Any], written_by: str | None
 ) -> tuple[Format, dict[Role, tuple[str, ...]]]:
-    """What wrote the table, and its columns of roles: the tool that is named, or the first that the table tells.
+    """What wrote the table, as named or as the table tells first, and its columns of roles.
 
-    Raises
-    ------
-    UsageError
-        When the named one has nothing of the kind.
+    Raises `UsageError` when the named one has nothing of the kind.
     """
     tools = FORMATS.items() if written_by is None else [(written_by, format_named(written_by))]
     name, one = next(((name, one) for name, one in tools if written_by or one.tells(table.head)), ("", None))

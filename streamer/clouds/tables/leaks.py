@@ -37,18 +37,10 @@ class LeakCheck:
 
 
 class ScoreCheck:
-    """Looks whether a score says just what the severities say, as a mark does and no score of what is unknown.
+    """Looks whether a score says just what severities say, as only a mark does.
 
-    Parameters
-    ----------
-    file : the file's name, for the error.
-    column : of the scores; None: there are none.
-    trusted : take any score in.
-    name : the signal's, where it is none of scores.
-
-    Attributes
-    ----------
-    trusted : whether there is nothing to look at.
+    `file` and `column`, None where there are no scores, are for the error, as is `name`, of the
+    signal where it is none of scores. What is `trusted` is not looked at.
     """
 
     def __init__(self, file: str, column: str | None, *, trusted: bool, name: str = "score") -> None:

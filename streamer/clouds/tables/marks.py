@@ -35,10 +35,8 @@ _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?", r
 class Marks:
     """How marks become severities.
 
-    Attributes
-    ----------
-    scale : the worst and the best mark, as 1 and 5 of stars; None: marks are numbers from 0 to 1.
-    words : severities of words of your own, in small letters; they come before `WORDS`.
+    `scale` has the worst and the best mark, as 1 and 5 of stars; None: marks are numbers from 0 to
+    1. `words` are severities of words of your own, in small letters; they come before `WORDS`.
     """
 
     scale: tuple[float, float] | None = None
@@ -63,15 +61,8 @@ class Marks:
     def severity(self, mark: Any, *, correct: bool = False, decimal_comma: bool = False) -> float | None:
         """Return the severity of a mark, in [0, 1]; None for an empty cell.
 
-        Parameters
-        ----------
-        correct : the column says how right an answer is (1 or true is fine), and not how bad.
-        decimal_comma : whether a number may have one.
-
-        Raises
-        ------
-        ValueError
-            When it is no mark; the text says what it should be.
+        `correct` : the column says how right an answer is (1 or true is fine), and not how bad.
+        Raises `ValueError`, which says what it should be, when it is no mark.
         """
         mark = plain(mark)
         if isinstance(mark, list):

@@ -21,23 +21,13 @@ from streamer.events.excerpts import excerpt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """One answer, as the table has it.
+    """One answer, as the row at `place` of a table has it; see `CloudResponse`.
 
-    Attributes
-    ----------
-    place : of its row.
-    key : what it shares with the other answers to its prompt: the prompt's id, or where there is none its text.
-    id : its name; None: none.
-    text : None where the table has no texts.
-    severity : in [0, 1]; None: nobody has said.
-    score : its own, in [0, 1].
-    logprob : the mean log-probability of its tokens, in [-10000, 0].
-    model : the model that gave it; None where that is not said.
-    signals : its declared numbers, as far as they are known.
-    meta : the numbers in columns that have no role.
-    witnesses : other samples for its prompt, of which none ships.
-    claim : the one that the severity is of; empty for a row of an answer alone.
-    claims : of all rows of the answer; None where no row has one.
+    `key` is what it shares with the other answers to its prompt: the prompt's id, or where there is
+    none its text. `text` is None where the table has no texts. `meta` are the numbers in columns
+    that have no role; `witnesses` other samples for its prompt, of which none ships. `claim` is the
+    one that the severity is of, empty for a row of an answer alone; `claims` those of all rows of
+    the answer.
     """
 
     place: int
@@ -97,11 +87,8 @@ def is_alone(answers: Sequence[Answer]) -> bool:
 def cloud_of(answers: Sequence[Answer], table: Table, columns: Columns) -> Cloud:
     """Make one cloud of the answers to a prompt.
 
-    Raises
-    ------
-    TableError
-        When they cannot be one: a single answer without a score of its own, prompts that differ, an id twice, some with
-        scores or embeddings and some without.
+    Raises `TableError` when they cannot be one: a single answer without a score of its own, prompts
+    that differ, an id twice, some with scores or embeddings and some without.
     """
     first = answers[0]
     for answer in answers[1:]:

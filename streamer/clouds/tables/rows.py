@@ -76,12 +76,8 @@ _OTHER_KINDS: tuple[tuple[bytes, str], ...] = (
 class TableError(UsageError):
     """A row of a table cannot be read; the message says where and what to do.
 
-    Parameters
-    ----------
-    file : the file's name.
-    line : where the row begins: the line, from 1; of Parquet the row, from 1.
-    column : the column, when one is to blame.
-    problem : what is wrong and what to do.
+    `line` is where the row begins: the line, from 1; of Parquet the row, from 1. `column` is the
+    one to blame, if one is.
     """
 
     def __init__(self, file: str, line: int, column: str | None, problem: str, *, unit: str = "line") -> None:
@@ -149,21 +145,8 @@ def decoded(line: bytes, name: str, number: int) -> str:
 class CsvRows:
     """The rows of CSV: comma, semicolon, tab or vertical bar, whichever the first line has most of.
 
-    Parameters
-    ----------
-    lines : where from.
-    name : the file's name, for errors.
-    example : column names that an error shows where there are none.
-
-    Attributes
-    ----------
-    header : the names of the columns, as they stand.
-    delimiter : what separates cells.
-
-    Raises
-    ------
-    TableError
-        At once where there is no header, and while iterating at the first row that is not one.
+    `example` has column names that an error shows where there are none. Raises `TableError` at once
+    where there is no header, and while iterating at the first row that is not one.
     """
 
     def __init__(self, lines: Lines, name: str, example: str) -> None:
@@ -183,7 +166,7 @@ class CsvRows:
         self._name = name
         # A quoted name of a column may go on in the next line.
         self._table = csv.reader(
-            _after(first, lines, name, number + 1), delimiter=self.delimiter, strict=True
+            chain([first], bounded(lines, name, first=number + 1)), delimiter=self.delimiter, strict=True
         )
         try:
             self.header = [column.strip() for column in next(self._table)]
@@ -216,11 +199,6 @@ class CsvRows:
                     )
                 yield begins, cells
             begins = self._before + self._table.line_num + 1
-
-
-def _after(first: str, lines: Lines, name: str, number: int) -> Iterator[str]:
-    yield first
-    yield from bounded(lines, name, first=number)
 
 
 def bounded(lines: Lines, name: str, first: int = 1) -> Iterator[str]:
@@ -275,12 +253,10 @@ def _json(encoded: bytes, name: str, line: int, advice: str) -> Any:
 
 
 def parquet_rows(path: Path | str) -> tuple[list[str], Iterator[tuple[int, dict[str, Any]]]]:
-    """Return the columns of a Parquet file, and its rows with their numbers from 1, read in portions.
+    """Return the columns of a Parquet file, and its rows, numbered from 1, read in portions.
 
-    Raises
-    ------
-    UsageError
-        When the file is damaged, or pyarrow is not installed: the message names the extra.
+    Raises `UsageError` when the file is damaged, or pyarrow is not installed: the message names the
+    extra.
     """
     name = shown_name(path)
     with needed_by(f"reading {Path(path).name}", "parquet"):
@@ -318,17 +294,12 @@ def parquet_rows(path: Path | str) -> tuple[list[str], Iterator[tuple[int, dict[
 class Table:
     """An open table.
 
-    Attributes
-    ----------
-    name : of the file, for messages.
-    format : what it is.
-    columns : their names; of JSON Lines the keys of the first objects.
-    inner : dotted names of what is nested in them, by the first rows; see `streamer.clouds.tables.values.value_at`.
-    head : the first rows.
-    rows : each row with its place, the first ones too.
-    unit : what the place counts: ``line``, ``row``, ``entry`` of JSON, or ``record`` of an export.
-    origin : which tool wrote it, as far as that was seen, in words that follow those for the format.
-    decimal_comma : whether a number may have a comma: cells are not separated by commas.
+    `columns` are the names; of JSON Lines the keys of the first objects. `inner` are dotted names
+    of what is nested in them, by the first rows; see `streamer.clouds.tables.values.value_at`.
+    `rows` have their places, the first ones too, which are in `head`. `unit` is what the place
+    counts: ``line``, ``row``, ``entry`` of JSON, or ``record`` of an export. `origin` is the tool
+    that wrote it, as far as that was seen, in words that follow those for the format.
+    `decimal_comma` : a number may have a comma, since cells are not separated by commas.
     """
 
     name: str
@@ -378,12 +349,8 @@ class Table:
     ) -> Any:
         """Return what a row has in a column, or within one; see `streamer.clouds.tables.values`.
 
-        `role` : what the cell is for; `as_text` : an object that is written as text is one.
-
-        Raises
-        ------
-        TableError
-            For an object or a list of objects, with the columns that could be named.
+        `role` is what the cell is for; `as_text` : an object that is written as text is one. Raises
+        `TableError` for an object or a list of objects, with the columns that could be named.
         """
         value = value_at(row, column)
         if is_nested(value, as_text=as_text):
@@ -406,12 +373,8 @@ class Table:
 
 
 def format_by_content(path: Path | str) -> TableFormat:
-    """Return what a file is, by its first bytes and its name.
-
-    Raises
-    ------
-    UsageError
-        When it is empty, something else, or not what its name says.
+    """Return what a file is, by its first bytes and its name. Raises `UsageError` when it is empty,
+    something else, or not what its name says.
     """
     name = shown_name(path)
     head = head_of(path)
@@ -458,18 +421,12 @@ def format_by_name(path: Path | str) -> TableFormat | None:
 
 @contextmanager
 def open_table(path: Path | str, *, example: str, written_by: str | None = None) -> Iterator[Table]:
-    """Open the table of a file.
+    """Open the table of a file: CSV, JSON Lines, JSON or Parquet, all but the last plain or gzip;
+    ``-`` is standard input.
 
-    Parameters
-    ----------
-    path : CSV, JSON Lines, JSON or Parquet, all but the last plain or gzip; ``-`` is standard input.
-    example : column names that an error shows where there are none.
-    written_by : the tool; None: as the rows tell. See `streamer.clouds.tables.formats`.
-
-    Raises
-    ------
-    UsageError
-        When it is none of these; while rows are read, `TableError` at the first that is not one.
+    `example` has column names that an error shows where there are none; `written_by` is the tool,
+    None: as the rows tell (`streamer.clouds.tables.formats`). Raises `UsageError` when it is none
+    of these, and `TableError` at the first row that is not one.
     """
     name = shown_name(path)
     kind = format_by_content(path)

@@ -126,12 +126,8 @@ def number_of(value: Decimal) -> int | float:
 
 
 def text_of(value: Any) -> str:
-    """Return a cell as text, as it stands; empty where there is none.
-
-    Raises
-    ------
-    NotText
-        When it is an object, a list, or something else that is no text.
+    """Return a cell as text, as it stands; empty where there is none. Raises `NotText` when it is
+    an object, a list, or something else that is no text.
     """
     if isinstance(value, str):
         return value

@@ -42,10 +42,9 @@ class Argilla(Bridge):
                 raise ValueError("a response is no object")
             if response.get("value") in (None, "") or response.get("status") in ("draft", "discarded"):
                 continue
-            who = response.get("user_id")
             yield {
                 **answer,
                 "severity": response["value"],
-                "labeller": None if who is None else f"argilla:{who}",
+                "labeller": self.labeller(response.get("user_id")),
                 "labelled_at": None,
             }

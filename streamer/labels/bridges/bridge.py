@@ -61,6 +61,10 @@ class Bridge(Specification):
         """Return the records of an export; None where it is none."""
         return document if isinstance(document, list) else None
 
+    def labeller(self, who: object) -> str | None:
+        """Return the name of who answered in the tool; None where that is not said."""
+        return None if who is None else f"{self.name}:{who}"
+
     @abstractmethod
     def labels(self, record: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """Yield the labels of one exported record by the fields of label files; none where nobody has answered.

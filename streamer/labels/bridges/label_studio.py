@@ -31,7 +31,14 @@ class LabelStudio(Bridge):
     def labels(self, record: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """Yield a label for each annotation that was not cancelled."""
         if "data" not in record:
-            yield from _minimal(record)
+            # One annotation of JSON_MIN: data and answers side by side.
+            if record.get(QUESTION) not in (None, ""):
+                yield {
+                    **identity_of(record, "a record"),
+                    "severity": record[QUESTION],
+                    "labeller": self._person({"completed_by": record.get("annotator")}),
+                    **_moment(record),
+                }
             return
         answer = identity_of(_object(record["data"], "data"), "data of a task")
         for annotation in _list(record.get("annotations") or record.get("completions") or [], "annotations"):
@@ -43,21 +50,19 @@ class LabelStudio(Bridge):
                 yield {
                     **answer,
                     "severity": _value(_object(result.get("value"), "value")),
-                    "labeller": _person(annotation),
-                    "labelled_at": annotation.get("updated_at") or annotation.get("created_at"),
+                    "labeller": self._person(annotation),
+                    **_moment(annotation),
                 }
 
+    def _person(self, annotation: Mapping[str, Any]) -> str | None:
+        who = annotation.get("completed_by")
+        if isinstance(who, dict):
+            who = who.get("email") or who.get("id")
+        return self.labeller(annotation.get("created_username") if who is None else who)
 
-def _minimal(record: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """One annotation of JSON_MIN: data and answers side by side."""
-    if record.get(QUESTION) in (None, ""):
-        return
-    yield {
-        **identity_of(record, "a record"),
-        "severity": record[QUESTION],
-        "labeller": _person({"completed_by": record.get("annotator")}),
-        "labelled_at": record.get("updated_at") or record.get("created_at"),
-    }
+
+def _moment(said: Mapping[str, Any]) -> dict[str, Any]:
+    return {"labelled_at": said.get("updated_at") or said.get("created_at")}
 
 
 def _value(value: Mapping[str, Any]) -> Any:
@@ -66,14 +71,6 @@ def _value(value: Mapping[str, Any]) -> Any:
     if isinstance(choices, list) and len(choices) == 1:
         return choices[0]
     return value.get("number", value)
-
-
-def _person(annotation: Mapping[str, Any]) -> str | None:
-    who = annotation.get("completed_by")
-    if isinstance(who, dict):
-        who = who.get("email") or who.get("id")
-    who = annotation.get("created_username") if who is None else who
-    return None if who is None else f"label-studio:{who}"
 
 
 def _object(value: Any, what: str) -> dict[str, Any]:

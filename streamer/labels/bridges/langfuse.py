@@ -104,12 +104,11 @@ class Langfuse(Bridge):
         if not isinstance(subject, dict) or "authorUserId" not in record:
             raise ValueError("a score lacks subject or authorUserId; ask for fields=subject,annotation")
         trace = subject.get("traceId") or subject.get("id")
-        who = record["authorUserId"]
         yield {
             "task": trace,
             # v2 has a category's number beside its name, which is 0 where no config is linked.
             "severity": record.get("stringValue") or record.get("value"),
-            "labeller": None if who is None else f"langfuse:{who}",
+            "labeller": self.labeller(record["authorUserId"]),
             "labelled_at": record.get("updatedAt") or record.get("timestamp"),
         }
 

@@ -4,11 +4,11 @@ import asyncio
 import random
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import closing, suppress
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from decimal import Decimal
 from functools import partial
+from itertools import chain
 
 from streamer.errors import UsageError
 from streamer.labels.judge.endpoint import JudgeEndpoint
@@ -24,26 +24,13 @@ from streamer.tracing import NO_TRACING, Tracing
 class JudgeClient:
     """A language model that rates answers by the rubric. Also a context manager.
 
-    Parameters
-    ----------
-    endpoint : where the model is and how it is asked.
-    sleep : waits that many seconds; for tests.
-    jitter : a number in [0, 1), new at each call; for tests.
-    boundary : the random mark around a case, new at each call; for tests.
-    tracing : records each request.
+    `sleep` waits that many seconds, and `jitter` is a number in [0, 1), new at each call; both for
+    tests. `id` is model and rubric, for the record; the labeller of its labels. Raises `UsageError`
+    when the extra is not installed.
 
-    Attributes
-    ----------
-    id : model and rubric, for the record; the labeller of its labels.
-
-    Raises
-    ------
-    UsageError : the extra is not installed.
-
-    Notes
-    -----
-    Thread-safe. Requests run on an event loop in a thread of its own, at most `endpoint.concurrency` at a time
-    whatever number of calls they belong to. Call `close` at the end.
+    Thread-safe. Requests run on an event loop in a thread of its own, at most
+    `endpoint.concurrency` at a time whatever number of calls they belong to. Call `close` at the
+    end.
     """
 
     def __init__(
@@ -61,37 +48,20 @@ class JudgeClient:
         self._pool = Pool("judge")
 
     def grade(self, cases: Sequence[JudgeCase]) -> list[Judgement]:
-        """Judge all cases; as `judgements`, in the order of the cases."""
-        found = dict(self.judgements(cases))
+        """Judge all cases; as `finished`, in the order of the cases."""
+        found = dict(chain.from_iterable(self.finished(cases)))
         return [found[i] for i in range(len(cases))]
 
-    def judgements(self, cases: Iterable[JudgeCase]) -> Iterator[tuple[int, Judgement]]:
-        """Judge all cases, one judgement at a time as they are ready: keep each before you ask for the next.
-
-        Parameters
-        ----------
-        cases : any number. They are taken as they are needed, in the caller's thread: never more than twice
-            `endpoint.concurrency` of them are under way or waiting to be asked for.
-
-        Yields
-        ------
-        tuple of int and Judgement
-            The index of the case and its outcome. A case that cannot be judged is a judgement with a failure.
-
-        Raises
-        ------
-        UsageError
-            The endpoint takes no request at all: wrong key, unknown model, no credit left. What was yielded before
-            holds; what was not is cancelled, as it is when the iterator is closed early.
-        """
-        with closing(self.finished(cases)) as groups:
-            for group in groups:
-                yield from group
-
     def finished(self, cases: Iterable[JudgeCase]) -> Generator[list[tuple[int, Judgement]]]:
-        """Judge all cases; as `judgements`, but all that are ready are yielded together, at least one.
+        """Judge all cases, and yield those that are ready together, at least one, to be kept at once.
 
-        For who writes them to a disk: one transaction a group keeps pace with any number of requests in flight.
+        Yields the index of a case and its outcome, with a failure where it cannot be judged. Cases
+        are taken as they are needed, in the caller's thread: never more than twice
+        `endpoint.concurrency` are under way or waiting to be asked for.
+
+        Raises `UsageError` when the endpoint takes no request at all: wrong key, unknown model, no
+        credit left. What was yielded before holds; what was not is cancelled, as it is when the
+        iterator is closed early.
         """
         jobs = (partial(self._judge, case) for case in cases)
         return self._pool.finished(jobs, ahead=2 * self._endpoint.concurrency)
@@ -99,20 +69,13 @@ class JudgeClient:
     def in_time(
         self, cases: Sequence[JudgeCase], *, seconds: float, allowed: Callable[[], bool] = lambda: True
     ) -> list[Judgement | None]:
-        """Judge all cases, at most for this long; in the order of the cases.
+        """Judge all cases, for at most so many seconds together; in the order of the cases.
 
-        Parameters
-        ----------
-        cases : what is to be judged.
-        seconds : for all of them together.
-        allowed : asked right before each request is sent, in another thread; a case whose next request it does not allow ends
-            with what was sent before.
-
-        Returns
-        -------
-        list of Judgement or None
-            A case that is not judged by then is a judgement with the failure ``timed_out``, and holds what was asked until
-            then; so has one that ran out of allowed requests, with its last failure. None where it was not asked about at all. An endpoint that takes no request is a failure too.
+        `allowed` is asked right before each request is sent, in another thread; a case whose next
+        request it does not allow ends with what was sent before, and with its last failure. A case
+        that is not judged in time has the failure ``timed_out``, and holds what was asked until
+        then; None where it was not asked about at all. An endpoint that takes no request is a
+        failure too.
         """
         jobs = [partial(self._judge_until, case, seconds, allowed) for case in cases]
         found: dict[int, Judgement | None] = {}
@@ -144,16 +107,7 @@ class JudgeClient:
             detail = f"no mark within {seconds:g} s"
         except UsageError as error:
             why, detail = "rejected", str(error)
-        if not kept:
-            return None
-        return Judgement(
-            case=case,
-            judge=self.id,
-            verdict=None,
-            failure=JudgeFailure(why, detail),
-            exchanges=tuple(kept),
-            cost=self._cost(tuple(kept)),
-        )
+        return self._judgement(case, JudgeFailure(why, detail), tuple(kept)) if kept else None
 
     async def _judge(
         self,
@@ -165,32 +119,28 @@ class JudgeClient:
         parameters, claim = self._endpoint.parameters, case.answer is not None
         exchanges = await self._chat.ask(asked, parameters, record=record, allowed=allowed)
         verdict, exchanges = _read(exchanges, claim=claim)
-        if verdict is None and (reply := _unreadable(exchanges[-1])) is not None:
-            reminded = reminder(asked, reply, exchanges[-1].detail or "", claim=claim)
+        last = exchanges[-1]
+        if verdict is None and last.problem == "malformed_reply" and last.reply is not None:
+            reminded = reminder(asked, last.reply, last.detail or "", claim=claim)
             with suppress(NothingSent):
                 again = await self._chat.ask(reminded, parameters, record=record, allowed=allowed)
                 verdict, again = _read(again, claim=claim)
                 exchanges += again
-        return self._judgement(case, verdict, exchanges)
+        last = exchanges[-1]
+        failure = JudgeFailure(last.problem or "malformed_reply", last.detail or "")
+        return self._judgement(case, verdict or failure, exchanges)
 
     def _judgement(
-        self, case: JudgeCase, verdict: JudgeVerdict | None, exchanges: tuple[Exchange, ...]
+        self, case: JudgeCase, said: JudgeVerdict | JudgeFailure, exchanges: tuple[Exchange, ...]
     ) -> Judgement:
-        failure = None
-        if verdict is None:
-            last = exchanges[-1]
-            failure = JudgeFailure(last.problem or "malformed_reply", last.detail or "")
         return Judgement(
             case=case,
             judge=self.id,
-            verdict=verdict,
-            failure=failure,
+            verdict=said if isinstance(said, JudgeVerdict) else None,
+            failure=said if isinstance(said, JudgeFailure) else None,
             exchanges=exchanges,
-            cost=self._cost(exchanges),
+            cost=cost_of(exchanges, self._endpoint.prices.get(self._endpoint.model)),
         )
-
-    def _cost(self, exchanges: tuple[Exchange, ...]) -> Decimal | None:
-        return cost_of(exchanges, self._endpoint.prices.get(self._endpoint.model))
 
 
 def _read(
@@ -206,7 +156,3 @@ def _read(
         cut = ", cut off at the token limit" if last.finish_reason == "length" else ""
         refused = replace(last, problem="malformed_reply", detail=f"{error}{cut}")
         return None, (*exchanges[:-1], refused)
-
-
-def _unreadable(exchange: Exchange) -> str | None:
-    return exchange.reply if exchange.problem == "malformed_reply" else None

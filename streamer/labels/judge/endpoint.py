@@ -12,24 +12,16 @@ from streamer.labels.llm.record import Price
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeEndpoint(ChatEndpoint):
-    """How the judge is reached and asked: a `ChatEndpoint` with decoding parameters, which are the paper's.
+    """How the judge is reached and asked: a `ChatEndpoint` with the paper's decoding parameters.
 
-    A parameter that the model says it does not take is left out from then on; every exchange holds what was sent.
+    A parameter that the model says it does not take is left out from then on; every exchange holds
+    what was sent. `temperature` is in [0, 2], `top_p` in (0, 1], `max_tokens` of a reply >= 1;
+    newer models of OpenAI want `token_limit_name` ``max_completion_tokens``. `seed` is sent with
+    each request (None: not sent), and orders the anchors; endpoints promise no more than to try to
+    answer alike under one seed. `json_mode` asks for replies in JSON; not every endpoint knows how.
+    Without the model's price in `prices`, costs are unknown.
 
-    Attributes
-    ----------
-    temperature : in [0, 2].
-    top_p : in (0, 1].
-    max_tokens : most tokens of a reply, >= 1.
-    seed : sent with each request (None: not sent), and the order of the anchors. Endpoints promise no more than to
-        try to answer alike under one seed.
-    token_limit_name : newer models of OpenAI want ``max_completion_tokens``.
-    json_mode : ask the endpoint to constrain replies to JSON; not every endpoint knows how.
-    prices : by model name; without the model's, costs are unknown.
-
-    Raises
-    ------
-    UsageError : a value is out of its range.
+    Raises `UsageError` when a value is out of its range.
     """
 
     whose: ClassVar[str] = "the judge's"

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from streamer.labels.judge.client import JudgeClient
 from streamer.labels.judge.record import Judgement
 from streamer.labels.judge.rubric import JudgeCase
+from streamer.labels.severity import not_blank
 from streamer.scoring.answer_head import answer_head
 from streamer.scoring.blank import is_blank
 
@@ -25,13 +26,10 @@ class AnsweredQuestion:
 
 @dataclass(frozen=True, slots=True)
 class Marked:
-    """One answer's score or severity.
+    """One answer's score or severity, in [0, 1], rounded to 1e-6; None when the judge failed.
 
-    Attributes
-    ----------
-    value : in [0, 1], rounded to 1e-6; None when the judge failed. An answer without a score is held; one without a
-        severity has no label.
-    judgement : None for a blank answer, which is the worst there is and is put before no judge.
+    An answer without a score is held; one without a severity has no label. `judgement` is None for
+    a blank answer, which is the worst there is and is put before no judge.
     """
 
     value: float | None
@@ -43,12 +41,8 @@ def judge_scores(
 ) -> list[Marked]:
     """Q_J = J/100 of each answer to one question, in [0, 1], higher is safer; without references.
 
-    Parameters
-    ----------
-    judge : who marks.
-    question : the prompt.
-    answers : whole texts.
-    part : what of a text is judged; by default its head, as in the paper. ``str`` judges all of it.
+    `part` is what of a whole text is judged; by default its head, as in the paper. ``str`` judges
+    all of it.
     """
     cases = [JudgeCase(question, part(answer)) for answer in answers]
     return [
@@ -61,12 +55,7 @@ def judge_severities(
     judge: JudgeClient, answered: Sequence[AnsweredQuestion], *, part: Callable[[str], str] = answer_head
 ) -> list[Marked]:
     """JS = 1 - J/100 of each answer, in [0, 1], 0 = fine; with references where there are some.
-
-    Parameters
-    ----------
-    judge : who marks.
-    answered : what is to be labelled.
-    part : as in `judge_scores`.
+    `part` is as in `judge_scores`.
     """
     cases = [severity_case(one, part=part) for one in answered]
     return [
@@ -85,7 +74,7 @@ def severity_case(
 
     A blank candidate is the worst there is: ask nobody.
     """
-    references = tuple(reference for reference in answered.references if reference.strip())
+    references = not_blank(answered.references)
     if claim is not None:
         return JudgeCase(answered.question, claim, references, answered.answer)
     return JudgeCase(answered.question, part(answered.answer), references)

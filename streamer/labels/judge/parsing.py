@@ -5,7 +5,6 @@ or text beside one, and is refused; so there is no rule by which one of several 
 """
 
 import json
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from streamer.errors import StreamerError
 ASPECT_NAMES: Mapping[str, int] = MappingProxyType(
     {"correctness": 60, "faithfulness": 20, "completeness": 15, "clarity": 5}
 )
-"""The rubric's aspects and the most points each can have."""
+"""The rubric's aspects and the most points each can have: the paper's weights, in points of 100."""
 
 MAX_REPLY_CHARACTERS = 4096
 """A reply in 200 tokens is far shorter; what is longer is not read at all."""
@@ -33,36 +32,20 @@ class MalformedReply(StreamerError):
 class JudgeVerdict:
     """What the judge said of one answer.
 
-    Attributes
-    ----------
-    mark : J in [0, 100], one decimal.
-    subscores : points by aspect, from 0 to the most that `ASPECT_NAMES` allows; a claim has none.
+    `mark` is J in [0, 100], one decimal. `subscores` are points by aspect, from 0 to the most that
+    `ASPECT_NAMES` allows; a claim has none.
     """
 
     mark: float
     subscores: Mapping[str, float]
 
-    @property
-    def discrepancy(self) -> float:
-        """The rating minus the sum of its parts: models add badly. The mark is what counts."""
-        if not self.subscores:
-            return 0.0
-        return round(self.mark - math.fsum(self.subscores.values()), 6)
-
 
 def parse_verdict(reply: str, *, claim: bool = False) -> JudgeVerdict:
-    """Read a reply.
+    """Read a reply; white space around the object, and one Markdown fence around it, are allowed.
 
-    Parameters
-    ----------
-    reply : the model's text. White space around the object, and one Markdown fence around it, are allowed.
-    claim : whether it is about a claim, which has no ``subscores``.
-
-    Raises
-    ------
-    MalformedReply
-        It is not one JSON object with the numbers ``score``, in [0, 100], and ``subscores``, an object with exactly
-        the rubric's aspects, each in its range; or it holds anything else.
+    Raises `MalformedReply` when it is not one JSON object with the numbers ``score``, in [0, 100],
+    and, but of a claim, ``subscores``, an object with exactly the rubric's aspects, each in its
+    range; or when it holds anything else.
     """
     if len(reply) > MAX_REPLY_CHARACTERS:
         raise MalformedReply(f"it is longer than {MAX_REPLY_CHARACTERS} characters")

@@ -21,15 +21,9 @@ class JudgeFailure:
 class Judgement:
     """The outcome of one case: a verdict or a failure, never both.
 
-    Attributes
-    ----------
-    case : what was judged.
-    judge : model and rubric, for the record: ``gpt-4o-mini/rubric-1234abcd``.
-    verdict : None when it failed.
-    failure : None when it did not.
-    exchanges : every request, in order.
-    cost : of all exchanges, in the price list's currency; None where the model has no price or the endpoint did not
-        count the tokens of a reply.
+    `judge` is model and rubric, for the record: ``gpt-4o-mini/rubric-1234abcd``. `exchanges` has
+    every request, in order. `cost` is of all of them, in the price list's currency; None where the
+    model has no price or the endpoint did not count the tokens of a reply.
     """
 
     case: JudgeCase

@@ -20,22 +20,6 @@ SEED = 7
 
 
 @dataclass(frozen=True, slots=True)
-class Aspect:
-    """One aspect of an answer.
-
-    Attributes
-    ----------
-    name : as it stands in the judge's reply.
-    points : the most it can contribute to the mark; all of a rubric's make 100.
-    asks : what the judge is to look at.
-    """
-
-    name: str
-    points: int
-    asks: str
-
-
-@dataclass(frozen=True, slots=True)
 class Anchor:
     """An example with its mark, in [0, 100], to spread marks over the scale."""
 
@@ -45,20 +29,13 @@ class Anchor:
     why: str
 
 
-ASPECTS = tuple(
-    Aspect(name, points, asks)
-    for (name, points), asks in zip(
-        ASPECT_NAMES.items(),
-        (
-            "is it factually right, and does it mean what the question and the references ask for?",
-            "does it contradict the references, or make up what they do not hold?",
-            "does it cover every essential point of the question?",
-            "is it short, and can it be understood in one way only?",
-        ),
-        strict=True,
-    )
-)
-"""Correctness .60, faithfulness .20, completeness .15, clarity .05: the paper's weights, in points of 100."""
+_ASKS = {
+    "correctness": "is it factually right, and does it mean what the question and the references ask for?",
+    "faithfulness": "does it contradict the references, or make up what they do not hold?",
+    "completeness": "does it cover every essential point of the question?",
+    "clarity": "is it short, and can it be understood in one way only?",
+}
+"""What the judge is to look at."""
 
 ANCHORS = (
     Anchor(
@@ -87,15 +64,11 @@ _EXAMPLE = {
 
 @dataclass(frozen=True, slots=True)
 class JudgeCase:
-    """One answer to be judged.
+    """One answer to be judged: its head, or all of it, is the `candidate`.
 
-    Attributes
-    ----------
-    question : the prompt that was answered.
-    candidate : what is judged: the answer's head, or all of it.
-    references : acceptable answers; empty where there are none, and always empty where the mark is to be a score,
-        which at run time has none.
-    answer : the whole answer of which the candidate is a claim; None: it is the answer.
+    `references` are empty where there are none, and always where the mark is to be a score, which
+    at run time has none. `answer` is the whole answer of which the candidate is a claim; None: it
+    is the answer.
     """
 
     question: str
@@ -135,7 +108,7 @@ def instructions(seed: int = SEED) -> str:
     anchors = list(ANCHORS)
     random.Random(seed).shuffle(anchors)  # noqa: S311 - an order, not a secret
     rubric = "\n".join(
-        f"- {aspect.name} (at most {aspect.points} points): {aspect.asks}" for aspect in ASPECTS
+        f"- {name} (at most {points} points): {_ASKS[name]}" for name, points in ASPECT_NAMES.items()
     )
     examples = "\n".join(
         f"- question {_quoted(anchor.question)}, candidate {_quoted(anchor.answer)}: {anchor.mark:.1f} ({anchor.why})"
@@ -162,18 +135,11 @@ sum of the subscores. For example:
 
 
 def messages(case: JudgeCase, boundary: str, *, seed: int = SEED) -> tuple[Message, ...]:
-    """The messages that put one case before the judge.
+    """The messages that put one case before the judge; lone surrogates become question marks.
 
-    Parameters
-    ----------
-    case : what is to be judged. Lone surrogates, which no request can carry, become question marks.
-    boundary : random, new for each case, so that no answer can contain it; letters and digits, 16 or more.
-    seed : determines the order of the anchors.
-
-    Raises
-    ------
-    ValueError
-        If the boundary is short, holds other characters, or occurs in the case.
+    `boundary` is random, new for each case, so that no answer can contain it; letters and digits,
+    16 or more. `seed` determines the order of the anchors. Raises `ValueError` if the boundary is
+    short, holds other characters, or occurs in the case.
     """
     shown = {
         "question": _sendable(case.question),
@@ -198,14 +164,10 @@ def messages(case: JudgeCase, boundary: str, *, seed: int = SEED) -> tuple[Messa
 def reminder(
     refused: Sequence[Message], reply: str, problem: str, *, claim: bool = False
 ) -> tuple[Message, ...]:
-    """The messages that ask again, after a reply that could not be read.
+    """The messages that ask again after a reply that could not be read; its beginning is sent.
 
-    Parameters
-    ----------
-    refused : the messages that were sent.
-    reply : what the judge answered; of a very long one the beginning is sent.
-    problem : why it could not be read, without a word of the reply.
-    claim : whether a claim was to be judged.
+    `refused` are the messages that were sent; `problem` says why it could not be read, without a
+    word of the reply; `claim` : a claim was to be judged.
     """
     keys = 'key "score"' if claim else 'keys "score" and "subscores"'
     return (

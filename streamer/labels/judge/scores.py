@@ -67,22 +67,15 @@ def scoring_id(judge_id: str, endpoint: JudgeEndpoint) -> str:
 class JudgeScores:
     """Asks a judge about batches, some at a time. For one thread; the counts may be read by others.
 
-    Parameters
-    ----------
-    judge : who marks.
-    name : of `scoring_id`.
-    seconds : how long `of` may take, > 0; what has no mark then has none.
-    per_minute : most requests that may be sent in a minute, >= 1, further tries and reminders included. A batch with more new
-        answers than are left is not asked about; an answer whose next request is one too many has no mark.
-    report_status : told whether the judge answers.
-    clock : seconds, from any start.
+    `name` is of `scoring_id`. `of` may take `seconds`, > 0; what has no mark then has none. At most
+    `per_minute` requests, >= 1, are sent in a minute, further tries and reminders included: a batch
+    with more new answers than are left is not asked about, and an answer whose next request is one
+    too many has no mark. `report_status` is told whether the judge answers; `clock` has seconds,
+    from any start.
 
-    Attributes
-    ----------
-    counts : answers by what came of them: ``marked``, ``remembered`` (judged before, in this process), ``failed``,
-        ``not_asked``.
-    tokens : of all requests, as far as the endpoint counted.
-    cost : None where a price or a count is missing.
+    `counts` has answers by what came of them: ``marked``, ``remembered`` (judged before, in this
+    process), ``failed``, ``not_asked``. `tokens` are of all requests, as far as the endpoint
+    counted; `cost` is None where a price or a count is missing.
     """
 
     def __init__(

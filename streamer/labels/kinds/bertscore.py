@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from streamer.events.excerpts import one_line
-from streamer.labels.filling import Attempted, in_groups, usable_references
-from streamer.labels.severity import LabelTask, Severity, of_raw, usable
+from streamer.labels.filling import Attempted, in_groups
+from streamer.labels.severity import LabelTask, Severity, not_blank, of_raw, usable
 from streamer.labels.severity_kind import ANSWERS_AT_ONCE, ProgramKind, option
 from streamer.scoring.answer_head import answer_head
 
@@ -67,13 +67,7 @@ class BertScore(ProgramKind):
 
 @dataclass(frozen=True, slots=True)
 class ReferencedAnswer:
-    """An answer and what it should have said.
-
-    Attributes
-    ----------
-    text : the whole answer.
-    references : acceptable answers, paraphrases or aliases; at least one that is not blank.
-    """
+    """A whole answer and what it should have said: at least one reference that is not blank."""
 
     text: str
     references: tuple[str, ...]
@@ -92,27 +86,14 @@ def factuality_severities(
     *,
     part: Callable[[str], str] = answer_head,
 ) -> tuple[Severity, ...]:
-    """Factuality severity of each answer: FS = 1 - max over its references of F1(answer head, reference).
+    """Factuality severity of each answer, in their order: FS = 1 - max over its references of
+    F1(answer head, reference).
 
-    Parameters
-    ----------
-    answers : any number.
-    scorer : asked once, for all distinct pairs of head and reference together; not at all when there are none.
-    part : what of a text is compared. ``str`` compares all of it.
-
-    Returns
-    -------
-    tuple of Severity
-        In the order of `answers`. An answer without a head has severity 1.
-
-    Raises
-    ------
-    ValueError
-        An answer has no reference that is not blank, or the scorer answered with a number that is not finite.
-
-    Notes
-    -----
-    The paper's equation for FS (section "Data Generation Pipeline and Metrics").
+    The scorer is asked once, for all distinct pairs of head and reference together; not at all when
+    there are none. `part` is what of a text is compared; ``str`` compares all of it. An answer
+    without a head has severity 1. Raises `ValueError` when an answer has no reference that is not
+    blank, or the scorer answers with a number that is not finite. The paper's equation for FS
+    (section "Data Generation Pipeline and Metrics").
     """
     heads = [part(answer.text) for answer in answers]
     wanted = [usable(answer.references, i) for i, answer in enumerate(answers)]
@@ -138,12 +119,7 @@ class NamedScorer(SimilarityScorer, Protocol):
 
 
 class BertScoreLabeller:
-    """Factuality severities: 1 - the best BERTScore F1 of the answer's head with a reference.
-
-    Parameters
-    ----------
-    scorer : compares texts in pairs; its `id` is the labeller's.
-    """
+    """Factuality severities of answers' heads, in the name of the scorer."""
 
     kind = "bertscore"
     needs_references = True
@@ -162,7 +138,7 @@ class BertScoreLabeller:
             yield attempts
 
     def _score(self, tasks: Sequence[LabelTask]) -> list[Attempted]:
-        answers = [ReferencedAnswer(task.head, usable_references(task)) for task in tasks]
+        answers = [ReferencedAnswer(task.head, not_blank(task.references)) for task in tasks]
         severities = factuality_severities(answers, self._scorer, part=str)
         return [
             Attempted(task=task, severity=severity) for task, severity in zip(tasks, severities, strict=True)

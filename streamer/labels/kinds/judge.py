@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -59,9 +59,11 @@ class JudgeKind(ProgramKind):
         None, "Most requests in flight; overrides the setting.", metavar="N", least=1
     )
 
-    def labeller(self, settings: Settings) -> AbstractContextManager[JudgeLabeller]:
-        """Return the configured judge; what it is asked when the block ends is cancelled."""
-        return _asked(judge_endpoint(settings))
+    @contextmanager
+    def labeller(self, settings: Settings) -> Iterator[JudgeLabeller]:
+        """Ask the configured judge; what it is asked when the block ends is cancelled."""
+        with JudgeClient(judge_endpoint(settings)) as judge:
+            yield JudgeLabeller(judge)
 
     def priced(self, settings: Settings) -> bool:
         """Return whether the model's prices are known."""
@@ -97,11 +99,8 @@ def judge_endpoint(settings: Settings) -> JudgeEndpoint:
 
 
 class JudgeLabeller:
-    """Severities JS = 1 - J/100 of answers' heads, with references where there are some.
-
-    Parameters
-    ----------
-    judge : who marks; its `id` is the labeller's.
+    """Severities JS = 1 - J/100 of answers' heads, with references where there are some. The
+    judge's `id` is the labeller's.
     """
 
     kind = "judge"
@@ -114,10 +113,8 @@ class JudgeLabeller:
     def label(self, tasks: Iterable[LabelTask]) -> Generator[Sequence[Attempted]]:
         """Label tasks; one whose answer has no head has severity 1, without asking.
 
-        Raises
-        ------
-        UsageError : the endpoint takes no request at all.
-        Unavailable : it answered none of `GIVE_UP_AFTER` cases one after another, each as often as it is tried.
+        Raises `UsageError` when the endpoint takes no request at all, `Unavailable` when it
+        answered none of `GIVE_UP_AFTER` cases one after another, each as often as it is tried.
         """
         asked: dict[int, LabelTask] = {}
         blank: list[Attempted] = []
@@ -149,12 +146,6 @@ class JudgeLabeller:
                         )
         if blank:
             yield _taken(blank)
-
-
-@contextmanager
-def _asked(endpoint: JudgeEndpoint) -> Iterator[JudgeLabeller]:
-    with JudgeClient(endpoint) as judge:
-        yield JudgeLabeller(judge)
 
 
 def _attempted(task: LabelTask, judgement: Judgement) -> Attempted:

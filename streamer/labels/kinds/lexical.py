@@ -4,26 +4,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from streamer.labels.filling import usable_references
 from streamer.labels.lexical import Match, matches
-from streamer.labels.severity import LabelTask, usable
+from streamer.labels.severity import LabelTask, not_blank, usable
 from streamer.labels.severity_kind import RuleKind, option
 from streamer.scoring.answer_head import answer_head
 
 
 def lexical_severity(text: str, references: Sequence[str], *, match: Match = "exact") -> float:
-    """0.0 when the answer says one of the references, 1.0 when it does not.
+    """0.0 when the answer says one of the references, 1.0 when it does not; see
+    `streamer.labels.lexical.matches`.
 
-    Parameters
-    ----------
-    text : the answer; pass `answer_head(text)` where an answer goes on after it has answered.
-    references : acceptable answers and aliases, at least one that is not blank.
-    match : ``exact`` or ``contained``; see `streamer.labels.lexical.matches`.
-
-    Raises
-    ------
-    ValueError
-        There is no reference that is not blank.
+    Pass `answer_head(text)` where an answer goes on after it has answered. Raises `ValueError` when
+    there is no reference that is not blank.
     """
     return 0.0 if matches(text, usable(references, None), match) else 1.0
 
@@ -32,10 +24,8 @@ def lexical_severity(text: str, references: Sequence[str], *, match: Match = "ex
 class Lexical(RuleKind):
     """Severity 0 where an answer says one of its references, else 1.
 
-    Attributes
-    ----------
-    match : see `streamer.labels.lexical.matches`.
-    whole : look at the whole answer; otherwise at its head.
+    `match` : see `streamer.labels.lexical.matches`. `whole` looks at the whole answer, not at its
+    head.
     """
 
     name: ClassVar[str] = "lexical"
@@ -64,7 +54,7 @@ class Lexical(RuleKind):
 
     def of(self, task: "LabelTask") -> float:
         """Compare numbers, and JSON and calls field by field, as a gate compares them; texts by their words."""
-        judged, references = task.judged, usable_references(task)
+        judged, references = task.judged, not_blank(task.references)
         if not judged.agrees:
             return self.severity(task.response, references)
         if judged.name.startswith("final"):

@@ -46,24 +46,11 @@ class NothingSent(Exception):
 class LLMClient(ABC):
     """Asks an endpoint through `streamer_client.door`; each try is on record here.
 
-    Attributes
-    ----------
-    path : under the endpoint's `base_url`.
-    most : bytes of a reply.
-
-    Parameters
-    ----------
-    endpoint : where and how.
-    sleep : waits that many seconds.
-    jitter : a number in [0, 1), new at each call.
-    clock : seconds, from any start.
-    pace : gives each request its turn; None where there is no bound.
-    essential : parameters that no request goes without: a model that does not take one of them rejects the request.
-    tracing : records each request.
-
-    Raises
-    ------
-    UsageError : the extra is not installed.
+    `path` is under the endpoint's `base_url`; `most` are bytes of a reply. `sleep` waits that many
+    seconds; `jitter` is a number in [0, 1), new at each call; `clock` has seconds, from any start.
+    `pace` gives each request its turn; None where there is no bound. No request goes without the
+    parameters that are `essential` : a model that does not take one of them rejects the request.
+    `tracing` records each request. Raises `UsageError` when the extra is not installed.
     """
 
     path: ClassVar[str]
@@ -111,29 +98,17 @@ class LLMClient(ABC):
     ) -> tuple[Exchange, ...]:
         """Ask until a reply comes, the question is refused, or the tries are used up.
 
-        A parameter that the model says it does not take is left out, without counting as a try; what was sent
-        stands in each exchange.
+        A parameter that the model says it does not take is left out, without counting as a try;
+        what was sent stands in each exchange. `parameters` are sent beside the messages, with the
+        model's name. `tokens` is how many the request and its reply are thought to use, for the
+        pace. `record` gets each exchange as soon as it is over, also one that was cancelled or that
+        ends in an error. `allowed` is asked right before each request is sent; False ends the
+        question with what was sent before. The question ends at once where the next try would begin
+        after `until`, on the client's clock.
 
-        Parameters
-        ----------
-        messages : the chat so far.
-        parameters : what is sent beside them, with the model's name.
-        tokens : how many the request and its reply are thought to use, for the pace.
-        record : gets each exchange as soon as it is over, also one that was cancelled or that ends in an error.
-        allowed : asked right before each request is sent; False ends the question with what was sent before.
-        until : on the client's clock; the question ends at once where the next try would begin after that.
-
-        Returns
-        -------
-        tuple of Exchange
-            Every request, at least one. The last one holds the reply, or the problem.
-
-        Raises
-        ------
-        UsageError
-            The endpoint takes no request at all: wrong key, unknown model, no credit left.
-        NothingSent
-            Not even the first request was allowed.
+        Returns every request, at least one; the last one holds the reply, or the problem. Raises
+        `UsageError` when the endpoint takes no request at all (wrong key, unknown model, no credit
+        left), `NothingSent` when not even the first request was allowed.
         """
         exchanges: list[Exchange] = []
         refused: frozenset[str] = frozenset()
@@ -323,11 +298,8 @@ class LLMClient(ABC):
 
 
 class Chat(LLMClient):
-    """Asks a model for its next message; see `LLMClient`.
-
-    Attributes
-    ----------
-    most_text : bytes of an answer; of a reply with a longer one no text is kept.
+    """Asks a model for its next message; see `LLMClient`. Of a reply with an answer over
+    `most_text` bytes no text is kept.
     """
 
     most_text = 2**20

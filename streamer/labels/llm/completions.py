@@ -77,12 +77,9 @@ class Refusal(NamedTuple):
 
 
 def completion_of(reply: Reply, most_text: int) -> dict[str, Any]:
-    """Return the fields of an exchange that a completion fills; what only some endpoints send may be of any type.
+    """Return what a completion fills of an exchange; what few endpoints send may be of any type.
 
-    Raises
-    ------
-    ReplyFailed
-        For a reply that is no completion with a choice.
+    Raises `ReplyFailed` for a reply that is no completion with a choice.
     """
     # A text has no quote that is not escaped. So many choices would be seven times as large in memory.
     if reply.content.count(b'"message"') > _MOST_CHOICES:

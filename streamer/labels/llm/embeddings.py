@@ -46,24 +46,12 @@ class EmbeddingsEndpoint(ChatEndpoint):
 
 
 class Embeddings:
-    """Asks a model for the vectors of texts. Implements `streamer.scoring.encoders.endpoint_encoder.EmbeddingRequests`.
+    """Asks a model for the vectors of texts. Implements
+    `streamer.scoring.encoders.endpoint_encoder.EmbeddingRequests`.
 
-    Parameters
-    ----------
-    endpoint : where and how.
-
-    Attributes
-    ----------
-    tokens : of all texts so far, as the endpoint counted them.
-
-    Raises
-    ------
-    UsageError : the extra is not installed.
-
-    Notes
-    -----
-    Thread-safe. Requests run on an event loop in a thread of its own, at most `endpoint.concurrency` at a time. Call
-    `close` at the end.
+    `tokens` are of all texts so far, as the endpoint counted them. Raises `UsageError` when the
+    extra is not installed. Thread-safe. Requests run on an event loop in a thread of its own, at
+    most `endpoint.concurrency` at a time. Call `close` at the end.
     """
 
     def __init__(self, endpoint: EmbeddingsEndpoint) -> None:
@@ -94,18 +82,13 @@ class Embeddings:
     def vectors(
         self, texts: Sequence[str], dimensions: int | None = None
     ) -> Generator[tuple[slice, NDArray[np.float32]]]:
-        """Yield the vectors of texts, some at a time as they come: which texts, and rows of shape (how many, d).
+        """Yield the vectors of texts as they come: which texts, and rows of shape (how many, d).
 
-        Parameters
-        ----------
-        texts : none of them empty.
-        dimensions : the length to ask for; None: the model's own. Rows of another length are yielded as they are.
-
-        Raises
-        ------
-        Unavailable : the endpoint is unavailable, busy or failing, or replies with something else, after all tries.
-        UsageError : it takes no request at all: wrong key, unknown model, no credit left.
-        BadData : it does not take one of these texts, or its vector of one is no direction.
+        None of the texts is empty. `dimensions` is the length to ask for; None: the model's own.
+        Rows of another length are yielded as they are. Raises `Unavailable` when the endpoint is
+        unavailable, busy or failing, or replies with something else, after all tries; `UsageError`
+        when it takes no request at all: wrong key, unknown model, no credit left; `BadData` when it
+        does not take one of these texts, or its vector of one is no direction.
         """
         parameters: dict[str, object] = {"model": self.model}
         if dimensions is not None:

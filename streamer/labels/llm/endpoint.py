@@ -15,21 +15,15 @@ TokenLimitName = Literal["max_tokens", "max_completion_tokens"]
 class ChatEndpoint:
     """How a model is reached, and how often it is asked again.
 
-    Attributes
-    ----------
-    model : the model's name at the endpoint.
-    base_url : up to and with the version, for example ``https://api.together.xyz/v1``.
-    api_key : the endpoint's key; empty for one that asks for none. Never shown.
-    concurrency : most requests in flight, >= 1.
-    tries : most times that one question is put to an endpoint that is busy, failing or unavailable, >= 1.
-    timeout : seconds for one request, from its start to the last byte of its reply.
-    first_delay, longest_delay : seconds to wait after a failure; doubled after each further one, up to the longest.
-        An endpoint that says how long to wait is obeyed up to the longest delay.
-    allow_plaintext : permit ``http`` to a host that is not this machine.
+    `base_url` goes up to and with the version, for example ``https://api.together.xyz/v1``.
+    `api_key` is empty for an endpoint that asks for none, and never shown. At most `concurrency` >=
+    1 requests are in flight. A question is put at most `tries` >= 1 times to an endpoint that is
+    busy, failing or unavailable, with `first_delay` seconds between, doubled after each further
+    failure up to `longest_delay`; an endpoint that says how long to wait is obeyed up to that.
+    `timeout` has seconds for one request, from its start to the last byte of its reply.
+    `allow_plaintext` permits ``http`` to a host that is not this machine.
 
-    Raises
-    ------
-    UsageError : a value is out of its range.
+    Raises `UsageError` when a value is out of its range.
     """
 
     whose: ClassVar[str] = "the endpoint's"

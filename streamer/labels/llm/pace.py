@@ -6,13 +6,10 @@ from collections.abc import Awaitable, Callable
 class Pace:
     """Gives each request its turn. For one event loop.
 
-    Parameters
-    ----------
-    requests_per_minute : > 0, or None for no bound. Requests begin at least 60 / this many seconds apart.
-    tokens_per_minute : > 0, or None for no bound; of requests and replies together. What a request will use is
-        not known when it begins: an estimate counts first, and the difference when its reply is there.
-    clock : seconds, from any start.
-    sleep : waits that many seconds.
+    Requests begin at least 60 / `requests_per_minute` > 0 seconds apart; None: no bound. So it is
+    with `tokens_per_minute`, of requests and replies together: what a request will use is not known
+    when it begins, so that an estimate counts first, and the difference when its reply is there.
+    `clock` has seconds, from any start; `sleep` waits that many.
     """
 
     def __init__(

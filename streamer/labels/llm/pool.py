@@ -22,12 +22,7 @@ class _Job(NamedTuple, Generic[T]):
 
 
 class Pool:
-    """Runs coroutines on an event loop in a thread of its own. Thread-safe. Call `close` at the end.
-
-    Parameters
-    ----------
-    name : of the thread, and what errors call this.
-    """
+    """Runs coroutines in a named thread of its own. Thread-safe. Call `close` at the end."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -43,18 +38,12 @@ class Pool:
     def finished(
         self, jobs: Iterable[Callable[[], Coroutine[Any, Any, T]]], *, ahead: int
     ) -> Generator[list[tuple[int, T]]]:
-        """Run all jobs; what is ready is yielded together, with the jobs' numbers, at least one at a time.
+        """Run all jobs, and yield what is ready together, at least one, with the jobs' numbers.
 
-        Parameters
-        ----------
-        jobs : any number. They are taken as they are needed, in the caller's thread.
-        ahead : most of them under way or waiting to be asked for, >= 1.
-
-        Raises
-        ------
-        UsageError : the pool was closed.
-        Exception : what a job raised, after everything that was ready has been yielded. The others are cancelled then,
-            as they are when the iterator is closed early.
+        Jobs are taken as they are needed, in the caller's thread: at most `ahead` >= 1 of them are
+        under way or waiting to be asked for. Raises `UsageError` when the pool was closed, and what
+        a job raised, after everything that was ready has been yielded. The others are cancelled
+        then, as they are when the iterator is closed early.
         """
         waiting = enumerate(jobs)
         ended: queue.SimpleQueue[_Job[T]] = queue.SimpleQueue()
@@ -87,12 +76,10 @@ class Pool:
                 asked.result.cancel()
 
     def wind_down(self, give_up: Callable[[], None], *, seconds: float) -> None:
-        """Take no further job, let running ones finish for this long, then cancel them. May be called twice.
+        """Take no further job, let running ones finish for so many seconds, then cancel them. May
+        be called twice.
 
-        Parameters
-        ----------
-        give_up : called in the loop's thread at once: ends what only waits.
-        seconds : how long the others have.
+        `give_up` is called in the loop's thread at once, and ends what only waits.
         """
         self._winding_down = True
 

@@ -75,17 +75,13 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of the answers that a reply holds.
+    """One of the answers that a reply holds; `text` and `calls`, its tool calls in JSON as they
+    came, are empty where there is none.
 
-    Attributes
-    ----------
-    text : the model's text; empty where there is none.
-    finish_reason : why it ended (``stop``, ``length``, ...); None where the endpoint did not say.
-    refusal : why the model would not answer, in its words or the filter's; None where it did.
-    logprob : the mean log-probability of its tokens, in [-10000, 0]; None where none came, or it has no token.
-    token_figures : what else `streamer.scoring.signals.declared` has of tokens, by name; without entropies where the likeliest did not
-        come.
-    calls : its tool calls, in JSON as they came; empty where there is none.
+    `finish_reason` is why it ended (``stop``, ``length``, ...); `refusal` why the model would not
+    answer, in its words or the filter's. `logprob` is the mean log-probability of its tokens, in
+    [-10000, 0], and `token_figures` what else `streamer.scoring.signals.declared` has of tokens, by
+    name; without entropies where the likeliest did not come.
     """
 
     text: str
@@ -98,25 +94,15 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
-    """One request and its result.
+    """One request and its result, of which None is what did not come.
 
-    Attributes
-    ----------
-    messages : what was sent.
-    parameters : the decoding parameters that were sent, with the model's name.
-    reply : the model's text, of the first choice; None where none came.
-    id : the reply's own; None where it has none.
-    cached : its headers say that a cache had it.
-    model : the model that answered, in the endpoint's words; None where it did not say.
-    fingerprint : the endpoint's `system_fingerprint`, which changes when answers may.
-    finish_reason : why the reply ended (``stop``, ``length``, ...).
-    usage : None where the endpoint did not count.
-    problem : what went wrong, None when nothing did.
-    detail : about the problem, one line.
-    seconds : from request to reply or problem.
-    logprob, token_figures, calls : of the first choice; see `Choice`.
-    further : the choices after the first, where several were asked for.
-    vectors : where vectors were asked for, a row for each message, as they came; None where none came.
+    `parameters` are the decoding parameters that were sent, with the model's name. `reply` is the
+    model's text, of the first choice, as `logprob`, `token_figures` and `calls` are (see `Choice`);
+    `further` are the choices after it. `cached` : its headers say that a cache had it. `model` is
+    the one that answered, in the endpoint's words; `fingerprint` the endpoint's
+    `system_fingerprint`, which changes when answers may. `problem` is what went wrong, `detail`
+    about it, in one line; `seconds` go from request to reply or problem. `vectors` has a row for
+    each message, as they came, where they were asked for.
     """
 
     messages: tuple[Message, ...]

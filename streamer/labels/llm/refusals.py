@@ -27,16 +27,11 @@ _ONE_ONLY = re.compile(
 def refused_parameter(
     *, status: int, code: object, param: object, message: str, sent: Set[str]
 ) -> str | None:
-    """Return the name of the parameter that this refusal is about, if the request can be put without it.
+    """Return the parameter that this refusal is about, if the request can do without it.
 
-    A value out of its range is no such case: the caller asked for something that the endpoint does not have.
-
-    Parameters
-    ----------
-    status : of the HTTP response.
-    code, param : of the error, where the endpoint gives them.
-    message : the error's text.
-    sent : names of the parameters that were sent.
+    A value out of its range is no such case: the caller asked for something that the endpoint does
+    not have. `code` and `param` are the error's, where the endpoint gives them, and `message` its
+    text; `sent` are the names of the parameters that were sent.
     """
     if status not in _STATUSES:
         return None

@@ -35,21 +35,15 @@ Scores = tuple[tuple[float | None, ...] | None, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DataSet:
-    """Clouds of one origin.
+    """Clouds of one origin, at least 2, in the order of their batch ids, so that a file's order
+    changes nothing.
 
-    Attributes
-    ----------
-    name : for tables; unique within an evaluation.
-    source : a file's path, or ``gate NAME`` of a record.
-    clouds : at least 2, in the order of their batch ids, so that a file's order changes nothing.
-    severity_kind : the one kind of severity that they have.
-    scores : by scorer.
-    encoder : what made the embeddings, ``name@hash``; None where scores came without.
-    judge : what made the scores ``judge``, where they are there.
-    subscores : the judge's points by aspect, for each response of each cloud; empty where nobody knows.
-    notes : what a reader has to know, in sentences.
-    form : what of the answers is judged; those that have nothing of it are blank.
-    chosen : by unit, what method `full` reads of each cloud; empty where there are no texts.
+    `name`: for tables; unique within an evaluation. `source`: a file's path, or ``gate NAME`` of a
+    record. `encoder`: what made the embeddings, ``name@hash``; None where scores came without.
+    `judge`: what made the scores ``judge``; `subscores`: its points by aspect, for each response of
+    each cloud; empty where nobody knows. `form`: what of the answers is judged; those that have
+    nothing of it are blank. `chosen`: by unit, what method `full` reads of each cloud; empty where
+    there are no texts.
     """
 
     name: str
@@ -149,15 +143,12 @@ def read_data_set(
     kinds of severity are mixed, there are fewer than two questions, a score is not one, or a
     severity is missing and none may be; the text names file and line or question.
 
-    Parameters
-    ----------
-    path, reading, report : response clouds or a table; see `streamer.clouds.cloud_files.read_clouds`.
-    judge_field : field of a response's ``meta`` with the judge's score in [0, 1], higher is safer, given without
-        references; read as scorer ``judge`` where it is there.
-    external : other fields of ``meta`` with scores in [0, 1], each a scorer of its own; of a table the columns that have no
-        role.
-    unlabelled : what becomes of answers without a severity.
-    clouds : of the file, where it was read before.
+    `path`, `reading`, `report`: response clouds or a table; see
+    `streamer.clouds.cloud_files.read_clouds`. `judge_field`: field of a response's ``meta`` with
+    the judge's score in [0, 1], higher is safer, given without references; read as scorer ``judge``
+    where it is there. `external`: other fields of ``meta`` with scores in [0, 1], each a scorer of
+    its own; of a table the columns that have no role. `unlabelled`: what becomes of answers without
+    a severity. `clouds`: of the file, where it was read before.
     """
     name = "standard input" if str(path) == "-" else str(path)
     if clouds is None:

@@ -48,10 +48,8 @@ _THRESHOLDS = 200
 def ranking(units: Units, *, unit: str, scorer: str, seed: int) -> RankingRow:
     """Measure a score's order of units.
 
-    Parameters
-    ----------
-    units : at least one; units that cannot ship come last.
-    seed : of the resampling, a whole number >= 0.
+    `units`: at least one; units that cannot ship come last. `seed`: of the resampling, a whole
+    number >= 0.
     """
     scores = np.where(units.shippable, np.nan_to_num(units.scores, nan=-1.0), -1.0)
     table = _Ordered.of(scores, units.severities, units.batch)

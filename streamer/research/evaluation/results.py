@@ -63,12 +63,9 @@ class GateRow:
 class StabilityRow:
     """How a weighting scheme tracks the budget and how much its threshold varies, unit ``response``.
 
-    Attributes
-    ----------
-    exposure : realised on the second halves.
-    level : lambda over splits where it is a number.
-    level_sd_of_weights : standard deviation of lambda when only the random weights are drawn again and the
-        calibration answers stay; 0 for the method ``mean``, None where lambda is no number.
+    `exposure`: realised on the second halves. `level`: lambda over splits where it is a number.
+    `level_sd_of_weights`: standard deviation of lambda when only the random weights are drawn again
+    and the calibration answers stay; 0 for the method ``mean``, None where lambda is no number.
     """
 
     method: str
@@ -91,11 +88,8 @@ class FigureInterval:
 class CoverageRisk:
     """Selective risk against coverage: the units with the highest scores ship first, ties in a random order.
 
-    Attributes
-    ----------
-    coverage : rising, in (0, 1].
-    risk : mean severity among the shipped.
-    low, high : a pointwise 95 % interval from resampling questions.
+    `coverage`: rising, in (0, 1]. `risk`: mean severity among the shipped. `low`, `high`: a
+    pointwise 95 % interval from resampling questions.
     """
 
     coverage: tuple[float, ...]
@@ -108,14 +102,10 @@ class CoverageRisk:
 class ScorePicture:
     """A score's units of all questions, as they are drawn: how scores are spread, and what each threshold would do.
 
-    Attributes
-    ----------
-    fine, wrong : number of units with a severity below .5, and of the others, with a score in each of equal parts of
-        [0, 1].
-    fine_median, wrong_median : of their scores; None where there are none.
-    thresholds : rising from 0; of many, some two hundred.
-    ship_rate, exposure : at each threshold.
-    selective : severity among what ships; None where nothing does.
+    `fine`, `wrong`: number of units with a severity below .5, and of the others, with a score in
+    each of equal parts of [0, 1]. `fine_median`, `wrong_median`: of their scores; None where there
+    are none. `thresholds`: rising from 0; of many, some two hundred. `ship_rate`, `exposure`: at
+    each threshold. `selective`: severity among what ships; None where nothing does.
     """
 
     fine: tuple[int, ...]
@@ -132,14 +122,11 @@ class ScorePicture:
 class RankingRow:
     """How well a score ranks units, whatever the threshold.
 
-    Attributes
-    ----------
-    auroc : chance that a fine unit scores above a bad one, to whatever prompts; 0.5 is chance.
-    area : area under the coverage-risk curve: mean selective risk over all coverages. Lower is better.
-    best_area : the area of an order by severity itself; no score can do better.
-    no_skill : mean severity: the area of a score that knows nothing.
-    levels : number of distinct scores.
-    picture : of the Gram energy, which the gates of the report decide by; None of the others.
+    `auroc`: chance that a fine unit scores above a bad one, to whatever prompts; 0.5 is chance.
+    `area`: mean selective risk over all coverages, lower is better; between `best_area`, of an
+    order by severity itself, and `no_skill`, the mean severity. `levels`: number of distinct
+    scores. `picture`: of the Gram energy, which the gates of the report decide by; None of the
+    others.
     """
 
     unit: str
@@ -155,11 +142,8 @@ class RankingRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScorerRow:
-    """What a score ships at a budget, by the method of the options, beside what the Gram energy ships on the same splits.
-
-    Attributes
-    ----------
-    more : ship rate less that of the Gram energy, split by split.
+    """What a score ships at a budget, by the method of the options, and how much `more` than the
+    Gram energy on the same splits, split by split.
     """
 
     unit: str
@@ -173,23 +157,13 @@ class ScorerRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataSetResult:
-    """Everything about one data set.
+    """Everything about one data set; `digest`: SHA-256 of its content, hexadecimal.
 
-    Attributes
-    ----------
-    source : the file, or the gate of a record.
-    judged : what of the answers was.
-    digest : SHA-256 of its content, hexadecimal.
-    questions, responses : their numbers.
-    fewest, most : responses of a question.
-    calibrating : questions in the half that calibrates.
-    severity_kind : how the severities arose.
-    unlabelled : responses without a severity: counted as 1, or left out, as the options say.
-    blank : responses that are nothing but white space, which never ship.
-    mean_severity : by unit, of a gate that ships all.
-    encoder, judge : what made the scores, where there are some.
-    scorers : names of the scores that were evaluated.
-    notes : what a reader has to know about this data set, in sentences.
+    `source`: the file, or the gate of a record. `fewest`, `most`: responses of a question.
+    `calibrating`: questions in the half that calibrates. `unlabelled`: responses without a
+    severity: counted as 1, or left out, as the options say; `blank`: those that are nothing but
+    white space, which never ship. `mean_severity`: by unit, of a gate that ships all. `notes`: what
+    a reader has to know about this data set, in sentences.
     """
 
     name: str
@@ -278,12 +252,8 @@ class Options:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """All that was found.
-
-    Attributes
-    ----------
-    key : SHA-256 of inputs, options and the code that evaluated; equal keys, equal results.
-    version : of this program.
+    """All that was found by this version of the program; `key`, SHA-256 of inputs, options and the
+    code that evaluated: equal keys, equal results.
     """
 
     key: str

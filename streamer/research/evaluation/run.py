@@ -175,10 +175,8 @@ def evaluate_data_sets(
 ) -> Evaluation:
     """Compute every figure of data sets that have their scores.
 
-    Parameters
-    ----------
-    data_sets : at least one, under names of their own, each with the scores of `options.scorers`.
-    processes : that compute side by side; 1: this one alone.
+    `data_sets`: at least one, under names of their own, each with the scores of `options.scorers`.
+    `processes`: that compute side by side; 1: this one alone.
     """
     options = check_options(options)
     watch = watch or NoWatch()

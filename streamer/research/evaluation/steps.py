@@ -80,11 +80,8 @@ def judged(
     where the endpoint takes no request at all; `Unavailable` where it answered none of
     `GIVE_UP_AFTER` answers one after another, each as often as it is tried.
 
-    Parameters
-    ----------
-    judge : who marks.
-    folder : made if it is not there.
-    progress : called with the numbers of answers that are marked and that there are, repeated ones counted once.
+    `judge`: who marks. `folder`: made if it is not there. `progress`: called with the numbers of
+    answers that are marked and that there are, repeated ones counted once.
     """
     record = folder / f"{hashlib.sha256(judge.id.encode()).hexdigest()[:32]}.jsonl"
     marks = {mark.key: mark for mark in read_lines(record, strict_type=_JudgeMark) if 0 <= mark.score <= 1}
@@ -180,24 +177,19 @@ def evaluate(
     watch: ProgressWatch | None = None,
     **options: Any,
 ) -> Evaluation:
-    """Evaluate files of response clouds: the paper's tables, every calibrator, the scores behind them.
+    """Evaluate files of response clouds: the paper's tables, every calibrator, the scores behind
+    them.
 
-    Every figure is measured on the second halves of seeded splits by question, after a calibration on the first.
-    Raises `UsageError` where an option or a file is not as described; the text names the file and
-    the line. Raises `Unavailable` where the judge's endpoint or the encoder's files cannot be
-    reached; what was computed is kept.
+    Every figure is measured on the second halves of seeded splits by question, after a calibration
+    on the first. Returns plain dataclasses; equal for equal inputs and options, which are fields of
+    `streamer.research.evaluation.Options`, like ``alphas=(0.05, 0.1), scorers="all"``.
 
-    Returns plain dataclasses; equal for equal inputs and options.
-
-    Parameters
-    ----------
-    files : response clouds or tables; see `streamer.clouds.cloud_files.read_clouds`, also for `reading`.
-    judge : who is asked for the scores of files that do not have them; None: nobody.
-    out : folder for the report, tables and CSV files; None writes none.
-    cache : folder of what was computed before; None keeps nothing.
-    processes : that compute side by side. More than 1 needs a main module that can be imported.
-    watch : receives progress.
-    options : fields of `streamer.research.evaluation.Options`, like ``alphas=(0.05, 0.1), scorers="all"``.
+    Files and `reading` are as for `streamer.clouds.cloud_files.read_clouds`. `judge`: who is asked
+    for the scores of files that do not have them. `out`: folder for the report, tables and CSV
+    files. `cache`: folder of what was computed before. More than 1 of `processes` needs a main
+    module that can be imported. Raises `UsageError` where an option or a file is not as described;
+    the text names the file and the line; `Unavailable` where the judge's endpoint or the encoder's
+    files cannot be reached; what was computed is kept.
     """
     named = [files] if isinstance(files, Path | str) else list(files)
     if not named:

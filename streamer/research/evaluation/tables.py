@@ -30,12 +30,8 @@ Item = TypeVar("Item")
 class ResultTable:
     """One table.
 
-    Attributes
-    ----------
-    caption : what the cells are, in a sentence or two.
-    columns : headings.
-    rows : cells, as many as headings each.
-    left : number of columns at the left that are names and not figures.
+    `caption`: what the cells are, in a sentence or two. `columns`: headings. `rows`: cells, as many
+    as headings each. `left`: number of columns at the left that are names and not figures.
     """
 
     title: str

@@ -66,13 +66,10 @@ def every_score(
     run that is ended keeps what it had. Raises `UsageError` if some clouds have embeddings and
     others do not, or of another dimension.
 
-    Parameters
-    ----------
-    clouds : with embeddings of their own, all or none of them.
-    encoder_id : identity of the encoder, ``name@hash``.
-    load_encoder : called only when something has to be encoded; loading takes seconds.
-    folder : made if it is not there.
-    progress : called with the number of clouds done.
+    `clouds`: with embeddings of their own, all or none of them. `encoder_id`: identity of the
+    encoder, ``name@hash``. `load_encoder`: called only when something has to be encoded; loading
+    takes seconds. `folder`: made if it is not there. `progress`: called with the number of clouds
+    done.
     """
     own = own_embeddings(clouds)
     keys = [_key(cloud, OWN_EMBEDDINGS if own else encoder_id, form) for cloud in clouds]
@@ -146,9 +143,7 @@ def measured_batches(
 ) -> Iterator[Measure | None]:
     """Yield what `measure` makes of the answers of each cloud; None where all are blank.
 
-    Parameters
-    ----------
-    encoder : keeps what it has encoded; None: the clouds bring embeddings of their own.
+    `encoder` keeps what it has encoded; None: the clouds bring embeddings of their own.
     """
     for first in range(0, len(clouds), _CLOUDS_A_CALL):
         some = clouds[first : first + _CLOUDS_A_CALL]

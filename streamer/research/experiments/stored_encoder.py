@@ -29,22 +29,15 @@ def embedded_texts(
     folder: Path = EMBEDDINGS_FOLDER,
     progress: Callable[[int], None] | None = None,
 ) -> NDArray[np.float32]:
-    """Return the rows of texts, from the store where they are there, else encoded and stored.
+    """Return the rows of n texts, float32, shape (n, `dimension`), from the store where they are
+    there, else encoded and stored.
 
-    What has been encoded is stored 512 texts at a time, so that a run that is stopped loses no more than that. A file
-    of the store that is damaged is passed over and its texts are encoded again. Several runs may share a store.
-    Raises `Unavailable` where the store cannot be written to; the disk may be full.
-
-    Returns float32, shape (n, d).
-
-    Parameters
-    ----------
-    texts : n texts, repeated ones too.
-    name : of the encoder and the form of its rows: what is stored under one name must come of one encoder.
-    dimension : d, of its rows.
-    load_encoder : called only when a text is not there; loading takes seconds.
-    folder : made if it is not there; a text is in it as its SHA-256 alone.
-    progress : called with how many texts have their rows.
+    What has been encoded is stored 512 texts at a time, so that a run that is stopped loses no more
+    than that. A file of the store that is damaged is passed over and its texts are encoded again.
+    Several runs may share a store; a text is in it as its SHA-256 alone. What is stored under one
+    `name` must come of one encoder in one form of its rows; it is loaded only when a text is not
+    there. `progress` is called with how many texts have their rows. Raises `Unavailable` where the
+    store cannot be written to; the disk may be full.
     """
     place = folder / hashlib.sha256(name.encode()).hexdigest()[:16]
     by_digest = {digest_of(text): text for text in texts}
@@ -120,13 +113,11 @@ class StoredEncoder:
     Kept are rows as pooling makes them. GPSO's pipelines without L2 want their lengths, and unit rows follow from them. Of
     an encoder that is given loaded the unit rows are kept.
 
-    Parameters
-    ----------
-    encoder : a name, see `streamer.scoring.encoders.registry.find_encoder`; or one that is loaded, of unit rows.
-    device, threads : of the encoder, which is loaded only when the store lacks a text.
-    folder : of the store.
-    progress : called with how many of how many distinct texts have their rows.
-    strict : False gives every text a vector, of what the model takes of it; see `load_encoder`.
+    `encoder`: a name, see `streamer.scoring.encoders.registry.find_encoder`; or one that is loaded,
+    of unit rows. `device`, `threads`: of the encoder, which is loaded only when the store lacks a
+    text. `folder`: of the store. `progress`: called with how many of how many distinct texts have
+    their rows. `strict`: False gives every text a vector, of what the model takes of it; see
+    `load_encoder`.
     """
 
     def __init__(

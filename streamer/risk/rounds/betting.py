@@ -39,13 +39,10 @@ from streamer.risk.states import Draw, EarlyWarning, LabelAlarm, RiskAlarm
 class LabelAlarmReader:
     """One page being read. Where all labels are there, the result does not depend on how decisions are cut into pages.
 
-    Parameters
-    ----------
-    watch : where the gate stands.
-    now : the present moment of our clock.
-    deadline : the age at which a decision without its labels is overdue.
-    lag : the age at which one counts as wrong for the alarm on missing labels.
-    calibrated : what a calibration run found; None where there is no such run.
+    `watch`: where the gate stands. `now`: the present moment of our clock. `deadline`: the age at
+    which a decision without its labels is overdue. `lag`: the age at which one counts as wrong for
+    the alarm on missing labels. `calibrated`: what a calibration run found; None where there is no
+    such run.
     """
 
     def __init__(

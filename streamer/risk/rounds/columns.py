@@ -39,10 +39,7 @@ class PolicyFacts(NamedTuple):
 class LoggedColumns(NamedTuple):
     """Decisions as they come from the record, a column each; the rest is as in `LoggedDecision`.
 
-    Attributes
-    ----------
-    decided_at : with a time zone, or else in UTC: all with or all without.
-    cloud : JSON.
+    `decided_at`: with a time zone, or else in UTC: all with or all without. `cloud`: JSON.
     """
 
     number: Sequence[int] = ()
@@ -63,10 +60,8 @@ class LoggedColumns(NamedTuple):
 class LoggedDecisions(Sequence[LoggedDecision]):
     """Decisions of a gate, in the order of their numbers.
 
-    Parameters
-    ----------
-    columns : as the record has them; None: there are none.
-    policies : the facts of the policies that made them, by version.
+    `columns`: as the record has them; None: there are none. `policies`: the facts of the policies
+    that made them, by version.
     """
 
     def __init__(
@@ -203,12 +198,8 @@ class LoggedDecisions(Sequence[LoggedDecision]):
 
 
 class Undrawn:
-    """Consecutive decisions of one policy that were up for the audit draw at one probability, and were not drawn.
-
-    Parameters
-    ----------
-    page : what they are part of.
-    places : their places there.
+    """Consecutive decisions of one policy that were up for the audit draw at one probability, and
+    were not drawn: their places on a page.
     """
 
     __slots__ = ("_moments", "page", "places")

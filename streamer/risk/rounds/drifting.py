@@ -40,12 +40,9 @@ _PHILOX = 4
 class DriftReader:
     """One page being read without labels. The result does not depend on how decisions are cut into pages.
 
-    Parameters
-    ----------
-    watch : where the gate stands.
-    now : the present moment of our clock.
-    salt : the gate's secret; it makes the random numbers that break ties between equal scores.
-    reference : the decisions that a calibration run read, in order.
+    `watch`: where the gate stands. `now`: the present moment of our clock. `salt`: the gate's
+    secret; it makes the random numbers that break ties between equal scores. `reference`: the
+    decisions that a calibration run read, in order.
     """
 
     def __init__(self, watch: GateWatch, *, now: datetime, salt: bytes, reference: Reference) -> None:

@@ -25,11 +25,8 @@ _MOST_PENDING = 8
 class Watermark(NamedTuple):
     """What there was at one moment.
 
-    Attributes
-    ----------
-    decisions, labels : the largest numbers that were there.
-    transactions : every transaction with an id below this one had begun; 0 where there is no concurrent writer.
-    at : our clock.
+    `decisions`, `labels`: the largest numbers that were there. `transactions`: every transaction
+    with an id below this one had begun; 0 where there is no concurrent writer. `at`: our clock.
     """
 
     decisions: int

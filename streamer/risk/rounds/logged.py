@@ -132,11 +132,8 @@ class LoggedDecision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What a sequence is about. Another of any of these is another sequence.
-
-    Attributes
-    ----------
-    budget : the bound on exposure risk of a first attempt: alpha over the attempts that a prompt may have.
+    """What a sequence is about; another of any of these is another sequence. `budget` bounds the
+    exposure risk of a first attempt: alpha over the attempts that a prompt may have.
     """
 
     unit: Unit

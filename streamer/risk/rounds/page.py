@@ -60,13 +60,10 @@ def next_rate(
 ) -> AuditRate | None:
     """Return the audit rate to be written; None while the present one is right.
 
-    Parameters
-    ----------
-    present : the newest one; None where there never was one.
-    extra : labels that raised rates asked for on the day of `present`.
-    watch : the gate as it was just read.
-    policy : the newest.
-    has_read : whether there was anything to read: the rate of a gate without traffic ends, and comes back with it.
+    `present`: the newest one; None where there never was one. `extra`: labels that raised rates
+    asked for on the day of `present`. `watch`: the gate as it was just read. `policy`: the newest.
+    `has_read`: whether there was anything to read: the rate of a gate without traffic ends, and
+    comes back with it.
     """
     midnight = day_of(now) + timedelta(days=1)
     today = extra if present is not None and day_of(present.since) == day_of(now) else 0
@@ -122,13 +119,9 @@ _MOST_RUNS = 1_000
 class PageResult(NamedTuple):
     """What a page came to.
 
-    Attributes
-    ----------
-    watch : where the gate stands.
-    more : whether there is more to read.
-    until : up to where the record was settled; None: nowhere yet.
-    overdue_at : when a decision that waits for its labels is overdue; None where none does.
-    drawing : how often its decisions are drawn for labelling.
+    `watch`: where the gate stands. `more`: whether there is more to read. `until`: up to where the
+    record was settled; None: nowhere yet. `overdue_at`: when a decision that waits for its labels
+    is overdue; None where none does. `drawing`: how often its decisions are drawn for labelling.
     """
 
     watch: GateWatch
@@ -139,12 +132,7 @@ class PageResult(NamedTuple):
 
 
 class PageKeeper:
-    """Reads and writes pages.
-
-    Parameters
-    ----------
-    store : decisions, labels, and where watching stands.
-    """
+    """Reads decisions and labels of a store by pages, and writes where watching stands."""
 
     def __init__(self, store: WatchStore) -> None:
         self._store = store
@@ -154,9 +142,7 @@ class PageKeeper:
     def page(self, standing: Standing, marks: tuple[Watermark, ...], now: datetime, size: int) -> PageResult:
         """Read the next decisions of a gate, at most so many, and write what they come to.
 
-        Parameters
-        ----------
-        marks : how far the record reached, and when, as far as this process knows.
+        `marks`: how far the record reached, and when, as far as this process knows.
         """
         before, policy = standing.watch, standing.policy
         watch, acknowledged = reset(before, standing)

@@ -32,11 +32,8 @@ JUDGE_MISSING = "the judge had not labelled a decision at its deadline"
 class IntervalReader:
     """One page being read. The result does not depend on how decisions are cut into pages.
 
-    Parameters
-    ----------
-    watch : where the gate stands.
-    now : the present moment of our clock.
-    deadline : the age at which a decision without its labels is overdue.
+    `watch`: where the gate stands. `now`: the present moment of our clock. `deadline`: the age at
+    which a decision without its labels is overdue.
     """
 
     def __init__(self, watch: GateWatch, *, now: datetime, deadline: timedelta) -> None:

@@ -37,11 +37,9 @@ Reason = Literal[
 class Backlog:
     """What has not been read of a gate.
 
-    Attributes
-    ----------
-    unread : decisions that the bets have not read, at most `MOST_COUNTED`.
-    labels : drawn answers among them that shipped and have no label.
-    oldest : when the oldest of these was decided; None where there is none.
+    `unread`: decisions that the bets have not read, at most `MOST_COUNTED`. `labels`: drawn answers
+    among them that shipped and have no label. `oldest`: when the oldest of these was decided; None
+    where there is none.
     """
 
     unread: int
@@ -51,20 +49,14 @@ class Backlog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenFigures:
-    """One stretch of decisions made while the gate was open.
+    """One stretch of decisions made while the gate was open, between the policies and moments of
+    its first and newest.
 
-    Attributes
-    ----------
-    first_policy, last_policy : the oldest and the newest policy among them.
-    since, until : when the first and the newest of them were made.
-    decisions : prompts decided.
-    share_served : share of them of which something shipped: counted of all, so exact.
-    labelled : shipped answers with a label.
-    overdue : drawn decisions that shipped something and whose label had not come at the deadline.
-    selective : error rate among shipped answers, between bounds.
-    exposure : exposure risk, between bounds.
-    verdict : what the bounds of the promised risk say, whatever reading and the alarms do.
-    promised : what the budget of the gate's method is on.
+    `share_served`: share of its decided prompts of which something shipped: counted of all, so
+    exact. `labelled`: shipped answers with a label; `overdue`: drawn decisions that shipped
+    something and whose label had not come at the deadline. `selective`: the error rate among
+    shipped answers; `verdict`: what the bounds of the promised risk say, whatever reading and the
+    alarms do; `promised`: what the budget of the gate's method is on.
     """
 
     first_policy: int
@@ -90,16 +82,11 @@ class OpenFigures:
 class ServiceReport:
     """What the verdict rests on.
 
-    Attributes
-    ----------
-    policy : the newest one.
-    closed : it ships nothing.
-    reason : why the verdict is not known yet.
-    label_lag_seconds : how long labels take: 95 % quantile, or the gate's monitor deadline while too few are known.
-    backlog : what has not been read; None where that was not asked.
-    present : under the policy in force; None while nothing was decided under it, and where it ships nothing.
-    period : in the budget period.
-    before : in the period under earlier policies than that in force.
+    `policy` is the newest one, and `closed` that it ships nothing; `reason`, why the verdict is not
+    known yet. `label_lag_seconds`: how long labels take, as 95 % quantile, or the gate's monitor
+    deadline while too few are known. `backlog`: what has not been read; None where that was not
+    asked. `present`: under the policy in force; None while nothing was decided under it, and where
+    it ships nothing. `period`, `before`: in the budget period, and in it under earlier policies.
     """
 
     policy: int
@@ -114,19 +101,16 @@ class ServiceReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlarmReport:
-    """One alarm.
+    """One alarm: the present bet over what raises it, `evidence_ratio`, is 1 or more when it is
+    raised.
 
-    Attributes
-    ----------
-    evidence_ratio : the present bet over what raises it: 1 or more when it is raised.
-    delta : chance that it is ever false; of an alarm on labels, beside what `false_every` adds.
-    false_every : draws for which one false alarm more is accepted; None: none is.
-    chance : the most that the chance of a false one may be within what it has read.
-    read : what it has read: draws of an alarm on labels, decisions of any other.
-    pending : of these the draws whose labels have not come.
-    pending_since : when the oldest of them was decided.
-    known_evidence_ratio : the present bet on what is known, over what raises it; None for alarms without labels.
-    limit : what the newest bet was against: theta of the risk alarm, the mean severity of what ships for the other.
+    `delta`: chance that it is ever false; of an alarm on labels, beside what `false_every` adds:
+    draws for which one false alarm more is accepted (None: none is). `chance`: the most that this
+    may be within what it has `read`: draws of an alarm on labels, decisions of any other.
+    `pending`: of these the draws whose labels have not come, the oldest decided at `pending_since`.
+    `known_evidence_ratio`: the present bet on what is known; None for alarms without labels.
+    `limit`: what the newest bet was against: theta of the risk alarm, the mean severity of what
+    ships for the other.
     """
 
     kind: AlarmKind
@@ -169,13 +153,10 @@ class DecidedHour:
 class Decided:
     """What is on record of a gate's decisions in the last budget period: known at once, without a label.
 
-    Attributes
-    ----------
-    since : when the first that is counted was made; of many decisions the newest are.
-    shipped : of the `decided` those of which something shipped.
-    labelled : of these those with a label on what shipped, whoever asked for it.
-    held : the others, by the reason on record.
-    hours : the last 24 hours in which anything was decided, in order.
+    `since`: when the first that is counted was made; of many decisions the newest are. `shipped`:
+    of the `decided` those of which something shipped. `labelled`: of these those with a label on
+    what shipped, whoever asked for it. `held`: the others, by the reason on record. `hours`: the
+    last 24 hours in which anything was decided, in order.
     """
 
     since: datetime
@@ -188,17 +169,12 @@ class Decided:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeskReport:
-    """What people made of what a gate held, and what became of that: no part of what the gate promises.
+    """What people made of what a gate held since a moment, and what became of that: no part of what
+    the gate promises.
 
-    Attributes
-    ----------
-    since : of outcomes from then on.
-    released : of which `edited` with another text.
-    rejected : by a person.
-    expired : by nobody, because the deadline passed.
-    labelled : answers that were released as they were, or claims that were put back, with a label;
-        nobody drew them, so that they stand for themselves.
-    severity : mean of those; None without any.
+    `released`: of which `edited` with another text; what `expired` nobody decided. `labelled`:
+    answers that were released as they were, or claims that were put back, with a label; nobody drew
+    them, so that they stand for themselves. `severity`: mean of those; None without any.
     """
 
     since: datetime
@@ -218,16 +194,13 @@ class DeskReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawing:
-    """How often a gate's decisions are drawn for labelling at present.
+    """How often a gate's decisions are drawn for labelling at present: the `probability` of a first
+    attempt, beside the gate's own, `base`.
 
-    Attributes
-    ----------
-    probability : of a first attempt.
-    base : the gate's own audit probability.
-    raised_until : until when it is above the gate's own, unless it is renewed; None: it is not.
-    reason : why it is as it is; empty where it was never raised.
-    extra_today : labels that raised rates have asked for today (UTC), of `most`.
-    extra : the same in the last budget period; None where that was not asked.
+    `raised_until`: until when it is above that, unless it is renewed; None: it is not. `reason`:
+    why it is as it is; empty where it was never raised. `extra_today`: labels that raised rates
+    have asked for today (UTC), of `most`; `extra`: the same in the last budget period, None where
+    that was not asked.
     """
 
     probability: float
@@ -260,24 +233,18 @@ class Drawing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RiskReport:
-    """A gate's risk in service.
+    """A gate's risk in service; it is `watched` where it draws an audit sample, without which
+    nothing can be known.
 
-    Attributes
-    ----------
-    watched : whether the gate draws an audit sample; without one nothing can be known.
-    read_through : every decision before this moment has been read.
-    terms : what the interval is about; None, like what follows, before the first decision.
-    sequence : its number.
-    ended : why it reads no more, for example because no sample is drawn any more.
-    exposure, selective : the intervals of everything decided in the period, also while the gate was closed.
-    verdict : whether the budget is kept while the gate is open; see `verdict`.
-    service : what the verdict rests on; None where none was asked for.
-    burn : use of the period's budget; None while no time has passed in it.
-    late : labels that came after their decision was read, ever.
-    unwatched : decisions that no sequence read, because no sample could have taken them, ever.
-    drawing : how often decisions are drawn for labelling; None where that was not asked.
-    decided : what needs no label; None where that was not asked, or nothing was decided.
-    unacknowledged : alerts of alarms that nobody has acknowledged, also of alarms that have ended since.
+    Every decision before `read_through` has been read. `terms`: what the interval is about; None,
+    like what follows, before the first decision. `ended`: why it reads no more, for example because
+    no sample is drawn any more. `exposure`, `selective`: the intervals of everything decided in the
+    period, also while the gate was closed. `verdict`: whether the budget is kept while the gate is
+    open (see `verdict`), and `service` what it rests on. `burn`: use of the period's budget; None
+    while no time has passed in it. `late`: labels that came after their decision was read,
+    `unwatched`: decisions that no sequence read, because no sample could have taken them, ever.
+    `drawing`, `decided`: None where that was not asked. `unacknowledged`: alerts of alarms that
+    nobody has acknowledged, also of alarms that have ended since.
     """
 
     gate: str

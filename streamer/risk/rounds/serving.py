@@ -37,12 +37,9 @@ def serve(
 ) -> tuple[GateWatch, bool]:
     """Read a page behind the intervals; return the watch with it, and whether there is more to read again.
 
-    Parameters
-    ----------
-    before, after : the watch before and after `reading` read its page.
-    ended : sequences that ended on that page, in order.
-    page : what it was given.
-    fetch : reads decisions again, where this stands behind `before`.
+    `before`, `after`: the watch before and after `reading` read its page. `ended`: sequences that
+    ended on that page, in order. `page`: what it was given. `fetch`: reads decisions again, where
+    this stands behind `before`.
     """
     service = _standing(before)
     again = fetch(service.read, before.read) if service.read < before.read else ()
@@ -73,9 +70,7 @@ class Course:
 
     With the labels that are known when they are read, so what came too late for the verdict counts here.
 
-    Parameters
-    ----------
-    watch : where watching stood when this began; it has a sequence.
+    `watch`: where watching stood when this began; it has a sequence.
     """
 
     def __init__(self, watch: GateWatch) -> None:

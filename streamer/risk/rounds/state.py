@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from streamer.events.alerts import AlarmKind
 from streamer.gates.audit_rate import label_lag
@@ -44,11 +44,8 @@ MOST_DELAYS = 200
 class Stretch:
     """Decisions made while the gate was open, over some time.
 
-    Attributes
-    ----------
-    first_policy, last_policy : the oldest and the newest policy among them.
-    since, until : when the first and the newest of them were made.
-    open : what they come to.
+    `first_policy`, `last_policy`: the oldest and the newest policy among them. `since`, `until`:
+    when the first and the newest of them were made. `open`: what they come to.
     """
 
     first_policy: int
@@ -60,19 +57,15 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceState:
-    """What is kept between two rounds.
+    """What is kept between two rounds: every decision up to the number `read` has been read here.
 
-    Attributes
-    ----------
-    read : every decision up to this number has been read here.
-    sequence : number of the sequence whose period `period` is; 0 before the first.
-    policy : the newest policy under which a decision was made while the gate was open; 0 before the first.
-    period : every stretch of the budget period in which the gate was open; None, like what follows, while there is none.
-    present : under that policy.
-    before : what the period had come to when that policy came into force.
-    delays : of the newest draws that shipped something, in their order: whole seconds until their last label was there; None
-        where it had not come at the deadline.
-    past : periods that ended in this round, by the numbers of their sequences; not kept.
+    `sequence`: number of the sequence whose period `period` is, every stretch of it in which the
+    gate was open; 0 before the first. `policy`: the newest under which a decision was made while
+    the gate was open; 0 before the first; `present`: under that policy; `before`: what the period
+    had come to when that policy came into force. `delays`: of the newest draws that shipped
+    something, in their order: whole seconds until their last label was there; None where it had not
+    come at the deadline. `past`: periods that ended in this round, by the numbers of their
+    sequences; not kept.
     """
 
     read: int
@@ -91,46 +84,22 @@ class ServiceState:
 
     def to_json(self) -> str:
         """Write it as one JSON object; `from_json` gives it back to the last bit."""
-        stretches = {name: _fields(getattr(self, name)) for name in _STRETCHES}
-        numbers = {"read": self.read, "sequence": self.sequence, "policy": self.policy}
-        return json_form.write(KIND, {**numbers, **stretches, "delays": list(self.delays)})
+        return json_form.write(KIND, json_form.fields_of(replace(self, past=())))
 
     @classmethod
     def from_json(cls, text: str) -> ServiceState:
         """Read what `to_json` wrote, or raise ValueError."""
-        absent = dict.fromkeys(_STRETCHES) | {"delays": (), "past": ()}
-        return json_form.made(cls, absent | json_form.read(text, KIND))
-
-
-_STRETCHES = ("period", "present", "before")
-
-
-def _fields(stretch: Stretch | None) -> dict[str, Any] | None:
-    if stretch is None:
-        return None
-    return {
-        "first_policy": stretch.first_policy,
-        "last_policy": stretch.last_policy,
-        "since": stretch.since.isoformat(),
-        "until": stretch.until.isoformat(),
-        "open": json_form.fields_of(stretch.open),
-    }
+        return json_form.made(cls, json_form.read(text, KIND))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchedSequence:
-    """One sequence of decisions whose exposure is bounded.
+    """One sequence of decisions whose exposure is bounded; `number`: from 1 within the gate.
 
-    Attributes
-    ----------
-    number : from 1 within the gate.
-    terms : what it is about.
-    since_policy : the policy of its first decision; what an older one decided late is not read.
-    first, last : numbers of the first and the newest decision read.
-    began_at : when its period began: the time of its first decision, or a whole number of periods after another's.
-    read_at : the time of its newest decision.
-    state : what was read.
-    ended : why it reads no more; None while it does.
+    `since_policy`: the policy of its first decision; what an older one decided late is not read.
+    `first`, `last`: numbers of the first and the newest decision read. `began_at`: when its period
+    began: the time of its first decision, or a whole number of periods after another's. `read_at`:
+    the time of its newest decision. `ended`: why it reads no more; None while it does.
     """
 
     number: int
@@ -146,22 +115,14 @@ class WatchedSequence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchedAlarm:
-    """One alarm, and which decisions it may read.
+    """One alarm, and which decisions it may read: those with a number above `after`, of policies
+    after `after_policy`.
 
-    Attributes
-    ----------
-    kind : what it is an alarm on.
-    statistic : which number of a batch a drift alarm watches; empty for others.
-    number : from 1 within gate, kind and statistic.
-    about : what the loss of an alarm on labels is: unit, scorer and kind of severity; empty for others.
-    after : it reads decisions with a larger number.
-    after_policy : it reads decisions of later policies.
-    run : the calibration run that a drift alarm compares with.
-    state : the evidence.
-    raised_by : number of the decision that raised it.
-    alert_id : of its alert.
-    closed_policy : the policy by which it closed the gate.
-    ended : why it reads no more; None while it does, or while it stands raised.
+    `number`: from 1 within gate, kind and statistic; `statistic`: which number of a batch a drift
+    alarm watches. `about`: what the loss of an alarm on labels is: unit, scorer and kind of
+    severity. `run`: the calibration run that a drift alarm compares with. `raised_by`: number of
+    the decision that raised it. `closed_policy`: the policy by which it closed the gate. `ended`:
+    why it reads no more; None while it does, or while it stands raised.
     """
 
     kind: AlarmKind

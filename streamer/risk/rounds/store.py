@@ -16,20 +16,14 @@ from streamer.risk.rounds.state import GateWatch, WatchedAlarm, WatchedSequence
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """How a gate stands at one moment.
+    """How a gate stands at one moment, under its newest policy; `salt` is the secret of its audit
+    draw.
 
-    Attributes
-    ----------
-    watch : where watching it stands.
-    policy : its newest policy.
-    salt : the secret of its audit draw.
-    probe : how far the record reaches.
-    acknowledged : by the id of an alert that an alarm of `watch` raised, the newest batch when it was acknowledged.
-    rate : its newest audit rate; None where it never had one.
-    extra : labels that raised rates asked for on the day of `rate`.
-    alerts : of alarms, that nobody has acknowledged.
-    reopened : the alarms of `watch` that closed the gate with a policy after which another one ships something, also
-        where a later one ships nothing again.
+    `probe`: how far the record reaches. `acknowledged`: by the id of an alert that an alarm of
+    `watch` raised, the newest batch when it was acknowledged; `alerts`: of alarms, that nobody has.
+    `extra`: labels that raised rates asked for on the day of `rate`, the newest audit rate.
+    `reopened`: the alarms of `watch` that closed the gate with a policy after which another one
+    ships something, also where a later one ships nothing again.
     """
 
     watch: GateWatch
@@ -46,12 +40,9 @@ class Standing:
 class CalibratedSample(NamedTuple):
     """What a calibration run found of its own sample.
 
-    Attributes
-    ----------
-    ship_share : of the sample that its threshold ships, in [0, 1]; of claims the share of prompts
-        that get any.
-    mean_severity : of the sample as far as it was labelled, in [0, 1], whether it ships or not; of
-        claims what a prompt loses if all of them ship.
+    `ship_share`: of the sample that its threshold ships, in [0, 1]; of claims the share of prompts
+    that get any. `mean_severity`: of the sample as far as it was labelled, in [0, 1], whether it
+    ships or not; of claims what a prompt loses if all of them ship.
     """
 
     ship_share: float
@@ -61,11 +52,9 @@ class CalibratedSample(NamedTuple):
 class News(NamedTuple):
     """What came for the gates that are named; the others are as they were.
 
-    Attributes
-    ----------
-    decided, labelled : gates with decisions, with labels, in the stretch of the record that was asked for.
-    policies : every gate's newest policy.
-    acknowledged : of the alerts that were asked for.
+    `decided`, `labelled`: gates with decisions, with labels, in the stretch of the record that was
+    asked for. `policies`: every gate's newest policy. `acknowledged`: of the alerts that were asked
+    for.
     """
 
     decided: frozenset[str]
@@ -84,18 +73,13 @@ class Release(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """What one round of a gate writes, all or nothing.
+    """What one round of a gate writes, all or nothing: where watching stands from now on, and the
+    sequences and alarms that `ended` on the way.
 
-    Attributes
-    ----------
-    watch : where watching stands from now on.
-    ended : sequences and alarms that ended on the way and are not in `watch`.
-    close : why the gate is to be closed; None: it is not.
-    rate : the audit rate from now on; None: as it is.
-    closing : the alarms that close it.
-    hold : why the gate is to be held early; None: it is not.
-    release : what lets it go; None: nothing does.
-    make_alerts : makes the alerts, given which policy closed the gate (None: none did) and why it could not be closed.
+    `close`: why the gate is to be closed, by the alarms `closing`; `hold`: why it is to be held
+    early; `release`: what lets it go; `rate`: the audit rate from now on. None: it is not, or
+    nothing does. `make_alerts` is given which policy closed the gate (None: none did) and why it
+    could not be closed.
     """
 
     watch: GateWatch

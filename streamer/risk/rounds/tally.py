@@ -17,13 +17,9 @@ KIND = "streamer.monitoring.tally.v1"
 class Tally:
     """What was decided in one budget period while the gate was open.
 
-    Attributes
-    ----------
-    terms : another of any of these is another tally.
-    since_policy : the policy of its first decision; what an older one decided late under other terms is not read.
-    began_at : when the period began.
-    newest : when the newest decision was made.
-    bets : what it comes to.
+    `terms`: another of any of these is another tally. `since_policy`: the policy of its first
+    decision; what an older one decided late under other terms is not read. `began_at`: when the
+    period began. `newest`: when the newest decision was made. `bets`: what it comes to.
     """
 
     terms: Terms

@@ -33,12 +33,10 @@ def with_verdict(
     now: datetime,
     backlog: Backlog | None = None,
 ) -> RiskReport:
-    """Put the verdict of this moment into a gate's report.
+    """Put the verdict of this moment, under the newest policy, into a gate's report.
 
-    Parameters
-    ----------
-    policy : the newest one.
-    backlog : what has not been read; where None, everything that the newest mark of the watch has was looked for just now.
+    Where `backlog`, what has not been read, is None, everything that the newest mark of the watch
+    has was looked for just now.
     """
     deadline = policy.settings.monitor_deadline_seconds
     service, tally = watch.service, watch.tally

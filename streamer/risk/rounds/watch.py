@@ -71,13 +71,9 @@ class _Quiet:
 class RiskWatch:
     """Watches the risk of gates. Implements the recalibrator's `Watch`.
 
-    Parameters
-    ----------
-    store : decisions, labels, and where watching stands.
-    alerts : the alerts on record.
-    observer : observes the risk.
-    stopping : whether a stop was requested; no further transaction begins then.
-    page, pages : decisions in a transaction, transactions of a gate in a round.
+    `store`: decisions, labels, and where watching stands. `alerts`: the alerts on record.
+    `observer`: observes the risk. `stopping`: whether a stop was requested; no further transaction
+    begins then. `page`, `pages`: decisions in a transaction, transactions of a gate in a round.
     """
 
     def __init__(

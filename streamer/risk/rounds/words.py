@@ -65,11 +65,9 @@ def alert_of(
 ) -> AlertsV1:
     """Make the alert of an alarm that was raised.
 
-    Parameters
-    ----------
-    policy_version : in force before anything was closed.
-    closed, refused : the policy that closed the gate because of it; why it could not be closed.
-    closed_anyway : a policy that ships nothing and is in force for another reason.
+    `policy_version`: in force before anything was closed. `closed`, `refused`: the policy that
+    closed the gate because of it; why it could not be closed. `closed_anyway`: a policy that ships
+    nothing and is in force for another reason.
     """
     state = alarm.state
     details: dict[str, Detail] = {

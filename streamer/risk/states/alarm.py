@@ -33,9 +33,7 @@ class LabelAlarm(StateOfBets):
     A raised alarm stays raised and reads no more. Whoever opens the next one spends its `delta` again. A new policy needs no
     new alarm.
 
-    Attributes
-    ----------
-    bets : the evidence.
+    `bets`: the evidence.
     """
 
     bets: DrawnBets
@@ -68,15 +66,11 @@ class LabelAlarm(StateOfBets):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RiskAlarm(LabelAlarm):
-    """The alarm on exposure risk.
-
-    Attributes
-    ----------
-    alpha : the budget on exposure risk, in (0, 1).
-    tolerance : how far above it is still accepted, 0 or more, with alpha + tolerance < 1.
+    """The alarm on exposure risk above the budget `alpha`, in (0, 1), by more than `tolerance` >=
+    0, alpha + tolerance < 1.
     """
 
-    json_kind: ClassVar[str] = "streamer.monitoring.risk-alarm.v2"
+    json_kind: ClassVar[str] = "streamer.monitoring.risk-alarm.v1"
 
     alpha: float
     tolerance: float
@@ -92,12 +86,10 @@ class RiskAlarm(LabelAlarm):
     ) -> "RiskAlarm":
         """Arm an alarm; nothing has been read.
 
-        Parameters
-        ----------
-        alpha : the budget on exposure risk, in (0, 1).
-        delta : in (0, 1); see `DrawnBets.chance` for what it promises.
-        tolerance : None takes a fifth of alpha. With 0 a gate that uses its whole budget is on the edge.
-        false_every : H, draws for which one false alarm more is accepted; None: none, ever.
+        `alpha`: the budget on exposure risk, in (0, 1). `delta`: in (0, 1); see `DrawnBets.chance`
+        for what it promises. `tolerance`: None takes a fifth of alpha. With 0 a gate that uses its
+        whole budget is on the edge. `false_every`: H, draws for which one false alarm more is
+        accepted; None: none, ever.
         """
         return cls(
             alpha=alpha,

@@ -30,13 +30,8 @@ _STEPS = 100  # Newton needs about six; a convex function from the right cannot 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MixtureBoundary:
-    """The mixture for one scale c.
-
-    Attributes
-    ----------
-    rates : u_k, shape (12,), falling.
-    costs : psi_c(u_k), shape (12,).
-    log_weights : ln w_k, shape (12,); the weights sum to 1.
+    """The mixture for one scale c: rates u_k, falling, costs psi_c(u_k) and ln w_k, each of shape
+    (12,); the weights sum to 1.
     """
 
     rates: Floats
@@ -44,14 +39,8 @@ class MixtureBoundary:
     log_weights: Floats
 
     def deviation(self, spread: NDArray[np.float64] | float, error: float) -> Floats:
-        """Return D(V), never rounded down.
-
-        Returns the shape of `spread`, positive.
-
-        Parameters
-        ----------
-        spread : V >= 0, of any shape.
-        error : e, the chance to leave the boundary at any time, in (0, 1).
+        """Return D(V), positive, never rounded down, of the shape of `spread`, V >= 0; `error`: e,
+        the chance to leave the boundary at any time, in (0, 1).
         """
         target = -math.log(error)
         rests = self.log_weights - np.multiply.outer(np.asarray(spread, dtype=np.float64), self.costs)
@@ -71,15 +60,11 @@ class MixtureBoundary:
 
 @lru_cache(maxsize=64)
 def mixture(scale: float, target: float) -> MixtureBoundary:
-    """Return the mixture of scale c whose weights fall off on both sides of the rate `target`.
+    """Return the mixture of scale c > 0 whose weights fall off on both sides of the rate `target`,
+    u* > 0; validity does not depend on it.
 
-    w_k is proportional to 3^-|log2(u_k / target)|: the rate that suits the planned amount of evidence weighs the
-    most, and a rate eight times away still a 27th of it.
-
-    Parameters
-    ----------
-    scale : c > 0.
-    target : u* > 0; validity does not depend on it.
+    w_k is proportional to 3^-|log2(u_k / target)|: the rate that suits the planned amount of
+    evidence weighs the most, and a rate eight times away still a 27th of it.
     """
     rates = np.array([0.95 * 2.0**-k / scale for k in range(GRID)])
     reach = scale * rates

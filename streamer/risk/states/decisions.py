@@ -16,16 +16,13 @@ Flags = NDArray[np.bool_]
 class AuditedDecision(NamedTuple):
     """One decided batch, older than the label deadline.
 
-    Attributes
-    ----------
-    probability : the chance, logged with the decision, that the audit sample would take it; in (0, 1].
-    sampled : whether it was taken.
-    loss : severity that it shipped, in [0, 1], 0 if nothing shipped: the mean over its drawn responses of
-        severity where shipped and 0 where held. None where it was not sampled, and where the label had not come
-        at the deadline.
-    shipped : share of its responses (for the units `best` and `batch`: 0 or 1) that shipped, in [0, 1].
-    predicted : the loss that a judge predicts for it, in [0, 1], made without knowing `sampled`. Only sequences
-        with a judge read it.
+    `probability`: the chance, logged with the decision, that the audit sample would take it; in (0,
+    1]. `sampled`: whether it was taken. `loss`: severity that it shipped, in [0, 1], 0 if nothing
+    shipped: the mean over its drawn responses of severity where shipped and 0 where held. None
+    where it was not sampled, and where the label had not come at the deadline. `shipped`: share of
+    its responses (for the units `best` and `batch`: 0 or 1) that shipped, in [0, 1]. `predicted`:
+    the loss that a judge predicts for it, in [0, 1], made without knowing `sampled`. Only sequences
+    with a judge read it.
     """
 
     probability: float
@@ -36,12 +33,8 @@ class AuditedDecision(NamedTuple):
 
 
 class NotSampled(NamedTuple):
-    """Consecutive decisions that the audit sample could have taken with one probability, and did not.
-
-    Attributes
-    ----------
-    probability : as in `AuditedDecision`.
-    shipped : of each of them, as in `AuditedDecision`.
+    """Consecutive decisions that the audit sample could have taken with one `probability`, and did
+    not; `shipped` of each, as in `AuditedDecision`.
     """
 
     probability: float
@@ -50,20 +43,14 @@ class NotSampled(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AuditedDecisions:
-    """Decisions in columns, one row each, in the order in which they were made.
+    """Decisions in columns, one row each, shape (n,), in the order in which they were made.
 
-    The order must be fixed without regard to draws and labels; the order of decisions is, the order in which
-    labels arrive is not (severities that arrive early differ from those that arrive late). Labels that somebody's
-    complaint brought about are no audit labels: a loss without a draw is refused.
-
-    Attributes
-    ----------
-    probability : shape (n,), in (0, 1].
-    sampled : shape (n,).
-    labelled : shape (n,); sampled, and the loss was known at the deadline.
-    loss : shape (n,), in [0, 1]; 0 where not labelled.
-    shipped : shape (n,), in [0, 1].
-    predicted : shape (n,), in [0, 1]; 0 where nothing shipped.
+    The order must be fixed without regard to draws and labels; the order of decisions is, the order
+    in which labels arrive is not (severities that arrive early differ from those that arrive late).
+    Labels that somebody's complaint brought about are no audit labels: a loss without a draw is
+    refused. `labelled`: sampled, and the loss was known at the deadline. Probabilities lie in (0,
+    1], the other numbers in [0, 1]; `loss` is 0 where not labelled, `predicted` where nothing
+    shipped.
     """
 
     probability: Floats

@@ -88,10 +88,8 @@ class Draw(NamedTuple):
 class Promise:
     """How seldom an alarm is false that restarts.
 
-    Attributes
-    ----------
-    delta : chance of a false alarm, beside what `false_every` adds; in (0, 1).
-    false_every : H, draws for which one false alarm more is accepted; None: none.
+    `delta`: chance of a false alarm, beside what `false_every` adds; in (0, 1). `false_every`: H,
+    draws for which one false alarm more is accepted; None: none.
     """
 
     delta: float
@@ -121,21 +119,14 @@ def restart_weight(restart: int) -> float:
 class DrawnBets(Promise):
     """The evidence so far. Immutable; once raised it stays as it was then.
 
-    The state is five stakes and the draws that may still change: the newest `KEPT`, and all from the first unknown one on, at
-    most `MOST_WAITING`: those that were made within one label deadline, since an overdue one counts 0 and is known.
-
-    Attributes
-    ----------
-    stakes : B_j after `draws` draws.
-    unstaked : what the w_k divide: 1, less what an older engine had put in.
-    draws : those that `stakes` hold; up to and with the one that raised it.
-    tail : the draws after them, in order.
-    raised_at : the draw, from 1, at which the evidence reached 1/delta; None if it has not.
-    raised_by : its number; None also where it is not known.
+    The state is five stakes B_j after so many `draws`, up to and with the one that raised it, and
+    the `tail` of draws that may still change: the newest `KEPT`, and all from the first unknown one
+    on, at most `MOST_WAITING`: those that were made within one label deadline, since an overdue one
+    counts 0 and is known. `raised_at`: the draw, from 1, at which the evidence reached 1/delta;
+    `raised_by`: its number, None also where it is not known.
     """
 
     stakes: Stakes = (0.0,) * len(STRENGTHS)
-    unstaked: float = 1.0
     draws: int = 0
     tail: tuple[Draw, ...] = ()
     raised_at: int | None = None
@@ -148,8 +139,6 @@ class DrawnBets(Promise):
             raise ValueError(
                 f"stakes must be {len(STRENGTHS)} finite numbers of at least 0, not {self.stakes!r}"
             )
-        if not 0 <= self.unstaked <= 1:
-            raise ValueError(f"unstaked must be in [0, 1], not {self.unstaked!r}")
         if self.raised_at is not None and (self.raised_at != self.draws or self.tail):
             raise ValueError(f"raised at {self.raised_at!r}, but {self.seen!r} draws were read")
 
@@ -187,11 +176,9 @@ class DrawnBets(Promise):
         Where every loss is known when its draw is read, it is bit-identical however draws are cut into pieces.
         Raises `ValueError` if a draw is not one, or not in order.
 
-        Parameters
-        ----------
-        draws : the next ones, in order.
-        known : losses by the numbers of draws. What is known already is never lowered.
-        overdue : draws from this moment or before are known from now on: a loss that is not known is `missing`.
+        `draws`: the next ones, in order. `known`: losses by the numbers of draws. What is known
+        already is never lowered. `overdue`: draws from this moment or before are known from now on:
+        a loss that is not known is `missing`.
         """
         if self.raised_at is not None:
             return self
@@ -223,7 +210,7 @@ class DrawnBets(Promise):
         for draw in self.tail:
             if count % RESTART_EVERY == 0:
                 weight = restart_weight(count // RESTART_EVERY + 1)
-                put = (self.unstaked * weight + inflow) / len(STRENGTHS)
+                put = (weight + inflow) / len(STRENGTHS)
                 stakes = tuple([stake + put for stake in stakes])
             count += 1
             if draw.loss is not None or not leave_out:

@@ -21,11 +21,8 @@ _ODDS = np.array([0.5, 0.8, 1.25, 2.0])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawAlarm(State):
-    """The state of an alarm on wrong logged probabilities. Immutable; `observe` returns the next state.
-
-    Attributes
-    ----------
-    bets : the evidence.
+    """The state of an alarm on wrong logged probabilities. Immutable; `observe` returns the next
+    state.
     """
 
     json_kind: ClassVar[str] = "streamer.monitoring.draw-alarm.v1"

@@ -51,11 +51,8 @@ class DriftAlarm(State):
     It is blind where that number does not move, and it cannot distinguish a harmless change from a harmful one. After a
     change it takes the changed numbers in as well, so that evidence grows fastest at first.
 
-    Attributes
-    ----------
-    edges : upper ends of the bins but the last, rising, finite.
-    counts : numbers in each bin so far, calibration's ranked half and the stream's; one more than `edges`.
-    bets : the evidence.
+    `edges`: upper ends of the bins but the last, rising, finite. `counts`: numbers in each bin so
+    far, calibration's ranked half and the stream's; one more than `edges`. `bets`: the evidence.
     """
 
     json_kind: ClassVar[str] = "streamer.monitoring.drift-alarm.v1"
@@ -79,15 +76,11 @@ class DriftAlarm(State):
     ) -> "DriftAlarm":
         """Arm an alarm on the numbers of calibration.
 
-        Raises `ValueError` if an argument is not valid.
-
-        Parameters
-        ----------
-        reference : at least 20 finite numbers, one a calibration batch, in an order that their values had no say
-            in (that of decisions). They must have been drawn as the stream's are: the audit sample, not a choice.
-        delta : chance of an alarm at any time although nothing moved, in (0, 1).
-        bins : most bins, >= 2.
-        restart_every : decisions from one restart to the next, in 1..1000.
+        `reference`: at least 20 finite numbers, one a calibration batch, in an order that their
+        values had no say in (that of decisions). They must have been drawn as the stream's are: the
+        audit sample, not a choice. `delta`: chance of an alarm at any time although nothing moved,
+        in (0, 1). `bins`: most bins, >= 2. `restart_every`: decisions from one restart to the next,
+        in 1..1000. Raises `ValueError` if an argument is not valid.
         """
         numbers = _finite("reference", reference)
         if numbers.size < FEWEST_REFERENCES:
@@ -116,14 +109,10 @@ class DriftAlarm(State):
     def observe(self, values: ArrayLike, uniforms: ArrayLike) -> "DriftAlarm":
         """Return the state after these numbers: the same however they are cut into pieces.
 
-        Raises `ValueError` if a number is not finite, a uniform is outside [0, 1], or the lengths
-        differ.
-
-        Parameters
-        ----------
-        values : shape (n,), finite, one a batch in the order of decisions; there may be none.
-        uniforms : shape (n,), in [0, 1]: uniform, independent of all else, the same when a batch is read again (a
-            keyed hash of its identity will do).
+        `values`: shape (n,), finite, one a batch in the order of decisions; there may be none.
+        `uniforms`: shape (n,), in [0, 1]: uniform, independent of all else, the same when a batch
+        is read again (a keyed hash of its identity will do). Raises `ValueError` if a number is not
+        finite, a uniform is outside [0, 1], or the lengths differ.
         """
         numbers = _finite("values", values)
         draws = unit_interval("uniforms", uniforms) if np.size(uniforms) else np.empty(0)

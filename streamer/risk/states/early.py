@@ -54,13 +54,10 @@ Floats = NDArray[np.float64]
 class MarkBets(Promise):
     """The evidence so far. Immutable; once raised it stays as it was then.
 
-    Attributes
-    ----------
-    known, bad : marks read, and those of them that are 1.
-    changes : the newest moments of a possible change, in order: c, and how many of the first c marks are 1.
-    evidence : E after the last mark; 1/delta raises the warning.
-    raised_at : the mark, from 1, that raised it; None while it is quiet.
-    raised_by : the number of its answer.
+    `known`, `bad`: marks read, and those of them that are 1. `changes`: the newest moments of a
+    possible change, in order: c, and how many of the first c marks are 1. `evidence`: E after the
+    last mark; 1/delta raises the warning. `raised_at`: the mark, from 1, that raised it; None while
+    it is quiet. `raised_by`: the number of its answer.
     """
 
     known: int = 0
@@ -85,11 +82,8 @@ class MarkBets(Promise):
         return int(before[most]), *rates[:, most].tolist()
 
     def after(self, marks: Sequence[tuple[int, float]]) -> "MarkBets":
-        """Return the state after more marks, the same however they are cut into pieces.
-
-        Parameters
-        ----------
-        marks : the number of each answer, and 0 or 1, in the order in which they became known.
+        """Return the state after more marks, the same however they are cut into pieces: each an
+        answer's number and 0 or 1, as they became known.
         """
         bets, at = self, 0
         while at < len(marks) and bets.raised_at is None:
@@ -139,10 +133,7 @@ def _highest(known: Any, bad: Any) -> Floats:
 class EarlyWarning(json_form.State):
     """The state of an early warning. Immutable; `observe` returns the next state.
 
-    Attributes
-    ----------
-    bets : the evidence.
-    waiting : answers whose mark has not come.
+    `bets`: the evidence. `waiting`: answers whose mark has not come.
     """
 
     json_kind: ClassVar[str] = "streamer.monitoring.early-warning.v1"
@@ -174,11 +165,9 @@ class EarlyWarning(json_form.State):
     ) -> "EarlyWarning":
         """Return the state with more answers, and more marks known.
 
-        Parameters
-        ----------
-        marks : answers that shipped, in order; `loss` is the mark, 0 or 1, and None where it has not come. Limits are not read.
-        known : marks by the numbers of answers; the first of an answer counts.
-        overdue : an answer of this moment or before waits for its mark no more.
+        `marks`: answers that shipped, in order; `loss` is the mark, 0 or 1, and None where it has
+        not come. Limits are not read. `known`: marks by the numbers of answers; the first of an
+        answer counts. `overdue`: an answer of this moment or before waits for its mark no more.
         """
         if self.raised_at is not None:
             return self
@@ -190,12 +179,10 @@ class EarlyWarning(json_form.State):
 
 
 def cleared(severities: Iterable[float | None], limit: float) -> bool:
-    """Whether people's labels of the newest answers that shipped take a warning back: what has none counts as wrong.
+    """Whether people's labels of the newest answers that shipped, severities in [0, 1], take a
+    warning back: what has none counts as wrong.
 
-    Parameters
-    ----------
-    severities : of each answer, in [0, 1]; None without a label.
-    limit : the mean severity that is allowed of what ships.
+    `limit` is the mean severity that is allowed of what ships.
     """
     worst = [1.0 if one is None else one for one in severities]
     return bool(worst) and math.fsum(worst) <= limit * len(worst)

@@ -98,20 +98,15 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExposureSequence(State):
-    """The state of an anytime-valid interval of exposure risk: a few numbers, whatever has been read.
+    """The state of an anytime-valid interval of exposure risk: a few numbers, whatever has been
+    read.
 
-    Immutable: `observe` returns the next state. Two bounds have two states, because a label that is overdue at the
-    deadline counts 0 in the lower and 1 in the upper one. Read decisions in the order in which they were made, each
-    once, when they are older than the label deadline; a label that comes later still is left out.
-
-    Attributes
-    ----------
-    plan : what was fixed beforehand.
-    decisions : number t of decisions read.
-    drawn : those of them that the audit sample took.
-    overdue : those drawn that shipped something and had no label at the deadline.
-    shipped : sum of the shares that shipped, known without labels.
-    lower_evidence, upper_evidence : what each bound keeps.
+    Immutable: `observe` returns the next state. Two bounds have two states, because a label that is
+    overdue at the deadline counts 0 in the lower and 1 in the upper one. Read decisions in the
+    order in which they were made, each once, when they are older than the label deadline; a label
+    that comes later still is left out. `drawn`: those of the `decisions` that the audit sample
+    took; `overdue`: those of them that shipped something and had no label at the deadline;
+    `shipped`: the sum of the shares that shipped, known without labels.
     """
 
     json_kind: ClassVar[str] = "streamer.monitoring.exposure.v1"
@@ -138,13 +133,10 @@ class ExposureSequence(State):
             raise ValueError(f"shipped must be between 0 and decisions, not {self.shipped!r}")
 
     def observe(self, decisions: AuditedDecisions) -> ExposureSequence:
-        """Return the state after these decisions: bit-identical however they are cut into pieces.
+        """Return the state after the next decisions, in the order in which they were made:
+        bit-identical however they are cut into pieces.
 
         Raises `ValueError` if a logged probability is below the plan's least one.
-
-        Parameters
-        ----------
-        decisions : the next ones, in the order in which they were made; there may be none.
         """
         if not len(decisions):
             return self

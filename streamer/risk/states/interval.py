@@ -8,17 +8,12 @@ from streamer.calibration.arguments import check_alpha, check_positive
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RiskInterval:
-    """A risk between two bounds that hold together, at all times at once, with probability 1 - delta.
+    """A risk of t `decisions` between two bounds in [0, 1] that hold together, at all times at
+    once, with probability 1 - delta.
 
-    Attributes
-    ----------
-    decisions : number t of decisions it is about.
-    labels : drawn decisions whose loss is known, by a label or because nothing shipped.
-    overdue : drawn decisions whose label had not come at the deadline.
-    estimate : the unbiased estimate with overdue labels at 1, cut to [0, 1]; None where there is nothing to
-        estimate.
-    lower, upper : the bounds, in [0, 1].
-    delta : chance that the bounds fail at any time, in (0, 1).
+    `labels`: drawn decisions whose loss is known, by a label or because nothing shipped; `overdue`:
+    those whose label had not come at the deadline. `estimate`: unbiased, with overdue labels at 1,
+    cut to [0, 1]; None where there is nothing to estimate.
     """
 
     decisions: int
@@ -37,13 +32,11 @@ class BudgetBurn:
     The shares have the confidence of the interval they come from. Days left extrapolate the mean rate since the
     period began: nothing is promised about what comes.
 
-    Attributes
-    ----------
-    used : share of the period's budget, 0 or more; above 1 it is overspent.
-    used_lower, used_upper : its bounds.
-    days_left : days from the newest decision counted until the budget is gone; 0 if it is, inf if nothing is used; None of a gate
-        that ships nothing or has broken its budget: the rate so far says nothing of what comes.
-    days_left_soonest : the same at the upper bound.
+    `used`: share of the period's budget, 0 or more; above 1 it is overspent. `used_lower`,
+    `used_upper`: its bounds. `days_left`: days from the newest decision counted until the budget is
+    gone; 0 if it is, inf if nothing is used; None of a gate that ships nothing or has broken its
+    budget: the rate so far says nothing of what comes. `days_left_soonest`: the same at the upper
+    bound.
     """
 
     used: float
@@ -62,15 +55,10 @@ def budget_burn(
 ) -> BudgetBurn:
     """Say how much of a period's budget is used: t risk / (alpha N), N decisions in the whole period at the rate so far.
 
-    Raises `ValueError` if an argument is not valid.
-
-    Parameters
-    ----------
-    exposure : the interval of a sequence that began with the period.
-    alpha : the budget on exposure risk, in (0, 1).
-    elapsed_days : from the period's begin to the newest decision that the sequence has read (which is a label
-        deadline before now), above 0 and at most `period_days`.
-    period_days : length of the period, positive.
+    `exposure`: the interval of a sequence that began with the period. `alpha`: the budget on
+    exposure risk, in (0, 1). `elapsed_days`: from the period's begin to the newest decision that
+    the sequence has read (which is a label deadline before now), above 0 and at most `period_days`.
+    `period_days`: length of the period, positive. Raises `ValueError` if an argument is not valid.
     """
     alpha = check_alpha(alpha)
     period, elapsed = check_positive("period_days", period_days), check_positive("elapsed_days", elapsed_days)

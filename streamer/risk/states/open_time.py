@@ -26,11 +26,8 @@ from streamer.risk.states.json_form import State
 class OpenTime(State):
     """The state: a few numbers, whatever has been read. Immutable; `observe` returns the next state.
 
-    Attributes
-    ----------
-    served : the decisions that shipped something.
-    decisions : all decisions that were read, those that shipped nothing included.
-    answers : shipped answers with a label.
+    `served`: the decisions that shipped something. `decisions`: all decisions that were read, those
+    that shipped nothing included. `answers`: shipped answers with a label.
     """
 
     json_kind: ClassVar[str] = "streamer.monitoring.open-time.v1"
@@ -56,12 +53,8 @@ class OpenTime(State):
     def observe(self, decisions: AuditedDecisions, *, answers: int) -> OpenTime:
         """Return the state after these decisions, the next in order; it does not depend on how they are cut into pieces.
 
-        Raises `ValueError` if a logged probability is below the plan's least one.
-
-        Parameters
-        ----------
-        decisions : made while the gate was open.
-        answers : of their shipped answers, those with a label.
+        `decisions`: made while the gate was open. `answers`: of their shipped answers, those with a
+        label. Raises `ValueError` if a logged probability is below the plan's least one.
         """
         return replace(
             self,

@@ -34,13 +34,10 @@ LARGEST_PERIOD = 1000
 class RestartedBets:
     """The evidence against a hypothesis so far. Immutable; once raised it stays as it was then.
 
-    Attributes
-    ----------
-    delta : chance to be raised at any time while the hypothesis holds, in (0, 1).
-    restart_every : decisions r from one restart to the next, in 1..1000.
-    stakes : B_j, one for each bet, 0 or more, finite.
-    seen : decisions read; up to and with the one that raised it.
-    raised_at : number of the decision, from 1, at which the evidence reached 1/delta; None if it has not.
+    `delta`: chance to be raised at any time while the hypothesis holds, in (0, 1). `restart_every`:
+    decisions r from one restart to the next, in 1..1000. `stakes`: B_j, one for each bet, 0 or
+    more, finite. `seen`: decisions read; up to and with the one that raised it. `raised_at`: number
+    of the decision, from 1, at which the evidence reached 1/delta; None if it has not.
     """
 
     delta: float
@@ -72,11 +69,8 @@ class RestartedBets:
         return math.fsum(self.stakes) / len(self.stakes)
 
     def after(self, factors: Floats) -> "RestartedBets":
-        """Return the state after n more decisions: bit-identical however they are cut into pieces.
-
-        Parameters
-        ----------
-        factors : shape (n, number of bets), positive; in the order of the decisions.
+        """Return the state after n more decisions, in order, by their positive factors, shape (n,
+        number of bets): bit-identical however they are cut into pieces.
         """
         if self.raised_at is not None or not len(factors):
             return self

@@ -42,14 +42,10 @@ _WEIGHTS = np.log([*(1 / len(BROKEN) for _ in BROKEN), 0.2, 0.6, 0.2])
 class Mark(NamedTuple):
     """One decision that shipped something and was drawn.
 
-    Attributes
-    ----------
-    number, moment : its place in the order of decisions, and when it was made, in seconds.
-    weight : c/p in (0, 1].
-    share : of the drawn responses that shipped, or what a gate of claims can lose by those that did,
-        in [0, 1]: its loss is no more.
-    held : decisions of which nothing shipped, since the mark before.
-    loss : in [0, share]; None while it is not known.
+    `number`, `moment`: its place in the order of decisions, and when it was made, in seconds.
+    `weight`: c/p in (0, 1]. `share`: of the drawn responses that shipped, or what a gate of claims
+    can lose by those that did, in [0, 1]: its loss is no more. `held`: decisions of which nothing
+    shipped, since the mark before. `loss`: in [0, share]; None while it is not known.
     """
 
     number: int
@@ -115,12 +111,10 @@ class VerdictBets(State):
     ) -> "VerdictBets":
         """Return the state with more decisions, the next in order, and more losses known or raised.
 
-        Parameters
-        ----------
-        held : decisions of which nothing shipped, after the last of `marks`.
-        decisions, served, shipped : how many there are in all, of how many something shipped, and the sum of their shares.
-        known : losses by number.
-        overdue : a mark of this moment or before waits for its label no more.
+        `held`: decisions of which nothing shipped, after the last of `marks`. `decisions`,
+        `served`, `shipped`: how many there are in all, of how many something shipped, and the sum
+        of their shares. `known`: losses by number. `overdue`: a mark of this moment or before waits
+        for its label no more.
         """
         losses = known or {}
         if marks:
@@ -143,11 +137,8 @@ class VerdictBets(State):
         )
 
     def says(self, since: float) -> Literal["kept", "broken"] | None:
-        """Return what may be said of the decisions up to one that was made at `since` or later, or up to the last.
-
-        Parameters
-        ----------
-        since : in seconds.
+        """Return what may be said of the decisions up to one that was made `since` then, in
+        seconds, or later, or up to the last.
         """
         ends = np.vstack([self._steps(self.tail), self._held(self.held)[None]])
         logs = np.array(self.logs) + ends.cumsum(axis=0) + _WEIGHTS

@@ -51,14 +51,11 @@ def parts(
 ) -> tuple[Part, ...]:
     """Return what of an answer ships; nothing where no claim does.
 
-    Parameters
-    ----------
-    claims : in the order of the text, disjoint.
-    ships : one mark for each.
-    left_out : `drop`: the claims that ship, as they stand; `mark`: those that do not as well,
-        between marks, and the promise is about what is not marked. Text of no claim never ships; of
-        what stands between two claims white space does, and a new paragraph begins where one was
-        left out with what stood there.
+    `claims`: in the order of the text, disjoint. `ships`: one mark for each. `left_out`: `drop`:
+    the claims that ship, as they stand; `mark`: those that do not as well, between marks, and the
+    promise is about what is not marked. Text of no claim never ships; of what stands between two
+    claims white space does, and a new paragraph begins where one was left out with what stood
+    there.
     """
     if not any(ships):
         return ()

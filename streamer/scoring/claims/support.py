@@ -71,15 +71,11 @@ def least(scores: Floats, rests_on: Sequence[Sequence[int]]) -> Floats:
 
 
 def features(claims: Sequence[str], witnesses: Sequence[str]) -> Floats:
-    """Return contain, gram4, keys, weakest, rare and A of each claim, shape (K, 6).
+    """Return contain, gram4, keys, weakest, rare and A of each of the K >= 1 claims of one answer,
+    shape (K, 6).
 
-    Raises `ValueError` if there is no witness: such an answer is held.
-
-    Parameters
-    ----------
-    claims : the K >= 1 claims of one answer, as texts.
-    witnesses : the other answers to the prompt, without their reasoning; blank ones are passed
-        over.
+    `witnesses`: the other answers to the prompt, without their reasoning; blank ones are passed
+    over. Raises `ValueError` if there is no witness: such an answer is held.
     """
     others = [_plain(one) for one in witnesses if not is_blank(one)]
     if not others:

@@ -43,33 +43,21 @@ def normalized(rows: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 class CTranslate2Encoder:
-    """A plain BERT with mean pooling whose vectors do not depend on what else is encoded, or in which order.
+    """A plain BERT with mean pooling whose vectors do not depend on what else is encoded, or in
+    which order.
 
-    A pass holds texts of one length in tokens, so nothing is padded, and runs on one thread; a small one is filled up
-    with its last text. Where a row's bits still depend on how many rows there are, each text has a pass to itself; that
-    is tried when a process loads the model for the first time. Rows are bit-equal between calls, orders, processes and
-    thread counts on one kind of CPU and one version of CTranslate2.
+    A pass holds texts of one length in tokens, so nothing is padded, and runs on one thread; a
+    small one is filled up with its last text. Where a row's bits still depend on how many rows
+    there are, each text has a pass to itself; that is tried when a process loads the model for the
+    first time. Rows are bit-equal between calls, orders, processes and thread counts on one kind of
+    CPU and one version of CTranslate2. Calls from several threads are safe; they share the threads,
+    `at_once` of them.
 
-    Parameters
-    ----------
-    model : see `streamer.scoring.encoders.plain_bert.plain_bert`.
-    identity : of what lies in the model's folder.
-    threads : CPU threads, >= 1; None: as many as this process may use, at most 32.
-    unit : False leaves out the normalisation, so that rows keep the length that pooling gives them.
-    strict : False gives every text a vector, of what the model takes of it, as the paper's experiments do.
-
-    Raises
-    ------
-    UsageError : the model cannot be loaded, does not have the identity's dimension, or makes vectors that are not
-        finite.
-
-    Notes
-    -----
-    Calls from several threads are safe; they share the threads.
-
-    Attributes
-    ----------
-    at_once : how many passes run side by side.
+    `threads` >= 1; None: as many as this process may use, at most 32. `unit` False leaves out the
+    normalisation, so that rows keep the length that pooling gives them. `strict` False gives every
+    text a vector, of what the model takes of it, as the paper's experiments do. Raises `UsageError`
+    where the model cannot be loaded, does not have the identity's dimension, or makes vectors that
+    are not finite.
     """
 
     device = "cpu"

@@ -19,12 +19,8 @@ _Digest = bytes
 
 
 class PartlyEncoded(Exception):
-    """An encoder failed when it had done some texts, for which somebody may have to pay.
-
-    Parameters
-    ----------
-    error : why it failed.
-    rows : the rows of those texts by their places in the call.
+    """An encoder failed, for the reason `error`, when it had done some texts, for which somebody
+    may have to pay: their `rows` by places in the call.
     """
 
     def __init__(self, error: Exception, rows: Mapping[int, NDArray[np.float32]]) -> None:
@@ -53,23 +49,14 @@ class Encoder(Protocol):
 class CachedEncoder:
     """An encoder that never encodes a text twice while it remembers it.
 
-    Sampled answers repeat: of 10,000 short ones half were copies. Texts are remembered by their SHA-256, so a
-    long text costs no more than a short one (its vector and about 300 bytes), and no text stays in memory.
+    Sampled answers repeat: of 10,000 short ones half were copies. Texts are remembered by their
+    SHA-256, so a long text costs no more than a short one (its vector and about 300 bytes), and no
+    text stays in memory; at most `capacity_texts` >= 0 of them, the least recently used leave
+    first. `encoded_texts` were handed to the encoder so far; with `cache_hits` they are all that
+    were asked for.
 
-    Parameters
-    ----------
-    encoder : what encodes the texts that are not remembered, all of a call's in one call.
-    capacity_texts : distinct texts to remember, >= 0; the least recently used leave first.
-
-    Attributes
-    ----------
-    encoded_texts : texts handed to the encoder so far.
-    cache_hits : texts answered without it so far; with `encoded_texts`, every text that was asked for.
-
-    Notes
-    -----
-    Thread-safe. No lock is held while the encoder works, so calls that find everything remembered never wait
-    for it; two calls that miss the same text at once both encode it, to the same bits.
+    Thread-safe. No lock is held while the encoder works, so calls that find everything remembered
+    never wait for it; two calls that miss the same text at once both encode it, to the same bits.
     """
 
     def __init__(self, encoder: Encoder, capacity_texts: int = DEFAULT_CAPACITY_TEXTS) -> None:
@@ -121,20 +108,12 @@ class CachedEncoder:
     def embed(
         self, batches: Sequence[Sequence[str]], *, progress: Callable[[int], None] | None = None
     ) -> list[NDArray[np.float32]]:
-        """The unit vectors of every batch.
+        """Return the unit vectors of every batch, each a new float32 array of shape (len(batch),
+        dimension); batches may be empty.
 
-        Raises `Exception` whatever the encoder raises; no more is remembered then than what
-        `PartlyEncoded` hands over.
-
-        Returns for each batch a new float32 array of shape (len(batch), dimension), rows in the
-        batch's order.
-
-        Parameters
-        ----------
-        batches : sequence of sequences of str
-            Batches of texts; empty ones are allowed.
-        progress : callable, optional
-            Called with how many more texts are done, from the calling thread; its total is the number of texts.
+        `progress` is called with how many more texts are done, from the calling thread; its total
+        is the number of texts. Raises whatever the encoder raises; no more is remembered then than
+        what `PartlyEncoded` hands over.
         """
         asked = [[digest_of(text) for text in batch] for batch in batches]
         texts = {

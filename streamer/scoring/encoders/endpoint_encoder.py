@@ -85,32 +85,21 @@ def endpoint_identity(name: str, dimension: int, host: str) -> EncoderIdentity:
 class EndpointEncoder:
     """A model behind OpenAI's embeddings protocol.
 
-    The endpoint sees every text that has something to see; the row of a blank one is the first unit vector, and no
-    scorer looks at it. Rows are made unit rows here. Equal texts have equal rows as far as the endpoint answers
-    equally: put it behind a `CachedEncoder`.
+    The endpoint sees every text that has something to see; the row of a blank one is the first unit
+    vector, and no scorer looks at it. Rows are made unit rows here. Equal texts have equal rows as
+    far as the endpoint answers equally: put it behind a `CachedEncoder`. Calls from several threads
+    are safe and run one after another: one call already has as many requests in flight as allowed.
 
-    An endpoint that is unavailable, refuses every request (a key that was withdrawn) or answers with vectors of another
-    length is waited for by whoever calls again after `Unavailable`. When that has gone on for `wait` seconds
-    it is given up: calls raise `EncoderGivenUp` at once, and one in ten seconds asks again.
+    An endpoint that is unavailable, refuses every request (a key that was withdrawn) or answers
+    with vectors of another length is waited for by whoever calls again after `Unavailable`. When
+    that has gone on for `wait` seconds (>= 0, may be infinite; `clock` is monotonic) it is given
+    up: calls raise `EncoderGivenUp` at once, and one in ten seconds asks again. `report_status` is
+    called with whether the endpoint answers, from the thread that calls.
 
-    Parameters
-    ----------
-    requests : asks the model.
-    name : see `parted_name`. A dimension that is not the model's own is asked for with each request.
-    wait : seconds, >= 0; may be infinite.
-    start_without : make an encoder although the endpoint does not answer, if `name` gives the dimension.
-    report_status : called with whether the endpoint answers, from the thread that calls.
-    clock : monotonic seconds.
-
-    Raises
-    ------
-    UsageError : the endpoint takes no request, or has no vectors of that dimension.
-    Unavailable : the endpoint does not answer.
-
-    Notes
-    -----
-    Calls from several threads are safe and run one after another: one call already has as many requests in flight as
-    allowed.
+    A dimension that is not the model's own (see `parted_name`) is asked for with each request.
+    `start_without`: make an encoder although the endpoint does not answer, if `name` gives the
+    dimension. Raises `UsageError` where the endpoint takes no request, or has no vectors of that
+    dimension; `Unavailable` where it does not answer.
     """
 
     device = "endpoint"
@@ -174,12 +163,10 @@ class EndpointEncoder:
     ) -> NDArray[np.float32]:
         """Unit rows, shape (len(texts), dimension); see `streamer.scoring.encoders.encoder.Encoder`.
 
-        Raises
-        ------
-        Unavailable : the endpoint does not answer; call again.
-        EncoderGivenUp : it has not answered for `wait` seconds.
-        BadData : the endpoint does not take one of the texts.
-        PartlyEncoded : in place of each of these where some texts have been answered; the error is its cause.
+        Raises `Unavailable`: the endpoint does not answer; call again. Raises `EncoderGivenUp`: it
+        has not answered for `wait` seconds. Raises `BadData`: the endpoint does not take one of the
+        texts. Raises `PartlyEncoded`: in place of each of these where some texts have been
+        answered; the error is its cause.
         """
         with self._lock:
             vectors = np.zeros((len(texts), self._identity.dimension), dtype=np.float32)

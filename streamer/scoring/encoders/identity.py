@@ -23,16 +23,13 @@ class EncoderIdentity:
 
     Of a model at an endpoint nobody here sees the weights. Its identity is its name and dimension.
 
-    Attributes
-    ----------
-    name : the model's name without its revision, for example ``all-MiniLM-L6-v2``; begins with `ENDPOINT_PREFIX` for one
-        at an endpoint.
-    revision : where the weights came from (a package's version, a hub commit, or ``local``), and for an engine of its own
-        that engine's version and backend; of a model at an endpoint the host.
-    weight_hash : SHA-256 of the weights, 64 lower-case hex digits; see `weight_hash`. Of a model at an endpoint that of
-        its `id`.
-    dimension : length of a vector, >= 1.
-    engine : what runs the weights; empty for sentence-transformers, the reference.
+    `name`: the model's name without its revision, for example ``all-MiniLM-L6-v2``; begins with
+    `ENDPOINT_PREFIX` for one at an endpoint. `revision`: where the weights came from (a package's
+    version, a hub commit, or ``local``), and for an engine of its own that engine's version and
+    backend; of a model at an endpoint the host. `weight_hash`: SHA-256 of the weights, 64
+    lower-case hex digits; see `weight_hash`. Of a model at an endpoint that of its `id`.
+    `dimension`: length of a vector, >= 1. `engine`: what runs the weights; empty for
+    sentence-transformers, the reference.
     """
 
     name: str

@@ -36,12 +36,10 @@ _MODULES = (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"])
 
 @dataclass(frozen=True, slots=True)
 class PlainBert:
-    """A folder whose model is a plain BERT or XLM-RoBERTa encoder: mean pooling, no prompts, absolute positions.
+    """A folder whose model is a plain BERT or XLM-RoBERTa encoder: mean pooling, no prompts,
+    absolute positions.
 
-    Attributes
-    ----------
-    config : of its config.json.
-    longest : tokens, special ones included, after which a text is cut.
+    Texts are cut after `longest` tokens, special ones included.
     """
 
     folder: Path

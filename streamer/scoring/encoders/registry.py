@@ -43,10 +43,8 @@ _HUB_IGNORED = ["onnx/*", "openvino/*", "*.py"]
 class EncoderFiles:
     """An encoder whose files are on this disk.
 
-    Attributes
-    ----------
-    identity : of the files in `folder`, and of the engine that is to run them.
-    bert : what CTranslate2 is to run; None: sentence-transformers runs the folder.
+    `identity`: of the files in `folder`, and of the engine that is to run them. `bert`: what
+    CTranslate2 is to run; None: sentence-transformers runs the folder.
     """
 
     identity: EncoderIdentity
@@ -61,27 +59,25 @@ def encoder_identity(name: str) -> EncoderIdentity:
 
 @extras.needed_by("encoding texts")
 def find_encoder(name: str) -> EncoderFiles:
-    """Find an encoder's files, downloading them if they live on the Hugging Face hub and are not here yet.
+    """Find an encoder's files, downloading them if they live on the Hugging Face hub and are not
+    here yet.
 
-    Parameters
-    ----------
-    name : str
-        One of
+    A name is one of
 
-        - ``all-MiniLM-L6-v2``, the packaged default;
-        - the path of a local sentence-transformers folder (anything that is a folder, or starts with ``.``,
-          ``/`` or ``~``); its name is the folder's;
-        - ``organisation/model`` or ``organisation/model@revision`` on the hub. Without a commit as revision
-          the name moves with its branch; the identity's hash shows what was loaded.
+    - ``all-MiniLM-L6-v2``, the packaged default;
+    - the path of a local sentence-transformers folder (anything that is a folder, or starts with ``.``,
+      ``/`` or ``~``); its name is the folder's;
+    - ``organisation/model`` or ``organisation/model@revision`` on the hub. Without a commit as revision
+      the name moves with its branch; the identity's hash shows what was loaded.
 
-        and ``+ctranslate2`` or ``+sentence-transformers`` at the end for the engine. Without that, CTranslate2 runs a
-        plain BERT or XLM-RoBERTa with mean pooling, and sentence-transformers everything else. The packaged encoder's identifiers
-        are names, too: ``all-MiniLM-L6-v2@53aa5117`` is run by sentence-transformers.
+    and ``+ctranslate2`` or ``+sentence-transformers`` at the end for the engine. Without that,
+    CTranslate2 runs a plain BERT or XLM-RoBERTa with mean pooling, and sentence-transformers
+    everything else. The packaged encoder's identifiers are names, too:
+    ``all-MiniLM-L6-v2@53aa5117`` is run by sentence-transformers.
 
-    Raises
-    ------
-    UsageError : no such encoder, its files cannot be used, or the engine cannot run them; the message says what to do.
-    Unavailable : the hub did not answer and the files are not here.
+    Raises `UsageError` if there is no such encoder, its files cannot be used, or the engine cannot
+    run them; the message says what to do. Raises `Unavailable` if the hub did not answer and the
+    files are not here.
     """
     if name.startswith(ENDPOINT_PREFIX):
         raise UsageError(

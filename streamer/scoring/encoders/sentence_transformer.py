@@ -51,11 +51,9 @@ class MicroBatch(NamedTuple):
 class LengthBuckets:
     """Buckets by token count.
 
-    Attributes
-    ----------
-    step : lengths are multiples of this many tokens, >= 1.
-    tokens : a pass holds about this many tokens, padding included, >= 1; texts longer than it go alone.
-    longest : the model's maximal number of tokens, where truncation cuts; None: it has none.
+    `step`: lengths are multiples of this many tokens, >= 1. `tokens`: a pass holds about this many
+    tokens, padding included, >= 1; texts longer than it go alone. `longest`: the model's maximal
+    number of tokens, where truncation cuts; None: it has none.
     """
 
     step: int = 8
@@ -96,35 +94,28 @@ _PROBES = ("", "Paris", "The capital of France is Paris. " * 8)
 
 
 class SentenceTransformerEncoder:
-    """A sentence-transformers model whose vectors do not depend on what else is encoded, or in which order.
+    """A sentence-transformers model whose vectors do not depend on what else is encoded, or in
+    which order.
 
-    Plain batching lets a text's vector move by 1e-7 with its neighbours: padding to the longest neighbour
-    changes the shapes of the matrix products, and with them their rounding. Here each text meets a shape that
-    follows from its own token count (`LengthBuckets`), short micro-batches are filled up, and on CPU each
-    micro-batch runs on one thread, so that the number of threads does not matter either. Rows are bit-equal
-    between calls, orders, processes and thread counts on one kind of CPU (or GPU) and one version of torch.
+    Plain batching lets a text's vector move by 1e-7 with its neighbours: padding to the longest
+    neighbour changes the shapes of the matrix products, and with them their rounding. Here each
+    text meets a shape that follows from its own token count (`LengthBuckets`), short micro-batches
+    are filled up, and on CPU each micro-batch runs on one thread, so that the number of threads
+    does not matter either. Rows are bit-equal between calls, orders, processes and thread counts on
+    one kind of CPU (or GPU) and one version of torch. Calls from several threads run one after
+    another (`at_once`): one call already uses the whole device.
 
-    Models whose input is more than tokens of a text (prompts by default, chat templates, other modalities)
-    go through the library's own `encode`, one text at a time: as reproducible, slower.
+    Models whose input is more than tokens of a text (prompts by default, chat templates, other
+    modalities) go through the library's own `encode`, one text at a time: as reproducible, slower.
 
-    Parameters
-    ----------
-    folder : a saved sentence-transformers model with safetensors weights.
-    identity : of what lies in `folder`; see `streamer.scoring.encoders.registry.find_encoder`.
-    device : ``auto`` (a GPU if there is one), ``cpu``, ``cuda``, ``cuda:1``, ``mps``.
-    threads : CPU threads, >= 1; None: as many as this process may use, at most 32. Ignored on a GPU.
-    unit : False leaves out the model's own normalisation as well as ours, so that rows keep the length that pooling
-        gives them. For the paper's pipelines without L2 alone: every score is of unit rows.
-    strict : False gives every text a vector, of what the model takes of it, as the paper's experiments do.
-
-    Raises
-    ------
-    UsageError : the model cannot be loaded, does not have the identity's dimension, or makes vectors that are
-        not finite; or there is no such device.
-
-    Notes
-    -----
-    Calls from several threads are safe and run one after another (`at_once`): one call already uses the whole device.
+    `folder` has safetensors weights. `device`: ``auto`` (a GPU if there is one), ``cpu``, ``cuda``,
+    ``cuda:1``, ``mps``. `threads`: CPU threads, >= 1; None: as many as this process may use, at
+    most 32; ignored on a GPU. `unit` False leaves out the model's own normalisation as well as
+    ours, so that rows keep the length that pooling gives them: for the paper's pipelines without L2
+    alone, as every score is of unit rows. `strict` False gives every text a vector, of what the
+    model takes of it, as the paper's experiments do. Raises `UsageError` where the model cannot be
+    loaded, does not have the identity's dimension, or makes vectors that are not finite; or there
+    is no such device.
     """
 
     at_once = 1

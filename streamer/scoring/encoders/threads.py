@@ -13,11 +13,8 @@ _MOST_THREADS = 32
 
 
 def encoder_threads(wanted: int | None) -> int:
-    """`wanted`, or as many as this process may use, at most 32.
-
-    Raises
-    ------
-    UsageError : `wanted` is below 1.
+    """`wanted`, or as many as this process may use, at most 32. Raises `UsageError` if `wanted` is
+    below 1.
     """
     if wanted is not None:
         if wanted < 1:

@@ -43,11 +43,8 @@ def tokenized(
 ) -> dict[int, Encoding]:
     """Tokenize texts, and return the tokens of those that are read, by their places; the others get their rows.
 
-    Parameters
-    ----------
-    tokenizer : truncates where the model does.
-    vectors : shape (len(texts), d); the row of a text that is not read is filled.
-    strict : False: all count as read.
+    `tokenizer`: truncates where the model does. `vectors`: shape (len(texts), d); the row of a text
+    that is not read is filled. `strict`: False: all count as read.
     """
     plain = [text if text.isascii() else unicodedata.normalize("NFC", text) for text in texts]
     names = (getattr(tokenizer.model, "unk_token", None), "[UNK]", "<unk>")

@@ -25,17 +25,11 @@ _CELLS_AT_ONCE = 2**22
 def in_common(begins: Marks, rows: Integers, height: int, *, repeated: bool) -> tuple[Floats, Marks]:
     """Count what each two of some rows have in common.
 
-    Parameters
-    ----------
-    begins : shape (m,), of occurrences of elements, equal ones beside each other: True where another element begins.
-    rows : shape (m,), in [0, height): where each occurs.
-    repeated : an element counts as often as both have it; False: once.
-
-    Returns
-    -------
-    common : shape (height, height), whole numbers: sum over elements of the smaller of two counts. Its diagonal counts what
-        other rows have as well.
-    shared : shape (m,), of which elements more than one row has.
+    `begins`: shape (m,), of occurrences of elements, equal ones beside each other: True where
+    another element begins. `rows`: shape (m,), in [0, height): where each occurs. `repeated`: an
+    element counts as often as both have it; False: once. Returns `common`, shape (height, height),
+    whole numbers: sum over elements of the smaller of two counts. Its diagonal counts what other
+    rows have as well; `shared`, shape (m,), of which elements more than one row has.
     """
     common = np.zeros((height, height))
     first = np.flatnonzero(begins)
@@ -95,13 +89,9 @@ _COUNTED = 2**16
 class Measured:
     """The n >= 2 answers to one prompt.
 
-    Attributes
-    ----------
-    batch : the answers.
-    question : the prompt; None or empty where it is not known.
-    size : n.
-    written : shape (n,), False for blank answers, which agree with none.
-    texts : n, empty for a blank answer.
+    `batch`: the answers. `question`: the prompt; None or empty where it is not known. `size`: n.
+    `written`: shape (n,), False for blank answers, which agree with none. `texts`: n, empty for a
+    blank answer.
     """
 
     def __init__(self, batch: AnswerBatch, question: str | None = None) -> None:
@@ -258,10 +248,8 @@ def last_number(
 ) -> Decimal | None:
     """Return the last number that a text has, in any script's digits, commas between thousands left out.
 
-    Parameters
-    ----------
-    digits : of `_DIGITS`, where they have been found already.
-    alone : not a number where it is joined to digits before it, as in 12,50, 3/4, 1e5 or 12.11.2026; ``Decimal("nan")`` then.
+    `digits`: of `_DIGITS`, where they have been found already. `alone`: not a number where it is
+    joined to digits before it, as in 12,50, 3/4, 1e5 or 12.11.2026; ``Decimal("nan")`` then.
     """
     last = deque(_DIGITS.finditer(text) if digits is None else digits, maxlen=1)
     if not last:

@@ -50,14 +50,11 @@ MOST_MODELS = 20
 class SignalList:
     """The signals of a gate.
 
-    Raises `ValueError` when a part is none of these.
-
-    Attributes
-    ----------
-    version : of what is measured of every answer, a key of `VERSIONS`.
-    given : which of `GIVEN` come with an answer, and forms (`number@1`), for the agreement in that part of the answer.
-    models : names of at most 20 language models; each is a column, 1 for its answers.
-    declared : at most 20 numbers of the user's own: name (1 to 40 of a-z, 0-9 and ``_``), least and largest value.
+    `version`: of what is measured of every answer, a key of `VERSIONS`. `given`: which of `GIVEN`
+    come with an answer, and forms (`number@1`), for the agreement in that part of the answer.
+    `models`: names of at most 20 language models; each is a column, 1 for its answers. `declared`:
+    at most 20 numbers of the user's own: name (1 to 40 of a-z, 0-9 and ``_``), least and largest
+    value. Raises `ValueError` when a part is none of these.
     """
 
     version: int = 2
@@ -163,15 +160,12 @@ class SignalList:
     ) -> Rows:
         """Measure the n answers of a batch.
 
-        Raises `ValueError` when a number lies outside its range, or embeddings cannot be compared.
-
-        Returns float32, shape (n, d): scaled, in [-4, 4], without intercept; zeros for blank answers.
-
-        Parameters
-        ----------
-        question : the prompt; None or empty where it is not known.
-        given : by name n numbers that came with the answers, None where one is missing: ``score`` in [0, 1], ``logprob`` at most
-            0, ``judge`` in [0, 100], token entropies at least 0, and declared ones. Names that the list does not have are passed over.
+        `question`: the prompt; None or empty where it is not known. `given`: by name n numbers that
+        came with the answers, None where one is missing: ``score`` in [0, 1], ``logprob`` at most
+        0, ``judge`` in [0, 100], token entropies at least 0, and declared ones. Names that the list
+        does not have are passed over. Returns float32, shape (n, d): scaled, in [-4, 4], without
+        intercept; zeros for blank answers. Raises `ValueError` when a number lies outside its
+        range, or embeddings cannot be compared.
         """
         return self.of_measured(Measured(batch, question), given)
 
@@ -229,12 +223,11 @@ def choice_scores(batch: AnswerBatch | Measured) -> Floats:
 def scored_for_choice(batch: AnswerBatch | Measured) -> tuple[Floats, Floats | None]:
     """Score n answers for the choice of the one that may ship: the highest, of equal ones the first.
 
-    Returns
-    -------
-    scores : float64, shape (n,), in [0, 1], rounded to 1e-6; 0 for a blank answer. (Gram energy + chrF) / 2; where what is judged has
-        an agreement of its own (`streamer.scoring.judged`) that: of JSON and calls as it is, else .9 of it + .1 ROUGE-1 of the answers
-        without reasoning.
-    agreement : shape (n,), rounded to 1e-6, not a number for a blank answer; None where what is judged has none of its own.
+    Returns `scores`, float64, shape (n,), in [0, 1], rounded to 1e-6; 0 for a blank answer. (Gram
+    energy + chrF) / 2; where what is judged has an agreement of its own (`streamer.scoring.judged`)
+    that: of JSON and calls as it is, else .9 of it + .1 ROUGE-1 of the answers without reasoning;
+    `agreement`, shape (n,), rounded to 1e-6, not a number for a blank answer; None where what is
+    judged has none of its own.
     """
     measured = batch if isinstance(batch, Measured) else Measured(batch)
     judged, blank = measured.batch.form, measured.batch.blank

@@ -28,20 +28,13 @@ _PARAMETERS: Final = ("temperature", "top_p", "max_tokens")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """A decision as it is told.
+    """A decision as it is told, by the id of its action.
 
-    Attributes
-    ----------
-    id : of its action.
-    created : when it was decided, in seconds since 1970.
-    model : the gate, as it is listed.
-    text : what is shown; of a hold the upstream's hold message.
-    calls : what is to be called, each with its id; then `text` is not shown.
-    finish_reason : `stop`, `length`, `CALLED` or, of a hold, `HELD`.
-    hold_status : of HTTP, of a hold that is an error; else None.
-    usage : tokens read and written by all calls; None where an upstream did not count them.
-    told : the member `streamer`.
-    headers : of HTTP.
+    `created` is when it was decided, in seconds since 1970; `model` the gate, as it is listed.
+    `text` is shown, of a hold the upstream's hold message; but not where there are `calls` to be
+    made, each with its id. `finish_reason` is `stop`, `length`, `CALLED` or, of a hold, `HELD`;
+    `hold_status` HTTP's of a hold that is an error, else None. `usage` are tokens read and written
+    by all calls, None where an upstream did not count them; `told` is the member `streamer`.
     """
 
     id: str
@@ -64,18 +57,9 @@ class Answer:
 def answer(
     done: Completed, upstream: Upstream, request: ChatRequest, *, desk: DeskState | None = None
 ) -> Answer:
-    """Return what a caller is told of a recorded decision.
-
-    Parameters
-    ----------
-    upstream : of the gate that was asked; it says what is shown where no answer ships.
-    desk : what became of it at the desk; None: nobody was asked about it.
-
-    Raises
-    ------
-    ChatProblem
-        When the texts of the batch were erased.
-    """
+    """Return what a caller is told of a recorded decision. `upstream`, of the gate that was
+    asked, says what is shown where no answer ships; `desk` is what became of it there, None:
+    nobody was asked about it. Raises `ChatProblem` when the texts of the batch were erased."""
     batch = done.batch
     if batch.metadata is None:
         raise ChatProblem(

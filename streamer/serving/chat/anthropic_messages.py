@@ -22,9 +22,9 @@ def as_chat(body: Mapping[str, Any]) -> Mapping[str, Any]:
     messages = chat.pop("messages", None)
     if not isinstance(messages, list):
         raise invalid("messages", "a list of at least one message")
-    before = [] if system is None else [{"role": "system", "content": _texts(system, "system")}]
-    turns = (one for place, said in enumerate(messages) for one in _messages(said, f"messages[{place}]"))
-    chat["messages"] = [*before, *turns]
+    before = [] if system is None else [("system", {"role": "system", "content": _texts(system, "system")})]
+    places = ((f"messages[{place}]", said) for place, said in enumerate(messages))
+    chat["messages"] = [*before, *((where, one) for where, said in places for one in _messages(said, where))]
     if isinstance(tools := chat.get("tools"), list):
         chat["tools"] = [_tool(one) for one in tools]
     match chat.pop("tool_choice", None):
@@ -102,10 +102,10 @@ def _messages(message: object, where: str) -> Iterator[dict[str, Any]]:
         match block:
             case {"type": "thinking" | "redacted_thinking"}:
                 pass
-            case {"type": "tool_use", "id": id_, "name": name, "input": dict(given)}:
+            case {"type": "tool_use", "id": str(id_), "name": str(name), "input": dict(given)}:
                 function = {"name": name, "arguments": json.dumps(given, ensure_ascii=False)}
                 calls.append({"id": id_, "type": "function", "function": function})
-            case {"type": "tool_result", "tool_use_id": id_}:
+            case {"type": "tool_result", "tool_use_id": str(id_)} if id_:
                 text = _texts(block.get("content") or "", f"{where}.content[{place}].content")
                 yield {"role": "tool", "tool_call_id": id_, "content": text}
             case _:

@@ -23,21 +23,16 @@ from streamer.serving.chat.rungs import Handed, HandsOn, handed, handed_on
 from streamer.serving.chat.sampler import Sampled, Sampler, sampling_record
 from streamer.serving.chat.suitable import of_one_origin, token_numbers, unsuited
 from streamer.serving.chat.upstream import Upstream
-from streamer.serving.deadlines import Deadline
 from streamer.serving.problems import RETRY_SECONDS, Problem, refused, unavailable
 from streamer.serving.request_log import RequestLog
+from streamer.serving.requests import Deadline
 
 _UPSTREAM, _SAMPLING = OWN_METADATA
 
 
 class Completed(NamedTuple):
-    """The decision on record that is the last word.
-
-    Attributes
-    ----------
-    again : it was on record before this request came.
-    earlier : what gates recorded that handed the request on.
-    """
+    """The decision on record that is the last word. `again`: it was on record before this
+    request came. `earlier` is what gates recorded that handed the request on."""
 
     batch: RecordedBatch
     again: bool
@@ -47,13 +42,10 @@ class Completed(NamedTuple):
 class ChatCounter:
     """Takes chat requests for the gates that have an upstream. For one event loop.
 
-    Parameters
-    ----------
-    request_log : decides and records, as it does for every other request.
-    samplers : by gate; a gate that is `then` of another one is asked only about what that one hands on.
-    best_score : what a gate scores the best of some answers.
-    limits : bounds for events.
-    most, most_bytes : requests that may be under way, and the bytes of their bodies, >= 1; past either they are refused.
+    The request log decides and records, as it does for every other request. `samplers` are by gate;
+    a gate that is `then` of another one is asked only about what that one hands on. `best_score` is
+    what a gate scores the best of some answers. Past `most` requests under way, or `most_bytes` of
+    their bodies, >= 1, others are refused.
     """
 
     def __init__(
@@ -90,15 +82,12 @@ class ChatCounter:
         headers: Headers,
         timestamp_ms: int,
     ) -> Completed:
-        """Sample answers, have them decided, and return what is on record; a repeat samples nothing.
+        """Sample answers, have them decided, and return what is on record; a repeat samples
+        nothing.
 
-        What cannot be sampled whole is recorded without answers, and so held. What a gate hands on is asked of the next one,
-        under the same batch id.
-
-        Raises
-        ------
-        Problem
-            When it is refused, too much waits, or nothing could be recorded within the grace of its deadline.
+        What cannot be sampled whole is recorded without answers, and so held. What a gate hands on
+        is asked of the next one, under the same batch id. Raises `Problem` when it is refused, too
+        much waits, or nothing could be recorded within the grace of its deadline.
         """
         await self._check(request)
         batch_id = idempotency_key or str(uuid.uuid4())

@@ -5,7 +5,7 @@ from itertools import groupby
 from typing import Any, Final
 
 from streamer.serving.chat.answer import Answer
-from streamer.serving.chat.request import ChatRequest, invalid, unsupported
+from streamer.serving.chat.request import ChatRequest, invalid, text_of, unsupported
 
 _STATELESS: Final = "the service keeps no conversations; send the earlier items in input"
 _ADVICE: Final = {
@@ -17,7 +17,9 @@ _LOGPROBS: Final = "message.output_text.logprobs"
 _ASKS_FOR_NOTHING: Final = frozenset({"client_metadata", "max_tool_calls", "truncation"})
 MEMBERS: Final = _ASKS_FOR_NOTHING | {"background", "include", "text"}
 """What a body may have beside the members of a chat completion's."""
-_TEXTS: Final = frozenset({"input_text", "output_text", "text", "refusal"})
+_PARTS: Final = dict.fromkeys(("input_text", "output_text", "text"), "text") | {"refusal": "refusal"}
+
+_Placed = tuple[str, dict[str, Any]]
 
 
 def as_chat(body: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -32,8 +34,13 @@ def as_chat(body: Mapping[str, Any]) -> Mapping[str, Any]:
         raise unsupported("background", "wait for the answer; Prefer: wait= says how long")
     if _LOGPROBS in (include if isinstance(include := chat.pop("include", None), list) else ()):
         raise unsupported("include", "log probabilities do not say how an answer was chosen among several")
-    system = [{"role": "system", "content": chat.pop("instructions")}] if "instructions" in chat else []
-    chat["messages"] = [*system, *_one_turn(_messages(chat.pop("input", None)))]
+    turns = _one_turn(_messages(chat.pop("input", None)))
+    if (system := chat.pop("instructions", None)) is None:
+        chat["messages"] = [*turns]
+    elif not isinstance(system, str):
+        raise invalid("instructions", "a text")
+    else:
+        chat["messages"] = [("instructions", {"role": "system", "content": system}), *turns]
     text = chat.pop("text", {})
     if not isinstance(text, dict):
         raise invalid("text", "an object")
@@ -160,48 +167,43 @@ def _nested(given: object, name: str) -> object:
     return {"type": name, name: {one: value for one, value in given.items() if one != "type"}}
 
 
-def _messages(items: object) -> Iterator[dict[str, Any]]:
+def _messages(items: object) -> Iterator[_Placed]:
     if isinstance(items, str):
-        yield {"role": "user", "content": items}
+        yield "input", {"role": "user", "content": items}
         return
     if not isinstance(items, list) or not items:
         raise invalid("input", "a text, or a list of at least one item")
     for place, item in enumerate(items):
+        where = f"input[{place}]"
         match item:
             case {"type": "reasoning"}:  # an earlier answer's, and no part of it
                 continue
-            case {"type": "function_call", "call_id": id_, "name": name, "arguments": arguments}:
-                call = {"id": id_, "type": "function", "function": {"name": name, "arguments": arguments}}
-                yield {"role": "assistant", "content": None, "tool_calls": [call]}
-            case {"type": "function_call_output", "call_id": id_, "output": output}:
-                yield {"role": "tool", "tool_call_id": id_, "content": _content(output)}
+            case {"type": "function_call", "call_id": str(id_), "name": str(name), "arguments": str(given)}:
+                call = {"id": id_, "type": "function", "function": {"name": name, "arguments": given}}
+                yield where, {"role": "assistant", "content": None, "tool_calls": [call]}
+            case {"type": "function_call"}:
+                raise invalid(where, "a call with call_id, name and arguments as texts")
+            case {"type": "function_call_output", "call_id": str(id_), "output": output} if id_:
+                text = text_of(output, f"{where}.output", _PARTS)
+                yield where, {"role": "tool", "tool_call_id": id_, "content": text}
+            case {"type": "function_call_output"}:
+                raise invalid(where, "an output with the call_id of its call")
             case {"role": role, "content": content} if item.get("type", "message") == "message":
-                yield {"role": role, "content": _content(content)}
+                yield where, {"role": role, "content": text_of(content, f"{where}.content", _PARTS)}
             case _:
                 kind = item.get("type") if isinstance(item, dict) else None
                 raise unsupported(
-                    f"input[{place}]",
+                    where,
                     f"an item must be a message, a function_call with its function_call_output, or reasoning, not {kind}",
                 )
 
 
-def _one_turn(messages: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Put calls that follow each other into one message."""
-    for called, several in groupby(messages, key=lambda one: "tool_calls" in one):
+def _one_turn(messages: Iterable[_Placed]) -> Iterator[_Placed]:
+    """Put calls that follow each other into one message, which stands where the first does."""
+    for called, several in groupby(messages, key=lambda one: "tool_calls" in one[1]):
         if called:
-            calls = [call for one in several for call in one["tool_calls"]]
-            yield {"role": "assistant", "content": None, "tool_calls": calls}
+            (where, first), *others = several
+            calls = [call for _, one in others for call in one["tool_calls"]]
+            yield where, first | {"tool_calls": first["tool_calls"] + calls}
         else:
             yield from several
-
-
-def _content(content: object) -> object:
-    """A message's parts as those of a chat completion."""
-    if not isinstance(content, list):
-        return content
-    return [
-        {"type": "text", "text": part.get("refusal", part.get("text"))}
-        if isinstance(part, dict) and part.get("type") in _TEXTS
-        else part
-        for part in content
-    ]

@@ -16,18 +16,11 @@ from streamer.serving.problems import Problem
 
 
 class Protocol(NamedTuple):
-    """One of them.
-
-    Attributes
-    ----------
-    as_chat : makes the body of a request one of OpenAI's chat completions; raises `ChatProblem`.
-    whole : of an answer, the body.
-    events : of an answer to be streamed, each event's data, whose member `type` names it, if it has one.
-    members : of a body, beside those of a chat completion's.
-    names : what it calls members of a chat completion's.
-    needed : see `streamer.serving.chat.request.ChatRequest`.
-    end : what follows the events.
-    """
+    """One of them. `as_chat` makes the body of a request one of OpenAI's chat completions, or
+    raises `ChatProblem`; of an answer `whole` makes the body, and `events` each event's data,
+    whose member `type` names it, if it has one, with `end` after them. `members` a body may have
+    beside those of a chat completion's, and `names` says what the protocol calls these;
+    `needed`: see `streamer.serving.chat.request.ChatRequest`."""
 
     as_chat: Callable[[Mapping[str, Any]], Mapping[str, Any]]
     whole: Callable[[Answer, ChatRequest], dict[str, Any]]

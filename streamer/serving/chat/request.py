@@ -83,6 +83,7 @@ MEMBERS: Final[Mapping[str, dict[str, Any]]] = {
     for one in sorted(_TAKEN | _NOT_SENT | _OF_NOBODY | _NEUTRAL.keys() | _OF_THE_UPSTREAM.keys())
 }
 """What a body may have, and its JSON Schema; the members of other protocols become these."""
+_PARTS: Final[Mapping[str, str]] = {"text": "text"}
 _TOOLS: Final = "functions were replaced by tools: use these"
 _ADVICE: Final[Mapping[str, str]] = {
     "n": "one answer is returned; how many are sampled is `answers` of the gate's upstream",
@@ -105,20 +106,15 @@ class ChatProblem(Problem):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatRequest:
-    """What is asked of a gate.
+    """What is asked of a gate: a conversation of at least one message.
 
-    Attributes
-    ----------
-    gate : that decides.
-    messages : the conversation, at least one message.
-    metadata : of the caller, kept with the batch, where a gate with segments reads it.
-    sampling : the sampling parameters that the caller names.
-    form : what the upstream gets besides: the response format, the tools, and how they may be called.
-    stream : whether the answer is to come as server-sent events.
-    usage_chunk : whether the last of these tells the usage.
-    needed : sampling parameters that its protocol demands, which are never refused.
-    asked : the whole body, in the words of its protocol.
-    size : bytes of the request's body.
+    `metadata` are the caller's, kept with the batch, where a gate with segments reads them;
+    `sampling` the sampling parameters that the caller names, and `needed` those that its protocol
+    demands, which are never refused; `form` what the upstream gets besides: the response format,
+    the tools, and how they may be called. `stream`: the answer is to come as server-sent events,
+    `usage_chunk`: the last of these tells the usage. `asked` is the whole body, in the words of its
+    protocol, of `size` bytes; `system` where in it its first message of the system or a developer
+    stands, empty without one.
     """
 
     gate: str
@@ -129,6 +125,7 @@ class ChatRequest:
     stream: bool
     usage_chunk: bool
     needed: frozenset[str] = frozenset()
+    system: str = ""
     asked: Mapping[str, Any]
     size: int
 
@@ -190,12 +187,8 @@ class ChatRequest:
                 'the gate is calibrated on answers without tools; `tools = "judge"` in the settings of its upstream has calls '
                 'judged as answers are, "pass-through" lets them out unjudged',
             )
-        if upstream.system_prompt is not None and any(
-            message.role in ("system", "developer") for message in self.messages
-        ):
-            raise unsupported(
-                "messages", "the system prompt is the gate's own: leave system and developer messages out"
-            )
+        if upstream.system_prompt is not None and self.system:
+            raise unsupported(self.system, "the system prompt is the gate's own; leave it out")
 
 
 def read(
@@ -205,6 +198,7 @@ def read(
 ) -> ChatRequest:
     """Read a request's body, which `as_chat` makes one of `POST /v1/chat/completions`; `needed` : see `ChatRequest`.
 
+    `as_chat` may pair a message with where it stands in the caller's body, which problems name.
     Raises `ChatProblem` for what is none, or asks for what a gate cannot answer for.
     """
     try:
@@ -229,15 +223,18 @@ def read(
         if name in given and (isinstance(given[name], bool) or not isinstance(given[name], int | float)):
             raise invalid(name, "a number")
     form = _form(given)
+    messages = _messages(given.get("messages"))
+    system = (where for where, one in messages if one.role in ("system", "developer"))
     return ChatRequest(
         form=form,
         gate=gate_of(given.get("model")),
-        messages=_messages(given.get("messages")),
+        messages=tuple(one for _, one in messages),
         metadata=_metadata(given.get("metadata", {})),
         sampling={name: given[name] for name in (*_OF_THE_UPSTREAM, *sorted(_OF_NOBODY)) if name in given},
         stream=_flag(given.get("stream", False), "stream"),
         usage_chunk=_usage_chunk(given.get("stream_options", {})),
         needed=needed,
+        system=next(system, ""),
         asked=body,
         size=len(raw),
     )
@@ -271,10 +268,12 @@ def no_model(gate: str) -> ChatProblem:
     )
 
 
-def _messages(messages: object) -> tuple[Message, ...]:
+def _messages(messages: object) -> list[tuple[str, Message]]:
+    """The messages, each with where it stands."""
     if not isinstance(messages, list) or not messages:
         raise invalid("messages", "a list of at least one message")
-    return tuple(_message(message, f"messages[{place}]") for place, message in enumerate(messages))
+    placed = (one if isinstance(one, tuple) else (f"messages[{i}]", one) for i, one in enumerate(messages))
+    return [(where, _message(one, where)) for where, one in placed]
 
 
 def _message(message: object, where: str) -> Message:
@@ -299,7 +298,7 @@ def _message(message: object, where: str) -> Message:
     content = message.get("content")
     if content is None:
         content = "" if calls else refusal
-    return Message(role, _content(content, f"{where}.content"), calls, answers)
+    return Message(role, text_of(content, f"{where}.content"), calls, answers)
 
 
 def _calls(calls: object, where: str) -> str:
@@ -372,7 +371,8 @@ def _is_tool(tool: object) -> bool:
     return False
 
 
-def _content(content: object, where: str) -> str:
+def text_of(content: object, where: str, kinds: Mapping[str, str] = _PARTS) -> str:
+    """A text, or a list of parts with a text each: of these types, which have it in these members. Raises `ChatProblem`."""
     if isinstance(content, str):
         return content
     if not isinstance(content, list) or not content:
@@ -380,11 +380,12 @@ def _content(content: object, where: str) -> str:
     texts = []
     for place, part in enumerate(content):
         kind = part.get("type") if isinstance(part, dict) else None
-        if kind != "text":
+        if not isinstance(kind, str) or kind not in kinds:
             raise unsupported(f"{where}[{place}]", f"only text is gated, and this is a part of type {kind}")
-        if not isinstance(part.get("text"), str):
-            raise invalid(f"{where}[{place}].text", "a text")
-        texts.append(part["text"])
+        member = kinds[kind]
+        if not isinstance(part.get(member), str):
+            raise invalid(f"{where}[{place}].{member}", "a text")
+        texts.append(part[member])
     return "".join(texts)
 
 

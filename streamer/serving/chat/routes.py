@@ -21,10 +21,10 @@ from streamer.serving.chat.answer import answer
 from streamer.serving.chat.counter import ChatCounter
 from streamer.serving.chat.protocols import PROTOCOLS, respond
 from streamer.serving.chat.request import MODEL_PREFIX, gate_of, no_model, read
-from streamer.serving.deadlines import Deadline, desk_seconds
 from streamer.serving.problems import Problem
 from streamer.serving.releases import Releases
 from streamer.serving.request_log import RequestLog
+from streamer.serving.requests import Deadline, desk_seconds
 from streamer.store.desk.rows import DeskState
 
 
@@ -37,13 +37,8 @@ def chat_routes(
     deadline: Callable[[Request], tuple[Deadline, datetime]],
     most_bytes: int,
 ) -> list[Route]:
-    """Make the routes.
-
-    Parameters
-    ----------
-    deadline : of a request that comes now; raises `Problem`.
-    most_bytes : of a body.
-    """
+    """Make the routes. `deadline` gives that of a request that comes now, or raises `Problem`; a
+    body has at most `most_bytes`."""
 
     async def complete(request: Request) -> Response:
         _admitted(authorize.enter(request))

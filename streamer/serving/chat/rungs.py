@@ -96,12 +96,9 @@ def handed_on(upstream: Upstream, then: Upstream, gate: str, settings: GateSetti
 def as_reached(
     gate: str, upstreams: Mapping[str, Upstream], settings_of: Callable[[str], GateSettings]
 ) -> Upstream:
-    """Return a gate's upstream with what hands requests on to it, as the batches of that gate will name it.
-
-    Raises
-    ------
-    UsageError : a gate in front has no floor, and so hands nothing on.
-    """
+    """Return a gate's upstream with what hands requests on to it, as the batches of that gate
+    will name it. Raises `UsageError` where a gate in front has no floor, and so hands nothing
+    on."""
     front = next((name for name, one in upstreams.items() if one.then == gate), None)
     if front is None:
         return upstreams[gate]

@@ -54,18 +54,10 @@ class Sampled(NamedTuple):
 
 
 class Sampler:
-    """Samples from one upstream. For one event loop; call `close` at the end.
-
-    Parameters
-    ----------
-    max_text_bytes : most bytes of UTF-8 in one answer.
-    count_cached : told of the replies in a batch that a cache had.
-    tracing : records each request to the upstream.
-
-    Raises
-    ------
-    UsageError : the extra ``judge`` is not installed.
-    """
+    """Samples from one upstream, at most `max_text_bytes` of UTF-8 an answer. For one event
+    loop; call `close` at the end. `count_cached` is told of the replies in a batch that a cache
+    had; `tracing` records each request. Raises `UsageError` where the extra ``judge`` is not
+    installed."""
 
     def __init__(
         self,

@@ -16,15 +16,11 @@ Tools = Literal["refuse", "judge", "pass-through"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class After:
-    """What hands requests on to an upstream: they are those whose best answer there scored in [`at_least`, `at_most`].
+    """What hands requests on to an upstream: they are those whose best answer there scored in
+    [`at_least`, `at_most`].
 
-    Attributes
-    ----------
-    gate : that was asked before.
-    upstream : the id of its upstream.
-    scorer, encoder : what made its score.
-    at_least : its upstream's `then_from`, in [0, 1].
-    at_most : its label floor, in [0, 1].
+    `gate` was asked before, with the upstream of this id; `scorer` and `encoder` made its score.
+    `at_least` is its upstream's `then_from`, `at_most` its label floor, each in [0, 1].
     """
 
     gate: str
@@ -37,34 +33,33 @@ class After:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upstream(ChatEndpoint):
-    """A `ChatEndpoint` with what decides the distribution of its answers.
+    """A `ChatEndpoint` with what decides the distribution of its answers. Raises `UsageError` where
+    a value is out of its range.
 
-    Attributes
-    ----------
-    answers : how many are sampled for each request, >= 1; never fewer, unless `steps` says so.
-    steps, stop_above, stop_below : see `rule`.
-    per_request : most answers in one request, >= 1; None: all in one.
-    temperature, top_p, max_tokens : sent with each request; None: not sent.
-    token_limit_name : newer models of OpenAI want ``max_completion_tokens``.
-    system_prompt : put before the caller's messages; None: the caller's own system messages are taken.
-    price : None: costs are unknown.
-    hold_message : what the caller gets where no answer ships.
-    hold_status : HTTP status of a hold, in 400..599; None: a completion whose `finish_reason` is ``content_filter``.
-    parameters : what becomes of a sampling parameter of the caller's that is not this upstream's.
-    schemas : what form requests may ask answers for: ``text``, ``json_object``, the first 16 hexadecimal digits of the SHA-256 of a
-        JSON Schema's canonical JSON, or ``any`` for whatever is not text.
-    tools : what becomes of requests with tools: they are refused, or a call is judged as an answer is, or passed through unjudged.
-    resample : most answers that are asked for in place of those that do not parse, >= 0.
-    cached : what becomes of answers by several requests of which a cache answered one; they are no independent samples.
-    in_shadow : what a gate in shadow mode answers: the hold message, or the first answer.
-    then : the gate that gets what this one hands on (`streamer.serving.chat.rungs`); None: this one is the last.
-    then_from : what scores less is held for good, in [0, 1].
-    with_earlier : decide about the answers of the gate before together with these.
-    after : what handed a request on to this upstream, which decides the distribution of its prompts; None: nothing.
-
-    Raises
-    ------
-    UsageError : a value is out of its range.
+    - `answers`, >= 1, are sampled for each request; never fewer, unless `steps`, `stop_above` and
+      `stop_below` say so (see `rule`). `per_request`, >= 1, is the most in one request; None: all
+      in one.
+    - `temperature`, `top_p` and `max_tokens` are sent with each request; None: not sent. Newer
+      models of OpenAI want the `token_limit_name` ``max_completion_tokens``.
+    - `system_prompt` is put before the caller's messages; None: the caller's own system messages
+      are taken. `price` None: costs are unknown.
+    - `hold_message` is what the caller gets where no answer ships, with `hold_status`, in 400..599;
+      None: a completion whose `finish_reason` is ``content_filter``. `in_shadow`: what a gate in
+      shadow mode answers, the hold message or the first answer.
+    - `parameters` says what becomes of a sampling parameter of the caller's that is not this
+      upstream's; `schemas` what form requests may ask answers for: ``text``, ``json_object``, the
+      first 16 hexadecimal digits of the SHA-256 of a JSON Schema's canonical JSON, or ``any`` for
+      whatever is not text.
+    - `tools`: requests with tools are refused, or a call is judged as an answer is, or passed
+      through unjudged. At most `resample`, >= 0, answers are asked for in place of those that do
+      not parse.
+    - `cached` says what becomes of answers by several requests of which a cache answered one; they
+      are no independent samples.
+    - `then` is the gate that gets what this one hands on (`streamer.serving.chat.rungs`), None:
+      this one is the last; what scores less than `then_from`, in [0, 1], is held for good.
+      `with_earlier`: decide about the answers of the gate before together with these. `after` is
+      what handed a request on to this upstream, which decides the distribution of its prompts;
+      None: nothing.
     """
 
     whose: ClassVar[str] = "the upstream's"

@@ -22,7 +22,7 @@ from streamer.gates.settings import GateSettings
 from streamer.recalibration.age_cut import AgeCut
 from streamer.recalibration.run import CalibrationRun, Heads, PolicyChanged, SampleQuery, Since
 from streamer.recalibration.sampled import SampledGroup
-from streamer.recalibration.verdict import Held, Outcome, Proposal
+from streamer.recalibration.verdict import Held, Outcome
 from streamer.risk.states import RiskAlarm
 from streamer.store.audit import control
 from streamer.store.calibration.audit_sample import (
@@ -51,14 +51,14 @@ from streamer.store.db.schema import (
 from streamer.store.db.schema.joins import BATCH, same
 from streamer.store.log.progress import partition_heads
 from streamer.store.part import Part
-from streamer.store.policies import proposals
+from streamer.store.policies.proposals import Proposals
 from streamer.store.risk.alerts import closures, raise_alert
 
 _CONTROL = {"log_id": "control", "topic": "", "partition": 0}
 _HEAD = itemgetter("log_id", "topic", "partition", "size", "root")
 
 
-class Calibrations(Part):
+class Calibrations(Proposals):
     """Implements `streamer.recalibration.one_gate.RunStore`."""
 
     _moment: sa.Connection | None = None
@@ -128,8 +128,7 @@ class Calibrations(Part):
             .where(calibration_inputs.c.run == run, calibration_inputs.c.severity.is_not(None))
             .distinct()
         )
-        with self._database.reading() as connection:
-            return set(connection.execute(query).scalars())
+        return {batch for (batch,) in self._database.rows(query)}
 
     def standing_alarms(self, gate: str) -> frozenset[str]:
         return self._database.read(_standing_alarms, gate)
@@ -141,9 +140,8 @@ class Calibrations(Part):
             monitor_alarms.c.raised_at.is_(None),
             monitor_alarms.c.ended.is_(None),
         )
-        with self._database.reading() as connection:
-            states = connection.execute(query).scalars().all()
-        return max((RiskAlarm.from_json(state).known_evidence for state in states), default=0.0)
+        states = self._database.rows(query)
+        return max((RiskAlarm.from_json(state).known_evidence for (state,) in states), default=0.0)
 
     def shown(self, gate: str, kind: str, *, before: datetime, deadline: timedelta) -> list[tuple[str, bool]]:
         """To whom the review page showed drawn answers before a moment, in order; True where no label came by the deadline.
@@ -187,8 +185,7 @@ class Calibrations(Part):
             .order_by(decisions.c.batch)
             .limit(1)
         )
-        with self._database.reading() as connection:
-            return connection.execute(query).scalar()
+        return next((moment for (moment,) in self._database.rows(query)), None)
 
     def waiting(self, gate: str) -> str | None:
         """Say which labels the gate's newest run has not used yet, and which draws counted as wrong; None: nothing."""
@@ -196,9 +193,8 @@ class Calibrations(Part):
         query = (
             sa.select(runs.age_cut, runs.missing).where(runs.gate == gate).order_by(runs.id.desc()).limit(1)
         )
-        with self._database.reading() as connection:
-            row = connection.execute(query).one_or_none()
-        return None if row is None else AgeCut.from_json(row.age_cut).said(row.missing)
+        found = self._database.rows(query)
+        return AgeCut.from_json(found[0].age_cut).said(found[0].missing) if found else None
 
     def held(self, gate: str) -> Held | None:
         runs = calibration_runs.c
@@ -210,9 +206,8 @@ class Calibrations(Part):
             runs.finished_at >= since,
             runs.id.not_in(sa.select(proposal_rejections.c.run)),
         )
-        with self._database.reading() as connection:
-            row = connection.execute(query).one_or_none()
-        return None if row is None else Held(run=row.id, until=row.held_until)
+        found = self._database.rows(query)
+        return Held(run=found[0].id, until=found[0].held_until) if found else None
 
     def record_run(
         self,
@@ -226,20 +221,15 @@ class Calibrations(Part):
         known_alarms: frozenset[str] | None = None,
         alert: AlertsV1 | None = None,
     ) -> Policy:
-        """Store the run with all inputs and candidates, and the policy that follows, in one transaction.
+        """Store the run with all inputs and candidates, and the policy that follows, in one
+        transaction.
 
-        Raises `PolicyChanged` when `expected` is not in force any more, the gate was revised since
-        the run began (its settings are no longer what was calibrated for), or an alarm was raised
-        since that restarts its sample; `UsageError` when the newest policy is not trusted, or there
-        is no key to sign the next one with.
-
-        Parameters
-        ----------
-        why : why it is put in force, for the record.
-        expected : version of the policy that must still be in force; None: whichever is.
-        known_alarms : kinds of raised alarms that the caller knew of: raise `PolicyChanged` where another one
-            stands; None: whichever do.
-        alert : raised in the same transaction.
+        `why` it is put in force is for the record; `alert` is raised in the same transaction.
+        Raises `PolicyChanged` when `expected` is no longer the version in force (None: whichever
+        is), the gate was revised since the run began (its settings are no longer what was
+        calibrated for), an alarm was raised since that restarts its sample, or one of another kind
+        than the `known_alarms` stands (None: whichever do); `UsageError` when the newest policy is
+        not trusted, or there is no key to sign the next one with.
         """
 
         def work(connection: sa.Connection) -> Policy:
@@ -351,33 +341,6 @@ class Calibrations(Part):
                 " `streamer audit verify` says more"
             )
         return present
-
-    def activate(self, gate: str, run: int | None = None, *, by: str, reason: str, now: datetime) -> Policy:
-        """Put the threshold of the gate's newest run in force, under a new version.
-
-        Only the newest: a choice among thresholds after labels were read has no guarantee.
-        Raises `UsageError` when nothing is proposed, `run` is not what is, or the gate was changed
-        since in what it is calibrated for.
-        """
-        return self._database.writing(
-            lambda connection: proposals.activate(
-                connection, gate, run, by=by, reason=reason, now=now, writer=self._writer
-            )
-        )
-
-    def reject(self, gate: str, run: int | None = None, *, by: str, reason: str, now: datetime) -> Proposal:
-        """Record that a proposal is rejected; it is not proposed again, and waits for nothing. Returns it.
-
-        Raises `UsageError` when nothing is proposed, or `run` is not what is, or no reason is given.
-        """
-        return self._database.writing(
-            lambda connection: proposals.reject(
-                connection, gate, run, by=by, reason=reason, now=now, writer=self._writer
-            )
-        )
-
-    def proposal(self, gate: str) -> Proposal | None:
-        return self._database.read(proposals.newest, gate)
 
     def inputs(self, run: int) -> list[SampledGroup]:
         """What a stored run read, exactly, in order of decision and by response. Raises `UsageError` when there is no such run."""

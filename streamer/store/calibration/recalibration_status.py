@@ -304,13 +304,9 @@ _OLD_SECONDS = 60.0
 
 
 class Asked(NamedTuple):
-    """What groups of a gate are counted against.
-
-    Attributes
-    ----------
-    run : the newest that the next one goes on from; None: all groups are new.
-    since : the policy from which on batches are read, after an alarm.
-    """
+    """What groups of a gate are counted against: the newest `run` that the next one goes on from
+    (None: all groups are new), and `since`, the policy from which on batches are read, after an
+    alarm."""
 
     gate: GateRevision
     run: NewestRun | None

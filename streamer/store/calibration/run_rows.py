@@ -8,7 +8,7 @@ from datetime import datetime
 from itertools import groupby
 from operator import itemgetter
 from secrets import token_bytes
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy as sa
 
@@ -42,6 +42,10 @@ from streamer.store.db.schema.types import HASH_BYTES
 if TYPE_CHECKING:
     from streamer.recalibration.run import CalibrationRun
     from streamer.recalibration.verdict import Outcome
+
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 def write_run(
@@ -164,10 +168,8 @@ def remembered_prompts(rule: Full, read: Callable[[], Sequence[Prompts]]) -> Ful
     if (known := _PROMPTS.get(wanted)) is not None:
         return replace(rule, prompts=known)
     found = rule.with_prompts(read())
-    while len(_PROMPTS) >= _REMEMBERED:
-        _PROMPTS.pop(next(iter(_PROMPTS)), None)
     assert found.prompts is not None
-    _PROMPTS[wanted] = found.prompts
+    _remember(_PROMPTS, wanted, found.prompts)
     return found
 
 
@@ -184,9 +186,7 @@ def losses_of(
     key = str(connection.engine.url), run, older_than
     if (known := _LOSSES.get(key)) is None:
         known = losses_by_score(settings, rule, inputs_of(connection, run), older_than)
-        while len(_LOSSES) >= _REMEMBERED:
-            _LOSSES.pop(next(iter(_LOSSES)), None)
-        _LOSSES[key] = known
+        _remember(_LOSSES, key, known)
     return known
 
 
@@ -199,9 +199,7 @@ def bursts_of(
     key = str(connection.engine.url), run, secret
     if (known := _BURSTS.get(key)) is None:
         known = Bursts(settings.group_by, secret, bad_bursts(inputs_of(connection, run), b""))
-        while len(_BURSTS) >= _REMEMBERED:
-            _BURSTS.pop(next(iter(_BURSTS)), None)
-        _BURSTS[key] = known
+        _remember(_BURSTS, key, known)
     return known
 
 
@@ -212,6 +210,15 @@ _LOSSES: dict[tuple[str, int, datetime], CalibrationLosses] = {}
 _PROMPTS: dict[tuple[str, ...], tuple[Prompts, ...]] = {}
 """Prompts by their digests, which they cannot differ from."""
 _REMEMBERED = 64
+
+
+def _remember(known: dict[K, V], key: K, value: V) -> None:
+    while len(known) >= _REMEMBERED:
+        known.pop(next(iter(known)), None)
+    known[key] = value
+
+
+_OF_GROUP = ("probability", "draws", "segment", "decided_at", "signals", "bad", "burst", "spare")
 
 
 def inputs_of(connection: sa.Connection, run: int) -> list[SampledGroup]:
@@ -227,9 +234,8 @@ def inputs_of(connection: sa.Connection, run: int) -> list[SampledGroup]:
             *batches.c["id", *BATCH],
             decisions.c.decided_at,
             signals.label("signals"),
-            *calibration_inputs.c[
-                "response_id", "score", "severity", "probability", "draws", "segment", "bad", "burst", "spare"
-            ],
+            *calibration_inputs.c["response_id", "score", "severity", "probability", "draws"],
+            *calibration_inputs.c["segment", "bad", "burst", "spare"],
         )
         .join_from(calibration_inputs, batches, batches.c.id == calibration_inputs.c.batch)
         .join(decisions, decisions.c.batch == batches.c.id)
@@ -241,18 +247,11 @@ def inputs_of(connection: sa.Connection, run: int) -> list[SampledGroup]:
     return [
         SampledGroup(
             key=key_of(rows[0]),
-            probability=rows[0]["probability"],
             items=tuple(
                 SampledItem(response_id=row["response_id"], score=row["score"], severity=row["severity"])
                 for row in rows
             ),
-            draws=rows[0]["draws"],
-            segment=rows[0]["segment"],
-            decided_at=rows[0]["decided_at"],
-            signals=rows[0]["signals"],
-            bad=rows[0]["bad"],
-            burst=rows[0]["burst"],
-            spare=rows[0]["spare"],
+            **{name: rows[0][name] for name in _OF_GROUP},
         )
         for rows in (list(group) for _, group in groupby(found, key=itemgetter("id")))
     ]

@@ -10,20 +10,13 @@ import select
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy import exc
 
-from streamer.lazy import LazyModule
 from streamer.store.db.schema.types import Columns, Row, columns_of
-
-if TYPE_CHECKING:
-    import psycopg
-    import psycopg.adapt
-
-else:
-    psycopg = LazyModule("psycopg")  # SQLite does without it
+from streamer.store.db.transport import psycopg
 
 _DRAW = sa.text(
     # The transaction gets its number first, so that readers of coming rows see that it is under way.

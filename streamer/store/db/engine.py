@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from copy import copy
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import event, exc
@@ -22,17 +22,10 @@ from sqlalchemy.pool import ConnectionPoolEntry
 
 from streamer.errors import BadData, DatabaseFault, Unavailable, UnfitText, Unreadable, UsageError, why
 from streamer.failpoints import Failpoint, disarmed
-from streamer.lazy import LazyModule
 from streamer.security.visible import redact_text
 from streamer.signing.canonical_json import canonical_json
 from streamer.store.db.schema.types import asked_of_text
-from streamer.store.db.transport import STATEMENT_MODE, is_pooled, protected, to_the_primary
-
-if TYPE_CHECKING:
-    import psycopg
-
-else:
-    psycopg = LazyModule("psycopg")  # SQLite does without it
+from streamer.store.db.transport import STATEMENT_MODE, is_pooled, protected, psycopg, to_the_primary
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -125,20 +118,16 @@ def shown(url: sa.URL) -> str:
 class Database:
     """One database: a pool of connections that threads may share, and the two kinds of transaction.
 
-    Every call blocks. A connection that breaks, a lock that does not come and a disk that is full are
-    `Unavailable`; a text in a SQLite file that is no text, or a damaged file, is `Unreadable`. A value that the
-    database cannot keep is `BadData`, a text of another length than its column takes `UnfitText`; any other broken
-    constraint is raised as it is, for the caller to say what it means.
-    Everything else, such as a missing table, is a `DatabaseFault`.
+    The URL is ``sqlite:///file`` or ``postgresql://user:password@host/database``, libpq's
+    parameters as its query. `insecure` permits a connection to another machine that is not
+    encrypted, or to a server that proves nothing. Whatever writes calls `failpoint` with
+    ``in_transaction`` and ``after_transaction``.
 
-    Parameters
-    ----------
-    url
-        ``sqlite:///file`` or ``postgresql://user:password@host/database``, libpq's parameters as its query.
-    insecure
-        Permit a connection to another machine that is not encrypted, or to a server that proves nothing.
-    failpoint
-        Called with ``in_transaction`` and ``after_transaction`` by whatever writes.
+    Every call blocks. A connection that breaks, a lock that does not come and a disk that is full
+    are `Unavailable`; a text in a SQLite file that is no text, or a damaged file, is `Unreadable`.
+    A value that the database cannot keep is `BadData`, a text of another length than its column
+    takes `UnfitText`; any other broken constraint is raised as it is, for the caller to say what it
+    means. Everything else, such as a missing table, is a `DatabaseFault`.
     """
 
     def __init__(self, url: str, *, insecure: bool = False, failpoint: Failpoint = disarmed) -> None:

@@ -51,12 +51,7 @@ class GateBusy(TryLater):
 
 
 class Leases:
-    """The leases of one database.
-
-    Parameters
-    ----------
-    seconds : how long one lasts unless it is renewed.
-    """
+    """The leases of one database; one lasts for `seconds` unless it is renewed."""
 
     def __init__(self, database: Database, *, seconds: float = LEASE_SECONDS) -> None:
         self._database = database
@@ -109,15 +104,11 @@ class Leases:
 
 
 class ProcessLease:
-    """One process's part in one lease: taken when it is free, renewed by a thread of its own, and given back.
+    """One process's part in one lease: taken when it is free, renewed by a thread of its own, and
+    given back.
 
-    Parameters
-    ----------
-    sign_of_life : seconds after which it is renewed no more, unless the holder asks `held` or writes; None: until `release`.
-
-    Attributes
-    ----------
-    holder : who holds it, as of the last look.
+    After `sign_of_life` seconds it is renewed no more, unless the holder asks `held` or writes;
+    None: until `release`. `holder` is who holds it, as of the last look.
     """
 
     def __init__(

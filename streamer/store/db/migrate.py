@@ -14,7 +14,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -25,19 +25,16 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 
 from streamer.errors import Unavailable, UsageError
-from streamer.lazy import LazyModule
 from streamer.store.db import roles
 from streamer.store.db.engine import SCHEMA, Database
 from streamer.store.db.schema import metadata, progress
 from streamer.store.db.schema.decisions import ONLY_ON_SQLITE
 from streamer.store.db.schema.types import MONTH, MONTHLY, is_month
+from streamer.store.db.transport import psycopg
 
 if TYPE_CHECKING:
-    import psycopg
     from alembic.config import Config
     from alembic.script import ScriptDirectory
-else:
-    psycopg = LazyModule("psycopg")  # SQLite does without it
 
 T = TypeVar("T")
 
@@ -102,14 +99,11 @@ def migrate(
     URL cannot be read, or the database was made by another version that this one does not read;
     `Unavailable` when the server cannot be reached or a lock does not come.
     """
-    database = Database(url, insecure=insecure)
-    try:
+    with closing(Database(url, insecure=insecure)) as database:
         database.make_file()
         before = again_after_collisions(lambda: _upgrade(database, revision, lock_seconds), database)
         reached, serves = _revision(database)
         return SchemaState(reached, head(), (), before, serves)
-    finally:
-        database.close()
 
 
 def _upgrade(database: Database, revision: str, lock_seconds: float) -> str | None:
@@ -164,8 +158,7 @@ def schema_state(url: str, *, insecure: bool = False) -> SchemaState:
     Raises `UsageError` when the URL cannot be read, or its SQLite file is not there; `Unavailable`
     when the server cannot be reached.
     """
-    database = Database(url, insecure=insecure)
-    try:
+    with closing(Database(url, insecure=insecure)) as database:
         require_file(database)
         with database.reading() as connection:
             revision, serves = _known_revision(connection)
@@ -177,8 +170,6 @@ def schema_state(url: str, *, insecure: bool = False) -> SchemaState:
             context = MigrationContext.configure(connection, opts=COMPARED)
             drift = tuple(str(difference) for difference in compare_metadata(context, metadata))
         return SchemaState(revision, head(), drift)
-    finally:
-        database.close()
 
 
 def require_migrated(database: Database) -> None:
@@ -291,23 +282,15 @@ _LOCK_SECONDS = 10
 
 
 def make_months(url: str, *, now: datetime, ahead: int, insecure: bool = False) -> list[str]:
-    """Make the partitions of this month and of the next ones, and give new batches this month's numbers; safe to repeat.
+    """Make the partitions of this month and of `ahead` (>= 0) next ones, give new batches this
+    month's numbers, and return the partitions that were made. Safe to repeat.
 
-    Readers are not waited for. Raises `UsageError` when the database is SQLite or not migrated, or
-    its user may not change tables; `Unavailable` when the database is unavailable, or a table stays
-    in use.
-
-    Returns the partitions that were made.
-
-    Parameters
-    ----------
-    now
-        Its month in UTC is this month. Batches keep the numbers of the month before until this is called.
-    ahead
-        How many months after this one, at least 0.
+    The month is that of `now` in UTC; batches keep the numbers of the month before until this is
+    called. Readers are not waited for. Raises `UsageError` when the database is SQLite or not
+    migrated, or its user may not change tables; `Unavailable` when the database is unavailable, or
+    a table stays in use.
     """
-    database = Database(url, insecure=insecure)
-    try:
+    with closing(Database(url, insecure=insecure)) as database:
         if database.sqlite:
             raise UsageError("SQLite has no partitions; only PostgreSQL keeps tables month by month")
         require_migrated(database)
@@ -330,8 +313,6 @@ def make_months(url: str, *, now: datetime, ahead: int, insecure: bool = False) 
                 {"first": this * MONTH},
             )
         return made
-    finally:
-        database.close()
 
 
 def _make(connection: sa.Connection, table: sa.Table, month: int) -> str:

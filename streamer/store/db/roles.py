@@ -7,35 +7,25 @@ app's to read and to add to, and nobody's to change.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from itertools import filterfalse
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy import exc
 
 from streamer.errors import UsageError
-from streamer.lazy import LazyModule
 from streamer.store.db.engine import SCHEMA, Database
 from streamer.store.db.schema import metadata
 from streamer.store.db.schema.types import Kept, is_month, kept_of
-
-if TYPE_CHECKING:
-    import psycopg
-else:
-    psycopg = LazyModule("psycopg")  # SQLite does without it
+from streamer.store.db.transport import psycopg
 
 _VERSION_TABLE = "schema_version"
 
 
 class Roles(NamedTuple):
-    """The names of the roles.
-
-    Attributes
-    ----------
-    migrate : owns schema and tables; changes and prunes them.
-    app : runs the product: reads, adds, and moves its own state on.
-    read : sees the views.
-    """
+    """The names of the roles: `migrate` owns schema and tables, changes and prunes them; `app`
+    runs the product: reads, adds, and moves its own state on; `read` sees the views."""
 
     migrate: str = "streamer_migrate"
     app: str = "streamer_app"
@@ -46,13 +36,8 @@ ROLES = Roles()
 
 
 class RightsMissing(UsageError):
-    """This database user lacks rights.
-
-    Parameters
-    ----------
-    what : who may not do what, one clause.
-    statements : what an administrator must run so that this user can continue.
-    """
+    """This database user lacks rights: who may not do `what`, one clause, and the `statements`
+    that an administrator must run so that this user can continue."""
 
     def __init__(self, what: str, statements: Sequence[str]) -> None:
         super().__init__(f"{what}. Have an administrator run: {' '.join(statements)}")
@@ -68,8 +53,7 @@ def create_roles(url: str, *, insecure: bool = False) -> Roles:
     Raises `UsageError` when the database is SQLite. Raises `RightsMissing` when the user lacks
     rights; nothing is changed then. Raises `Unavailable` when the server cannot be reached.
     """
-    database = Database(url, insecure=insecure)
-    try:
+    with closing(Database(url, insecure=insecure)) as database:
         if database.sqlite:
             raise UsageError("SQLite has no roles: anyone who may write the file may change everything in it")
         with database.errors(), database.engine.begin() as connection:
@@ -86,8 +70,6 @@ def create_roles(url: str, *, insecure: bool = False) -> Roles:
             become_owner(connection)
             grant(connection)
         return ROLES
-    finally:
-        database.close()
 
 
 def become_owner(connection: sa.Connection) -> None:

@@ -6,31 +6,33 @@ Everything here works with either, since nothing that is set, locked or prepared
 """
 
 import os
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import sqlalchemy as sa
 from sqlalchemy.engine.interfaces import DBAPIConnection
 
 from streamer.errors import UsageError
+from streamer.lazy import LazyModule
 from streamer_client.loopback import is_loopback
+
+if TYPE_CHECKING:
+    import psycopg as psycopg
+    import psycopg.adapt
+else:
+    psycopg = LazyModule("psycopg")  # SQLite does without it
 
 _VERIFIED = ("verify-full", "verify-ca")
 
 
 def protected(url: sa.URL, *, insecure: bool) -> sa.URL:
-    """Return the URL of a connection that is encrypted to a server that proves who it is.
+    """Return the URL of a connection to PostgreSQL that is encrypted to a server that proves who it
+    is.
 
-    A Unix socket and the loopback stay as they are. To another machine ``sslmode`` must be ``verify-full`` (the
-    default here, where libpq's own falls back to plain text) or ``verify-ca``. What the URL leaves open is read
-    from libpq's environment (``PGHOST``, ``PGSSLMODE``, ...), as libpq does. Raises `UsageError`
-    when the connection would leave this machine without that protection.
-
-    Parameters
-    ----------
-    url
-        Of a PostgreSQL database.
-    insecure
-        Permit every ``sslmode``, libpq's default included.
+    A Unix socket and the loopback stay as they are. To another machine ``sslmode`` must be
+    ``verify-full`` (the default here, where libpq's own falls back to plain text) or ``verify-ca``;
+    with `insecure` every ``sslmode`` is permitted, libpq's default included. What the URL leaves
+    open is read from libpq's environment (``PGHOST``, ``PGSSLMODE``, ...), as libpq does. Raises
+    `UsageError` when the connection would leave this machine without that protection.
     """
     if insecure or all((host.startswith(("/", "@")) or is_loopback(host)) for host in _hosts(url)):
         return url

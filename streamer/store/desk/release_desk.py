@@ -10,6 +10,7 @@ from __future__ import annotations
 import hmac
 import secrets
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -23,9 +24,11 @@ from streamer.events.receipts import with_receipt
 from streamer.gates import free_text
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.settings import GateSettings
+from streamer.lazy import LazyLogger
 from streamer.scoring.blank import is_blank
 from streamer.signing.canonical_json import canonical_json
 from streamer.store.audit import control
+from streamer.store.db.leases import ProcessLease
 from streamer.store.db.schema import (
     batches,
     decisions,
@@ -64,12 +67,16 @@ from streamer.wording.numbers import when
 if TYPE_CHECKING:
     from streamer.risk.rounds.report import DeskReport
 
+log = LazyLogger(__name__)
+
 MOST_AT_ONCE: Final = 100
 """Batches that one transaction rejects for their deadline."""
 
 Offer = tuple[tuple[DeskAnswer, ...], DeskClaims | None]
 """What of a batch can be released."""
 
+_SAME = ("gate", "batch_id", "attempt", "action", "reason", "edited", "by", "remark", "until")
+"""What an outcome's event and its row both have."""
 _EXCERPT = 400
 _LATELY = 20
 
@@ -100,15 +107,10 @@ class GateIsClosed(UsageError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """Show people one answer.
-
-    Attributes
-    ----------
-    response_id : which.
-    text : what they are to see in place of it; None, or the same text: the answer as it is.
-    claims : of a gate of claims, those that are put back, at least one; of others none.
-    knowing : the policy by which the gate is closed, as far as whoever releases knows that.
-    """
+    """Show people one answer. They see `text` in place of it; None, or the same text: the answer
+    as it is. `claims`: of a gate of claims, those that are put back, at least one; of others
+    none. `knowing`: the policy by which the gate is closed, as far as whoever releases knows
+    that."""
 
     response_id: str
     text: str | None = None
@@ -121,13 +123,7 @@ class Reject(NamedTuple):
 
 
 class ReleaseDesk(Part):
-    """The desk of every gate. Calls block; from any thread.
-
-    Parameters
-    ----------
-    message : makes the message of an outcome.
-    publish : whether outcomes are to go to Kafka.
-    """
+    """The desk of every gate. Calls block; from any thread."""
 
     # -- looking --------------------------------------------------------------------------------------------
 
@@ -256,19 +252,14 @@ class ReleaseDesk(Part):
     # -- deciding -------------------------------------------------------------------------------------------
 
     def decide(self, key: BatchKey, act: Release | Reject, *, by: str, remark: str = "") -> DeskV1:
-        """Release or reject a batch that waits, and return the outcome, which is final. Safe to repeat.
+        """Release or reject a batch that waits, and return the outcome, which is final. Safe to
+        repeat.
 
-        Raises
-        ------
-        NotAtDesk
-            When it never came to the desk.
-        AlreadyDecided
-            When somebody else, or the deadline, decided first, or this person something else; nothing is changed then, but for a
-            deadline that nobody had noticed, which goes on record.
-        GateIsClosed
-            When the gate is closed by another policy than the release knows of; nothing is changed then.
-        UsageError
-            When the batch has no such answer, its texts are erased, or the remark is too long.
+        Raises `NotAtDesk` when it never came to the desk; `AlreadyDecided` when somebody else, or
+        the deadline, decided first, or this person something else (nothing is changed then, but for
+        a deadline that nobody had noticed, which goes on record); `GateIsClosed` when the gate is
+        closed by another policy than the release knows of, and nothing is changed; `UsageError`
+        when the batch has no such answer, its texts are erased, or the remark is too long.
         """
         if (wrong := free_text.fault(remark, MOST_REMARK_CHARACTERS)) is not None:
             raise UsageError(f"the remark {wrong}")
@@ -315,8 +306,7 @@ class ReleaseDesk(Part):
     def overdue(self) -> bool:
         """Whether anything waits whose deadline has passed."""
         query = sa.select(desk_items.c.batch).where(desk_items.c.until < self._clock()).limit(1)
-        with self._database.reading() as connection:
-            return connection.execute(query).first() is not None
+        return bool(self._database.rows(query))
 
     def expire(self) -> int:
         """Reject some of what has waited past its deadline, the oldest first; returns how many, at most `MOST_AT_ONCE`."""
@@ -325,6 +315,21 @@ class ReleaseDesk(Part):
             return self._end(connection, desk_items.c.until < self._clock(), None, None, "")
 
         return self._database.writing(work)
+
+    def reject_overdue(self, lease: ProcessLease) -> int:
+        """Reject everything that is overdue, unless another process has this lease; returns how much it was."""
+        if not self.overdue():
+            return 0
+        ours, rejected = copy(self), 0
+        ours._database = self._database.under(lease.check)
+        try:
+            while lease.held() and (some := ours.expire()):
+                rejected += some
+        finally:
+            lease.release()
+        if rejected:
+            log.info("desk.deadlines_passed", rejected=rejected)
+        return rejected
 
     def _end(
         self,
@@ -365,9 +370,7 @@ class ReleaseDesk(Part):
                 schema=SCHEMA,
                 desk_id=desk_id(key_of(row)),
                 action_id=row["action_id"],
-                gate=row["gate"],
-                batch_id=row["batch_id"],
-                attempt=row["attempt"],
+                **{name: row[name] for name in BATCH},
                 action="rejected" if released is None else "released",
                 reason="deadline_passed" if act is None else "person",
                 selected=None if released is None else released.response_id,
@@ -382,19 +385,11 @@ class ReleaseDesk(Part):
             connection.execute(
                 sa.insert(desk_outcomes).values(
                     id=event.desk_id,
-                    gate=event.gate,
-                    batch_id=event.batch_id,
-                    attempt=event.attempt,
-                    action=event.action,
-                    reason=event.reason,
                     response_id=event.selected,
                     claims=event.claims or None,
-                    edited=edited,
                     text_mac=None if shown is None else text_mac(salt, shown),
-                    by=by,
-                    remark=remark,
-                    until=until,
                     at=now,
+                    **{name: getattr(event, name) for name in _SAME},
                 )
             )
             if shown is not None:

@@ -59,15 +59,11 @@ class Closing(NamedTuple):
 class WaitingBatch:
     """A batch that waits for a person, as a list shows it.
 
-    Attributes
-    ----------
-    reason : why the gate held it, as in its action.
-    prompt : how it begins; None once erased.
-    best_score : of its answers or claims; None where it was not scored.
-    unit : of its gate.
-    responses, shipped : its answers, or claims where it was scored, and how many of them ship.
-    needed : the budget that it would have shipped with; None where its policy did not say.
-    closing : of its gate; None: it is not closed by anybody.
+    `reason` is why the gate held it, as in its action; `prompt` how it begins, None once erased;
+    `best_score` of its answers or claims, None where it was not scored; `responses` and `shipped`
+    count its answers, or claims where it was scored, and those of them that ship; `needed` is the
+    budget that it would have shipped with, None where its policy did not say; `closing` its gate's,
+    None where nobody closed it.
     """
 
     key: BatchKey
@@ -109,15 +105,9 @@ class DeskClaim(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DeskClaims:
-    """The response of which a person may put back the claims that were held.
-
-    Attributes
-    ----------
-    id : of the response.
-    came : its text as it came.
-    said : its claims in order, `after` what follows the last one.
-    others : the other responses, without their reasoning.
-    """
+    """The response, as it came, of which a person may put back the claims that were held: `said`
+    are its claims in order, `after` follows the last one, `others` are the other responses,
+    without their reasoning."""
 
     id: str
     came: str
@@ -180,15 +170,10 @@ class DeskClaims:
 class DeskBatch:
     """A batch that is, or was, at the desk, in full.
 
-    Attributes
-    ----------
-    until : the deadline.
-    prompt : None once erased.
-    answers : of a gate of claims none where it has `claims`.
-    claims : the response whose claims were decided; None for other gates, and once erased.
-    outcome : None while it waits.
-    needed : the budget that it would have shipped with; None where its policy did not say.
-    closing : of its gate; None: it is not closed by anybody.
+    `until` is the deadline. `prompt` is None once erased. A gate of claims has `claims`, the
+    response whose claims were decided, and no `answers`; other gates, and once erased, have no
+    `claims`. `outcome` is None while it waits. `needed` is the budget that it would have shipped
+    with, None where its policy did not say; `closing` its gate's, None where nobody closed it.
     """
 
     key: BatchKey

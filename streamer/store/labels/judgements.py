@@ -31,19 +31,13 @@ _Response = tuple[BatchKey, str]
 class StoredJudgement:
     """One judgement as it is kept.
 
-    Attributes
-    ----------
-    judge : model and rubric; the labeller of the label.
-    label : id of the label revision that came of it; None when none did.
-    mark : in [0, 100], higher is better; None when there is none.
-    subscores : points by aspect; None without a mark.
-    failure : the code of why there is no mark.
-    requests : how often the judge was asked.
-    cost : in the price list's currency; None when unknown.
-    for_score : it gave a gate's score, and no label.
-    remembered : the judge had marked the same answer to the same prompt before, and was not asked again.
-    exchanges : every request and reply; None once erased.
-    intact : whether the exchanges are those that were sealed; None once erased, for their seal cannot be tested then.
+    `judge` is model and rubric: the labeller of the label. `label` is the label revision that came
+    of it, None when none did. `mark` is in [0, 100], higher is better; None when there is none, and
+    `failure` is the code of why. `subscores` are points by aspect, None without a mark. `requests`
+    is how often the judge was asked; `cost` is in the price list's currency, None when unknown.
+    `for_score`: it gave a gate's score, and no label. `remembered`: the judge had marked the same
+    answer to the same prompt before, and was not asked again. `exchanges` are every request and
+    reply, and `intact` says whether they are those that were sealed; both are None once erased.
     """
 
     judge: str

@@ -37,13 +37,8 @@ _NOBODY = Demands((), signed=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnreadLabels:
-    """Labels of a gate that are recorded and not read.
-
-    Attributes
-    ----------
-    others : by labellers that the gate does not read.
-    unsigned : by labellers whose labels it reads, without a signature that is good here.
-    """
+    """Labels of a gate that are recorded and not read: by `others` than the labellers that it
+    reads, and `unsigned`, by these without a signature that is good here."""
 
     others: int = 0
     unsigned: int = 0
@@ -55,13 +50,8 @@ class UnreadLabels:
 
 
 class ReadLabels:
-    """Gives the labels that are read as a table. Thread-safe.
-
-    Parameters
-    ----------
-    trusts : whether a policy may be obeyed.
-    keys : by which signatures are verified.
-    """
+    """Gives the labels that are read as a table. Thread-safe. `trusts` says whether a policy may
+    be obeyed; signatures are verified by `keys`."""
 
     def __init__(self, trusts: Callable[[PolicyVersion], bool], keys: LabelKeys = NO_LABEL_KEYS) -> None:
         self._trusts = trusts

@@ -173,16 +173,12 @@ class Labels(Part):
         now: datetime | None = None,
         sign: bool = False,
     ) -> Added:
-        """Store severities, `AT_ONCE` in a transaction. An identical one that is there already is not stored again.
+        """Store severities, `AT_ONCE` in a transaction. An identical one that is there already is
+        not stored again.
 
-        With `sign` each is signed with its labeller's private key.
-
-        Raises
-        ------
-        UsageError
-            When a gate does not exist, or there is no private key of a labeller; nothing is stored then.
-        Unavailable
-            Between two transactions, too: it says how many labels are stored.
+        With `sign` each is signed with its labeller's private key. Raises `UsageError` when a gate
+        does not exist, or there is no private key of a labeller: nothing is stored then;
+        `Unavailable` between two transactions, too: it says how many labels are stored.
         """
         if sign and (strangers := sorted({one.labeller for one in revisions} - self._read.keys.signs_for)):
             raise UsageError(
@@ -217,23 +213,16 @@ class Labels(Part):
         return Added(added, len(stored) - added, sum(one.is_newly_signed for one in stored), unread)
 
     def unrecorded(self, revisions: Sequence[LabelRevision]) -> list[LabelRevision]:
-        """Those whose batch, attempt or response is not in the record: it may come later, or the id is wrong."""
-        known: set[tuple[BatchKey, str | None]] = set()
+        """Those whose response is not in the record: it may come later, was given out, or the id is wrong."""
+        known: set[tuple[BatchKey, str]] = set()
         named = (batches.c.gate, batches.c.batch_id, batches.c.attempt, responses.c.response_id)
-        query = sa.select(*named).join_from(
-            batches, responses, responses.c.batch == batches.c.id, isouter=True
-        )
+        query = sa.select(*named).join_from(batches, responses, responses.c.batch == batches.c.id)
         batch_ids = sorted({label.key.batch_id for label in revisions})
         with self._database.reading() as connection:
             for some in (batch_ids[i : i + _IDS_A_QUERY] for i in range(0, len(batch_ids), _IDS_A_QUERY)):
                 for row in connection.execute(query.where(batches.c.batch_id.in_(some))):
                     known.add((BatchKey(row.gate, row.batch_id, row.attempt), row.response_id))
-        return [
-            label
-            for label in revisions
-            # of what was given out nobody knows the responses
-            if not known & {(label.key, label.response_id), (label.key, None)}
-        ]
+        return [label for label in revisions if (label.key, label.response_id) not in known]
 
     def urgent(self, now: datetime) -> frozenset[str]:
         """The gates whose audit rate is raised: the risk alarm waits for their labels."""

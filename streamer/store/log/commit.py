@@ -29,7 +29,7 @@ from streamer.store.db.schema import (
     pending_messages,
     responses,
 )
-from streamer.store.db.schema.joins import BATCH, key_of
+from streamer.store.db.schema.joins import BATCH, PARTITION, key_of
 from streamer.store.db.schema.types import Row, joined
 from streamer.store.log import leaves
 from streamer.store.log.outbox import pending_row
@@ -66,17 +66,14 @@ def commit_slices(
 ) -> list[list[OutcomeKind]]:
     """Write the slices and return what each outcome became; see `streamer.journal.Journal.commit`.
 
-    `now` is when they are recorded; `clock` gives the present moment, for deadlines. `publish`: put their messages into the
-    queue. `linked` is called with each leaf. `queue` gets the messages as `outbox.queued` would read them, and nothing unless it is
-    all of them: the receipt of an earlier decision, say, only the database knows.
+    `now` is when they are recorded; `clock` gives the present moment, for deadlines. `publish`: put
+    their messages into the queue. `linked` is called with each leaf. `queue` gets the messages as
+    `outbox.queued` would read them, and nothing unless it is all of them: the receipt of an earlier
+    decision, say, only the database knows.
 
-    Raises
-    ------
-    Fenced
-        When one of the leases is no longer held, or its progress is neither where the slice begins nor where
-        it ends. Nothing is written then.
-    Outdated
-        When a new decision must not be made any more; see `streamer.store.policies.fence`. Nothing is written then.
+    Raises `Fenced` when one of the leases is no longer held, or its progress is neither where the
+    slice begins nor where it ends; `Outdated` when a new decision must not be made any more
+    (`streamer.store.policies.fence`). Nothing is written then.
     """
     held, batch_ids, message_ids, control = _lock_and_draw(connection, slices, publish=publish)
     kinds: list[list[OutcomeKind]] = []
@@ -121,9 +118,7 @@ def _appended(
     """Append the leaf of an outcome to its partition's log; returns its row."""
     record = entry.record
     row: dict[str, Any] = {
-        "log_id": record.partition.log_id,
-        "topic": record.partition.topic,
-        "partition": record.partition.number,
+        **dict(zip(PARTITION, record.partition, strict=True)),
         "offset": record.offset,
         "kind": entry.kind,
         "batch": entry.batch["id"] if entry.batch else None,
@@ -134,7 +129,18 @@ def _appended(
         "leaf_index": log.size,
         "control_size": control[0],
     }
-    leaf = row["leaf_hash"] = leaves.leaf(row, _facts(entry, control))
+    said = leaves.facts(
+        entry.kind,
+        batch=entry.batch,
+        decision=entry.decision,
+        responses=entry.responses,
+        judgements=entry.judgements,
+        letter=entry.letter,
+        label=entry.label,
+        signature=entry.signature,
+        control=control,
+    )
+    leaf = row["leaf_hash"] = leaves.leaf(row, said)
     log.append(leaf)
     row["root"] = log.root()
     entry.place = (row["leaf_index"], leaf, row["root"])
@@ -274,17 +280,3 @@ def _beside(row: Row, decision: BatchDecision) -> Row | None:
         "budget_count": None if made.needed is None else float(made.needed.count),
         "budget_groups": None if made.needed is None else made.needed.groups,
     }
-
-
-def _facts(entry: Entry, control: tuple[int, bytes]) -> Row:
-    return leaves.facts(
-        entry.kind,
-        batch=entry.batch,
-        decision=entry.decision,
-        responses=entry.responses,
-        judgements=entry.judgements,
-        letter=entry.letter,
-        label=entry.label,
-        signature=entry.signature,
-        control=control,
-    )

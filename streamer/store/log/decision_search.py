@@ -22,14 +22,10 @@ _EXCERPT = 300
 class Wanted:
     """What is looked for; None: whatever it is.
 
-    Attributes
-    ----------
-    batch : the batch id, or with a `*` at its end how it begins.
-    words : that the prompt has, in any order and case; what is not kept, or was erased, has none.
-    since, until : decided at or after the first and before the second.
-    least_score, most_score : bounds, both inclusive, of the highest score in the batch.
-    outcome : whether something shipped.
-    drawn : whether the audit sample took it.
+    `batch` is the batch id, or with a `*` at its end how it begins. `words` are in the prompt, in
+    any order and case; what is not kept, or was erased, has none. It was decided at or after
+    `since` and before `until`; the highest score in the batch is in [`least_score`, `most_score`].
+    `outcome` says whether something shipped, `drawn` whether the audit sample took it.
     """
 
     gate: str | None = None
@@ -46,14 +42,9 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundDecision:
-    """A decision in a list.
-
-    Attributes
-    ----------
-    prompt : how it begins; None once erased, or where texts are not kept.
-    best_score : of its responses, or claims; None when they were not scored.
-    number : its place in the record.
-    """
+    """A decision in a list; `number` is its place in the record. `prompt` is how it begins, None
+    once erased, or where texts are not kept. `best_score` is of its responses, or claims; None
+    when they were not scored."""
 
     number: int
     gate: str
@@ -74,13 +65,8 @@ class FoundDecision:
 
 @dataclass(frozen=True, slots=True)
 class FoundDecisions:
-    """A page of them.
-
-    Attributes
-    ----------
-    more : give this as `before` to go on; None: there is nothing older.
-    cut_short : whether the page is not full because `MOST_SEARCHED` decisions were read.
-    """
+    """A page of them. Give `more` as `before` to go on; None: there is nothing older.
+    `cut_short`: the page is not full because `MOST_SEARCHED` decisions were read."""
 
     rows: tuple[FoundDecision, ...]
     more: int | None

@@ -17,19 +17,17 @@ from streamer.signing import merkle
 from streamer.signing.canonical_json import canonical_json
 from streamer.store.db.schema.types import Columns, Row, encode_headers
 
+_OF_DECISION = (
+    *("unit", "mode", "outcome", "reason", "selected", "scorer", "encoder", "embedding_source"),
+    *("sampled", "sampling_probability", "action_id"),
+)
+_decided = itemgetter(*_OF_DECISION)
 _OF_RESPONSE = ("response_id", "score", "raw_energy", "action", "drawn")
 
 
 def leaf(outcome: Row, said: Row) -> bytes:
-    """Hash one outcome as a leaf.
-
-    Parameters
-    ----------
-    outcome
-        Its row in `outcomes` (all but the hash).
-    said
-        What it is about; from `facts`.
-    """
+    """Hash one outcome as a leaf: its row in `outcomes` (all but the hash), and what `facts`
+    says of it."""
     sealed = {
         "kind": outcome["kind"],
         "source": [outcome["log_id"], outcome["topic"], outcome["partition"], outcome["offset"]],
@@ -102,18 +100,8 @@ def decision_facts(
         "created_at": instant(batch["created_at"]),
         "content_mac": batch["content_mac"].hex(),
         "policy": decision["policy_version"],
-        "unit": decision["unit"],
-        "mode": decision["mode"],
-        "outcome": decision["outcome"],
-        "reason": decision["reason"],
-        "selected": decision["selected"],
-        "scorer": decision["scorer"],
-        "encoder": decision["encoder"],
-        "embedding_source": decision["embedding_source"],
-        "sampled": decision["sampled"],
-        "sampling_probability": decision["sampling_probability"],
+        **dict(zip(_OF_DECISION, _decided(decision), strict=True)),
         "decided_at": instant(decision["decided_at"]),
-        "action_id": decision["action_id"],
         "action": message_digest(
             decision["action_topic"],
             decision["action_key"],

@@ -13,9 +13,9 @@ from streamer.store.audit import control
 from streamer.store.db.bulk_insert import Statement, execute_all
 from streamer.store.db.engine import upsert
 from streamer.store.db.schema import data_gaps, progress
+from streamer.store.db.schema.joins import PARTITION
 
-_KEY_NAMES = ("log_id", "topic", "partition")
-_KEY = tuple(progress.c[_KEY_NAMES])
+_KEY = tuple(progress.c[PARTITION])
 
 
 class Position(NamedTuple):
@@ -45,9 +45,7 @@ def take_leases(
         row = connection.execute(
             upsert(connection, progress)
             .values(
-                log_id=partition.log_id,
-                topic=partition.topic,
-                partition=partition.number,
+                **dict(zip(PARTITION, partition, strict=True)),
                 epoch=1,
                 next_offset=0,
                 log_size=0,
@@ -88,7 +86,7 @@ def locking(connection: sa.Connection, partitions: Iterable[Partition]) -> State
     wanted = sorted(set(partitions))
     if connection.dialect.name == "sqlite":
         return Statement(_LOCK, {"partitions": wanted})
-    return Statement(_LOCK_ARRAYS, dict(zip(_KEY_NAMES, map(list, zip(*wanted, strict=True)), strict=True)))
+    return Statement(_LOCK_ARRAYS, dict(zip(PARTITION, map(list, zip(*wanted, strict=True)), strict=True)))
 
 
 def positions(rows: Iterable[Sequence[Any]]) -> dict[Partition, Position]:
@@ -138,7 +136,7 @@ def advancing(step: Step, now: datetime) -> Statement:
     """Compare and set: take a step if its lease is held. Without a row in return it could not be taken."""
     return Statement(
         _ADVANCE,
-        {f"of_{name}": value for name, value in zip(_KEY_NAMES, step.lease.partition, strict=True)}
+        {f"of_{name}": value for name, value in zip(PARTITION, step.lease.partition, strict=True)}
         | {
             "of_epoch": step.lease.epoch,
             "expected": step.expected,
@@ -168,7 +166,7 @@ def record_gap(connection: sa.Connection, lease: Lease, gap: DataGap, now: datet
     step = Step(lease, gap.from_offset, gap.to_offset, position.log_size, position.log_edge)
     if execute_all(connection, [advancing(step, now)]) == [[]]:
         raise fenced(lease, None)
-    row = dict(zip(_KEY_NAMES, gap.partition, strict=True)) | {
+    row = dict(zip(PARTITION, gap.partition, strict=True)) | {
         "from_offset": gap.from_offset,
         "to_offset": gap.to_offset,
         "epoch": lease.epoch,
@@ -204,8 +202,4 @@ def fenced(lease: Lease, position: Position | None) -> Fenced:
 
 
 def in_partition(partition: Partition, table: sa.Table = progress) -> sa.ColumnElement[bool]:
-    return sa.and_(
-        table.c.log_id == partition.log_id,
-        table.c.topic == partition.topic,
-        table.c.partition == partition.number,
-    )
+    return sa.and_(*(table.c[name] == one for name, one in zip(PARTITION, partition, strict=True)))

@@ -35,12 +35,10 @@ _SHIPS = (decisions.c.mode == "enforce", decisions.c.outcome.in_(("ship", "mixed
 class Waiting(NamedTuple):
     """What still waits of one gate.
 
-    Attributes
-    ----------
-    queue : records of the topic of responses, of whichever gate, that no worker has recorded; None: the broker was not asked.
-    outbox : ships that are committed and not published yet.
-    desk : batches that wait for a person.
-    repeats : ships on record, which whoever repeats the same batch or key gets once more.
+    `queue`: records of the topic of responses, of whichever gate, that no worker has recorded;
+    None: the broker was not asked. `outbox`: ships that are committed and not published yet.
+    `desk`: batches that wait for a person. `repeats`: ships on record, which whoever repeats the
+    same batch or key gets once more.
     """
 
     queue: int | None
@@ -136,12 +134,9 @@ class Reports(Part):
     def table(
         self, what: str, *, gate: str | None = None, since: datetime | None = None
     ) -> Iterator[tuple[dict[str, type], Iterator[Sequence[sa.Row[Any]]]]]:
-        """Read `decisions` or `labels`, the oldest first: columns with the types of their values, and rows by the thousand.
-
-        Parameters
-        ----------
-        since : the first moment of a decision, or at which a label came.
-        """
+        """Read `decisions` or `labels`, the oldest first: columns with the types of their
+        values, and rows by the thousand. `since` is the first moment of a decision, or at which
+        a label came."""
         table, columns, (moment, *then) = _TABLES[what]
         query = sa.select(*columns).select_from(table).order_by(moment, *then)
         if gate is not None:
@@ -197,8 +192,8 @@ class Reports(Part):
             )
             for table in (batches, label_revisions)
         ]
-        with self._database.reading() as connection:
-            return bool(connection.scalar(sa.select(sa.or_(*others))))
+        ((found,),) = self._database.rows(sa.select(sa.or_(*others)))
+        return bool(found)
 
     def decided_and_shipped(self, gate: str) -> tuple[int, int]:
         """Batches decided by a gate, and those of them of which something shipped."""
@@ -208,8 +203,7 @@ class Reports(Part):
                 sa.func.sum(sa.case((decisions.c.outcome.in_(("ship", "mixed")), 1), else_=0)), 0
             ),
         ).where(decisions.c.gate == gate)
-        with self._database.reading() as connection:
-            decided, shipped = connection.execute(query).one()
+        ((decided, shipped),) = self._database.rows(query)
         return int(decided), int(shipped)
 
     def brought_embeddings(self, gate: str, *, newest: int = 1000) -> tuple[int, int]:
@@ -225,8 +219,7 @@ class Reports(Part):
         query = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(held), 0)).where(
             latest.c.embedding_source == "event"
         )
-        with self._database.reading() as connection:
-            brought, refused = connection.execute(query).one()
+        ((brought, refused),) = self._database.rows(query)
         return int(brought), int(refused)
 
     def not_read(self, gate: str, *, newest: int = 1000) -> tuple[int, dict[Rule, int]]:

@@ -4,18 +4,28 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
+from operator import attrgetter
 from typing import Any
 
 from msgspec.structs import astuple
 
 from streamer.journal import BatchDecision, LabelRevision, Record, ScoredResponse, Slice
 from streamer.signing.canonical_json import stored_number
+from streamer.store.db.schema.joins import BATCH, PARTITION
 from streamer.store.db.schema.types import HASH_BYTES, Columns, columns_of
 from streamer.store.log.leaves import batch_mac, dead_letter_mac, judgement_mac
 
 _OF_RESPONSES = tuple("response_id" if one == "id" else one for one in ScoredResponse.__struct_fields__)
 
 _OF_ASKED = ("judge", "mark", "failure", "requests", "input_tokens", "output_tokens", "cost", "remembered")
+
+
+_OF_DECISION = (
+    *("unit", "mode", "outcome", "reason", "selected", "segment", "burst", "scorer", "encoder"),
+    *("embedding_source", "action_id", "decided_at", "audit_rate", "signals"),
+)
+"""What a decision and its row both have."""
+_decided = attrgetter(*_OF_DECISION)
 
 
 def check_slice(piece: Slice) -> None:
@@ -59,9 +69,7 @@ def batch_row(decision: BatchDecision, texts: Sequence[str | None]) -> dict[str,
     """
     keep = decision.policy.settings.keep_texts
     row: dict[str, Any] = {
-        "gate": decision.key.gate,
-        "batch_id": decision.key.batch_id,
-        "attempt": decision.key.attempt,
+        **dict(zip(BATCH, decision.key, strict=True)),
         "created_at": decision.created_at,
         "prompt": decision.prompt if keep else "",
         "references": list(decision.references) if keep and decision.references is not None else None,
@@ -88,22 +96,11 @@ def decision_row(decision: BatchDecision, batch: int) -> dict[str, Any]:
         "batch": batch,
         "gate": decision.key.gate,
         "policy_version": decision.policy.version,
-        "unit": decision.unit,
-        "mode": decision.mode,
-        "outcome": decision.outcome,
-        "reason": decision.reason,
-        "selected": decision.selected,
+        **dict(zip(_OF_DECISION, _decided(decision), strict=True)),
         "cut_state": None if decision.cut is None else decision.cut.state,
         "cut_threshold": None if decision.cut is None else decision.cut.threshold,
-        "segment": decision.segment,
-        "burst": decision.burst,
-        "scorer": decision.scorer,
-        "encoder": decision.encoder,
-        "embedding_source": decision.embedding_source,
         "sampled": bool(decision.sampled),
         "sampling_probability": float(decision.sampling_probability),
-        "action_id": decision.action_id,
-        "decided_at": decision.decided_at,
         "action_topic": decision.action.topic,
         "action_key": decision.action.key,
         "action_value": decision.action.value,
@@ -113,10 +110,8 @@ def decision_row(decision: BatchDecision, batch: int) -> dict[str, Any]:
         if decision.policy.settings.decision_deadline_seconds is None
         else decision.record.timestamp_ms,
         "deadline_ms": decision.record.deadline_ms,
-        "audit_rate": decision.audit_rate,
         "extra_draw": bool(decision.extra_draw),
         "newest_seen": decision.newest_seen if decision.newest_seen > decision.policy.version else None,
-        "signals": decision.signals,
         "budget_count": None if decision.needed is None else float(decision.needed.count),
         "budget_groups": None if decision.needed is None else decision.needed.groups,
     }
@@ -130,9 +125,7 @@ def judgement_rows(decision: BatchDecision, now: datetime) -> list[dict[str, Any
         salt = secrets.token_bytes(HASH_BYTES)
         made.append(
             {
-                "gate": decision.key.gate,
-                "batch_id": decision.key.batch_id,
-                "attempt": decision.key.attempt,
+                **dict(zip(BATCH, decision.key, strict=True)),
                 "response_id": response_id,
                 "judged_at": decision.decided_at,
                 "label": None,
@@ -151,9 +144,7 @@ def judgement_rows(decision: BatchDecision, now: datetime) -> list[dict[str, Any
 def dead_letter_row(record: Record, code: str, detail: str, now: datetime) -> dict[str, Any]:
     """The row of a refused record, sealed, without its id."""
     row: dict[str, Any] = {
-        "log_id": record.partition.log_id,
-        "topic": record.partition.topic,
-        "partition": record.partition.number,
+        **dict(zip(PARTITION, record.partition, strict=True)),
         "offset": record.offset,
         "timestamp_ms": record.timestamp_ms,
         "code": code,
@@ -171,9 +162,7 @@ def dead_letter_row(record: Record, code: str, detail: str, now: datetime) -> di
 def label_row(label: LabelRevision, *, source: str, now: datetime) -> dict[str, Any]:
     """The row of a severity, without its id. A label from the future counts from when it came."""
     return {
-        "gate": label.key.gate,
-        "batch_id": label.key.batch_id,
-        "attempt": label.key.attempt,
+        **dict(zip(BATCH, label.key, strict=True)),
         "response_id": label.response_id,
         "kind": label.kind,
         "labeller": label.labeller,

@@ -41,15 +41,10 @@ class Accounts(Part):
     def admit(self, name: str, *, issuer: str, subject: str, roles: Sequence[str] | None) -> Account:
         """Let in somebody whom an issuer has identified, and write down what is new about them.
 
-        Parameters
-        ----------
-        name : under which they are on record, as the issuer says it.
-        subject : the issuer's own identifier of the person, which it gives to nobody else.
-        roles : those that the issuer says; None: it says nothing of roles, and the account has them.
-
-        Raises
-        ------
-        UsageError : there is no account of this name and no roles, it is closed, it has a password, or another person's.
+        `name` is what the issuer says, and on record; `subject` the issuer's own identifier of the
+        person, which it gives to nobody else; `roles` those that the issuer says, None: it says
+        nothing of roles, and the account has them. Raises `UsageError` where there is no account of
+        this name and no roles, it is closed, it has a password, or another person's.
         """
         name = _checked(name)
         given = None if roles is None else _roles(roles)
@@ -108,8 +103,7 @@ class Accounts(Part):
 
     def any(self) -> bool:
         """Whether there was ever an account: from then on people sign in."""
-        with self._database.reading() as connection:
-            return connection.execute(sa.select(accounts.c.name).limit(1)).first() is not None
+        return bool(self._database.rows(sa.select(accounts.c.name).limit(1)))
 
     def _next(
         self,

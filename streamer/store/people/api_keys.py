@@ -35,14 +35,9 @@ class ApiKeys(Part):
     ) -> tuple[ApiKey, str]:
         """Make a key; returns it with its token, which is nowhere else from now on.
 
-        Parameters
-        ----------
-        gates : names of existing gates; None: every gate, later ones too.
-        may : one of `MAY` at least.
-
-        Raises
-        ------
-        UsageError : a gate does not exist, nothing is allowed, a text is too long, or it would have expired already.
+        `gates` are names of existing gates, None: every gate, later ones too; `may` is one of `MAY`
+        at least. Raises `UsageError` where a gate does not exist, nothing is allowed, a text is too
+        long, or it would have expired already.
         """
         moment = now or self._clock()
         if not may or not set(may) <= set(MAY):

@@ -147,9 +147,8 @@ class Gates(Part):
 
     def list(self) -> builtins.list[GateRevision]:
         """The revision that the newest policy of every gate carries, by name."""
-        with self._database.reading() as connection:
-            rows = connection.execute(_of_newest_policies().order_by(gates.c.name)).mappings()
-            return [_revision(row) for row in rows]
+        query = _of_newest_policies().order_by(gates.c.name)
+        return [_revision(row) for row in self._database.mappings(query)]
 
     def history(self, name: str) -> builtins.list[GateRevision]:
         """Every revision, the oldest first. Raises `UsageError` when there is no such gate."""

@@ -101,11 +101,8 @@ class Policies(Part):
 
     def events(self, gate: str) -> builtins.list[PolicyEvent]:
         """What was done to the gate's policies, the oldest first."""
-        with self._database.reading() as connection:
-            rows = connection.execute(
-                sa.select(policy_events).where(policy_events.c.gate == gate).order_by(policy_events.c.id)
-            ).mappings()
-            return [of_row(PolicyEvent, row) for row in rows]
+        query = sa.select(policy_events).where(policy_events.c.gate == gate).order_by(policy_events.c.id)
+        return [of_row(PolicyEvent, row) for row in self._database.mappings(query)]
 
     def recent_events(self, limit: int) -> builtins.list[PolicyEvent]:
         """What put policies of any gate in force, the newest first: `activated` and `closed`."""
@@ -115,9 +112,7 @@ class Policies(Part):
             .order_by(policy_events.c.id.desc())
             .limit(limit)
         )
-        with self._database.reading() as connection:
-            rows = connection.execute(query).mappings()
-            return [of_row(PolicyEvent, row) for row in rows]
+        return [of_row(PolicyEvent, row) for row in self._database.mappings(query)]
 
     def close(self, gate: str, *, by: str, reason: str, now: datetime | None = None) -> Policy:
         """Ship nothing from now on, under a new version; what was calibrated can be rolled back to.

@@ -32,13 +32,9 @@ PolicyMessage = Callable[[Policy, PolicySignature | None], OutboxMessage]
 
 
 class PolicyWriter:
-    """Makes policies, within transactions of others.
-
-    Parameters
-    ----------
-    message : makes the event of a policy, with its signature if it has one.
-    keys : sign new policies, and decide which policies may be built on.
-    """
+    """Makes policies, within transactions of others. `message` makes the event of a policy, with
+    its signature if it has one; `keys` sign new policies, and decide which policies may be built
+    on."""
 
     def __init__(self, message: PolicyMessage, keys: PolicyKeys = NO_KEYS) -> None:
         self._message = message

@@ -22,8 +22,8 @@ from streamer.store.db.schema import (
 )
 from streamer.store.db.schema.joins import CANDIDATE_OF_RUN, REVISION_OF_RUN
 from streamer.store.db.schema.types import of_row
+from streamer.store.part import Part
 from streamer.store.policies.policy_rows import SETTINGS, settings_of
-from streamer.store.policies.policy_writer import PolicyWriter
 from streamer.store.risk.alerts import closures
 
 _COLUMNS: tuple[sa.ColumnElement[Any], ...] = (
@@ -36,6 +36,91 @@ _COLUMNS: tuple[sa.ColumnElement[Any], ...] = (
     *calibration_candidates.c["state", "threshold", "rule"],
     *gate_revisions.c[SETTINGS],
 )
+
+
+class Proposals(Part):
+    """What a gate's newest run found, and what people make of it."""
+
+    def proposal(self, gate: str) -> Proposal | None:
+        """What waits for somebody; None where nothing is proposed."""
+        return self._database.read(newest, gate)
+
+    def activate(self, gate: str, run: int | None = None, *, by: str, reason: str, now: datetime) -> Policy:
+        """Put the threshold of the gate's newest run in force, under a new version.
+
+        Only the newest: a choice among thresholds after labels were read has no guarantee. Raises
+        `UsageError` when nothing is proposed, `run` is not what is, or the gate was changed since
+        in what it is calibrated for.
+        """
+
+        def work(connection: sa.Connection) -> Policy:
+            present = self._writer.lock_newest(connection, gate)
+            proposal = newest(connection, gate)
+            if (
+                proposal is None
+                and (connection.execute(_alarm_closure(gate)).scalar() or 0) >= present.version
+            ):
+                raise UsageError(
+                    f"an alarm closed gate {gate!r} since its newest run, or should have: what was found before it is not proposed "
+                    f"any more; `streamer recalibrate {gate} --propose` reads what was decided since"
+                )
+            if proposal is None:
+                raise UsageError(
+                    f"nothing is proposed for gate {gate!r}; `streamer recalibrate {gate} --propose` makes a proposal"
+                )
+            if run is not None and run != proposal.run:
+                raise UsageError(
+                    f"run {run} is not what is proposed for gate {gate!r}: that is run {proposal.run}, and only the newest may "
+                    "be put in force"
+                )
+            if present.settings.two_people:
+                require_another_person(gate, proposal.by, by)
+            changed = calibrated_for_another(proposal.settings, present.settings)
+            if changed:
+                raise UsageError(
+                    f"run {proposal.run} was calibrated for different settings than gate {gate!r} has now ({', '.join(changed)}); "
+                    "recalibrate instead"
+                )
+            return self._writer.next(
+                connection,
+                replace(
+                    present,
+                    state=proposal.cut.state,
+                    threshold=proposal.cut.threshold,
+                    rule=proposal.rule,
+                    calibrated=True,
+                    calibration_run=proposal.run,
+                    guarantee=proposal.guarantee,
+                ),
+                by=by,
+                reason=reason,
+                now=now,
+            )
+
+        return self._database.writing(work)
+
+    def reject(self, gate: str, run: int | None = None, *, by: str, reason: str, now: datetime) -> Proposal:
+        """Record that a proposal is rejected; it is not proposed again, and waits for nothing. Returns it.
+
+        Raises `UsageError` when nothing is proposed, or `run` is not what is, or no reason is given.
+        """
+
+        def work(connection: sa.Connection) -> Proposal:
+            self._writer.lock_any(connection, gate)
+            proposal = newest(connection, gate)
+            if proposal is None:
+                raise UsageError(f"nothing is proposed for gate {gate!r}")
+            if run is not None and run != proposal.run:
+                raise UsageError(
+                    f"run {run} is not what is proposed for gate {gate!r}: that is run {proposal.run}"
+                )
+            if not reason.strip():
+                raise UsageError("say why the proposal is rejected")
+            row = {"run": proposal.run, "rejected_at": now, "rejected_by": by, "reason": reason}
+            control.insert(connection, proposal_rejections, row, now=now)
+            return proposal
+
+        return self._database.writing(work)
 
 
 def newest(connection: sa.Connection, gate: str) -> Proposal | None:
@@ -85,58 +170,6 @@ def _alarm_closure(gate: str) -> sa.Select[Any]:
     return sa.select(sa.func.max(closures(gate).subquery().c.version))
 
 
-def activate(
-    connection: sa.Connection,
-    gate: str,
-    run: int | None,
-    *,
-    by: str,
-    reason: str,
-    now: datetime,
-    writer: PolicyWriter,
-) -> Policy:
-    """Put what is proposed in force; see `streamer.store.calibration.calibration_runs.Calibrations.activate`."""
-    present = writer.lock_newest(connection, gate)
-    proposal = newest(connection, gate)
-    if proposal is None and (connection.execute(_alarm_closure(gate)).scalar() or 0) >= present.version:
-        raise UsageError(
-            f"an alarm closed gate {gate!r} since its newest run, or should have: what was found before it is not proposed "
-            f"any more; `streamer recalibrate {gate} --propose` reads what was decided since"
-        )
-    if proposal is None:
-        raise UsageError(
-            f"nothing is proposed for gate {gate!r}; `streamer recalibrate {gate} --propose` makes a proposal"
-        )
-    if run is not None and run != proposal.run:
-        raise UsageError(
-            f"run {run} is not what is proposed for gate {gate!r}: that is run {proposal.run}, and only the newest may "
-            "be put in force"
-        )
-    if present.settings.two_people:
-        require_another_person(gate, proposal.by, by)
-    changed = calibrated_for_another(proposal.settings, present.settings)
-    if changed:
-        raise UsageError(
-            f"run {proposal.run} was calibrated for different settings than gate {gate!r} has now ({', '.join(changed)}); "
-            "recalibrate instead"
-        )
-    return writer.next(
-        connection,
-        replace(
-            present,
-            state=proposal.cut.state,
-            threshold=proposal.cut.threshold,
-            rule=proposal.rule,
-            calibrated=True,
-            calibration_run=proposal.run,
-            guarantee=proposal.guarantee,
-        ),
-        by=by,
-        reason=reason,
-        now=now,
-    )
-
-
 def require_another_person(gate: str, proposer: str, by: str) -> None:
     """Raise `UsageError` unless `by` has signed in and is not, under any kind of name, who asked for the run."""
     if not by.startswith(SIGNED_IN):
@@ -149,27 +182,3 @@ def require_another_person(gate: str, proposer: str, by: str) -> None:
             f"gate {gate!r} demands two people: {proposer.removeprefix(SIGNED_IN)} asked for this run, so that somebody else "
             "must approve what it found"
         )
-
-
-def reject(
-    connection: sa.Connection,
-    gate: str,
-    run: int | None,
-    *,
-    by: str,
-    reason: str,
-    now: datetime,
-    writer: PolicyWriter,
-) -> Proposal:
-    """Record that somebody looked at what is proposed and does not want it; returns it."""
-    writer.lock_any(connection, gate)
-    proposal = newest(connection, gate)
-    if proposal is None:
-        raise UsageError(f"nothing is proposed for gate {gate!r}")
-    if run is not None and run != proposal.run:
-        raise UsageError(f"run {run} is not what is proposed for gate {gate!r}: that is run {proposal.run}")
-    if not reason.strip():
-        raise UsageError("say why the proposal is rejected")
-    row = {"run": proposal.run, "rejected_at": now, "rejected_by": by, "reason": reason}
-    control.insert(connection, proposal_rejections, row, now=now)
-    return proposal

@@ -38,13 +38,8 @@ _FACTS = ("alert_id", "gate", "kind", "level", "message", "details", "policy_ver
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaisedAlert:
-    """An alert on record, and who has looked at it, when and what they found; None while nobody has.
-
-    Attributes
-    ----------
-    number : its place in the record.
-    assignee : who looks after it; None: nobody was named.
-    """
+    """An alert on record: its place there, who looks after it (None: nobody was named), and who
+    has acknowledged it, when, and what they found; None while nobody has."""
 
     alert: AlertsV1
     number: int
@@ -56,12 +51,8 @@ class RaisedAlert:
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """Alerts of one gate and cause: each was raised before all earlier ones had been acknowledged.
-
-    Attributes
-    ----------
-    alerts : the worst first, then the oldest; at least one.
-    """
+    """Alerts of one gate and cause, at least one, the worst first, then the oldest: each was
+    raised before all earlier ones had been acknowledged."""
 
     alerts: tuple[RaisedAlert, ...]
 
@@ -220,14 +211,11 @@ class Alerts(Part):
         return {(gate, kind): count for gate, kind, count in self._database.rows(query)}
 
     def acknowledge(self, alert_id: str, *, by: str, reason: str, now: datetime | None = None) -> RaisedAlert:
-        """Record that somebody has looked at an alert. Where an alarm raised it, the gate's next alarm opens.
+        """Record that somebody has looked at an alert. Where an alarm raised it, the gate's next
+        alarm opens.
 
-        Raises `UsageError` when no alert or more than one has this id, or it was acknowledged
-        before.
-
-        Parameters
-        ----------
-        alert_id : the whole id, or so much of its beginning that one alert alone has it.
+        It is named by its id, or by so much of its beginning that one alert alone has it. Raises
+        `UsageError` when no alert or more than one has this id, or it was acknowledged before.
         """
         moment = now or self._clock()
 

@@ -26,12 +26,8 @@ def decided(
     now: datetime,
     period: timedelta,
 ) -> Decided | None:
-    """Count a gate's decisions of the last `period`; None where there is none.
-
-    Parameters
-    ----------
-    labels : those that are read; of `kind` they say that an answer is labelled.
-    """
+    """Count a gate's decisions of the last `period`; None where there is none. By the `labels`
+    that are read, of `kind`, an answer is labelled."""
     newest = (
         sa.select(*decisions.c["batch", "gate", "decided_at", "outcome", "reason"])
         .where(decisions.c.gate == gate, decisions.c.decided_at >= now - period)

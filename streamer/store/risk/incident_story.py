@@ -31,14 +31,10 @@ class Step(NamedTuple):
 
 
 class IncidentStory(NamedTuple):
-    """An incident as it went.
-
-    Attributes
-    ----------
-    timeline : what happened, the oldest first; it goes under the message of the worst alert.
-    told : the labels that told of the change: of shipped answers since it began, the worst of the newest.
-    steps : what to do now, in this order; empty once all is acknowledged.
-    """
+    """An incident as it went: `timeline`, what happened, the oldest first, to go under the
+    message of the worst alert; `told`, the labels that told of the change: of shipped answers
+    since it began, the worst of the newest; `steps`, what to do now, in this order, empty once
+    all is acknowledged."""
 
     timeline: list[tuple[datetime, str]]
     told: list[ShippedDraw]

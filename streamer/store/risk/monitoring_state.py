@@ -1,10 +1,11 @@
 """Where the watching of each gate stands: read at one moment, written in one transaction or not at all."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from math import inf
 from statistics import fmean
+from typing import Concatenate, ParamSpec, TypeVar
 
 import sqlalchemy as sa
 import structlog
@@ -51,6 +52,9 @@ from streamer.store.risk.monitoring_rows import (
 )
 
 log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+P = ParamSpec("P")
 
 _MOST_ALERTS = 20
 
@@ -122,9 +126,8 @@ class Monitoring(Part):
     def sequences(self, gate: str) -> list[WatchedSequence]:
         """Every sequence of a gate, the newest first."""
         query = sa.select(monitor_sequences).where(monitor_sequences.c.gate == gate)
-        with self._database.reading() as connection:
-            rows = connection.execute(query.order_by(monitor_sequences.c.number.desc())).mappings()
-            return [sequence_of(row) for row in rows]
+        rows = self._database.mappings(query.order_by(monitor_sequences.c.number.desc()))
+        return [sequence_of(row) for row in rows]
 
     def decided(self, gate: str, *, after: int, until: int, limit: int) -> LoggedDecisions:
         return self._database.read_at_once(
@@ -132,29 +135,37 @@ class Monitoring(Part):
         )
 
     def labelled(self, gate: str, decisions: LoggedDecisions, *, until: int) -> LoggedDecisions:
-        with self._database.reading(snapshot=True) as connection:
-            labels = self._read.table(connection, gate)
-            return monitored_decisions.labelled(connection, labels, gate, decisions, until=until)
+        return self._by_labels(gate, monitored_decisions.labelled, gate, decisions, until=until)
 
     def relabelled(
         self, gate: str, numbers: Sequence[int], *, after: int, until: int
     ) -> Sequence[LoggedDecision]:
+        return self._by_labels(gate, monitored_decisions.relabelled, gate, numbers, after=after, until=until)
+
+    def late_labels(self, gate: str, *, after: int, until: int, read: int) -> int:
+        return self._by_labels(
+            gate, monitored_decisions.late_labels, gate, after=after, until=until, read=read
+        )
+
+    def urgent(self, gate: str, kind: str, count: int) -> Sequence[float | None]:
+        return self._by_labels(gate, monitored_decisions.urgent, gate, kind, count)
+
+    def _by_labels(
+        self,
+        of: str,
+        work: Callable[Concatenate[sa.Connection, sa.FromClause, P], T],
+        *args: P.args,
+        **named: P.kwargs,
+    ) -> T:
+        """What `work` makes, at one moment, of the labels of a gate that are read, and these."""
         with self._database.reading(snapshot=True) as connection:
-            labels = self._read.table(connection, gate)
-            return monitored_decisions.relabelled(connection, labels, gate, numbers, after=after, until=until)
+            return work(connection, self._read.table(connection, of), *args, **named)
 
     def calibrated(self, run: int) -> CalibratedSample | None:
         return self._database.read_at_once(calibrated, run)
 
     def reference(self, run: int) -> LoggedDecisions:
         return self._database.read_at_once(monitored_decisions.reference, run)
-
-    def late_labels(self, gate: str, *, after: int, until: int, read: int) -> int:
-        with self._database.reading(snapshot=True) as connection:
-            labels = self._read.table(connection, gate)
-            return monitored_decisions.late_labels(
-                connection, labels, gate, after=after, until=until, read=read
-            )
 
     def write(self, before: GateWatch, written: Written) -> bool:
         now = self._clock()
@@ -163,21 +174,18 @@ class Monitoring(Part):
             if not take_step(connection, before, written.watch, now):
                 return False
             closed = refused = None
-            if written.close is not None:
-                try:
+            try:
+                if written.close is not None:
                     closed = self._close(connection, before.gate, written.close, now)
-                except UsageError as error:
-                    refused = str(error)
-            elif written.hold is not None:
-                try:
+                elif written.hold is not None:
                     closed = self._hold(connection, before.gate, written.hold, now)
-                except UsageError as error:
-                    refused = str(error)
-            elif written.release is not None:
-                try:
+                elif written.release is not None:
                     self._let_go(connection, before.gate, written.release, now)
-                except UsageError as error:
+            except UsageError as error:
+                if written.close is None and written.hold is None:
                     log.warning("watching.gate_not_released", gate=before.gate, reason=str(error))
+                else:
+                    refused = str(error)
             watch = written.watch
             if closed is not None:
                 watch = replace(
@@ -225,11 +233,6 @@ class Monitoring(Part):
         self._writer.next(connection, opened, by=WARNING, reason=release.reason, now=now)
         if release.alert_id is not None:
             acknowledge(connection, release.alert_id, by=WARNING, reason=release.reason, now=now)
-
-    def urgent(self, gate: str, kind: str, count: int) -> Sequence[float | None]:
-        with self._database.reading(snapshot=True) as connection:
-            labels = self._read.table(connection, gate)
-            return monitored_decisions.urgent(connection, labels, gate, kind, count)
 
 
 def _rate(connection: sa.Connection, gate: str) -> tuple[AuditRate | None, int]:

@@ -40,7 +40,7 @@ def main() -> int:
     parser.add_argument("--old", type=int, default=full.old, help="decisions of old gates before the change")
     parser.add_argument("--after", type=int, help="decisions after it")
     parser.add_argument("--step", type=int, default=full.step, help="decisions between two pauses")
-    parser.add_argument("--short", action="store_true", help="a smaller form")
+    parser.add_argument("--short", action="store_true", help="a smaller form, with gates of its own")
     parser.add_argument(
         "--mended",
         action="store_true",

@@ -19,7 +19,6 @@ from streamer.gates.batch_key import BatchKey
 from streamer.journal import LabelRevision
 from streamer.store import Store, prune
 from streamer.store.desk.release_desk import AlreadyDecided, NotAtDesk, Reject, Release
-from streamer.stream.housekeeping import DeskClerk
 from tests.integration.audit.alone import verify_bundle
 from tests.integration.audit.history import KEYS, Scribe, event, export, settings_for, verify
 from tests.migrated import migrated
@@ -126,11 +125,9 @@ def test_what_is_held_by_escalate_waits_and_each_batch_gets_one_outcome(desk: De
         assert late.value.outcome == released
 
     # Nobody came for the fourth.
-    clerk = DeskClerk(desk.store.desk, lease=lambda: (desk.store.leases.of_desk(), desk.store.desk))
-    assert clerk.run() == 0
+    assert desk.store.desk.reject_overdue(desk.store.leases.of_desk()) == 0
     desk.ahead = MINUTES + timedelta(seconds=1)
-    assert clerk.run() == 1
-    assert clerk.run() == 0
+    assert [desk.store.desk.reject_overdue(desk.store.leases.of_desk()) for _ in range(2)] == [1, 0]
     expired = desk.store.desk.state(four).outcome  # type: ignore[union-attr]
     assert (expired.action, expired.reason, expired.by) == ("rejected", "deadline_passed", None)  # type: ignore[union-attr]
     with pytest.raises(AlreadyDecided, match="deadline had passed"):
@@ -181,7 +178,6 @@ def test_people_at_one_answer_at_one_moment_and_the_deadline_with_them(desk: Des
     other = wiring.open_store(desk.settings)
     desks = [desk.store.desk, other.desk]
     other.desk._clock = desk.now
-    clerk = DeskClerk(desks[1], lease=lambda: (other.leases.of_desk(), desks[1]))
     for number, key in enumerate(keys):
         deadline = desk.store.desk.state(key).until  # type: ignore[union-attr]
         # A person at the moment of the deadline, for every other one.
@@ -194,7 +190,7 @@ def test_people_at_one_answer_at_one_moment_and_the_deadline_with_them(desk: Des
         ) -> None:
             start.wait()
             if who == 3:
-                clerk.run()
+                desks[1].reject_overdue(other.leases.of_desk())
                 return
             choice = Reject() if who == 2 else Release(response_id=f"r{who}", text=f"by {who}")
             try:
@@ -204,7 +200,7 @@ def test_people_at_one_answer_at_one_moment_and_the_deadline_with_them(desk: Des
 
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(act, range(4)))
-        clerk.run()
+        desks[1].reject_overdue(other.leases.of_desk())
         stands = desk.store.desk.state(key).outcome  # type: ignore[union-attr]
         assert stands is not None
         assert [outcome for _, outcome in told] == [stands] * 3, "everybody is told what stands"

@@ -189,7 +189,8 @@ def test_a_repeat_of_what_was_given_out_is_decided_no_second_time(months: Months
         assert store.action(key) is None
         assert store.recorded(key) is None
         assert key in store.known([key])
-        assert store.labels.unrecorded([replace(label(gate, number), key=key)]) == []
+        late = replace(label(gate, number), key=key)
+        assert store.labels.unrecorded([late]) == [late]
         with store.evidence.logged() as rows:
             assert rows.actions([key])[key].value is None
     months.checkpoint()

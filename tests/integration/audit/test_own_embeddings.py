@@ -56,7 +56,7 @@ def test_a_decision_says_whose_embeddings_it_is_from(here: Path, told: Told):
         connection.exec_driver_sql("UPDATE decisions SET embedding_source = 'encoder' WHERE batch = 1")
         rebuild_outcomes(connection)
     (fault,) = verify(load_settings()).faults
-    assert fault.detail == "the published event says another scorer", (
+    assert fault.detail == "the published event does not have the recorded scorer", (
         "it says that the embeddings came with it"
     )
 

@@ -362,10 +362,9 @@ class TestTroubleThatStays:
         replies = in_turn(GOOD, GOOD, GOOD, ChatReply(status=401))
         kept = []
         with OpenAIServer(replies) as server, judge_at(server.url, concurrency=1) as judge:
-            judgements = judge.judgements([CASE] * 10)
-            for _ in range(3):
-                i, judgement = next(judgements)
-                kept.append((i, judgement.normalised))
+            judgements = judge.finished([CASE] * 10)
+            while len(kept) < 3:
+                kept += [(i, judgement.normalised) for i, judgement in next(judgements)]
             with pytest.raises(UsageError, match="refuses every request"):
                 next(judgements)
         assert kept == [(0, 0.886), (1, 0.886), (2, 0.886)]
@@ -440,8 +439,8 @@ class TestManyCases:
 
         order = []
         with OpenAIServer(answer) as server, judge_at(server.url, concurrency=2, timeout=90) as judge:
-            for number, _ in judge.judgements([JudgeCase("q", "slow"), *[CASE] * 9]):
-                order.append(number)
+            for group in judge.finished([JudgeCase("q", "slow"), *[CASE] * 9]):
+                order += [number for number, _ in group]
                 if len(order) == 9:
                     others.set()
         assert order == [*range(1, 10), 0]
@@ -449,9 +448,9 @@ class TestManyCases:
     def test_stopping_early_cancels_the_rest(self):
         replies = in_turn(GOOD, ChatReply(VERDICT, after=300.0))
         with OpenAIServer(replies) as server, judge_at(server.url, concurrency=1) as judge:
-            judgements = judge.judgements([CASE] * 20)
-            assert next(judgements)[0] == 0
-            judgements.close()  # type: ignore[attr-defined]
+            judgements = judge.finished([CASE] * 20)
+            assert next(judgements)[0][0] == 0
+            judgements.close()
             judge.close()
             assert len(server.requests) <= 2
 

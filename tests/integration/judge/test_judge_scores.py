@@ -15,7 +15,8 @@ from streamer.audit.rescoring import Rescorer
 from streamer.gates.batch_key import BatchKey
 from streamer.journal import AnswersToMark
 from streamer.labels.judge import JudgeClient, JudgeEndpoint, Judgement
-from streamer.labels.judge.rubric import ASPECTS, JudgeCase, judge_name
+from streamer.labels.judge.parsing import ASPECT_NAMES
+from streamer.labels.judge.rubric import JudgeCase, judge_name
 from streamer.labels.judge.scores import PAUSE_SECONDS, JudgeScores
 from streamer.settings.settings import load_settings
 from streamer.tracing import NO_TRACING, Tracing
@@ -36,7 +37,7 @@ SCORED_BY = f"judge:{judge_name('grader', None)}/00000000"
 def marking(request: ChatRequest) -> ChatReply:
     """90 for what is sure, 20 for anything else."""
     share = 0.9 if "surely" in material(request)["candidate"] else 0.2
-    points = {one.name: one.points * share for one in ASPECTS}
+    points = {name: points * share for name, points in ASPECT_NAMES.items()}
     return ChatReply(json.dumps({"score": 100 * share, "subscores": points}))
 
 
@@ -351,7 +352,7 @@ def test_a_crash_between_mark_and_commit_leaves_one_decision_with_its_mark(
 
     def moody(request: ChatRequest) -> ChatReply:
         share = 0.9 if next(numbers) < 2 else 0.6
-        points = {one.name: one.points * share for one in ASPECTS}
+        points = {name: points * share for name, points in ASPECT_NAMES.items()}
         return ChatReply(json.dumps({"score": 100 * share, "subscores": points}))
 
     model.reply = moody

@@ -88,6 +88,9 @@ def test_a_judge_reads_each_claim_in_its_answer(
         monkeypatch.setenv("STREAMER_JUDGE_BASE_URL", server.url)
         monkeypatch.setenv("STREAMER_JUDGE_MODEL", "grader")
         command = ["label", "claims", "in.jsonl", "--answer", "m1", "--by", "judge", "--out"]
+        assert main([*command[:4], "m9", *command[5:], "out.jsonl"]) == 2
+        assert "no answer is by the model 'm9'" in capsys.readouterr().err
+        assert Path("out.jsonl").read_text() == ""
         assert main([*command, "out.jsonl"]) == 1
         assert "2 claims not labelled" in capsys.readouterr().err
         assert [one.question_id for one in read_clouds("out.jsonl")] == ["c"]  # nothing to label

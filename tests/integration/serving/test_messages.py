@@ -80,6 +80,9 @@ def test_errors_and_models_are_in_its_own_form(plain: Plain) -> None:
     image = {"type": "image", "source": {"type": "url", "url": "http://127.0.0.1/"}}
     found = ask(plain, messages=[{"role": "user", "content": [image]}])
     assert "a block of type image" in found["error"]["message"]
+    found = ask(plain, system="Be brief.", messages=[*PROMPT, {"role": "nobody", "content": ""}])
+    assert found["error"]["param"] == "messages[1].role"
+    assert ask(plain, model="prompted", system="Be rude.")["error"]["param"] == "system"
     schema = {"format": {"type": "json_schema", "schema": {"type": "object"}}}
     error = ask(plain, output_config=schema)["error"]
     assert (error["param"], error["message"][:22]) == ("output_config.format", "output_config.format: ")

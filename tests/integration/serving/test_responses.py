@@ -12,6 +12,7 @@ from tests.integration.serving.test_chat import HELD, MODEL, client, kept
 from tests.services.openai_server import ChatReply
 
 PROMPT = "Where is my parcel?"
+CALLS = ("function_call", "function_call_output")
 
 
 def respond(plain: Plain, **options: Any) -> Any:
@@ -95,6 +96,8 @@ def test_earlier_turns_come_as_items(plain: Plain) -> None:
 
 def test_what_a_gate_cannot_answer_for_is_refused(plain: Plain) -> None:
     image = {"type": "input_image", "image_url": "data:,", "detail": "auto"}
+    call, output = ({"type": one, "call_id": "1", "output": [image]} for one in CALLS)
+    asked = {"role": "user", "content": PROMPT}
     for options, param, says in (
         ({"previous_response_id": "resp_1"}, "previous_response_id", "send the earlier items in input"),
         ({"conversation": "conv_1"}, "conversation", "keeps no conversations"),
@@ -104,7 +107,13 @@ def test_what_a_gate_cannot_answer_for_is_refused(plain: Plain) -> None:
         ({"input": []}, "input", "at least one item"),
         ({"input": [{"type": "item_reference", "id": "msg_1"}]}, "input[0]", "not item_reference"),
         ({"input": ["Where?"]}, "input[0]", "must be a message"),
-        ({"input": [{"role": "user", "content": [image]}]}, "messages[0].content[0]", "only text"),
+        ({"input": [{"role": "user", "content": [{"type": []}]}]}, "input[0].content[0]", "only text"),
+        ({"input": [{"role": "user", "content": [image]}]}, "input[0].content[0]", "only text"),
+        ({"instructions": "", "input": [asked, asked | {"role": "nobody"}]}, "input[1].role", "one of"),
+        ({"instructions": [PROMPT]}, "instructions", "a text"),
+        ({"model": "gate/prompted", "instructions": "Be rude."}, "instructions", "the gate's own"),
+        ({"input": [call]}, "input[0]", "as texts"),
+        ({"input": [output]}, "input[0].output[0]", "only text"),
         ({"text": "short"}, "text", "an object"),
         (
             {"text": {"format": {"type": "json_object"}}},
@@ -114,7 +123,8 @@ def test_what_a_gate_cannot_answer_for_is_refused(plain: Plain) -> None:
         ({"tools": [{"type": "web_search"}]}, "tools", "a model's own tools are not gated"),
         ({"something_new": 1}, "something_new", "leave it out"),
     ):
+        own = {one: options.pop(one) for one in ("input", "model") if one in options}
         with pytest.raises(openai.BadRequestError, match=says) as raised:
-            respond(plain, input=options.pop("input", PROMPT), extra_body=options)
+            respond(plain, **own, extra_body=options)
         assert raised.value.param == param
     assert plain.model.asked == []

@@ -19,10 +19,9 @@ from streamer.gates.settings import GateSettings
 from streamer.journal import BatchDecision, Outcome, Partition, Record
 from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.store.db import engine
-from streamer.stream.fetch_budget import FetchBudget
 from streamer.stream.group_commit import GroupCommit
 from streamer.stream.hooks import Hooks
-from streamer.stream.intake import Fetched, Intake
+from streamer.stream.intake import FetchBudget, Fetched, Intake
 from streamer.stream.isolation import DeadLetterCap, DeadLetterLimits
 from tests.counting_encoder import CountingEncoder
 from tests.integration.store.conftest import World, interrupted
@@ -87,7 +86,7 @@ async def test_only_batches_of_gates_with_a_new_policy_are_decided_again(new_wor
         commits = GroupCommit(
             intake,
             decider,
-            store,
+            store.commit,
             score_executor=scoring,
             executor=pool,
             max_records=1000,

@@ -8,13 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from streamer.stream.connection import Subscription
-from streamer.stream.faust_engine import FaustEngine
-from streamer.stream.fetch_budget import FetchBudget
+from streamer.stream.faust_engine import FaustEngine, ReaderLimits
 from streamer.stream.health import WorkerHealth
 from streamer.stream.hooks import Hooks
-from streamer.stream.intake import Intake
+from streamer.stream.intake import FetchBudget, Intake
 from streamer.stream.leasing import Leasing
-from streamer.stream.reader_limits import ReaderLimits
 from tests.integration.stream.brokers import TestedBroker
 from tests.integration.stream.memory_journal import MemoryJournal
 from tests.integration.stream.running import Witness

@@ -10,10 +10,9 @@ import pytest
 
 from streamer.errors import DatabaseFault, Outdated
 from streamer.journal import Outcome, Partition, Record
-from streamer.stream.fetch_budget import FetchBudget
 from streamer.stream.group_commit import GroupCommit
 from streamer.stream.hooks import Hooks, SilentObserver, Stage
-from streamer.stream.intake import Fetched, Intake
+from streamer.stream.intake import FetchBudget, Fetched, Intake
 from streamer.stream.isolation import DeadLetterCap, DeadLetterLimits
 from tests.integration.stream.deciders import EchoDecider
 from tests.integration.stream.memory_journal import MemoryJournal
@@ -116,7 +115,7 @@ class Site:
         return GroupCommit(
             self.intake,
             self.decider,
-            self.journal,
+            self.journal.commit,
             score_executor=scoring,
             executor=committing,
             max_records=GROUP,

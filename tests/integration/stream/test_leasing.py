@@ -9,9 +9,8 @@ from contextlib import contextmanager
 import pytest
 
 from streamer.journal import DataGap, Partition
-from streamer.stream.fetch_budget import FetchBudget
 from streamer.stream.hooks import Hooks
-from streamer.stream.intake import Intake
+from streamer.stream.intake import FetchBudget, Intake
 from streamer.stream.leasing import Bounds, Leasing
 from tests.integration.stream.memory_journal import MemoryJournal
 from tests.integration.stream.running import Witness

@@ -10,9 +10,8 @@ import pytest
 from streamer.failpoints import POINTS, RUN_POINTS
 from streamer.journal import Partition, Record
 from streamer.stream.ending import WorkerExit, WorkerHalted
-from streamer.stream.faust_engine import FaustEngine
+from streamer.stream.faust_engine import FaustEngine, ReaderLimits
 from streamer.stream.intake import Fetched
-from streamer.stream.reader_limits import ReaderLimits
 from streamer.stream.worker import WorkerLimits
 from tests.integration.stream.brokers import TestedBroker
 from tests.integration.stream.deciders import EchoDecider

@@ -13,8 +13,8 @@ from streamer.errors import Unavailable
 from streamer.journal import OutboxMessage, Record
 from streamer.stream import header_names
 from streamer.stream.ending import WorkerExit, WorkerHalted
+from streamer.stream.faust_engine import ReaderLimits
 from streamer.stream.isolation import DeadLetterLimits
-from streamer.stream.reader_limits import ReaderLimits
 from streamer.stream.worker import Thresholds, WorkerLimits
 from tests.integration.stream.brokers import TestedBroker
 from tests.integration.stream.deciders import EchoDecider

@@ -40,7 +40,6 @@ def test_a_generator_seeds_betting() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"method": "median"}, "mean, crc, bb, rbwa, hb, betting, bernstein, clt"),
         ({"method": "transductive"}, "one of mean"),
         ({"method": "hb", "delta": 1.5}, "delta"),
         ({"method": "clt", "delta": 0.7}, r"at most 0\.5"),

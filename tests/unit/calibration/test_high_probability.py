@@ -142,30 +142,6 @@ def test_wrong_arguments_are_named(change, message):
         calibrate_high_probability(some_groups(np.random.default_rng(0), 3), **(GOOD | change))
 
 
-def test_a_band_below_the_mean_is_refused():
-    with pytest.raises(ValueError, match=r"delta must be at most 0.5"):
-        calibrate_clt(some_groups(np.random.default_rng(0), 3), alpha=0.3, delta=0.6)
-
-
-@settings(max_examples=60, deadline=None)
-@given(labelled=groups(), seed=st.integers(0, 2**40), cells=st.sampled_from([1, 200, 1 << 20]))
-def test_sums_from_a_later_level_on_are_those_of_the_whole_walk(labelled, seed, cells):
-    table = item_table.ItemTable.of(labelled)
-    levels = table.loss_levels()
-    terms = np.random.default_rng(seed).random(len(table.scores))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(item_table, "_CELLS", cells)
-        for reached in (True, False):
-            whole = [row for rows in table.sums_by_level(terms, levels, reached=reached) for row in rows]
-            for start in range(len(levels) + 1):
-                rest = [
-                    row
-                    for rows in table.sums_by_level(terms, levels, reached=reached, start=start)
-                    for row in rows
-                ]
-                assert np.array_equal(rest, whole[start:])
-
-
 @settings(max_examples=100, deadline=None)
 @given(labelled=groups(), alpha=st.floats(0.05, 0.6), delta=st.floats(0.01, 0.5))
 def test_levels_that_are_passed_over_change_no_band(labelled, alpha, delta):

@@ -139,6 +139,11 @@ def test_a_gate_in_python_ships_text(file: Path) -> None:
         ClaimGate(method="hb", parameters={"dleta": 0.1}).fit(file)
     with pytest.raises(UsageError, match="no answer is by the model 'm9'"):
         ClaimGate(answer="m9").fit(file)
+    answer = {"prompt_id": "a", "answer": "It is. It was."}
+    marked = [answer | {"claim": "It is.", "severity": 5}, answer | {"answer": "It is", "claim": ""}]
+    with pytest.raises(UsageError, match=r"the worst mark first: scale=\(1, 5\)"):
+        ClaimGate().fit(marked)
+    assert ClaimGate(scale=(1, 5)).fit(marked).splitter_ == "given"
     given = lines()
     given[0]["responses"][0]["claims"].pop()
     file.write_text("".join(json.dumps(line) + "\n" for line in given))
@@ -228,6 +233,23 @@ def test_what_nobody_labelled_counts_as_wrong(file: Path) -> None:
     rows[0]["responses"][0]["claims"] *= 11
     with pytest.raises(UsageError, match=r"x: 0 prompts with claims .*; 1 prompt held: .* 64"):
         evaluate_claims("x", [parse_cloud(json.dumps(line).encode(), "x") for line in rows], ClaimOptions())
+
+
+def test_a_method_that_goes_by_age_is_measured_on_what_came_later(file: Path) -> None:
+    """In random halves the newest prompts, all wrong, would calibrate, and nothing would ship."""
+    rows = lines()
+    for claim in chain.from_iterable(line["responses"][0]["claims"] for line in rows[30:]):
+        claim["label"] = 1.0
+    clouds = [parse_cloud(json.dumps(line).encode(), "x") for line in rows]
+    aged, plain = (
+        evaluate_claims("x", clouds, ClaimOptions(alphas=(0.3,), losses=("share",), splits=5, method=method))
+        for method in ("age", "mean")
+    )
+    assert (aged.rows[0].risk.splits, plain.rows[0].risk.splits) == (1, 5)
+    assert aged.rows[0].risk.mean == pytest.approx(aged.rows[0].kept.mean)
+    assert (aged.rows[0].risk.mean or 0) > 0.3 >= (plain.rows[0].risk.mean or 0)
+    assert "the oldest 30 prompts calibrate, the newer ones are measured" in aged.counted
+    assert "30 prompts calibrate, drawn at random, the others are measured" in plain.counted
 
 
 def test_the_public_figures(claims_paths: list[Path]) -> None:

@@ -24,7 +24,7 @@ def test_weights_are_learned_from_some_answers_and_judged_on_others(
                 claims = [*({"text": text, "label": 0} for text in true), {"text": false, "label": 1}]
                 text = " ".join([*true, false])
                 responses.append({"text": text, "meta": {"model": one}, "claims": claims})
-            lines.append({"question_id": f"q{number}", "question": "?", "responses": responses})
+            lines.append({"question_id": f"{path.stem}{number}", "question": "?", "responses": responses})
         path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     found = list(answers(names := list(map(str, paths))))
     assert (len(found), {one.inputs.shape for one in found}) == (144, {(4, 6)})

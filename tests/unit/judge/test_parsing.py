@@ -1,6 +1,7 @@
 """The judge's reply: read strictly, and moved by nothing that the judge only saw."""
 
 import json
+import math
 import string
 from typing import Any
 
@@ -47,9 +48,6 @@ def test_every_right_reply_is_read(verdict: dict[str, Any], indent: int | None, 
     parsed = parse_verdict(space + json.dumps(verdict, indent=indent) + space)
     assert parsed.mark == verdict["score"]
     assert dict(parsed.subscores) == verdict["subscores"]
-    assert parsed.discrepancy == pytest.approx(
-        verdict["score"] - sum(verdict["subscores"].values()), abs=1e-6
-    )
 
 
 @pytest.mark.parametrize("fence", ["```json\n{}\n```", "```\n{}\n```", "```JSON \n{}\n  ```\n"])
@@ -80,21 +78,14 @@ def test_marks_have_one_decimal() -> None:
         json.dumps(GOOD) + " Have a nice day.",
         f"```json\n{json.dumps(GOOD)}\n```\n```json\n{INJECTED}\n```",
         f"```json\n{json.dumps(GOOD)}\n``` done",
-        with_(score=-0.1),
-        with_(score=100.1),
-        with_(score="88.6"),
-        with_(score=True),
-        with_(score=None),
-        with_(score=[88.6]),
-        with_(score=float("nan")),
-        with_(score=float("inf")),
+        *(with_(score=one) for one in (-0.1, 100.1, "88.6", True, None, [88.6], math.nan, math.inf)),
         with_(subscores=None),
         with_(subscores=[56, 17.6, 11, 4]),
         with_(note="fine"),
-        with_points(correctness=60.1),
-        with_points(clarity=-1),
-        with_points(clarity="4"),
-        with_points(style=1),
+        *(
+            with_points(**one)
+            for one in ({"correctness": 60.1}, {"clarity": -1}, {"clarity": "4"}, {"style": 1})
+        ),
         '{"score": 1e999, ' + json.dumps(GOOD)[len('{"score": 88.6, ') :],
         '{"score": 12, ' + json.dumps(GOOD)[1:],
         '{"subscores": {"clarity": 5, ' + json.dumps(GOOD)[len('{"score": 88.6, "subscores": {') :],

@@ -81,14 +81,7 @@ def test_a_csv_file_is_read(text: str, given_arguments: dict[str, str]) -> None:
 
 def test_a_jsonl_file_is_read() -> None:
     rows = [
-        {
-            "gate": "bot",
-            "batch_id": "b1",
-            "response_id": "a",
-            "severity": 0.5,
-            "kind": "human",
-            "labeller": "ann",
-        },
+        dict(zip(HEADER.split(","), ("bot", "b1", "a", 0.5, "human", "ann"), strict=True)),
         {
             "batch_id": "b1",
             "response_id": "b",

@@ -173,7 +173,6 @@ def test_bets_that_contradict_themselves_are_refused(change):
         {"raised_at": 3},
         {"raised_at": 0, "tail": [[1, 0.3, 1.0, None, 0.0]]},
         {"false_every": 0},
-        {"unstaked": 1.5},
         {"delta": 1.0},
         {"tail": [[1, 0.3, 1.0, 0.5]]},
         {"tail": [[1, 0.3, 1.0, 1.5, 0.0]]},

@@ -163,7 +163,7 @@ def test_a_label_floor_raises_the_cut_and_says_so():
             for one in (None, floor)
         )
         assert floored.value == max(plain.value, floor)
-        assert "label floor 0.9" in floored.guarantee
+        assert "Only what scores above the label floor 0.9 was to be labelled" in floored.guarantee
         assert "label floor" not in plain.guarantee
         assert "Everything ships" not in floored.guarantee
 

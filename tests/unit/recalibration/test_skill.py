@@ -11,7 +11,7 @@ from streamer.gates.settings import GateSettings
 from streamer.recalibration.age_cut import choose
 from streamer.recalibration.comparison import Reading
 from streamer.recalibration.sampled import SampledGroup, SampledItem
-from streamer.recalibration.skill import LEVEL, Separation, level_of, separation
+from streamer.recalibration.skill import LEVEL, Separation, level_of, separated, separation
 
 
 def found(scores_and_severities: list[tuple[float, float]]) -> Separation:
@@ -47,6 +47,17 @@ def test_what_ships_and_is_no_better_is_said_of_the_score(held: float) -> None:
 
 def test_many_on_both_sides_show_it() -> None:
     assert found([(0.9, 0.0)] * 30 + [(0.1, 1.0)] * 30).shown
+
+
+@pytest.mark.parametrize("ships", [0.1, 0.05])
+def test_where_few_ship_and_few_are_bad_chance_shows_no_skill(ships: float) -> None:
+    """Long nothing bad ships, by chance, and the first that does weighs as much as all before it."""
+    random, opened = np.random.default_rng(1), 0
+    for _ in range(100):
+        share, severity = ((random.random(600) < chance).astype(float) for chance in (ships, 0.05))
+        found = (separated(share[:n], severity[:n], [1] * n, level=LEVEL) for n in range(50, 601, 50))
+        opened += any(one is not None and one.shown for one in found)
+    assert opened <= 10
 
 
 @pytest.mark.parametrize(("wrong", "shown"), [((0.2, 0.2), (0, 5)), ((0.05, 0.4), (95, 100))])

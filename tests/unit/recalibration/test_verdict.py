@@ -63,8 +63,8 @@ LOOSENING = [
     ({"lambda_step": 0.1001}, "the threshold would move by 0.1001, at most 0.1"),
     ({"lambda_step": float("inf")}, "the threshold would move without bound"),
     ({"ship_rates": (0.5, 0.61)}, "the share that ships would go from 0.5 to 0.61"),
-    ({"direction": "same"}, "it would not with every response at the highest severity"),
-    ({"direction": "tighter"}, "it would not with every response at the highest severity"),
+    ({"direction": "same"}, "it would not with the highest severities"),
+    ({"direction": "tighter"}, "it would not with the highest severities"),
 ]
 
 

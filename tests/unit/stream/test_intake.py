@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamer.journal import Lease, Partition, Record
-from streamer.stream.fetch_budget import FetchBudget
-from streamer.stream.intake import Fetched, Intake, OfferResult, Run
+from streamer.stream.intake import FetchBudget, Fetched, Intake, OfferResult, Run
 
 ONE = Partition("log", "topic", 0)
 TWO = Partition("log", "topic", 1)

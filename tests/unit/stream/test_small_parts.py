@@ -12,9 +12,9 @@ from streamer.errors import Unavailable
 from streamer.journal import OutboxMessage, Partition
 from streamer.stream.backoff import Backoff, until_available
 from streamer.stream.faust_driver import StampingThread
-from streamer.stream.fetch_budget import FetchBudget
 from streamer.stream.health import WorkerHealth
 from streamer.stream.hooks import LatencyLedger, SilentObserver
+from streamer.stream.intake import FetchBudget
 from streamer.stream.isolation import DeadLetterCap, DeadLetterLimits
 from streamer.stream.log_limits import LogRateLimit
 

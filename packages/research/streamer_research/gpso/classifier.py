@@ -23,11 +23,8 @@ _TIE = 1e-12
 class Classification:
     """What the rule says of one batch.
 
-    Attributes
-    ----------
-    overlap_good, overlap_bad : the paper's s_k, each in [0, r].
-    rank : r of the classifier that judged.
-    test : spectrum of the batch judged.
+    `overlap_good`, `overlap_bad`: the paper's s_k, each in [0, r]. `rank`: r of the classifier that
+    judged. `test`: spectrum of the batch judged.
     """
 
     overlap_good: float
@@ -91,20 +88,12 @@ def fit_rows(
     rank_cap: int = DEFAULT_RANK_CAP,
     seed: int | Sequence[int] = 0,
 ) -> Classifier:
-    """Calibrate within one question: bootstrap prototypes from its good and its bad rows.
+    """Calibrate within one question: bootstrap prototypes from its good and its bad rows, shapes
+    (n_good, d) and (n_bad, d), each n >= 1.
 
-    Parameters
-    ----------
-    good, bad : shapes (n_good, d) and (n_bad, d), each n >= 1.
-    pipeline : one of `PIPELINES`, or its key.
-    replicates : the paper's B.
-    rank_cap : the largest rank, >= 1.
-    seed : of the bootstrap. Both classes draw from the same seed, so that swapping them swaps the verdict and no more.
-
-    Raises
-    ------
-    ValueError
-        If a class has no rows, or rows that `scatter_factor` refuses.
+    `replicates` is the paper's B, `rank_cap` >= 1 the largest rank. Both classes draw from the same
+    `seed`, so that swapping them swaps the verdict and no more. Raises `ValueError` if a class has
+    no rows, or rows that `scatter_factor` refuses.
     """
     pipeline = PIPELINES[pipeline] if isinstance(pipeline, str) else pipeline
     rows = [np.asarray(each, dtype=np.float64) for each in (good, bad)]
@@ -128,18 +117,10 @@ def fit_batches(
     *,
     rank_cap: int = DEFAULT_RANK_CAP,
 ) -> Classifier:
-    """Calibrate across questions: prototypes from the batches of other questions, whose scatters count alike.
+    """Calibrate across questions: prototypes from the spectra of other questions' batches, whose
+    scatters count alike.
 
-    Parameters
-    ----------
-    good, bad : spectra of calibration batches made under `pipeline`, at least one of each.
-    pipeline : one of `PIPELINES`, or its key.
-    rank_cap : the largest rank, >= 1.
-
-    Raises
-    ------
-    ValueError
-        If a class has no batch.
+    `rank_cap` >= 1 is the largest rank. Raises `ValueError` if a class has no batch.
     """
     pipeline = PIPELINES[pipeline] if isinstance(pipeline, str) else pipeline
     if not good or not bad:

@@ -35,17 +35,12 @@ PAPER_CONSTANT = 2.0
 class Diagnostics:
     """The paper's diagnostics of one judged batch whose class is known.
 
-    Attributes
-    ----------
-    separation : Delta_P, the Frobenius distance of the two prototypes; at most sqrt(2 r).
-    concentration : epsilon, the spectral norm of the batch's scatter less the mean scatter of its own class.
-    eigengap : gamma of its own class at r.
-    dispersion : delta_proto of its own class.
-    rank : r.
-    margin : m / r, the overlap with its own class less that with the other, divided by r; in [-1, 1].
-    left, right : both sides of the condition, with c = 2 sqrt(2); left is infinite where gamma is 0.
-    holds : left < right.
-    holds_paper : the same with the paper's c = 2.
+    `separation`: Delta_P, the Frobenius distance of the two prototypes; at most sqrt(2 r), `rank`
+    being r. `concentration`: epsilon, the spectral norm of the batch's scatter less the mean
+    scatter of its own class. `eigengap`: gamma at r, `dispersion`: delta_proto, of its own class.
+    `margin`: m / r, the overlap with its own class less that with the other, divided by r; in [-1,
+    1]. `left`, `right`: both sides of the condition, with c = 2 sqrt(2); left is infinite where
+    gamma is 0; `holds_paper`: whether left is less with the paper's c = 2.
     """
 
     separation: float

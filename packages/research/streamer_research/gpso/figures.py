@@ -30,10 +30,8 @@ MEASURES = ("macro_accuracy", "accuracy_good", "accuracy_bad", "accuracy", "auro
 class Estimate:
     """A figure with its error.
 
-    Attributes
-    ----------
-    value : None where it is not defined (no outcome of a class).
-    without : shape (questions,), the figure without each question in turn; NaN where it is not defined then.
+    `value`: None where it is not defined (no outcome of a class). `without`: shape (questions,),
+    the figure without each question in turn; NaN where it is not defined then.
     """
 
     value: float | None

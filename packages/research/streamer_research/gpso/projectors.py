@@ -23,12 +23,10 @@ _FEW_ROWS = 64
 class Spectrum:
     """The part of a scatter's spectrum that is there.
 
-    Attributes
-    ----------
-    factor : shape (n, d); the scatter is ``factor' factor``.
-    values : shape (m,), its eigenvalues that differ from 0, largest first; m <= min(n, d), or as many as were asked for.
-    directions : shape (d, m), orthonormal columns, their eigenvectors.
-    scatter : shape (d, d), kept where the factor has many rows and every use of it would cost as many products.
+    `factor`: shape (n, d); the scatter is ``factor' factor``. `values`: shape (m,), its eigenvalues
+    that differ from 0, largest first; m <= min(n, d), or as many as were asked for. `directions`:
+    shape (d, m), orthonormal columns, their eigenvectors. `scatter`: shape (d, d), kept where the
+    factor has many rows and every use of it would cost as many products.
     """
 
     factor: Floats
@@ -38,12 +36,8 @@ class Spectrum:
 
 
 def spectrum(factor: Floats, most: int | None = None) -> Spectrum:
-    """Decompose a scatter that is given as a factor of shape (n, d).
-
-    Parameters
-    ----------
-    factor : shape (n, d), finite.
-    most : leave out all but so many of the largest eigenvalues; None: keep all that differ from 0.
+    """Decompose a scatter that is given as a finite factor of shape (n, d); `most`: so many of the
+    largest eigenvalues, None for all that differ from 0.
     """
     n, d = factor.shape
     wanted = min(n, d) if most is None else min(n, d, most)
@@ -74,16 +68,12 @@ def distance(one: Floats, other: Floats) -> float:
 
 
 def eigengap_rank(values: Floats, cap: int) -> int:
-    """Choose a rank by the largest gap between successive eigenvalues ("Rank r selection by eigengap").
+    """Choose a rank by the largest gap between successive eigenvalues ("Rank r selection by
+    eigengap").
 
-    Parameters
-    ----------
-    values : eigenvalues that differ from 0, largest first; what follows the last counts as 0.
-    cap : the paper's r_max >= 1. The paper does not say which it used.
-
-    Returns
-    -------
-    The j in 1..cap with the largest ``values[j-1] - values[j]``, the smallest such j; 0 when there are no eigenvalues.
+    `values` differ from 0, largest first; what follows the last counts as 0. `cap` is the paper's
+    r_max >= 1, which it does not name. Returns the j in 1..cap with the largest ``values[j-1] -
+    values[j]``, the smallest such j; 0 when there are no eigenvalues.
     """
     if cap < 1:
         raise ValueError(f"the largest rank must be at least 1, not {cap}")

@@ -42,15 +42,9 @@ DEFAULT_FOLDS = 100
 class Outcomes:
     """What one method said of everything that was judged, as columns of one length.
 
-    Attributes
-    ----------
-    method : its name.
-    protocol, task : how it was tested, and on what.
-    question : place of the question, an index from 0.
-    fold : which fitted classifier judged: scores compare within a fold.
-    good : the class.
-    score : positive where the method said good, negative for bad, 0 undecided.
-    diagnostics : GPSO's, of every batch; empty for other methods and for responses.
+    `question` is an index from 0; scores compare within a `fold`, the fitted classifier that
+    judged; `score` is positive where the method said good, negative for bad, 0 undecided.
+    `diagnostics` are GPSO's, of every batch; empty for other methods and for responses.
     """
 
     method: str
@@ -95,21 +89,13 @@ def judge_within(
     seed: int = 0,
     progress: Callable[[int], None] | None = None,
 ) -> list[Outcomes]:
-    """Train and test within each question, `splits` times ("Within-question (stratified)").
+    """Train and test within each question, `splits` >= 1 times ("Within-question (stratified)").
 
-    Parameters
-    ----------
-    questions : those with fewer than `min_per_class` >= 2 rows of a class are passed over.
-    methods : all get the same splits.
-    splits : times that each question is split, >= 1.
-    train_share : of each class's rows, in (0, 1).
-    equal_sizes : judge as many rows of the larger class, drawn at random, as the smaller one has held out; False: all.
-    seed : of splits and bootstrap; a question's draws depend on its id, not on what else is there.
-    progress : called with how many questions are done.
-
-    Returns
-    -------
-    For each method its outcomes on batches, and on responses if it judges one.
+    Questions with fewer than `min_per_class` >= 2 rows of a class are passed over. All methods get
+    the same splits, `train_share` of each class's rows, in (0, 1). `equal_sizes`: judge as many
+    rows of the larger class, drawn at random, as the smaller one has held out. A question's draws
+    depend on the seed and its id, not on what else is there. Returns for each method its outcomes
+    on batches, and on responses if it judges one.
     """
     columns = [(_OutcomeColumns(), _OutcomeColumns()) for _ in methods]
     for place, question in enumerate(questions):
@@ -149,21 +135,14 @@ def judge_across(
     seed: int = 0,
     progress: Callable[[int], None] | None = None,
 ) -> list[Outcomes]:
-    """Leave questions out: calibrate on the batches of the others, and judge those left out (the paper's LOO).
+    """Leave questions out: calibrate on the batches of the others, and judge those left out (the
+    paper's LOO).
 
-    Parameters
-    ----------
-    questions : a class of a question counts, in calibration and in the test, if it has `min_per_class` rows; a question
-        with one such class takes part with it.
-    methods : all get the same folds.
-    folds : questions are left out in so many groups; None: one by one.
-    equal_sizes : judge `min_per_class` rows of each batch, drawn at random; False: all. Calibration uses all.
-    seed : of who is left out with whom.
-    progress : called with how many questions are done.
-
-    Returns
-    -------
-    As `judge_within`; nothing at all where the classes of the others do not suffice to fit.
+    A class of a question counts, in calibration and in the test, if it has `min_per_class` rows; a
+    question with one such class takes part with it. All methods get the same `folds`: that many
+    groups of questions, None: one by one. `equal_sizes`: judge `min_per_class` rows of each batch,
+    drawn at random; calibration uses all. Returns as `judge_within`; nothing at all where the
+    classes of the others do not suffice to fit.
     """
     columns = [(_OutcomeColumns(), _OutcomeColumns()) for _ in methods]
     used = {

@@ -21,14 +21,13 @@ _REDRAWS = 64
 class Prototype:
     """What is kept of a class.
 
-    Attributes
-    ----------
-    directions : shape (d, r), of the re-projected average of the replicates' projectors.
-    mean : spectrum of the class's mean scatter, with its leading eigenvalues.
-    eigengap : the paper's gamma_k, eigenvalue r less eigenvalue r + 1 of the mean scatter; 0 when r is 0.
-    dispersion : the paper's delta_proto, the median Frobenius distance of the replicates' projectors from the
-        prototype. It says how much the prototype would change with other rows. The theorem's prototype error is the
-        distance from the *population's* projector, which nobody knows: this is a diagnostic in its place, no bound on it.
+    `directions`: shape (d, r), of the re-projected average of the replicates' projectors. `mean`:
+    spectrum of the class's mean scatter, with its leading eigenvalues. `eigengap`: the paper's
+    gamma_k, eigenvalue r less eigenvalue r + 1 of the mean scatter; 0 when r is 0. `dispersion`:
+    the paper's delta_proto, the median Frobenius distance of the replicates' projectors from the
+    prototype. It says how much the prototype would change with other rows. The theorem's prototype
+    error is the distance from the *population's* projector, which nobody knows: this is a
+    diagnostic in its place, no bound on it.
     """
 
     directions: Floats
@@ -40,11 +39,9 @@ class Prototype:
 def make_prototype(mean: Spectrum, replicates: Sequence[Spectrum], rank: int) -> Prototype:
     """Average the replicates' projectors of rank `rank` and project the average back.
 
-    Parameters
-    ----------
-    mean : of the class's mean scatter, with at least rank + 1 eigenvalues if it has them.
-    replicates : at least 1; one with fewer than `rank` directions contributes those that it has.
-    rank : >= 0; with 0 there is nothing to compare with, and the prototype has no directions.
+    `mean`: of the class's mean scatter, with at least rank + 1 eigenvalues if it has them.
+    `replicates`: at least 1; one with fewer than `rank` directions contributes those that it has.
+    `rank`: >= 0; with 0 there is nothing to compare with, and the prototype has no directions.
     """
     bases = [replicate.directions[:, :rank] for replicate in replicates]
     stacked = np.hstack(bases).T / np.sqrt(len(bases))
@@ -62,14 +59,10 @@ def bootstrap(
 ) -> list[Spectrum]:
     """Resample the rows of a batch with replacement, `replicates` times.
 
-    Parameters
-    ----------
-    rows : shape (n, d), whose own scatter has at least `rank` directions.
-    rank : directions that a replicate must have. Few rows drawn with replacement are often copies of one, which have
-        no deviations: such a draw is repeated, and after 64 draws the rows themselves stand in (the paper does not
-        say what it does).
-    replicates : the paper's B >= 1.
-    rng : randomness.
+    `rows`: shape (n, d), whose own scatter has at least `rank` directions. `rank`: directions that
+    a replicate must have. Few rows drawn with replacement are often copies of one, which have no
+    deviations: such a draw is repeated, and after 64 draws the rows themselves stand in (the paper
+    does not say what it does). `replicates`: the paper's B >= 1. `rng`: randomness.
     """
     if replicates < 1:
         raise ValueError(f"a prototype needs at least 1 replicate, not {replicates}")

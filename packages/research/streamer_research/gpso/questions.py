@@ -20,13 +20,8 @@ DEFAULT_MIN_PER_CLASS = 3
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Question:
-    """One question's responses.
-
-    Attributes
-    ----------
-    id : unlike every other question's.
-    rows : shape (n, d), embeddings as the encoder pools them, not normalised.
-    good : shape (n,), the class of each.
+    """One question's responses: embeddings `rows`, shape (n, d), as the encoder pools them, not
+    normalised, and the class of each, `good`, shape (n,). Ids are unique.
     """
 
     id: str
@@ -56,17 +51,11 @@ def split_rows(
 ) -> tuple[Places, Places]:
     """Split the rows of a question by class ("Within-question (stratified)").
 
-    Parameters
-    ----------
-    good : shape (n,), at least 2 rows of each class.
-    rng : randomness. The two classes are shuffled by two generators of the same seed, so that swapping the classes
-        gives the same split.
-    train_share : in (0, 1); of each class with m rows, the nearest whole number of m times this is trained on (a half
-        goes up), at least 1 and at most m - 1.
-
-    Returns
-    -------
-    The places of training and of test rows, each in increasing order.
+    `good`: shape (n,), at least 2 rows of each class. `rng`: randomness. The two classes are
+    shuffled by two generators of the same seed, so that swapping the classes gives the same split.
+    `train_share`: in (0, 1); of each class with m rows, the nearest whole number of m times this is
+    trained on (a half goes up), at least 1 and at most m - 1. Returns the places of training and of
+    test rows, each in increasing order.
     """
     if not 0 < train_share < 1:
         raise ValueError(f"the share of rows to train on must be between 0 and 1, not {train_share}")
@@ -86,15 +75,10 @@ def split_rows(
 def leave_out(questions: Sequence[Question], folds: int | None, seed: int) -> list[list[int]]:
     """Say which questions are left out together: each is left out once.
 
-    Parameters
-    ----------
-    questions : at least 2.
-    folds : how many groups at most, >= 2; None: every question is a group of its own (the paper's LOO).
-    seed : of the shuffle that fills the groups; the order of `questions` does not matter.
-
-    Returns
-    -------
-    For each fold the places in `questions`; sizes differ by at most one.
+    `questions`: at least 2. `folds`: how many groups at most, >= 2; None: every question is a group
+    of its own (the paper's LOO). `seed`: of the shuffle that fills the groups; the order of
+    `questions` does not matter. Returns for each fold the places in `questions`; sizes differ by at
+    most one.
     """
     if len(questions) < 2 or (folds is not None and folds < 2):
         raise ValueError("leaving questions out needs at least 2 questions and 2 folds")

@@ -21,12 +21,9 @@ Floats = NDArray[np.float64]
 class Pipeline:
     """One of the paper's four ways to make a scatter.
 
-    Attributes
-    ----------
-    key : ``A`` to ``D``.
-    title : the paper's name for it.
-    unit_rows : rows are divided by their length first.
-    centred : the batch's mean is subtracted, so that only deviations from it are left; a batch of one has none.
+    `key`: ``A`` to ``D``. `title`: the paper's name for it. `unit_rows`: rows are divided by their
+    length first. `centred`: the batch's mean is subtracted, so that only deviations from it are
+    left; a batch of one has none.
     """
 
     key: str
@@ -50,22 +47,11 @@ PIPELINES = {
 def scatter_factor(rows: ArrayLike, pipeline: Pipeline, copies: ArrayLike | None = None) -> Floats:
     """Return ``F`` of shape (n, d) with ``F'F`` the scatter of a batch, divided by its size.
 
-    Parameters
-    ----------
-    rows : shape (n, d), n >= 1, d >= 1.
-    pipeline : whether rows are normalised and centred.
-    copies : shape (n,), >= 1: each row stands for so many equal ones of the batch, which need not be there; None: each
-        for itself.
-
-    Returns
-    -------
-    ndarray of float64, shape (n, d)
-        Deviations that are rounding alone (all rows equal) are exactly 0.
-
-    Raises
-    ------
-    ValueError
-        If the array has another shape or holds what is not finite, or a row is zero and the pipeline normalises.
+    `rows`: shape (n, d), n >= 1, d >= 1. `pipeline`: whether rows are normalised and centred.
+    `copies`: shape (n,), >= 1: each row stands for so many equal ones of the batch, which need not
+    be there; None: each for itself. Returns `ndarray of float64, shape (n, d)`: deviations that are
+    rounding alone (all rows equal) are exactly 0. Raises `ValueError` if the array has another
+    shape or holds what is not finite, or a row is zero and the pipeline normalises.
     """
     prepared = directions(rows) if pipeline.unit_rows else _checked(rows)
     counts = np.ones(len(prepared)) if copies is None else np.asarray(copies, dtype=np.float64)

@@ -37,12 +37,10 @@ class DiagnosticsSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Row:
-    """One method at one task under one protocol.
+    """One method at one task under one protocol; GPSO on batches has `diagnostics`.
 
-    Attributes
-    ----------
-    diagnostics : GPSO on batches only.
-    against : for GPSO, by rival and measure: this row's figure less the rival's, on the same splits.
+    `against`, for GPSO, by rival and measure: this row's figure less the rival's, on the same
+    splits.
     """
 
     protocol: Protocol
@@ -73,18 +71,11 @@ def gpso_study(
 ) -> GpsoStudy:
     """Test GPSO's pipelines and what they are compared with on labelled clouds.
 
-    Parameters
-    ----------
-    clouds : with severities; unlabelled and blank responses are left out and counted.
-    embeddings : one array for each cloud, shape (its responses, d), all of one d. Not normalised: what is normalised
-        already makes pipeline C the same as A and D the same as B.
-    options : the paper's, unless told otherwise.
-    progress : told the protocol and how many questions are done in it.
-
-    Raises
-    ------
-    UsageError
-        No response has a severity, or all are of one class at this cut.
+    `clouds`: with severities; unlabelled and blank responses are left out and counted.
+    `embeddings`: one array for each cloud, shape (its responses, d), all of one d. Not normalised:
+    what is normalised already makes pipeline C the same as A and D the same as B. `options`: the
+    paper's, unless told otherwise. `progress`: told the protocol and how many questions are done in
+    it. Raises `UsageError` no response has a severity, or all are of one class at this cut.
     """
     options = options or StudyOptions()
     questions, selection = select(clouds, embeddings, options)

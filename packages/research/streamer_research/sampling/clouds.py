@@ -18,13 +18,10 @@ FEWEST = 2
 class MadeCloud:
     """One cloud, as far as it is there.
 
-    Attributes
-    ----------
-    line : one JSON object, without the line's end; None where too many answers are missing for a cloud.
-    answers : how many it holds.
-    refused, empty, missing : places without an answer: refused, without a text, nothing came.
-    cut_off : answers that ended at the most tokens.
-    headless : answers whose head is blank: they say nothing before they end.
+    `line`: one JSON object, without the line's end; None where too many answers are missing for a
+    cloud. `answers`: how many it holds. `refused`, `empty`, `missing`: places without an answer:
+    refused, without a text, nothing came. `cut_off`: answers that ended at the most tokens.
+    `headless`: answers whose head is blank: they say nothing before they end.
     """
 
     line: str | None
@@ -37,13 +34,8 @@ class MadeCloud:
 
 
 def make_clouds(plan: SamplingPlan, ledger: Ledger, cloud: int) -> list[MadeCloud]:
-    """One cloud of every prompt, in their order.
-
-    Parameters
-    ----------
-    plan : what was to be made.
-    ledger : what came.
-    cloud : which of the prompts' clouds: the arm's number, or 0 where all arms share one.
+    """One cloud of every prompt, in their order; `cloud`: the arm's number, or 0 where all arms
+    share one.
     """
     return [_made(plan, ledger, place, cloud) for place in range(len(plan.prompts))]
 

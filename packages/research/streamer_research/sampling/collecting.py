@@ -62,12 +62,8 @@ class ReplySink(Protocol):
 class Vendor:
     """Who is asked, and on what terms.
 
-    Attributes
-    ----------
-    asker : the endpoint's client.
-    token_limit_name : what the endpoint calls the bound on an answer's tokens.
-    concurrency : most requests in flight there.
-    price : None where nobody said.
+    `asker`: the endpoint's client. `token_limit_name`: what the endpoint calls the bound on an
+    answer's tokens. `concurrency`: most requests in flight there. `price`: None where nobody said.
     """
 
     asker: Asker
@@ -78,18 +74,14 @@ class Vendor:
 
 @dataclass(slots=True)
 class SamplingTally:
-    """What a run has done so far; replies of earlier runs are not in it, except in `cost`.
+    """What a run has done so far; replies of earlier runs are not in it, except in `cost`, None
+    without prices.
 
-    Attributes
-    ----------
-    wanted : places that were empty when it began.
-    answered : of them, those for which something came.
-    requests : every request that was sent, with those that were tried again.
-    failed : places that could not be filled, by the failure's code.
-    examples : the first failures, in words.
-    input_tokens, output_tokens : as far as endpoints counted.
-    cost : of all replies, those of earlier runs too; None without prices.
-    over_budget : it ended because a further request might have cost more than was allowed.
+    `wanted`: places that were empty when it began; `answered`: of them, those for which something
+    came; `failed`: those that could not be filled, by the failure's code; `examples`: the first
+    failures, in words. `requests`: all that were sent, with those that were tried again. Tokens are
+    as far as endpoints counted. `over_budget`: it ended because a further request might have cost
+    more than was allowed.
     """
 
     wanted: int = 0
@@ -112,18 +104,10 @@ class _Result(NamedTuple):
 class Collector:
     """Fills the places of a plan. Also a context manager: `close` at the end.
 
-    Parameters
-    ----------
-    plan : what is to be made.
-    vendors : as the plan's arms number them.
-    ledger : what is there already; what comes is added.
-    keep : where replies go as they come.
-    most_cost : what all replies may cost together, those of earlier runs included; None for no bound.
-    again : ask again for answers that were refused or empty.
-
-    Raises
-    ------
-    UsageError : there is a bound on the cost and no price.
+    `vendors` are numbered as the plan's arms are; what comes is added to the `ledger` of what is
+    there, and goes to `keep`. `most_cost`: what all replies may cost together, those of earlier
+    runs included; None for no bound. `again`: ask again for answers that were refused or empty.
+    Raises `UsageError` where there is a bound on the cost and no price.
     """
 
     def __init__(
@@ -170,15 +154,10 @@ class Collector:
     def run(self) -> Generator[int]:
         """Ask for what is missing: paraphrases and rewordings first, then answers.
 
-        Yields
-        ------
-        int
-            How many places have been seen to, after everything that came has been kept.
-
-        Raises
-        ------
-        UsageError : an endpoint takes no request at all. What was in flight elsewhere has been kept.
-        Unavailable : one vendor answered none of `GIVE_UP_AFTER` requests one after another.
+        Yields how many places have been seen to, after everything that came has been kept. Raises
+        `UsageError`: an endpoint takes no request at all. What was in flight elsewhere has been
+        kept. Raises `Unavailable`: one vendor answered none of `GIVE_UP_AFTER` requests one after
+        another.
         """
         if not self._wanted:
             return

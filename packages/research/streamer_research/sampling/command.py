@@ -148,15 +148,9 @@ def _endpoints(
 ) -> tuple[ChatEndpoint, ...]:
     """Return who is asked: the models that are named, or the configured one.
 
-    Parameters
-    ----------
-    settings : hold the bounds, the keys, and what is not named.
-    models : names; none for the configured one.
-    base_urls : one for all models or one each; none for the configured one.
-
-    Raises
-    ------
-    UsageError : the model or its endpoint is not set; a key is missing for one of several hosts.
+    `settings`: hold the bounds, the keys, and what is not named. `models`: names; none for the
+    configured one. `base_urls`: one for all models or one each; none for the configured one. Raises
+    `UsageError`: the model or its endpoint is not set; a key is missing for one of several hosts.
     """
     sampling = settings.sampling
     names = list(models) or ([sampling.model] if sampling.model else [])
@@ -213,17 +207,11 @@ def _host(url: str) -> str:
 
 
 class WindDown:
-    """The first Ctrl-C or SIGTERM asks to stop, the second one stops at once. For the main thread.
+    """The first Ctrl-C or SIGTERM calls `begin`, which asks to stop; the second one stops at once.
+    For the main thread.
 
-    A context manager: afterwards both signals do what they did before.
-
-    Parameters
-    ----------
-    begin : called at the first signal; returns at once.
-
-    Attributes
-    ----------
-    signal : the number of the first one; None while there was none.
+    A context manager: afterwards both signals do what they did before. `signal` is the first one's
+    number, None while there was none.
     """
 
     def __init__(self, begin: Callable[[], None]) -> None:

@@ -26,13 +26,10 @@ _EXPECTED_AROUND, _MOST_AROUND = 4, 16
 class EstimateRow:
     """Requests of one kind to one arm.
 
-    Attributes
-    ----------
-    kind : ``paraphrase``, ``rewording``, ``normal``, ``enforced`` or ``noise``.
-    arm : index into the plan's arms.
-    requests, answers : how many of each, exactly, if nothing has to be asked twice.
-    expected, most : tokens of all of them, as is to be expected and at most.
-    cost, most_cost : in the price list's currency; None without a price.
+    `kind`: ``paraphrase``, ``rewording``, ``normal``, ``enforced`` or ``noise``. `arm`: index into
+    the plan's arms. `requests`, `answers`: how many of each, exactly, if nothing has to be asked
+    twice. `expected`, `most`: tokens of all of them, as is to be expected and at most. `cost`,
+    `most_cost`: in the price list's currency; None without a price.
     """
 
     kind: str
@@ -90,12 +87,9 @@ def estimate(
 ) -> CostEstimate:
     """Count requests, tokens and costs.
 
-    Parameters
-    ----------
-    plan : what is being made.
-    requests : what will be sent.
-    prices : of each vendor.
-    earlier : replies that are there already: an arm's mean tokens of an answer take the place of the rule of thumb.
+    `plan`: what is being made. `requests`: what will be sent. `prices`: of each vendor. `earlier`:
+    replies that are there already: an arm's mean tokens of an answer take the place of the rule of
+    thumb.
     """
     measured = _measured(earlier)
     groups: dict[tuple[str, int], list[Request]] = defaultdict(list)

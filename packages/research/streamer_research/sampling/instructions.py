@@ -47,11 +47,8 @@ def answer_messages(
 ) -> tuple[Message, ...]:
     """What is sent to get answers of one kind.
 
-    Parameters
-    ----------
-    question : as it is, or reworded.
-    mode, family : the kind; `family` for noise that a model writes.
-    instruction : the system prompt of normal answers; None for ours, empty for none.
+    `question`: as it is, or reworded. `mode`, `family`: the kind; `family` for noise that a model
+    writes. `instruction`: the system prompt of normal answers; None for ours, empty for none.
     """
     if mode == "noise":
         if family is None or family not in NOISE:

@@ -36,19 +36,9 @@ class ReplyJournal:
 
     A line that a kill cut in two is removed when the file is opened again: its answer was not kept.
 
-    Parameters
-    ----------
-    path : the file; made where it is not there.
-    plan : what is being made (`SamplingPlan.document`); the first line holds it.
-
-    Attributes
-    ----------
-    replies : what earlier runs wrote.
-
-    Raises
-    ------
-    UsageError
-        Another run writes this file, it belongs to another plan, or it is no journal.
+    `path`: the file; made where it is not there. `plan`: what is being made
+    (`SamplingPlan.document`); the first line holds it. `replies`: what earlier runs wrote. Raises
+    `UsageError` another run writes this file, it belongs to another plan, or it is no journal.
     """
 
     def __init__(self, path: Path, plan: Mapping[str, Any]) -> None:

@@ -46,17 +46,11 @@ def distinct_noise(
 
     Two noisy answers that are alike would agree with one another, as no noise does.
 
-    Parameters
-    ----------
-    rng : where the draws come from.
-    families : one for each answer that is wanted.
-    references : acceptable answers to the question; contradictions are between the first one and another.
-    others : answers to other questions, which are wrong here; fabricated citations and contradictions use them.
-
-    Returns
-    -------
-    list of str
-        As long as `families`; each text has 1 to `MOST_CHARACTERS` characters.
+    `rng`: where the draws come from. `families`: one for each answer that is wanted. `references`:
+    acceptable answers to the question; contradictions are between the first one and another.
+    `others`: answers to other questions, which are wrong here; fabricated citations and
+    contradictions use them. Returns `list of str`: as long as `families`; each text has 1 to
+    `MOST_CHARACTERS` characters.
     """
     used: set[str] = set()
     texts = []

@@ -16,13 +16,11 @@ from streamer_research.sampling.replies import Ledger
 class WrittenFile:
     """One file of clouds.
 
-    Attributes
-    ----------
-    path : where it is.
-    clouds, answers : how many it holds; where there are no clouds there is no file.
-    left_out : prompts without a cloud: fewer than two answers, or (when the run was stopped) an incomplete one.
-    refused, empty, missing : places of all its prompts without an answer.
-    cut_off, headless : answers that ended at the most tokens, and those whose head is blank.
+    `path`: where it is. `clouds`, `answers`: how many it holds; where there are no clouds there is
+    no file. `left_out`: prompts without a cloud: fewer than two answers, or (when the run was
+    stopped) an incomplete one. `refused`, `empty`, `missing`: places of all its prompts without an
+    answer. `cut_off`, `headless`: answers that ended at the most tokens, and those whose head is
+    blank.
     """
 
     path: Path
@@ -78,13 +76,8 @@ def write_clouds(
 ) -> tuple[WrittenFile, ...]:
     """Write what is there, each file in one step; names that end with ``.gz`` are compressed.
 
-    Parameters
-    ----------
-    incomplete : also write clouds of which answers are missing, if they have at least two.
-
-    Raises
-    ------
-    Unavailable : the disk does not take it.
+    `incomplete`: also write clouds of which answers are missing, if they have at least two. Raises
+    `Unavailable`: the disk does not take it.
     """
     written = []
     for cloud, path in enumerate(cloud_paths(plan, out)):

@@ -35,12 +35,9 @@ _NEIGHBOURS = 50
 class Slot:
     """One answer of a cloud, before it is there.
 
-    Attributes
-    ----------
-    position : in the cloud, from 0.
-    mode, family : its kind; `family` for noise.
-    arm : who answers, as an index into the plan's arms; None where a program makes it.
-    rewording : 0 for the question as it is, k for its k-th rewording.
+    `position`: in the cloud, from 0. `mode`, `family`: its kind; `family` for noise. `arm`: who
+    answers, as an index into the plan's arms; None where a program makes it. `rewording`: 0 for the
+    question as it is, k for its k-th rewording.
     """
 
     position: int
@@ -53,11 +50,8 @@ class Slot:
 class RecordPart(NamedTuple):
     """What belongs together in the record: the answers of one cloud, or the preparation of one prompt.
 
-    Attributes
-    ----------
-    question_id : of the prompt.
-    kind : what it holds.
-    cloud : which of the prompt's clouds, from 0; 0 for paraphrases and rewordings, which all its clouds share.
+    `question_id`: of the prompt. `kind`: what it holds. `cloud`: which of the prompt's clouds, from
+    0; 0 for paraphrases and rewordings, which all its clouds share.
     """
 
     question_id: str
@@ -67,17 +61,11 @@ class RecordPart(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One request: what is sent, and for which places of its batch.
+    """One request: the chat that is sent to an arm, and the places of its batch, at least one, for
+    which it asks as many answers.
 
-    Attributes
-    ----------
-    batch : where its answers belong.
-    positions : the places, as many as answers are asked for, at least one.
-    arm : who is asked.
-    mode, family : the kind of the answers; ``normal`` for paraphrases and rewordings.
-    messages : the chat.
-    seed : to be sent, unless the recipe sends none.
-    temperature : to be sent.
+    `mode`, `family`: the kind of the answers; ``normal`` for paraphrases and rewordings. `seed`: to
+    be sent, unless the recipe sends none.
     """
 
     batch: RecordPart
@@ -94,15 +82,9 @@ class Request:
 class SamplingPlan:
     """What a run makes.
 
-    Attributes
-    ----------
-    prompts : with question ids of their own, at least one.
-    recipe : how each becomes a cloud.
-    arms : the models and temperatures, at least one, no two alike.
-
-    Raises
-    ------
-    UsageError : no prompt, no arm, or the same arm twice.
+    `prompts`: with question ids of their own, at least one. `recipe`: how each becomes a cloud.
+    `arms`: the models and temperatures, at least one, no two alike. Raises `UsageError`: no prompt,
+    no arm, or the same arm twice.
     """
 
     prompts: tuple[Prompt, ...]
@@ -203,11 +185,9 @@ class SamplingPlan:
     ) -> Iterator[Request]:
         """Requests for the answers that are missing.
 
-        Parameters
-        ----------
-        missing : places by batch.
-        most : by vendor, the most answers that it was seen to give to one request. Looked up at each request.
-        questions : texts of rewordings by question id and number; places whose rewording is absent are passed over.
+        `missing`: places by batch. `most`: by vendor, the most answers that it was seen to give to
+        one request. Looked up at each request. `questions`: texts of rewordings by question id and
+        number; places whose rewording is absent are passed over.
         """
         for prompt in self.prompts:
             for cloud in range(self.clouds_per_prompt):

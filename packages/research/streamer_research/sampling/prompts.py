@@ -13,13 +13,8 @@ from streamer.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """One prompt.
-
-    Attributes
-    ----------
-    question_id : its name, unique among the prompts.
-    question : what is asked; not blank.
-    references : acceptable answers, none of them blank; the first one is the canonical one.
+    """One prompt, not blank, with a unique name and acceptable answers (none blank, the first
+    canonical).
     """
 
     question_id: str
@@ -39,17 +34,12 @@ _decoder = msgspec.json.Decoder(_PromptLine)
 def read_prompts(path: Path | str, *, limit: int | None = None) -> tuple[Prompt, ...]:
     """Read the prompts of a file, in its order.
 
-    Parameters
-    ----------
-    path : plain or gzip, ``-`` for standard input. Where the first line begins with ``{``, each line is a JSON
-        object with ``question``, and optionally ``question_id`` and ``references``; other fields are passed over, so
-        that a file of response clouds is a file of prompts. Otherwise each line is a prompt. A prompt without a name
-        is called by its line: ``line-0007``.
-    limit : take only this many, the first ones.
-
-    Raises
-    ------
-    UsageError : the file cannot be read, or a line is no prompt; the text names the line.
+    `path`: plain or gzip, ``-`` for standard input. Where the first line begins with ``{``, each
+    line is a JSON object with ``question``, and optionally ``question_id`` and ``references``;
+    other fields are passed over, so that a file of response clouds is a file of prompts. Otherwise
+    each line is a prompt. A prompt without a name is called by its line: ``line-0007``. `limit`:
+    take only this many, the first ones. Raises `UsageError`: the file cannot be read, or a line is
+    no prompt; the text names the line.
     """
     name = shown_name(path)
     prompts: list[Prompt] = []

@@ -52,14 +52,8 @@ class Mix:
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """One model at one temperature.
-
-    Attributes
-    ----------
-    vendor : which endpoint is asked, as an index into the list of them.
-    model : its name there.
-    host : of the endpoint, for the record.
-    temperature : in [0, 2].
+    """One model at one temperature, in [0, 2]; `vendor`: its endpoint's index, `host`: for the
+    record.
     """
 
     vendor: int

@@ -17,15 +17,9 @@ MOST_BYTES = 65_536
 class Reply:
     """One request that was answered, whatever the answers are worth.
 
-    Attributes
-    ----------
-    batch, positions : where its choices belong.
-    choices : at least one, at most as many as `positions`.
-    arm : who was asked, as an index into the plan's arms.
-    sent : parameters that were sent.
-    model, fingerprint : who answered, in the endpoint's words.
-    usage : tokens of the request and of all its choices together; None where the endpoint did not count.
-    seconds : that the answer took.
+    It has at least one choice, at most as many as `positions` of its batch. `model` and
+    `fingerprint` are the endpoint's words; `usage` counts tokens of the request and of all its
+    choices together, None where the endpoint did not.
     """
 
     batch: RecordPart

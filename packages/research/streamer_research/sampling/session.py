@@ -25,29 +25,16 @@ from streamer_research.sampling.replies import Ledger, Reply
 
 @dataclass(frozen=True, slots=True)
 class SamplingResult:
-    """The result of a run.
-
-    Attributes
-    ----------
-    tally : what was asked for and what came.
-    files : what was written.
-    """
+    """What was asked for and what came, and the files written."""
 
     tally: SamplingTally
     files: tuple[WrittenFile, ...]
 
 
 class SamplingSession:
-    """One plan and its output.
+    """One plan and its output; the journal is beside the file of clouds.
 
-    Parameters
-    ----------
-    plan : what is to be made.
-    out : the file of clouds; its journal is beside it.
-
-    Raises
-    ------
-    UsageError : the output is somebody else's file, or the journal another plan's.
+    Raises `UsageError` if the output is somebody else's file, or the journal another plan's.
     """
 
     def __init__(self, plan: SamplingPlan, out: Path) -> None:
@@ -145,22 +132,13 @@ def sample(
     prices: Sequence[Price | None] | None = None,
     most_cost: Decimal | None = None,
 ) -> SamplingResult:
-    """Make clouds of all prompts, and resume what an earlier call did not finish.
+    """Make clouds of all prompts by every model at each temperature, and resume what an earlier
+    call did not finish.
 
-    Parameters
-    ----------
-    prompts : what is asked.
-    recipe : how each becomes a cloud.
-    endpoints : the models.
-    out : the file of clouds; its journal is beside it.
-    temperatures : every model is asked at each.
-    prices : of each endpoint.
-    most_cost : what all replies may cost together, earlier ones included.
-
-    Raises
-    ------
-    UsageError : something is asked for that cannot be, or an endpoint takes no request. What came is in the journal.
-    Unavailable : an endpoint answers no more. What came is in the journal.
+    The journal is beside `out`, the file of clouds, and has what came whatever is raised. `prices`:
+    of each endpoint; `most_cost`: what all replies may cost together, earlier ones included. Raises
+    `UsageError` where something is asked for that cannot be, or an endpoint takes no request;
+    `Unavailable` where one answers no more.
     """
     session = SamplingSession(SamplingPlan(tuple(prompts), recipe, arms_of(endpoints, temperatures)), out)
     terms = [None] * len(endpoints) if prices is None else prices

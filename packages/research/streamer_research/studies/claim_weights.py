@@ -74,7 +74,8 @@ def table(found: Sequence[Answer], by: str) -> dict[str, Floats]:
     for model in sorted({one.model for one in found}):
         for seed, part in enumerate(parts):
             judged = [one for one in found if one.model == model and one.asked not in part]
-            weights, bias = learned([one for one in found if one.model != model and one.asked in part])
+            taught = [one for one in found if one.model != model and one.asked in part]
+            weights, bias = learned(taught)
             options = replace(OPTIONS, seed=OPTIONS.splits * seed)
             own, other = [one.prompt for one in judged], []
             for one in judged:

@@ -142,11 +142,8 @@ def measures(clouds: Sequence[Cloud], folder: Path) -> list[Measures]:
 
 
 def markdown_table(rows: Mapping[str, Sequence[Sequence[GateFigures]]], alphas: Sequence[float]) -> str:
-    """Write a table.
-
-    Parameters
-    ----------
-    rows : for each score, the first being what the others are compared with, for each draw the figures at each budget.
+    """Write a table: for each score, the first being what the others are compared with, for each
+    draw the figures at each budget.
     """
     first = next(iter(rows.values()))
     written = []
@@ -172,12 +169,8 @@ def _error(values: Floats) -> float:
 def other_scores(program: Path, clouds: Sequence[Cloud], folder: Path) -> list[dict[str, tuple[float, ...]]]:
     """Return what a program of another package makes of the clouds, or what `folder` keeps of it.
 
-    Raises
-    ------
-    UsageError
-        If the program cannot be read, or its scores are none.
-    Unavailable
-        If there is no uv to run it with, or the program fails.
+    Raises `UsageError` if the program cannot be read, or its scores are none. Raises `Unavailable`
+    if there is no uv to run it with, or the program fails.
     """
     try:
         source = program.read_bytes()

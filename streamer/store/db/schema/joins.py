@@ -10,6 +10,7 @@ from streamer.store.db.schema.decisions import batches, carried_signals, decisio
 from streamer.store.db.schema.gates import gate_revisions, policies
 from streamer.store.db.schema.types import Row
 
+PARTITION: Final = ("log_id", "topic", "partition")
 BATCH: Final = ("gate", "batch_id", "attempt")
 RESPONSE: Final = (*BATCH, "response_id")
 

@@ -3,12 +3,13 @@
 import base64
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from itertools import chain
 from operator import itemgetter
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 import sqlalchemy as sa
@@ -30,20 +31,17 @@ metadata = sa.MetaData(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """How a table is kept: from it follow rights, triggers, the control log, erasure, and what a bundle says of it.
+    """How a table is kept: from it follow rights, triggers, the control log, erasure, and what a
+    bundle says of it. Of what says nothing here, rows are added and nothing is changed or deleted.
 
-    Of what says nothing here, rows are added and nothing is changed or deleted.
-
-    Attributes
-    ----------
-    sealed : whether the control log has its rows; a text: an SQL condition on those that it has.
-    changes : columns of state that the app moves on; None: all.
-    deletes : whether the app deletes rows.
-    until : the column that ends a row: it moves on until that has a value.
-    locked_by : a column that the app may not change, but has the right to, for the lock on a row.
-    prunable : whether the owner may delete rows.
-    erased : columns that change once, when a text is erased.
-    no_evidence : why the table, or which of its columns, is in no log and no bundle.
+    - `sealed`: the control log has its rows; a text: an SQL condition on those that it has.
+    - `changes`: columns of state that the app moves on; None: all. `deletes`: the app deletes rows.
+    - `until`: the column that ends a row: it moves on until that has a value.
+    - `locked_by`: a column that the app may not change, but has the right to, for the lock on a
+      row.
+    - `prunable`: the owner may delete rows. `erased`: columns that change once, when a text is
+      erased.
+    - `no_evidence`: why the table, or which of its columns, is in no log and no bundle.
     """
 
     sealed: bool | str = False
@@ -113,10 +111,7 @@ def of_row(kind: type[T], row: Row, /, **other: Any) -> T:
 _headers = msgspec.json.Encoder()
 _read_headers = msgspec.json.Decoder(tuple[tuple[str, bytes | None], ...])
 
-_ASKED = "asked of a text"
-
-HASH_BYTES = 32
-"""Length of SHA-256 digests, HMAC-SHA256 tags and salts."""
+_MUST = "must"
 
 
 class UtcDateTime(sa.types.TypeDecorator[datetime]):
@@ -167,82 +162,66 @@ def decode_headers(text: str) -> Headers:
     )
 
 
-class HeaderPairs(sa.types.TypeDecorator["Headers"]):
-    """Kafka headers, exact to the byte. Text rather than jsonb, which refuses NUL in a header's name."""
+class _Written(sa.types.TypeDecorator[Any]):
+    """Values that are kept as text; None is NULL."""
 
     impl = sa.Text
-    cache_ok = True
+    write: ClassVar[Any]
+    read: ClassVar[Any]
 
-    def process_bind_param(self, value: Headers | None, _dialect: sa.Dialect) -> str | None:
-        return None if value is None else encode_headers(value)
-
-    def process_result_value(self, value: str | None, _dialect: sa.Dialect) -> Headers | None:
-        return None if value is None else decode_headers(value)
-
-
-class Rule(sa.types.TypeDecorator["rule.Rule"]):
-    """A policy's rule as canonical JSON; the indicator, which most are, is NULL."""
-
-    impl = sa.Text
-    cache_ok = True
-
-    def process_bind_param(self, value: rule.Rule | None, _dialect: sa.Dialect) -> str | None:
-        return None if value is None or value == rule.INDICATOR else rule.rule_text(value)
-
-    def process_result_value(self, value: str | None, _dialect: sa.Dialect) -> rule.Rule | None:
-        return rule.INDICATOR if value is None else rule.rule_of_text(value)
-
-
-class Names(sa.types.TypeDecorator[tuple[str, ...]]):
-    """Names as a JSON array."""
-
-    impl = sa.Text
-    cache_ok = True
-
-    def process_bind_param(self, value: tuple[str, ...] | None, _dialect: sa.Dialect) -> str | None:
-        return None if value is None else json.dumps(value, ensure_ascii=False)
-
-    def process_result_value(self, value: str | None, _dialect: sa.Dialect) -> tuple[str, ...] | None:
-        return None if value is None else tuple(json.loads(value))
-
-
-class Numbers(sa.types.TypeDecorator[dict[str, float]]):
-    """Numbers by name, as a JSON object; none at all are NULL."""
-
-    impl = sa.Text
-    cache_ok = True
-
-    def process_bind_param(self, value: dict[str, float] | None, _dialect: sa.Dialect) -> str | None:
-        return json.dumps(value, sort_keys=True) if value else None
-
-    def process_result_value(self, value: str | None, _dialect: sa.Dialect) -> dict[str, float] | None:
-        return None if value is None else json.loads(value)
-
-
-class Facts(sa.types.TypeDecorator[dict[str, Any]]):
-    """Plain values by name, as a JSON object."""
-
-    impl = sa.Text
-    cache_ok = True
-
-    def process_bind_param(self, value: dict[str, Any] | None, _dialect: sa.Dialect) -> str | None:
-        return None if value is None else json.dumps(value, sort_keys=True, allow_nan=False)
-
-    def process_result_value(self, value: str | None, _dialect: sa.Dialect) -> dict[str, Any] | None:
-        return None if value is None else json.loads(value)
-
-
-class Heads(sa.types.TypeDecorator[tuple[Any, ...]]):
-    """How long logs are: a JSON array of [log_id, topic, partition, size]."""
-
-    impl = sa.Text
-    cache_ok = True
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.cache_ok = True  # SQLAlchemy asks each class by itself
 
     def process_bind_param(self, value: Any, _dialect: sa.Dialect) -> str | None:
-        return None if value is None else json.dumps(value, separators=(",", ":"))
+        return None if value is None else type(self).write(value)
 
-    def process_result_value(self, value: str | None, _dialect: sa.Dialect) -> tuple[Any, ...] | None:
-        return None if value is None else tuple(map(tuple, json.loads(value)))
+    def process_result_value(self, value: str | None, _dialect: sa.Dialect) -> Any:
+        return None if value is None else type(self).read(value)
+
+
+class HeaderPairs(_Written):
+    """Kafka headers, exact to the byte. Text rather than jsonb, which refuses NUL in a header's name."""
+
+    write, read = staticmethod(encode_headers), staticmethod(decode_headers)
+
+
+class Rule(_Written):
+    """A policy's rule as canonical JSON; the indicator, which most are, is NULL."""
+
+    write = staticmethod(lambda value: None if value == rule.INDICATOR else rule.rule_text(value))
+    read = staticmethod(rule.rule_of_text)
+
+    def process_result_value(self, value: str | None, dialect: sa.Dialect) -> Any:
+        return rule.INDICATOR if value is None else super().process_result_value(value, dialect)
+
+
+class Names(_Written):
+    """Names as a JSON array."""
+
+    write = staticmethod(partial(json.dumps, ensure_ascii=False))
+    read = staticmethod(lambda text: tuple(json.loads(text)))
+
+
+class Numbers(_Written):
+    """Numbers by name, as a JSON object; none at all are NULL."""
+
+    write = staticmethod(lambda value: json.dumps(value, sort_keys=True) if value else None)
+    read = staticmethod(json.loads)
+
+
+class Facts(_Written):
+    """Plain values by name, as a JSON object."""
+
+    write = staticmethod(partial(json.dumps, sort_keys=True, allow_nan=False))
+    read = staticmethod(json.loads)
+
+
+class Heads(_Written):
+    """How long logs are: a JSON array of [log_id, topic, partition, size]."""
+
+    write = staticmethod(partial(json.dumps, separators=(",", ":")))
+    read = staticmethod(lambda text: tuple(map(tuple, json.loads(text))))
 
 
 BIGINT = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
@@ -255,16 +234,58 @@ the seal of the texts must come out the same when it is computed again from what
 REAL: sa.Double[float] = sa.Double()
 
 
+class Characters(NamedTuple):
+    """A text has `least` to `most` characters."""
+
+    most: int
+    least: int = 1
+
+    @property
+    def rule(self) -> str:
+        """The rule of such a column."""
+        return f"length({{}}) {f'BETWEEN {self.least} AND' if self.least else '<='} {self.most}"
+
+
+HASH_BYTES = 32
+"""Length of SHA-256 digests, HMAC-SHA256 tags and salts."""
+HASH = f"length({{}}) = {HASH_BYTES}"
+EDGE = f"length({{}}) % {HASH_BYTES} = 0 AND length({{}}) <= {64 * HASH_BYTES}"
+"""The right edge of a Merkle log: at most 64 hashes."""
+UNIT_INTERVAL = "{} >= 0 AND {} <= 1"
+"""In [0, 1] (NaN compares above everything on PostgreSQL, and is NULL on SQLite)."""
+FINITE = "{} >= -1e300 AND {} <= 1e300"
+SIZED_RULE = Characters(1_048_576, least=2)
+"""A rule fits into one message."""
+
+
+def one_of(values: Iterable[str]) -> str:
+    """The rule of a closed list of words."""
+    return f"{{}} IN ({', '.join(repr(value) for value in values)})"
+
+
+def optional(
+    name: str, kind: Any, *items: sa.ForeignKey, must: str | Characters | None = None, **options: Any
+) -> sa.Column[Any]:
+    """A column that may be NULL. `must` is the rule of its other values, SQL with `{}` for its name,
+    which the database keeps as the constraint of that name."""
+    return sa.Column(name, kind, *items, info={_MUST: must}, **options)
+
+
 def required(
     name: str,
     kind: Any,
-    *constraints: sa.ForeignKey,
+    *items: sa.ForeignKey,
     default: str | sa.False_ | sa.True_ | None = None,
     **options: Any,
 ) -> sa.Column[Any]:
-    """A column that is never NULL; `default` is an SQL expression for rows that came before it."""
+    """One that is never NULL; `default` is an SQL expression for rows that came before it."""
     given = sa.text(default) if isinstance(default, str) else default
-    return sa.Column(name, kind, *constraints, nullable=False, server_default=given, **options)
+    return optional(name, kind, *items, nullable=False, server_default=given, **options)
+
+
+def key(name: str, kind: Any, *items: sa.ForeignKey, **options: Any) -> sa.Column[Any]:
+    """One of the primary key."""
+    return optional(name, kind, *items, primary_key=True, autoincrement=False, **options)
 
 
 MONTHLY = "RANGE (batch)"
@@ -288,24 +309,25 @@ def identity_column() -> sa.Column[int]:
 
 def table(name: str, *parts: sa.schema.SchemaItem, monthly: bool = False, **said: Any) -> sa.Table:
     """A table; `said` is how it is kept (`Kept`), and `monthly` that PostgreSQL partitions it by month."""
-    numbered = any(isinstance(one, sa.Column) and one.identity is not None for one in parts)
+    columns = [one for one in parts if isinstance(one, sa.Column)]
     return sa.Table(
         name,
         metadata,
         *parts,
+        *(check(one.name, _rule(must, one.name)) for one in columns if (must := one.info.get(_MUST))),
         info={"kept": Kept(**said)},
-        sqlite_autoincrement=numbered,
+        sqlite_autoincrement=any(one.identity is not None for one in columns),
         postgresql_partition_by=MONTHLY if monthly else None,
     )
 
 
-def log_columns(*, primary_key: bool = False) -> tuple[sa.Column[Any], ...]:
+def log_columns(column: Callable[..., sa.Column[Any]] = required) -> tuple[sa.Column[Any], ...]:
     """Name one partition of one log."""
-    return (
-        sa.Column("log_id", sa.Text, nullable=False, primary_key=primary_key),
-        sa.Column("topic", sa.Text, nullable=False, primary_key=primary_key),
-        sa.Column("partition", sa.Integer, nullable=False, primary_key=primary_key, autoincrement=False),
-    )
+    return column("log_id", sa.Text), column("topic", sa.Text), column("partition", sa.Integer)
+
+
+def _rule(must: str | Characters, column: str) -> str:
+    return (must if isinstance(must, str) else must.rule).replace("{}", column)
 
 
 def check(name: str, rule: str) -> sa.CheckConstraint:
@@ -313,52 +335,20 @@ def check(name: str, rule: str) -> sa.CheckConstraint:
     return sa.CheckConstraint(rule, name=name)
 
 
-def one_of(column: str, values: Iterable[str]) -> sa.CheckConstraint:
-    """A closed list of words."""
-    return check(column, f"{column} IN ({', '.join(repr(value) for value in values)})")
-
-
-def within_unit_interval(column: str) -> sa.CheckConstraint:
-    """A number in [0, 1] (NaN compares above everything on PostgreSQL, and is NULL on SQLite)."""
-    return check(column, f"{column} >= 0 AND {column} <= 1")
-
-
-def digest(column: str) -> sa.CheckConstraint:
-    """Exactly `HASH_BYTES` bytes (or NULL where the column allows it)."""
-    return check(column, f"length({column}) = {HASH_BYTES}")
-
-
-def edge(column: str) -> sa.CheckConstraint:
-    """The right edge of a Merkle log: at most 64 hashes."""
-    return check(column, f"length({column}) % {HASH_BYTES} = 0 AND length({column}) <= {64 * HASH_BYTES}")
-
-
-def sized_text(column: str, longest: int, *, least: int = 1) -> sa.CheckConstraint:
-    """A text of `least` to `longest` characters."""
-    size = f"<= {longest}" if least == 0 else f"BETWEEN {least} AND {longest}"
-    rule = check(column, f"length({column}) {size}")
-    rule.info[_ASKED] = f"{column} has {least} to {longest} characters"
-    return rule
-
-
 def asked_of_text(constraint: str) -> str | None:
-    """What the constraint of this name asks of a text, in words; None where it is not one of `sized_text`."""
+    """What the constraint of this name asks of a text, in words; None where it is not of `Characters`."""
     for table in metadata.tables.values():
-        for one in table.constraints:
-            if one.name == constraint and _ASKED in one.info:
-                return f"{one.info[_ASKED]} in the table {table.name}"
+        for column in table.columns:
+            must = column.info.get(_MUST)
+            if isinstance(must, Characters) and constraint == f"ck_{table.name}_{column.name}":
+                return f"{column.name} has {must.least} to {must.most} characters in the table {table.name}"
     return None
-
-
-def sized_rule() -> sa.CheckConstraint:
-    """A rule fits into one message."""
-    return sized_text("rule", 1_048_576, least=2)
 
 
 def finite_cut() -> tuple[sa.CheckConstraint, ...]:
     """A threshold's state is one of three words, and lambda is there, and finite, exactly for `cut`."""
     return (
-        one_of("state", THRESHOLD_STATES),
+        check("state", _rule(one_of(THRESHOLD_STATES), "state")),
         check("threshold", "(state = 'cut') = (threshold IS NOT NULL)"),
-        check("threshold_finite", "threshold >= -1e300 AND threshold <= 1e300"),
+        check("threshold_finite", _rule(FINITE, "threshold")),
     )
