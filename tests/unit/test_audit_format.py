@@ -713,6 +713,7 @@ def _desk_alone(given: dict[str, Any]) -> dict[str, Any]:
         verifier._keep_desk(row, {"index": 1, "content": content}, "")
         facts = {
             "batch": given["batch"],
+            "control": [0, ""],
             "outcome": "escalate",
             "unit": "best",
             "mode": "enforce",

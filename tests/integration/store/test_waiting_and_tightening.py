@@ -50,14 +50,14 @@ def replayed(one: LabelledGate, run: int, **changes: Any) -> str | None:
     """What `audit verify` finds of a stored run."""
     rows = one.world.rows("SELECT * FROM calibration_runs ORDER BY id")
     row = next(found for found in rows if found.id == run)._asdict() | changes
+    row |= {name: moment(row[name]).isoformat() for name in ("started_at", "older_than")}
     candidates = [
         found._asdict() for found in one.world.rows(f"SELECT * FROM calibration_candidates WHERE run = {run}")
     ]
     record = one.store.calibration
     served = {policy.version: Reading.of_policy(policy) for policy in one.store.policies.list(GATE)}
-    moments = {name: moment(row[name]) for name in ("started_at", "older_than")}
     return contradiction(
-        row, candidates, gate=one.store.gates.get(GATE), inputs=record.inputs, served=served.get, **moments
+        row, candidates, gate=one.store.gates.get(GATE), inputs=record.inputs, served=served.get
     )
 
 
