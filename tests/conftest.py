@@ -296,10 +296,9 @@ def sqlite_database_url(tmp_path: Path) -> str:
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
 def database_url(request: pytest.FixtureRequest) -> str:
     """SQLAlchemy URL of a new, empty database, unmigrated: the test runs once on each kind."""
-    url: str = request.getfixturevalue(
+    return request.getfixturevalue(
         "sqlite_database_url" if request.param == "sqlite" else "postgres_database_url"
     )
-    return url
 
 
 @pytest.fixture(scope="session")
@@ -328,10 +327,9 @@ def migrated_postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
 def migrated_database_url(request: pytest.FixtureRequest) -> str:
     """SQLAlchemy URL of a new, migrated database: the test runs once on each kind."""
-    url: str = request.getfixturevalue(
+    return request.getfixturevalue(
         "migrated_sqlite_url" if request.param == "sqlite" else "migrated_postgres_url"
     )
-    return url
 
 
 def _new_browser() -> Iterator[Browser]:
@@ -438,8 +436,7 @@ def trivia(triviaqa_path: Path, request: pytest.FixtureRequest) -> list[ScoredCl
     def make(file: Path) -> None:
         file.write_bytes(pickle.dumps(_trivia(triviaqa_path, request.getfixturevalue("stored_encoder"))))
 
-    clouds: list[ScoredCloud] = pickle.loads(made_once("trivia.pickle", make).read_bytes())
-    return clouds
+    return pickle.loads(made_once("trivia.pickle", make).read_bytes())
 
 
 def _trivia(triviaqa_path: Path, stored_encoder: StoredEncoder) -> list[ScoredCloud]:

@@ -61,7 +61,6 @@ def test_it_shows_what_happens_and_gives_the_terminal_back(tmp_path: Path) -> No
         assert "loading the encoder" not in seen  # it has none
         seen += _read_until(here, "Press Ctrl-C to stop", 90)
         link = re.search(r"console .*?(http://127\.0\.0\.1:\d+/)enter#[\w-]{40,}", seen)
-        assert link is not None
         with urllib.request.urlopen(f"{link[1]}login", timeout=240) as answer:
             assert answer.status == 200
         assert "streamer_encoded_texts_total" in _metrics(worker)

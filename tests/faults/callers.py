@@ -290,10 +290,8 @@ def ask_patiently(endpoint: Endpoint, name: str) -> dict[str, Any]:
     while (answer := ask(endpoint.client, name)).status_code in REFUSED and time.monotonic() < until:
         time.sleep(0.5)
     assert answer.status_code == 200, answer.text
-    found: dict[str, Any] = answer.json()
-    return found
+    return answer.json()
 
 
 def _decision(answer: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = answer.get("streamer", answer)
-    return found
+    return answer.get("streamer", answer)

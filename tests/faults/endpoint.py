@@ -159,8 +159,7 @@ class Site:
 def action(response: httpx.Response) -> dict[str, Any]:
     """The decision in an answer."""
     assert response.status_code == 200, response.text
-    decided: dict[str, Any] = json.loads(response.content)
-    return decided
+    return json.loads(response.content)
 
 
 def held(response: httpx.Response, status: int, code: str) -> dict[str, Any]:

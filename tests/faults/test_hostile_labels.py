@@ -67,7 +67,6 @@ class Attacked:
             site.store.calibration, site.store.policies, site.store.gates.get(GATE),
             clock=wiring.now, by="ana", reason="the first",
         )  # fmt: skip
-        assert done.after is not None
         assert done.after.state == "cut"
         self.honest = done.after
 

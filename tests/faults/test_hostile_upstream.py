@@ -151,8 +151,7 @@ def test_no_reply_of_an_upstream_fills_the_service(
         def ask(gate: str) -> dict[str, Any]:
             tools = [{"type": "function", "function": {"name": "a"}}]
             body = {"model": gate, "messages": [{"role": "user", "content": "Who?"}], "tools": tools}
-            told: dict[str, Any] = endpoint.client.post("/v1/chat/completions", json=body).json()["streamer"]
-            return told
+            return endpoint.client.post("/v1/chat/completions", json=body).json()["streamer"]
 
         hostile.way = "one"
         for gate in upstreams:

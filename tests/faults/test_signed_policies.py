@@ -259,10 +259,9 @@ def test_of_two_publishers_the_slower_one_does_not_leave_its_policy_last(
 ) -> None:
     def last() -> int:
         topic = wiring.topics(site.settings).thresholds
-        version: int = json.loads(oracle.read_all(wiring.connection(site.settings), topic)[-1].value or b"")[
+        return json.loads(oracle.read_all(wiring.connection(site.settings), topic)[-1].value or b"")[
             "version"
         ]
-        return version
 
     def overtaken() -> None:
         """Read what waits, and publish it only after somebody else has published that and a newer policy."""

@@ -49,7 +49,6 @@ class WorkerProcess:
                 self.process = forks.start(
                     words, environment=environment, folder=log.parent, stderr=stderr.fileno()
                 )
-        assert self.process.stdout is not None
         first = self.process.stdout.readline()
         assert first, f"the {service} ended at once:\n{log.read_text()[-3000:]}"
         self.announced = json.loads(first)

@@ -56,7 +56,6 @@ def test_a_port_that_was_named_is_that_port_or_an_error(tmp_path: Path) -> None:
 def run_dev(folder: Path, *words: str) -> tuple[dict[str, str], str]:
     """Run it until it is ready; what it said of itself, and what it wrote on standard error."""
     process = started(folder, *words)
-    assert process.stdout is not None
     line = process.stdout.readline()
     try:
         facts: dict[str, str] = json.loads(line)

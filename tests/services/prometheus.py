@@ -122,8 +122,7 @@ class Prometheus:
         url = f"{self.url}/api/v1/{what}?{urllib.parse.urlencode(parameters)}"
         try:
             with urllib.request.urlopen(url, timeout=240) as answer:
-                found: dict[str, Any] = json.load(answer)["data"]
-                return found
+                return json.load(answer)["data"]
         except urllib.error.HTTPError as error:
             with error:
                 told = json.load(error)

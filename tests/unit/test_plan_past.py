@@ -18,8 +18,7 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 
 
 def as_json(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(said(capsys, *words, "--json"))
-    return found
+    return json.loads(said(capsys, *words, "--json"))
 
 
 def means(one: dict[str, Any], *names: str) -> list[float]:

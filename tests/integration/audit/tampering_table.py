@@ -540,7 +540,6 @@ def refuse_a_label(at: Target) -> None:
         }  # fmt: skip
         letter["content_mac"] = dead_letter_mac(letter)
         made = at.connection.execute(sa.insert(dead_letters).values(letter)).inserted_primary_key
-        assert made is not None
         at.connection.execute(
             sa.update(outcomes)
             .where(mine, outcomes.c.offset == one["offset"])

@@ -212,8 +212,6 @@ def put_back(store: Store, *, by: str = "account:ana") -> dict[str, DeskV1]:
     made: dict[str, DeskV1] = {}
     for waits in store.desk.waiting(limit=200):
         offer = store.desk.batch(waits.key)
-        assert offer is not None
-        assert offer.claims is not None
         held = offer.claims.held
         if waits.reason != "scored" or not {"k0", "k3"} <= set(held) or "k1" in held:
             continue
@@ -277,8 +275,6 @@ def test_what_was_put_back_is_checked(
     with wiring.open_store(settings) as store:
         for waits in store.desk.waiting(limit=200):
             offer = store.desk.batch(waits.key)
-            assert offer is not None
-            assert offer.claims is not None
             held = offer.claims.held
             if (waits.reason, held) == ("scored", ("k1", "k3")):
                 break
@@ -410,11 +406,8 @@ def test_labels_up_to_the_first_wrong_claim_come_to_the_same_as_all(tmp_path: Pa
         reports = [store.monitoring.judged(name, now=wiring.now()) for name in names]
         known = []
         for report in reports:
-            assert report is not None
-            assert report.service is not None
             assert report.service.backlog is not None
             period = report.service.period
-            assert period is not None
             known.append((report.service.backlog.labels, period.decisions, period.overdue, period.exposure))
         assert known[0] == known[1]
         assert known[0][:2] == (0, PROMPTS)
@@ -430,7 +423,6 @@ def test_an_alarm_compares_what_prompts_lose_with_what_they_would_lose_by_all_cl
     run, threshold = store.policies.newest(gate).calibration_run, store.policies.newest(gate).threshold
     assert run is not None
     found = store.monitoring.calibrated(run)
-    assert found is not None
     assert found.mean_severity == pytest.approx(everything, abs=0.1)
     drawn = [one for n, one in decided(store, gate) if one.audit.sampled and n < PROMPTS]
     served = [max(said.score or 0.0 for said in one.responses) > (threshold or 0.0) for one in drawn]
@@ -597,6 +589,5 @@ def test_exports_and_the_desk_speak_of_claims(
     labels = (label_event("desk", number, response=name, severity=bad) for name, bad in given.items())
     Scribe(store, settings_for(f"sqlite:///{record / 'record.db'}", record)).deliver(labels, topic="labels")
     found = store.desk.in_period("desk", store.gates.get("desk").settings, now=wiring.now())
-    assert found is not None
     assert (found.labelled, found.severity) == (len(back), 1 / len(back))
     assert f"Of {len(back)} claim" in desk_text(found)

@@ -241,7 +241,6 @@ def test_what_is_too_young_for_its_labels_is_neither_judged_nor_listed(
 ):
     asking = _asking(written, store, "waiting")
     answer = asking.ask(Change(cut=Cut("open", None)))
-    assert answer.age is not None
     assert answer.age.because == "age of the middle draw"
     assert answer.prompts == 20
     assert answer.judged == answer.asked.prompts == answer.asked.exposure.decisions == 9

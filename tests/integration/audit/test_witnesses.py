@@ -192,7 +192,6 @@ def test_the_verifiers_say_how_far_each_witness_has_cosigned(
         assert any(
             f"head {covered}, the newest that witness.example/w1 cosigned" in note for note in said["notes"]
         )
-        assert one.newest is not None
         lines = one.newest.splitlines(keepends=True)
         *rest, encoded = lines[-1].split(b" ")
         raw = bytearray(base64.b64decode(encoded))
@@ -255,8 +254,7 @@ def test_nothing_waits_for_a_witness(scribe: Scribe, tmp_path: Path):
         run = wiring.signing(stack, settings_with(tmp_path, away, there), scribe.store, metrics)
 
         def shown(name: str) -> float:
-            found: float = metrics.of("audit_unwitnessed_seconds").labels(name)._value.get()
-            return found
+            return metrics.of("audit_unwitnessed_seconds").labels(name)._value.get()
 
         signing_thread = threading.Thread(target=run, args=(stop,))
         signing_thread.start()

@@ -83,7 +83,6 @@ class _Node(Caller):
             "url": url, "key": key, "method": method, "args": args,
             "options": {names.get(name, _camel(name)): value for name, value in options.items()},
         }  # fmt: skip
-        assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(asked, default=datetime.isoformat) + "\n")
         self._process.stdin.flush()
@@ -98,7 +97,6 @@ class _Node(Caller):
         return value
 
     def close(self) -> None:
-        assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()
         self._process.wait(240)

@@ -139,7 +139,6 @@ def test_a_ship_is_read_whole(caller: Caller):
     assert request.headers["authorization"] == "Bearer streamer_k"
     assert request.headers["idempotency-key"] == "b-1"
     wait = re.fullmatch(r"wait=(\d+\.\d{3})", request.headers["prefer"])
-    assert wait is not None
     assert 0.5 * LONG < float(wait[1]) <= 0.9 * LONG
     raw = found.pop("event")
     assert raw["policy"]["alpha"] == 0.05

@@ -257,7 +257,6 @@ def test_an_approver_recalibrates_goes_back_and_watches_only(people: Site) -> No
     store, client = people.store, people.client("approver")
     assert client.act("/gates/recalibrate", gate=GATE, reason="new labels").status == 303
     proposal = store.calibration.proposal(GATE)
-    assert proposal is not None
     assert (proposal.run, proposal.by) == (3, "account:approver")
     assert client.act("/proposals/approve", gate=GATE, run=proposal.run).status == 303
     older = store.policies.get(GATE, 2)
@@ -629,7 +628,6 @@ def test_a_gate_is_shown_however_far_its_budget_and_threshold_lie_from_what_is_a
         assert page.status == 200, page.body
         for about in ("budget", "threshold"):
             value = re.search(rf'name="{about}" inputmode="decimal" size="5" value="([^"]+)"', page.body)
-            assert value is not None
             asked = client.get(f"/gate/{name}/what-if?about={about}&{about}={value[1]}")
             assert "must be a number from" not in asked.body, (name, about)
     assert "must be a number from 0.1 to 99" in client.get("/gate/gradual/what-if?budget=0.05").body

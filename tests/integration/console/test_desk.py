@@ -95,7 +95,6 @@ def test_one_person_wins_and_the_other_is_told_on_the_page(front: tuple[Site, li
 
     told = at_once(sends, *forms)
     stands = outcome_of(site.store, one)
-    assert stands is not None
     assert stands.by in ("account:releaser", "account:administrator")
     won, lost = (ana, root) if stands.selected == "a" else (root, ana)
     assert {answer.status for _, answer in told} == {303}
@@ -104,7 +103,6 @@ def test_one_person_wins_and_the_other_is_told_on_the_page(front: tuple[Site, li
     }
     page = lost.get(address(one)).body
     notice = re.search(r"Nothing was done\..* that stands\.", page)
-    assert notice is not None
     assert re.search(r"at \d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ; that stands", notice[0]), (
         "moments as on the whole page"
     )
@@ -184,7 +182,6 @@ def test_names_with_characters_that_nobody_sees_are_decided_about_like_any_other
         }
         assert ana.post("/desk/reject" if number == 1 else "/desk/release", sent).status == 303, key
         outcome = outcome_of(people.store, key)
-        assert outcome is not None
         assert outcome.selected == (None if number == 1 else f"{key.batch_id}-a")
 
 
@@ -298,7 +295,6 @@ def test_a_person_puts_claims_back_on_the_page(people: Site, peopled_world: Worl
     ana.driver.find_element(By.CSS_SELECTOR, "button.good").send_keys(Keys.ENTER)
     ana.until(lambda: ana.heading() == "Desk")
     outcome = outcome_of(people.store, key)
-    assert outcome is not None
     assert (outcome.claims, outcome.edited, outcome.remark) == (("k1", "k2"), False, "seen it")
     assert outcome.text == "The depot in Bern opens at 9. Zebras fly 77 times. So do 12 of its parcels."
     ana.goes(f"/desk/item?gate=notes&batch={key.batch_id}")
@@ -358,7 +354,6 @@ def test_what_was_written_outlives_the_session(front: tuple[Site, list[BatchKey]
     ana.driver.find_element(By.CSS_SELECTOR, "button.good").send_keys(Keys.ENTER)
     ana.until(lambda: "answer b is released, edited" in ana.main())
     outcome = outcome_of(site.store, key)
-    assert outcome is not None
     assert (outcome.text, outcome.remark, outcome.by) == (
         "Ask <b>us</b>,\n\ntomorrow.", "asked the depot", "account:administrator",
     )  # fmt: skip
@@ -372,8 +367,6 @@ def test_what_is_refused_at_the_desk_shows_what_was_written(front: tuple[Site, l
     def kept(page: str) -> tuple[str, str]:
         text = re.search(r"<textarea[^>]*>\n(.*?)</textarea>", page, re.DOTALL)
         remark = re.search(r'id="remark"[^>]*value="([^"]*)"', page)
-        assert text is not None
-        assert remark is not None
         return unescape(text[1]), unescape(remark[1])
 
     wrote = (form["text"], form["remark"])

@@ -117,7 +117,6 @@ class Traveller(Client):
                 action = re.search(r'action="([^"]+)"', answer.text)
                 prompt = re.search(r'name="prompt" value="(\w+)"', answer.text)
                 assert action is not None
-                assert prompt is not None
                 form = {"prompt": prompt[1]} | (
                     {"login": name, "password": "x"} if prompt[1] == "login" else {}
                 )
@@ -140,12 +139,10 @@ def test_whoever_the_issuer_gives_a_role_is_in_under_the_name_it_vouches_for(at:
     assert client.act("/gates/close", gate=GATE, reason="complaints").status == 303
     assert site.store.policies.newest(GATE).created_by == "account:ana@team.example"
     account = site.store.accounts.get("ana@team.example")
-    assert account is not None
     assert (account.roles, account.created_by) == (("approver",), "account:ana@team.example")
     # On record once, not with each sign-in; and no password fits it.
     assert Traveller(site).enters("u1").status == 303
     again = site.store.accounts.get("ana@team.example")
-    assert again is not None
     assert again.revision == 1
     assert site.client().sign_in("ana@team.example", "").status == 403
     assert site.client().sign_in("ana@team.example", account.password or "").status == 403
@@ -219,7 +216,6 @@ def test_an_answer_of_the_issuer_is_of_one_browser_one_use_and_a_while(at: Calla
     denied = re.sub(r"code=[^&]*", "error=access_denied&error_description=You+said+no", path)
     path, way = client.comes_back("u1")
     state = re.search(r"state=[^&]*", path)
-    assert state is not None
     denied = re.sub(r"state=[^&]*", state[0], denied)
     assert "You said no" in site.client().get(denied, cookie=way).body
 

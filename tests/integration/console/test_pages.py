@@ -153,11 +153,10 @@ def test_no_page_keeps_anybody_out_light_or_dark_or_on_a_phone(root: Visitor, ax
 def findings(root: Visitor, axe_script: str) -> Sequence[Any]:
     """What axe-core finds on the page as it is."""
     root.run(axe_script)
-    found: Sequence[Any] = root.driver.execute_async_script(
+    return root.driver.execute_async_script(
         "const done = arguments[0]; axe.run(document).then((found) => done(found.violations.map("
         "(one) => [one.id, one.nodes.map((node) => node.html.slice(0, 200) + node.failureSummary)])));"
     )
-    return found
 
 
 def unharmed(root: Visitor, paths: Sequence[str]) -> None:
@@ -213,7 +212,6 @@ def test_no_name_reason_segment_or_remark_changes_a_page(
     ])  # fmt: skip
     reviewer = Reviewer(labeller=MEANT, holder="page")
     item = store.reviews.next(reviewer, ["cut"], hold=timedelta(minutes=5), now=clock())
-    assert item is not None
     store.reviews.mark(
         reviewer, Mark(token=item.token, severity=0.5, name="m", count=1, remark=HARM), now=clock()
     )

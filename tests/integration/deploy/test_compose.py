@@ -60,8 +60,7 @@ def prepare(checkout: Path) -> str:
 @cache
 def written() -> dict[str, Any]:
     """The file as it is written, with anchors resolved."""
-    found: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))
-    return found
+    return yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))
 
 
 SERVICES = written()["services"]

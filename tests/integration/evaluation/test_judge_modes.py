@@ -35,7 +35,6 @@ DISTINCT = 3 + 15 * 2
 def mark(request: ChatRequest) -> float:
     """A mark that follows from what was asked, in [0, 100]."""
     case = re.search(r"\{.*\}", request.texts[-1], re.DOTALL)
-    assert case is not None
     return hashlib.sha256(case.group().encode()).digest()[0] / 2.56
 
 

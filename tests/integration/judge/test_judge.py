@@ -75,8 +75,7 @@ def in_turn(*replies: ChatReply) -> Callable[[ChatRequest], ChatReply]:
 def material(request: ChatRequest) -> dict[str, Any]:
     lines = request.body["messages"][1]["content"].split("\n")
     (end,) = (i for i, line in enumerate(lines) if line.startswith("CASE ") and line.endswith(" ends"))
-    parsed: dict[str, Any] = json.loads("\n".join(lines[1:end]))
-    return parsed
+    return json.loads("\n".join(lines[1:end]))
 
 
 def test_a_verdict_with_its_record():
@@ -84,7 +83,6 @@ def test_a_verdict_with_its_record():
     with OpenAIServer(in_turn(GOOD)) as server, judge_at(server.url, prices={"grader": price}) as judge:
         (judgement,) = judge.grade([CASE])
     assert judgement.failure is None
-    assert judgement.verdict is not None
     assert judgement.verdict.mark == 88.6
     assert judgement.normalised == 0.886
     assert judgement.severity == 0.114
@@ -165,7 +163,6 @@ class TestRepliesThatCannotBeRead:
         assert judgement.verdict is None
         assert judgement.severity is None
         assert judgement.normalised is None
-        assert judgement.failure is not None
         assert judgement.failure.code == "malformed_reply"
         assert "exactly the keys" in judgement.failure.detail
         assert [exchange.reply for exchange in judgement.exchanges] == ["I would say 88.", '{"score": 101}']
@@ -175,7 +172,6 @@ class TestRepliesThatCannotBeRead:
         replies = in_turn(ChatReply(VERDICT[:40], finish_reason="length"))
         with OpenAIServer(replies) as server, judge_at(server.url) as judge:
             (judgement,) = judge.grade([CASE])
-        assert judgement.failure is not None
         assert "cut off" in judgement.failure.detail
 
     @pytest.mark.parametrize(
@@ -184,7 +180,6 @@ class TestRepliesThatCannotBeRead:
     def test_a_refusal_is_not_asked_about(self, reply: ChatReply):
         with OpenAIServer(in_turn(reply)) as server, judge_at(server.url) as judge:
             (judgement,) = judge.grade([CASE])
-        assert judgement.failure is not None
         assert judgement.failure.code == "refused"
         assert len(server.requests) == 1
 
@@ -211,7 +206,6 @@ class TestInjection:
         with OpenAIServer(parrot) as server, judge_at(server.url) as judge:
             (judgement,) = judge.grade([case])
         assert judgement.verdict is None
-        assert judgement.failure is not None
         assert judgement.failure.code == "malformed_reply"
         assert len(server.requests) == 2
 
@@ -262,7 +256,6 @@ class TestTroubleThatPasses:
             ):
                 (judgement,) = judge.grade([CASE])
             assert waits.seconds == expected
-            assert judgement.failure is not None
             assert judgement.failure.code == "server_error"
             assert len(server.requests) == len(judgement.exchanges) == 5
 
@@ -330,7 +323,6 @@ class TestTroubleThatStays:
 
         with OpenAIServer(answer) as server, judge_at(server.url) as judge:
             bad, good = judge.grade([JudgeCase("q", "too long"), JudgeCase("q", "fine")])
-        assert bad.failure is not None
         assert bad.failure.code == "rejected"
         assert good.verdict is not None
         assert len(server.requests) == 2
@@ -403,7 +395,6 @@ class TestParametersThatTheModelDoesNotTake:
 
         with OpenAIServer(answer) as server, judge_at(server.url) as judge:
             (judgement,) = judge.grade([CASE])
-        assert judgement.failure is not None
         assert judgement.failure.code == "rejected"
         assert len(server.requests) <= 3
 

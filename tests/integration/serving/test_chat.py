@@ -83,8 +83,7 @@ def post(endpoint: Endpoint, *, headers: dict[str, str] | None = None, **body: A
 def kept(site: Site, batch_id: str) -> dict[str, Any]:
     """What is on record of how a batch's answers came about."""
     ((metadata,),) = site.rows(f"SELECT metadata FROM batches WHERE batch_id = '{batch_id}'")
-    found: dict[str, Any] = json.loads(metadata) if isinstance(metadata, str) else metadata
-    return found
+    return json.loads(metadata) if isinstance(metadata, str) else metadata
 
 
 # -- what ships

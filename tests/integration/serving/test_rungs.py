@@ -116,14 +116,12 @@ def ask(endpoint: Endpoint, gate: str = "bot", *, key: str | None = None, wait: 
 
 def told(answer: httpx.Response) -> dict[str, Any]:
     assert answer.status_code == 200, answer.text
-    found: dict[str, Any] = answer.json()["streamer"]
-    return found
+    return answer.json()["streamer"]
 
 
 def text(answer: httpx.Response) -> str:
     message = answer.json()["choices"][0]["message"]
-    found: str = message["content"] or message["refusal"]
-    return found
+    return message["content"] or message["refusal"]
 
 
 def models(model: Model) -> list[str]:

@@ -118,7 +118,6 @@ class World:
         **changes: Any,
     ) -> BatchDecision:
         chosen = policy or self.policy
-        assert chosen is not None
         key = BatchKey(chosen.gate, batch_id or f"b{number}-{offset}", attempt)
         responses = tuple(
             ScoredResponse(
@@ -172,7 +171,6 @@ class World:
         return BatchDecision(**(fields | changes))
 
     def redelivery(self, offset: int, batch_id: str, *, number: int = 0, content: str = "one") -> Redelivery:
-        assert self.policy is not None
         return Redelivery(
             record=self.record(offset, number),
             key=BatchKey(self.policy.gate, batch_id, 1),
@@ -212,7 +210,6 @@ class World:
 
     def slice(self, lease: Lease, *outcomes: Outcome, expected: int | None = None) -> Slice:
         record = outcomes[-1].record
-        assert record is not None
         return Slice(lease, lease.next_offset if expected is None else expected, record.offset + 1, outcomes)
 
     def commit(self, *slices: Slice, store: Store | None = None) -> list[list[str]]:

@@ -272,7 +272,6 @@ def test_a_proposal_waits_and_only_the_newest_can_be_put_in_force(world: World) 
     first, second = propose(), propose()
     assert world.store.policies.newest("support-bot").version == 1, "a proposal changes nothing"
     found = store.proposal("support-bot")
-    assert found is not None
     assert (found.run, found.cut.state, found.groups, found.items, found.missing) == (
         second,
         "cut",

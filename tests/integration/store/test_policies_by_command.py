@@ -28,8 +28,7 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
 
 def one(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
     assert main([*words, "--json"]) == 0
-    made: dict[str, Any] = json.loads(capsys.readouterr().out.splitlines()[0])
-    return made
+    return json.loads(capsys.readouterr().out.splitlines()[0])
 
 
 def test_from_proposal_to_closing(world: World, capsys: pytest.CaptureFixture[str]) -> None:

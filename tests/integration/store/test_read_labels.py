@@ -338,11 +338,9 @@ def test_who_labels_by_program_or_on_the_page_signs_by_itself(world: World, keys
     assert store.judgements.keep(tasks[:3], kind="human", labeller="mallory", source="judge") == 3
     assert store.judgements.keep(tasks[:3], kind="human", labeller="mallory", source="judge") == 0
     item = store.reviews.next(ANA, [GATE], hold=timedelta(minutes=1), now=LATER)
-    assert item is not None
     store.reviews.mark(ANA, Mark(token=item.token, severity=0.25, name="m", count=1), now=LATER)
     assert readings(world, without)["severities"] == [0.5, 0.5, 0.5, 0.25, None, None]
     again = store.reviews.back(ANA, [GATE], before=None, since=START)
-    assert again is not None
     assert again.severity == 0.25
     assert store.reviews.refusals("ana", [GATE, OTHER]) == {}
     assert list(without.reviews.refusals("ana", [GATE])) == [GATE]

@@ -39,7 +39,6 @@ def test_a_proposal_waits_and_the_next_run_finds_it_in_force(
     assert (done.outcome, done.why) == ("proposed", "the gate's rule is propose")
     assert one.policy.version == 1
     proposal = one.store.calibration.proposal(GATE)
-    assert proposal is not None
     assert (proposal.by, proposal.why) == (RECALIBRATOR, done.why)
     monkeypatch.setenv("STREAMER_DATABASE_URL", one.world.url)
     monkeypatch.chdir(tmp_path)
@@ -442,7 +441,6 @@ def test_other_settings_and_an_alarm_make_every_group_count_anew(site: Callable[
     one.store.gates.revise(GATE, {"alpha": 0.2}, by="ana", reason="another budget")
     assert new_groups(one) == 30
     (found,) = one.store.recalibration_status.statuses(now=one.clock())
-    assert found.last is not None
     assert not found.last.usable
     one.run()
     assert new_groups(one) == 0
@@ -458,7 +456,6 @@ def test_a_gates_status_shows_the_newest_run_and_its_candidates(site: Callable[.
     one.run()
     (found,) = one.store.recalibration_status.statuses(now=one.clock())
     assert found.proposed
-    assert found.last is not None
     assert found.last.groups == 200
     assert {"mean", "crc", "bb", "rbwa", "betting", "age"} <= dict(found.last.candidates).keys()
     assert one.store.recalibration_status.labels_pending() == {GATE: 0}

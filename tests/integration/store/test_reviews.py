@@ -172,7 +172,6 @@ def test_a_mark_that_is_sent_again_is_one_and_one_that_was_overtaken_changes_not
     for _ in range(2):
         give(world, item, 0.0, name="first", count=1)
     back = world.store.reviews.back(ANA, GATES, before=None, since=START)
-    assert back is not None
     assert (back.token, back.marks, back.severity) == (item.token, 1, 0.0)
     give(world, item, 1.0, name="second", count=2)
     give(world, item, 0.0, name="first", count=1)

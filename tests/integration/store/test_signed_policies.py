@@ -160,7 +160,6 @@ def test_every_way_to_mint_signs_and_what_is_stored_verifies(place: Place):
     assert {one.key_id for one in versions} == {ours.key_id}
     assert [policy.version for policy, _ in place.told] == list(range(1, 9))
     for found, (_, signature) in zip(versions, place.told, strict=True):
-        assert signature is not None
         assert (signature.value, signature.key_id) == (found.signature, found.key_id)
     assert keys_of(signer()).refusal(versions[-1]) == "unknown_key"
 
@@ -285,7 +284,6 @@ def test_an_old_policy_again_and_one_of_another_record_are_refused(
     place.attack(sa.insert(policies).values(dict(rows[old.version - 1]) | {"version": 4}))
     worker = Worker(store, keys)
     held = worker.look()
-    assert held is not None
     assert held.policy == good
     assert worker.refused == [(4, "bad_signature")]
     assert worker.alerts == [(4, "bad_signature", 3)]
@@ -304,7 +302,6 @@ def test_an_old_policy_again_and_one_of_another_record_are_refused(
     closed = store.policies.close(GATE, by="ana", reason="somebody was here")
     assert (closed.version, closed.settings) == (6, good.settings)
     taken = worker.look()
-    assert taken is not None
     assert taken.policy == closed
     assert store.policies.rollback(GATE, good.version, by="ana", reason="the last good one").threshold == 0.9
     with pytest.raises(UsageError, match="is not trusted"):
@@ -331,11 +328,9 @@ def test_unsigned_policies_hold_everything_until_somebody_vouches_for_one(place:
     found = cut(plain)
     trusting, keys = keys_of(), keys_of(ours, by=ours)
     active = Worker(plain, trusting).look()
-    assert active is not None
     assert active.policy == found, "without keys nothing is asked for"
     worker = Worker(plain, keys_of(ours))
     held = worker.look()
-    assert held is not None
     assert not held.trusted
     assert (held.policy.state, held.policy.calibrated, held.policy.settings.mode) == (
         "closed",
@@ -354,7 +349,6 @@ def test_unsigned_policies_hold_everything_until_somebody_vouches_for_one(place:
     signed = store.policies.sign(GATE, 2, by="ana", reason="looked at it")
     assert (signed.version, signed.threshold, signed.settings) == (3, found.threshold, found.settings)
     taken = worker.look()
-    assert taken is not None
     assert taken.trusted
     assert taken.policy == signed
 
@@ -367,17 +361,14 @@ def test_keys_are_changed_while_workers_run(place: Place):
     both = Worker(store, keys_of(old, new))
     only_new = Worker(store, keys_of(new))
     first = both.look()
-    assert first is not None
     assert first.policy == good
     refused = only_new.look()
-    assert refused is not None
     assert not refused.trusted
     changed = place.open(keys_of(old, new, by=new)).policies.sign(
         GATE, good.version, by="ana", reason="a new key"
     )
     for worker in (both, only_new):
         taken = worker.look()
-        assert taken is not None
         assert taken.policy == changed
     assert both.refused == []
     assert {why for _, why in only_new.refused} == {"unknown_key"}

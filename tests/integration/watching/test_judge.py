@@ -76,7 +76,6 @@ def test_a_judge_that_missed_the_deadline_is_done_without_until_the_next_period(
     assert last.state == fresh_sequence(traffic).observe(audited(traffic.made[21:], severities))
     assert (last.first, traffic.store.monitoring.watch(GATE).unwatched) == (22, 1)
     alarm = traffic.store.monitoring.watch(GATE).alarm("risk")
-    assert alarm is not None
     assert alarm.state.bets.seen == sum(one.sampled for one in traffic.made)
     traffic.label(traffic.decide(3, rng=rng, start=START + 8 * DAY), lambda _: 0.0)
     judged(traffic, traffic.made[30:], {one.key.batch_id: 0.0 for one in traffic.made})

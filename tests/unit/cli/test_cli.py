@@ -893,7 +893,6 @@ def test_the_worker_names_its_exit_statuses():
     from streamer.cli.services import worker
     from streamer.stream.ending import WorkerExit
 
-    assert worker.__doc__ is not None
     said = worker.__doc__.partition("Exit status:")[2]
     assert {int(word) for word in said.split() if word.isdigit()} == {int(status) for status in WorkerExit}
 

@@ -18,8 +18,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 
 def made(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(run(capsys, *arguments, "--json"))
-    return found
+    return json.loads(run(capsys, *arguments, "--json"))
 
 
 def test_a_guess_is_planned_with_and_a_rerun_is_identical(capsys: pytest.CaptureFixture[str]):

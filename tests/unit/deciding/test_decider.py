@@ -607,7 +607,6 @@ class TestPolicyBook:
         world.sql["bot"] = active("bot", version=4, threshold=0.99)
         self.hear(world, world.sql["bot"].policy)
         held = world.book.get("bot")
-        assert held is not None
         assert (held.policy.version, held.policy.threshold) == (4, 0.99)
         assert world.rejected == []
 
@@ -639,7 +638,6 @@ class TestPolicyBook:
         world.sql["bot"] = active("bot", version=2)
         world.book.refresh()
         held = world.book.get("bot")
-        assert held is not None
         assert held.policy.version == 3
 
 

@@ -22,8 +22,7 @@ def written(**changes: Any) -> dict[str, Any]:
     """The first example as it is written today, with some settings of today."""
     policy = policy_from_event(decode_threshold(json.dumps(FIRST).encode()))
     settings = GateSettings(**policy.settings.flat() | changes)
-    event: dict[str, Any] = json.loads(encode(threshold_event(replace(policy, settings=settings))))
-    return event
+    return json.loads(encode(threshold_event(replace(policy, settings=settings))))
 
 
 @pytest.mark.parametrize(

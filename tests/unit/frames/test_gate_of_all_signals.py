@@ -147,7 +147,6 @@ def test_evaluate_decides_the_same_on_the_same_halves(tmp_path: Path, unit: Unit
         whole = gate.fit(path)
         (split,) = seeded_splits([item.cloud for item in whole._fitted_on[2]], [seed])
         calibrated = whole._calibrated(split, 0.1)
-        assert calibrated is not None
         assert len(calibrated.groups_) == len(labels.groups)
         found = calibrated.decide(path)
         by_id = {batch.batch_id: any(batch.shipped) for batch in found.batches}
@@ -219,7 +218,6 @@ def test_the_method_follows_what_the_table_has_and_never_a_severity() -> None:
         == "mean"
     )
     named = streamer.Gate(alpha=0.1, method="full").fit(scored)
-    assert named.settings_.signal_list is not None
     assert named.settings_.signal_list.given == ("score",), "and is one signal of all where that is asked for"
     with pytest.raises(UsageError, match="reads the texts of the answers"):
         method({name: values for name, values in table.items() if name != "answer"}, method="full")

@@ -39,8 +39,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def tried(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
     assert main(["try", *words, "--json"]) == DONE
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return found
+    return json.loads(capsys.readouterr().out)
 
 
 def means(at: Any) -> list[float]:

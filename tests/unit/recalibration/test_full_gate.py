@@ -83,7 +83,6 @@ def test_a_policy_ships_what_the_formula_ships(attempts: int) -> None:
     shipped = 0
     for row in rows_of(new):
         ruling = serving.decide([0.4, 0.6], row=row)
-        assert ruling.needed is not None
         assert (ruling.needed.count, ruling.needed.groups) == (offline.count(row), 90)
         assert (ruling.gate.selected == 1) == (offline.count(row) <= k)
         assert serving.decide([0.4, 0.6], needed=ruling.needed).gate == ruling.gate
@@ -144,7 +143,6 @@ def test_where_the_newest_are_worse_both_fits_must_pass() -> None:
     some = groups(400, worse=60)
     before = run_of(groups(200))
     run = run_of(some, in_force=(1, before.reading))
-    assert run.suffix is not None
     assert run.suffix.cuts
     assert len(run.rule.fits) == 2
     newest = some[-run.suffix.calibrated_on :]
@@ -154,7 +152,6 @@ def test_where_the_newest_are_worse_both_fits_must_pass() -> None:
         counts = [(fit.count(row), fit.groups) for fit in both]
         ruling = serving.decide([0.5, 0.1], row=row)
         assert (ruling.gate.selected is not None) == all(c <= allowed(0.1, g) for c, g in counts)
-        assert ruling.needed is not None
         assert ruling.needed.share == max(c / (g + 1) for c, g in counts)
     again = rule_of_text(rule_text(run.rule)).with_prompts(prompts_of_rule(run.rule, some, NOW))
     assert again == run.rule

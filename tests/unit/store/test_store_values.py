@@ -44,7 +44,6 @@ def test_moments_are_utc_on_both_databases(moment: datetime) -> None:
         stored = UtcDateTime().process_bind_param(moment, dialect)
         back = UtcDateTime().process_result_value(stored, dialect)
         assert back == moment
-        assert back is not None
         assert back.tzinfo is UTC
 
 

@@ -108,7 +108,6 @@ def test_labels_enough_and_reading_at_its_end_are_kept() -> None:
 
 
 def figures(report: RiskReport) -> tuple[OpenFigures, OpenFigures]:
-    assert report.service is not None
     assert report.service.present is not None
     assert report.service.period is not None
     return report.service.present, report.service.period
@@ -117,7 +116,6 @@ def figures(report: RiskReport) -> tuple[OpenFigures, OpenFigures]:
 def risks(report: RiskReport) -> list[str]:
     """The names of the two risks, as the figures have them."""
     shown = figures_of(report)
-    assert shown is not None
     return [row[0] for row in shown.rows if row[0].startswith(("exposure", "error rate"))]
 
 
@@ -158,7 +156,6 @@ def test_of_claims_it_says_what_the_loss_bounds() -> None:
     assert "the share of prompts that get a wrong claim" in said
     assert "loss any of a prompt that gets something" in said
     shown = figures_of(report)
-    assert shown is not None
     rows = [row[0] for row in shown.rows]
     assert "the share of prompts that get a wrong claim, budget 10 %" in rows
     assert "labelled prompts that got something" in rows
@@ -192,7 +189,6 @@ def test_two_hundred_closed_decisions_and_five_labels_are_too_early() -> None:
         kind = held if number % 6 else decision if number % 30 == 0 else undrawn
         decisions.append(kind(number, 3, **({"sampled": number % 5 == 0} if number % 6 else {}), **drawn))
     watch = read(decisions, now=after(decisions))
-    assert watch.sequence is not None
     assert watch.sequence.state.exposure().upper < SETTINGS.alpha, "what used to be called kept"
     report = judged(watch, policy(3), now=after(decisions))
     assert (report.verdict, report.service and report.service.reason) == ("not known yet", "too few labels")
@@ -209,9 +205,7 @@ def test_pages_and_restarts_change_nothing(pages: int) -> None:
     whole = read(decisions, now=after(decisions))
     cut = read(decisions, now=after(decisions), pages=pages)
     assert cut.service == whole.service
-    assert whole.service is not None
     assert ServiceState.from_json(whole.service.to_json()) == whole.service
-    assert whole.service.before is not None
     assert (whole.service.before.first_policy, whole.service.before.open.decisions) == (2, 60)
 
 
@@ -251,11 +245,9 @@ def test_a_label_that_is_missing_is_named_and_holds_no_verdict_up() -> None:
 def test_labels_take_as_long_as_they_took_and_a_deadline_before_that_is_known() -> None:
     few = many_labels(1, 2, 30)
     watch = read(few, now=after(few))
-    assert watch.service is not None
     assert watch.service.lag(86_400.0) == 86_400.0
     more = many_labels(1, 2, 4 * MOST_DELAYS)
     watch = read(more, now=after(more))
-    assert watch.service is not None
     assert len(watch.service.delays) == MOST_DELAYS
     assert watch.service.lag(86_400.0) == 60.0
 
@@ -269,8 +261,6 @@ def test_broken_stays_said_for_the_period_after_another_policy() -> None:
     assert (present.verdict, period.verdict, report.verdict) == ("not known yet", "broken", "broken")
     assert "the budget was BROKEN in this period" in sentence(report)
     assert "Under policy 3 alone: not known yet, by 50 labels." in sentence(report)
-    assert report.service is not None
-    assert report.service.before is not None
     assert report.service.before.decisions == len(bad)
 
 
@@ -298,7 +288,6 @@ def test_labels_that_were_raised_lie_within_the_bounds_that_are_shown() -> None:
     raised = [replace(one, severities=(1.0,)) if one.sampled else one for one in fine]
     watch = replace(read(fine, now=after(fine)), tally=read(raised, now=after(fine)).tally)
     closed = judged(watch, policy(3, "closed"), now=after(fine))
-    assert closed.service is not None
     assert (closed.service.before, closed.service.period is None) == (None, False), "the same prompts once"
     exposure = closed.service.period.exposure  # type: ignore[union-attr]
     assert (closed.verdict, exposure.estimate, exposure.upper) == ("broken", 1.0, 1.0)
