@@ -1,7 +1,6 @@
 """A place of work for fault tests: topics, a database, a gate that ships, and workers that end with the test."""
 
 import itertools
-import json
 import os
 import subprocess
 import time
@@ -27,6 +26,7 @@ from streamer.store import Store
 from streamer.store.db.schema import outcomes
 from tests.faults import oracle
 from tests.faults.worker_process import WorkerProcess
+from tests.made import a_batch
 from tests.migrated import migrated
 from tests.services.kafka import KafkaBroker
 from tests.services.service_forks import FORKS, ServiceForks
@@ -230,22 +230,11 @@ def event(number: int, **changes: Any) -> bytes:
     """A batch of four responses with embeddings of their own, so that no encoder is needed."""
     rng = np.random.default_rng(number)
     centre = rng.normal(size=16)
-    content: dict[str, Any] = {
-        "schema": "streamer.responses.v1",
-        "gate": GATE,
-        "batch_id": f"batch-{number}",
-        "prompt": f"question {number}",
-        "embedding_encoder": "made-up",
-        "responses": [
-            {
-                "id": f"r{i}",
-                "text": f"answer {i}",
-                "embedding": (centre + rng.normal(size=16)).round(4).tolist(),
-            }
-            for i in range(4)
-        ],
-    }
-    return json.dumps(content | changes).encode()
+    answers = [
+        {"id": f"r{i}", "text": f"answer {i}", "embedding": (centre + rng.normal(size=16)).round(4).tolist()}
+        for i in range(4)
+    ]
+    return a_batch(GATE, number, (), **{"embedding_encoder": "made-up", "responses": answers} | changes)
 
 
 def events(first: int, count: int) -> Iterator[tuple[bytes, bytes]]:

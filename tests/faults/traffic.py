@@ -13,6 +13,7 @@ from confluent_kafka import Producer
 
 from streamer import wiring
 from tests.faults.site import GATE, Site, event
+from tests.made import a_label
 
 RUBBISH = (
     None,
@@ -110,18 +111,8 @@ class Traffic:
 
     @staticmethod
     def _label(number: int, rng: random.Random) -> bytes:
-        return json.dumps(
-            {
-                "schema": "streamer.labels.v1",
-                "gate": GATE if rng.random() < 0.95 else "nobody",
-                "batch_id": f"batch-{number}",
-                "response_id": f"r{rng.randrange(4)}",
-                "severity": rng.choice((0, 0, 0, 1)),
-                "kind": "human",
-                "labeller": "somebody",
-                "labelled_at": "2026-01-01T00:00:00Z",
-            }
-        ).encode()
+        gate, response = GATE if rng.random() < 0.95 else "nobody", f"r{rng.randrange(4)}"
+        return json.dumps(a_label(gate, f"batch-{number}", response, rng.choice((0, 0, 0, 1)))).encode()
 
     def _run(self) -> None:
         began, sent = time.monotonic(), 0

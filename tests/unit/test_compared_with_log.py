@@ -26,6 +26,7 @@ from streamer.events.topics import Topics
 from streamer.gates.batch_key import BatchKey
 from streamer.journal import OutboxMessage, Partition, RecordedOutcome
 from streamer.stream.tail import TailedRecord
+from tests.made import an_event
 
 if TYPE_CHECKING:
     import pytest
@@ -37,11 +38,7 @@ WIDE = Limits(max_responses=1000)
 
 
 def event(number: int, responses: int = 2) -> bytes:
-    said = {
-        "schema": "streamer.responses.v1", "gate": "g", "batch_id": f"b{number}", "prompt": "p",
-        "responses": [{"id": f"r{one}", "text": "t"} for one in range(responses)],
-    }  # fmt: skip
-    return json.dumps(said).encode()
+    return json.dumps(an_event("g", f"b{number}", ["t"] * responses)).encode()
 
 
 def decided(value: bytes) -> RecordedOutcome:

@@ -24,6 +24,7 @@ from tests.e2e.swap.answers import Answers, Batch, Source
 from tests.e2e.swap.lives import Lengths, Life
 from tests.e2e.swap.outcomes import Outcome, judged
 from tests.faults.worker_process import WorkerProcess
+from tests.made import a_label
 from tests.recorded import newest_decisions
 from tests.services.service_forks import FORKS
 
@@ -306,16 +307,5 @@ class Service:
 
 
 def _label(batch: Batch, answer: str, severity: float, *, kind: str, labeller: str) -> bytes:
-    return json.dumps(
-        {
-            "schema": "streamer.labels.v1",
-            "gate": batch.gate,
-            "batch_id": batch.id,
-            "attempt": 1,
-            "response_id": answer,
-            "severity": severity,
-            "kind": kind,
-            "labeller": labeller,
-            "labelled_at": wiring.now().isoformat(),
-        }
-    ).encode()
+    said = {"kind": kind, "labeller": labeller, "labelled_at": wiring.now().isoformat()}
+    return json.dumps(a_label(batch.gate, batch.id, answer, severity, **said)).encode()

@@ -27,6 +27,7 @@ from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.settings.settings import Settings, load_settings
 from streamer.store import Store
 from streamer_verify.segments import NO_SEGMENTS, Segments
+from tests.made import a_label, an_event
 from tests.migrated import migrated
 from tests.run_folder import made_once
 
@@ -134,42 +135,25 @@ def event(gate: str, number: int, **changes: Any) -> bytes:
     rng = np.random.default_rng(number)
     centre = rng.normal(size=8)
     spread = 0.2 + 0.3 * (number % 7)
-    content: dict[str, Any] = {
-        "schema": "streamer.responses.v1",
-        "gate": gate,
-        "batch_id": f"batch-{number}",
-        "prompt": f"question {number} — ünïcode",
-        "embedding_encoder": "made-up",
-        "references": ["one", "two"] if number % 2 else None,
-        "metadata": {"kind": "odd" if number % 2 else "even", "n": 1e300},
-        "responses": [
-            {
-                "id": f"r{i}",
-                "text": f"answer {i} of {number}" if (number + i) % 11 else " ",
-                "embedding": (centre + spread * rng.normal(size=8)).round(4).tolist(),
-            }
-            for i in range(4)
-        ],
-    }
+    content = an_event(
+        gate,
+        f"batch-{number}",
+        [f"answer {i} of {number}" if (number + i) % 11 else " " for i in range(4)],
+        prompt=f"question {number} — ünïcode",
+        embedding_encoder="made-up",
+        references=["one", "two"] if number % 2 else None,
+        metadata={"kind": "odd" if number % 2 else "even", "n": 1e300},
+    )
+    for answer in content["responses"]:
+        answer["embedding"] = (centre + spread * rng.normal(size=8)).round(4).tolist()
     return json.dumps(content | changes).encode()
 
 
 def label_event(
     gate: str, number: int, *, severity: float = 0.0, response: str = "r0", **fields: Any
 ) -> bytes:
-    return json.dumps(
-        fields
-        | {
-            "schema": "streamer.labels.v1",
-            "gate": gate,
-            "batch_id": f"batch-{number}",
-            "response_id": response,
-            "severity": severity,
-            "kind": "human",
-            "labeller": "bob",
-            "labelled_at": "2026-01-01T00:00:00Z",
-        }
-    ).encode()
+    said = a_label(gate, f"batch-{number}", response, severity, labeller="bob")
+    return json.dumps(fields | said).encode()
 
 
 def label(gate: str, number: int, *, labeller: str = "ana") -> LabelRevision:

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from streamer import wiring
-from streamer.deciding.decider import BatchDecider
 from streamer.events.topics import HTTP, HTTP_LOG
 from streamer.gates.policy import ActivePolicy
 from streamer.journal import Partition, Record, Slice
@@ -18,6 +17,7 @@ from streamer.settings.settings import Settings
 from streamer.store import prune
 from tests.integration.audit.attacker import breaking_in, rebuild_control, rebuild_outcomes
 from tests.integration.audit.history import LOG, Scribe, event, label_event, settings_for, verify
+from tests.made import a_decider
 from tests.migrated import migrated
 
 
@@ -62,14 +62,7 @@ def decide(
         def get(self, _gate: str) -> ActivePolicy:
             return held
 
-    decider = BatchDecider(
-        book=Book(),  # type: ignore[arg-type]
-        known=scribe.store.known,
-        encoder=None,
-        topics=wiring.topics(scribe.settings),
-        limits=wiring.limits(scribe.settings),
-        clock=wiring.now,
-    )
+    decider = a_decider(Book(), scribe.store.known, clock=wiring.now)
     outcomes = tuple(decider.outcomes(records))
     scribe.store.commit([Slice(lease, lease.next_offset, offsets[-1] + 1, outcomes)], now=wiring.now())
 

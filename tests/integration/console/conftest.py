@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 from urllib.parse import urlencode
 
 import numpy as np
@@ -177,6 +177,12 @@ class Site:
     def add(self, name: str, *roles: str) -> None:
         self.store.accounts.add(name, roles=roles, password=PASSWORD, by="root")
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
     def stop(self) -> None:
         self._server.should_exit = True
         self._thread.join(timeout=240)
@@ -321,14 +327,12 @@ def _opened(file: Path, tmp_path: Path) -> Iterator[World]:
 
 @pytest.fixture
 def site(world: World) -> Iterator[Site]:
-    made = Site(world)
-    yield made
-    made.stop()
+    with Site(world) as made:
+        yield made
 
 
 @pytest.fixture
 def people(peopled_world: World) -> Iterator[Site]:
     """A console with one person of each role, named by it."""
-    made = Site(peopled_world)
-    yield made
-    made.stop()
+    with Site(peopled_world) as made:
+        yield made

@@ -3,6 +3,7 @@
 import http.client
 import json
 import re
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -188,19 +189,15 @@ def test_a_rejected_proposal_is_gone_and_on_record(people: Site, peopled_world: 
 
 def test_a_proposal_says_what_the_command_warns_of(migrated_sqlite_url: str) -> None:
     """Whoever approves in a browser has not seen what `streamer recalibrate --propose` said at a terminal."""
-    world = World(migrated_sqlite_url)
-    gate = LabelledGate(world)
-    gate.label(gate.decide(200), lambda score: float(round(score * 100) % 7 == 0))
-    by_hand = (gate.store.calibration, gate.store.policies, gate.store.gates.get(GATE))
-    recalibrate_by_hand(*by_hand, clock=gate.clock, by="ana", reason="useless", propose=True)
-    site = Site(world)
-    try:
-        client = site.client()
-        client.enter(site.doors.invite("ana"))
-        page = client.get("/proposals").body
-    finally:
-        site.stop()
-        world.close()
+    with closing(World(migrated_sqlite_url)) as world:
+        gate = LabelledGate(world)
+        gate.label(gate.decide(200), lambda score: float(round(score * 100) % 7 == 0))
+        by_hand = (gate.store.calibration, gate.store.policies, gate.store.gates.get(GATE))
+        recalibrate_by_hand(*by_hand, clock=gate.clock, by="ana", reason="useless", propose=True)
+        with Site(world) as site:
+            client = site.client()
+            client.enter(site.doors.invite("ana"))
+            page = client.get("/proposals").body
     assert "Put in force" in page
     assert "good from bad: on 200 labelled prompts the mean severity is" in page
 
@@ -348,8 +345,7 @@ def test_passwords_are_tried_only_so_often(people: Site) -> None:
 
 
 def test_guesses_of_others_keep_nobody_from_signing_in(world: World) -> None:
-    site = Site(world, public="https://console.example")
-    try:
+    with Site(world, public="https://console.example") as site:
         site.add("root", "administrator")
 
         def tries(password: str, forwarded: str) -> int:
@@ -364,14 +360,11 @@ def test_guesses_of_others_keep_nobody_from_signing_in(world: World) -> None:
             assert tries("wrong password", f"2001:db8::{n}") == 403
         assert tries(PASSWORD, "2001:db8::ffff") == 429, "one network"
         assert tries(PASSWORD, "2001:db8:0:1::1") == 303
-    finally:
-        site.stop()
 
 
 def test_what_a_guesser_writes_before_the_proxies_counts_for_nothing(world: World) -> None:
     """Each proxy adds a line or an entry at the end; whoever guesses sends lines of their own before them."""
-    site = Site(world, public="https://console.example", proxies=2)
-    try:
+    with Site(world, public="https://console.example", proxies=2) as site:
         site.add("root", "administrator")
 
         def tries(*lines: str) -> int:
@@ -393,8 +386,6 @@ def test_what_a_guesser_writes_before_the_proxies_counts_for_nothing(world: Worl
         forged = [tries(f"198.51.100.{n}", f"203.0.113.{n}, 192.0.2.1", "10.0.0.1") for n in range(8)]
         assert forged == [403] * OF_ONE_NAME.requests + [429] * (8 - OF_ONE_NAME.requests)
         assert tries("192.0.2.1, 192.0.2.2, 10.0.0.1") == 403, "another caller has guesses of their own"
-    finally:
-        site.stop()
 
 
 @pytest.mark.parametrize(
@@ -541,8 +532,7 @@ def test_the_review_page_is_of_whoever_is_signed_in_now(people: Site) -> None:
     ],
 )
 def test_the_port_that_a_scheme_has_anyway_makes_no_other_host(world: World, public: str, sent: str) -> None:
-    site = Site(world, public=public)
-    try:
+    with Site(world, public=public) as site:
         site.add("root", "administrator")
         form = {"name": "root", "password": PASSWORD}
         scheme = public.partition(":")[0]
@@ -556,13 +546,10 @@ def test_the_port_that_a_scheme_has_anyway_makes_no_other_host(world: World, pub
         ):
             assert Client(site).post("/login", form, host=sent, origin=origin).status == 403
         assert Client(site).get("/login", host="console.example:444").status == 403
-    finally:
-        site.stop()
 
 
 def test_behind_a_proxy_the_public_address_is_the_origin(world: World) -> None:
-    site = Site(world, public="https://console.example")
-    try:
+    with Site(world, public="https://console.example") as site:
         site.add("root", "administrator")
         client = Client(site)
         form = {"name": "root", "password": PASSWORD}
@@ -578,8 +565,6 @@ def test_behind_a_proxy_the_public_address_is_the_origin(world: World) -> None:
         labels = client._send("POST", "/label/api/enter", body, kind)
         assert labels.status == 200
         assert "Secure" in labels.headers["set-cookie"]
-    finally:
-        site.stop()
 
 
 @pytest.mark.parametrize(
@@ -644,10 +629,8 @@ def test_what_the_database_refuses_gets_a_page_that_says_so(people: Site, people
 
 @pytest.mark.postgres
 def test_a_nul_is_no_text_that_postgresql_has(migrated_postgres_url: str) -> None:
-    world = World(migrated_postgres_url)
-    world.gate(GATE)
-    site = Site(world)
-    try:
+    with closing(World(migrated_postgres_url)) as world, Site(world) as site:
+        world.gate(GATE)
         client = site.client()
         client.enter(site.doors.invite("ana"))
         for path in (
@@ -658,9 +641,6 @@ def test_a_nul_is_no_text_that_postgresql_has(migrated_postgres_url: str) -> Non
             assert client.get(path).status == 400, path
         assert client.act("/gates/close", gate=GATE, reason="a\x00b").status == 400
         assert world.store.policies.newest(GATE).version == 1
-    finally:
-        site.stop()
-        world.close()
 
 
 def test_the_candidate_policy_stands_beside_what_is_in_force(people: Site) -> None:

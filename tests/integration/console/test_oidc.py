@@ -452,15 +452,12 @@ def test_an_issuer_that_is_away_or_another_says_so_and_passwords_go_on(cheat: Ch
         with pytest.raises(IssuerAway):
             issuer(cheat).begin()
     cheat.metadata, cheat.status = {}, 500
-    site = Site(peopled_world, issuer=lambda redirect: issuer(cheat, redirect))
-    try:
+    with Site(peopled_world, issuer=lambda redirect: issuer(cheat, redirect)) as site:
         answer = site.client().get("/oidc/start")
         assert answer.status == 503
         assert "answered with status 500. Whoever has a password here can sign in meanwhile." in answer.body
         for role in ROLES:
             assert site.client().sign_in(role, PASSWORD).status == 303
-    finally:
-        site.stop()
 
 
 @pytest.mark.parametrize("role", [None, *ROLES])
@@ -468,8 +465,7 @@ def test_the_issuers_routes_give_no_role_more_than_it_has(
     cheat: Cheat, peopled_world: World, role: str | None
 ):
     """With an issuer there are two routes more, which everybody may ask for: what comes of it, role by role."""
-    site = Site(peopled_world, issuer=lambda redirect: issuer(cheat, redirect))
-    try:
+    with Site(peopled_world, issuer=lambda redirect: issuer(cheat, redirect)) as site:
         assert routes_of(site) >= {"/oidc/start", "/oidc/callback"}
         client = site.client(role)
         accounts, doors = site.store.accounts.list(), [client.get(path).status for path in PAGES]
@@ -495,8 +491,6 @@ def test_the_issuers_routes_give_no_role_more_than_it_has(
         # Nobody is in who was not, under another name, or with more.
         assert [client.get(path).status for path in PAGES] == doors
         assert site.store.accounts.list() == accounts
-    finally:
-        site.stop()
 
 
 @pytest.mark.parametrize(

@@ -212,6 +212,10 @@ class World:
         record = outcomes[-1].record
         return Slice(lease, lease.next_offset if expected is None else expected, record.offset + 1, outcomes)
 
+    def keep(self, *outcomes: Outcome) -> list[list[str]]:
+        """Commit what became of the next offsets of the first partition."""
+        return self.commit(self.slice(self.lease(), *outcomes))
+
     def commit(self, *slices: Slice, store: Store | None = None) -> list[list[str]]:
         return [list(kinds) for kinds in (store or self.store).commit(slices, now=self.clock())]
 

@@ -102,7 +102,7 @@ def paused(world: World, point: str) -> tuple[Any, threading.Event, threading.Ev
 
 
 def test_a_gate_closes_while_labels_are_being_imported(world: World) -> None:
-    world.commit(world.slice(world.lease(), world.decision(0)))
+    world.keep(world.decision(0))
     store, there, go_on = paused(world, "in_transaction")
     with ThreadPoolExecutor(1) as pool:
         importing = pool.submit(store.labels.add, [world.label(1.0, "b0-0")])

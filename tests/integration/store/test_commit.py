@@ -323,5 +323,5 @@ def test_one_database_serves_several_logs(new_world: Callable[..., World]):
     one.gate()
     two = new_world(log_id="cluster-2")
     two.policy = one.policy
-    one.commit(one.slice(one.lease(), one.decision(0, "b")))
-    assert two.commit(two.slice(two.lease(), two.decision(0, "b"))) == [["duplicate"]]
+    one.keep(one.decision(0, "b"))
+    assert two.keep(two.decision(0, "b")) == [["duplicate"]]

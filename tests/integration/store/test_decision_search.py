@@ -35,7 +35,7 @@ def fill(world: World) -> None:
                 prompt="x" * 10_000 if n == 5 else f"prompt {n}",
             )
         )
-    world.commit(world.slice(world.lease(), *decisions))
+    world.keep(*decisions)
 
 
 def test_what_is_looked_for_is_found_the_newest_first(world: World) -> None:

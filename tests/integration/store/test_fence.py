@@ -146,7 +146,7 @@ def test_no_ship_is_committed_past_the_deadline_that_its_record_brought(new_worl
 
 
 def test_where_no_deadline_is_set_no_timestamp_is_kept(world: World):
-    world.commit(world.slice(world.lease(), world.decision(0)))
+    world.keep(world.decision(0))
     assert world.rows("SELECT timestamp_ms FROM decisions") == [(None,)]
 
 

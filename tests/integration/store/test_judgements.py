@@ -70,7 +70,7 @@ def judged(world: World) -> World:
     world.store.gates.revise("support-bot", {"severity_kind": "judge"}, by="ana", reason="")
     world.policy = world.store.policies.newest("support-bot")
     batches = (world.decision(n, batch_id) for n, batch_id in enumerate("abc"))
-    world.commit(world.slice(world.lease(), *batches))
+    world.keep(*batches)
     return world
 
 

@@ -106,15 +106,12 @@ def test_the_queue_holds_drawn_responses_without_a_label_of_the_gates_kind(world
 
 def test_below_the_label_floor_nothing_is_asked_for_and_nothing_is_pending(world: World) -> None:
     policy = world.gate("floored", label_floor=0.5, unit="response", alpha=0.4)
-    world.commit(
-        world.slice(
-            world.lease(),
-            *(
-                world.decision(
-                    n, f"b{n}", policy=policy, scores=(0.5, 0.6), drawn=(0, 1), sampling_probability=1.0
-                )
-                for n in range(20)
-            ),
+    world.keep(
+        *(
+            world.decision(
+                n, f"b{n}", policy=policy, scores=(0.5, 0.6), drawn=(0, 1), sampling_probability=1.0
+            )
+            for n in range(20)
         )
     )
     assert {(t.key.gate, t.response_id) for t in world.store.labels.queue("floored")} == {("floored", "b")}
@@ -163,7 +160,7 @@ def test_segments_and_ranks_come_from_the_record(world: World) -> None:
 def test_a_label_may_overtake_its_decision(world: World) -> None:
     world.store.labels.add([world.label(0.5, "a")], now=START)
     assert world.store.labels.queue() == []
-    world.commit(world.slice(world.lease(), world.decision(0, "a")))
+    world.keep(world.decision(0, "a"))
     assert world.store.labels.queue() == []
     settings = world.store.gates.get("support-bot").settings
     (group,) = world.store.calibration.audit_sample(SampleQuery("support-bot", settings, LATER))
@@ -198,12 +195,7 @@ def test_the_audit_sample_is_what_these_settings_can_be_calibrated_on(world: Wor
 
 def test_unit_batch_is_calibrated_on_the_rounded_mean(world: World) -> None:
     policy = world.gate("b", unit="batch")
-    world.commit(
-        world.slice(
-            world.lease(),
-            world.decision(0, policy=policy, scores=(0.1, 0.2, 0.2), actions=("abstain",) * 3, drawn=(2,)),
-        )
-    )
+    world.keep(world.decision(0, policy=policy, scores=(0.1, 0.2, 0.2), actions=("abstain",) * 3, drawn=(2,)))
     (group,) = world.store.calibration.audit_sample(SampleQuery("b", policy.settings, LATER))
     assert [(i.response_id, i.score) for i in group.items] == [("c", 0.166667)]
 
@@ -251,7 +243,7 @@ def test_a_run_for_settings_that_changed_meanwhile_is_refused_whole(world: World
 
 
 def test_labels_of_what_nobody_recorded_are_told(world: World) -> None:
-    world.commit(world.slice(world.lease(), world.decision(0, "recorded")))
+    world.keep(world.decision(0, "recorded"))
     found = world.label(0.5, "recorded", response_id="a")
     wrong = [world.label(0.5, "recorded", response_id="zz"), world.label(0.5, "elsewhere")]
     assert world.store.labels.unrecorded([found, *wrong]) == wrong

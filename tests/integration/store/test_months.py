@@ -76,7 +76,7 @@ def test_months_are_made_beside_readers_and_keep_the_guards(postgres_world: Worl
 def test_a_month_moves_to_another_disk_and_still_verifies(postgres_world: World) -> None:
     world = postgres_world
     make_months(world.url, now=OCTOBER, ahead=0)
-    world.commit(world.slice(world.lease(), world.decision(0, "october")))
+    world.keep(world.decision(0, "october"))
     engine = sa.create_engine(world.url, isolation_level="AUTOCOMMIT")
     with engine.connect() as one:
         one.execute(sa.text("SET allow_in_place_tablespaces = on"))

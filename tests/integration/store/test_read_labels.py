@@ -92,7 +92,7 @@ def fill(world: World, **settings: Any) -> None:
         world.decision(n, f"b{n}", scores=(0.25, n / 10), actions=("abstain", "ship"), at=START)
         for n in range(BATCHES)
     ]
-    world.commit(world.slice(world.lease(), *decisions))
+    world.keep(*decisions)
     for n in range(BATCHES):  # six pages, each shows another answer
         page = Reviewer(labeller="ana", holder=f"page {n}")
         assert world.store.reviews.next(page, [GATE], hold=timedelta(minutes=1), now=START) is not None

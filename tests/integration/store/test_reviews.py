@@ -24,7 +24,7 @@ ANA, BEN = Reviewer(labeller="ana", holder="a1"), Reviewer(labeller="ben", holde
 
 def fill(world: World, count: int, **changes: Any) -> None:
     decisions = [world.decision(n, f"b{n}", at=START + timedelta(seconds=n), **changes) for n in range(count)]
-    world.commit(world.slice(world.lease(), *decisions))
+    world.keep(*decisions)
 
 
 def take(world: World, who: Reviewer = ANA, *, now: datetime = NOW) -> ReviewItem | None:

@@ -122,7 +122,7 @@ def test_the_app_role_reviews(new_users: Users) -> None:
     migrate(new_users.migrate)
     world = World(new_users.app)
     world.gate()
-    world.commit(world.slice(world.lease(), world.decision(0), world.decision(1)))
+    world.keep(world.decision(0), world.decision(1))
     who = Reviewer(labeller="ana", holder="page")
     skipped = world.store.reviews.next(who, ["support-bot"], hold=timedelta(minutes=1), now=START)
     world.store.reviews.skip(who, skipped.token, now=START)

@@ -100,7 +100,7 @@ def used(url: str) -> None:
     """Decide something as the application."""
     world = World(url)
     world.gate()
-    world.commit(world.slice(world.lease(), world.decision(0, at=START)))
+    world.keep(world.decision(0, at=START))
     assert world.store.evidence.log_faults() == []
     world.close()
 

@@ -93,7 +93,7 @@ def test_what_served_a_batch_is_kept_and_sealed(world: World) -> None:
             for place, one in enumerate(randomised.responses)
         ),
     )
-    world.commit(world.slice(world.lease(), plain, segment, opened, randomised))
+    world.keep(plain, segment, opened, randomised)
     assert world.rows("SELECT cut_state, cut_threshold, segment FROM decisions ORDER BY batch") == [
         (None, None, None),
         ("cut", -0.125, "dé\u2028"),

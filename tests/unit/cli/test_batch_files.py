@@ -14,6 +14,7 @@ from streamer.errors import UsageError
 from streamer.events.labels import decode_label
 from streamer.events.limits import Limits
 from streamer.events.responses import decode_responses
+from tests.made import an_event
 
 CLOUD = {
     "question_id": "q1",
@@ -24,13 +25,7 @@ CLOUD = {
         {"text": "there", "label": 1.0, "meta": {"label_kind": "human"}},
     ],
 }
-EVENT = {
-    "schema": "streamer.responses.v1",
-    "gate": "g",
-    "batch_id": "b1",
-    "prompt": "Where?",
-    "responses": [{"id": "a", "text": "here"}, {"id": "b", "text": "there"}],
-}
+EVENT = an_event("g", "b1", ["here", "there"])
 
 
 def lines(*values: object) -> bytes:

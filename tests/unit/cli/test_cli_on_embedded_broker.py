@@ -17,6 +17,7 @@ import pytest
 from streamer import cli
 from streamer.cli import main
 from tests import programs
+from tests.made import an_event
 from tests.told import Told
 
 pytest.importorskip("confluent_kafka", reason="the extra `embedded` is not installed")
@@ -106,15 +107,7 @@ def test_gates_that_events_name_and_repeats_are_said(capsys: pytest.CaptureFixtu
     assert main(["gate", "create", "bot"]) == 0
 
     def line(gate: str, batch: str, answer: str) -> str:
-        texts = [{"id": f"r{i}", "text": f"{answer} {i}"} for i in range(2)]
-        event = {
-            "schema": "streamer.responses.v1",
-            "gate": gate,
-            "batch_id": batch,
-            "prompt": "?",
-            "responses": texts,
-        }
-        return json.dumps(event) + "\n"
+        return json.dumps(an_event(gate, batch, [f"{answer} {i}" for i in range(2)])) + "\n"
 
     Path("events.jsonl").write_text(
         line("bot", "a", "yes")

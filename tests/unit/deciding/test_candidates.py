@@ -8,7 +8,6 @@ import msgspec
 import numpy as np
 import pytest
 
-from streamer.deciding.decider import BatchDecider
 from streamer.deciding.policy_book import PolicyBook
 from streamer.errors import EncoderGivenUp, Unavailable
 from streamer.gates.batch_key import BatchKey
@@ -22,12 +21,12 @@ from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.scoring.encoders.identity import EncoderIdentity
 from streamer.scoring.scorer import AnswerBatch
 from streamer.scoring.scorers.choice import Choice
+from tests.made import a_decider
 from tests.unit.deciding.test_decider import (
     HELD,
     IDENTITY,
     LIMITS,
     NOW,
-    TOPICS,
     HashingEncoder,
     World,
     active,
@@ -66,12 +65,9 @@ class Beside(World):
         super().__init__()
         for one in candidates:
             self.sql[one.gate] = replace(self.sql[one.gate], candidate=one)
-        self.decider = BatchDecider(
-            book=self.book,
-            known=lambda _keys: {},
+        self.decider = a_decider(
+            self.book,
             encoder=CachedEncoder(self.encoder, capacity_texts=1000),
-            topics=TOPICS,
-            limits=LIMITS,
             clock=lambda: NOW,
             candidate_encoder=None if other is None else CachedEncoder(other),
             candidate_seconds=seconds,

@@ -5,6 +5,7 @@ import io
 import itertools
 import json
 import re
+import sys
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -32,6 +33,7 @@ from streamer.scoring.signals.measured import Measured
 from streamer.scoring.signals.signal_list import SignalList, choice_scores
 from streamer.web.plot import BOTTOM, HEIGHT, TOP
 from streamer_research.studies.shares import shares
+from tests import programs
 from tests.unit.evaluation.made_up import rows, write
 
 ASKED = {"alphas": (0.1, 0.3), "splits": 4}
@@ -563,3 +565,16 @@ def test_budgets_are_judged_by_question_where_questions_have_different_numbers_o
 def test_questions_of_one_size_have_one_exposure(tmp_path):
     found = evaluate(write(tmp_path / "even.jsonl", rows(20)), alphas=(0.1,), splits=3, cache=None)
     assert all(row.promised == row.exposure for row in found.data_sets[0].gates if row.scorer == "gram")
+
+
+SCRIPT = """
+import os
+from streamer.research.evaluation.run import side_processes
+assert side_processes(1).submit(os.getpid).result() != os.getpid()
+os.kill(os.getpid(), 9)
+"""
+
+
+def test_they_end_when_their_owner_is_killed():
+    # They share its standard output, whose end comes with the last of them: else this waits in vain.
+    programs.run(sys.executable, "-c", SCRIPT, status=-9)

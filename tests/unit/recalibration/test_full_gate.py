@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from streamer.calibration.full_fit import allowed, bag_counts, fit_full
-from streamer.gates.batch_key import BatchKey
 from streamer.gates.policy import GateRevision
 from streamer.gates.policy_gate import PolicyGate
 from streamer.gates.rule import Full, Indicator, Segments, rule_of_text, rule_text
@@ -16,9 +15,9 @@ from streamer.gates.settings import GateSettings
 from streamer.gates.uniforms import uniform_of
 from streamer.recalibration.comparison import direction, lambda_step, losses, ship_rate
 from streamer.recalibration.run import derive
-from streamer.recalibration.sampled import SampledGroup, SampledItem, prompts_of_rule
+from streamer.recalibration.sampled import SampledGroup, prompts_of_rule
 from streamer.scoring.signals.signal_list import SignalList
-from tests.made import a_revision
+from tests.made import a_revision, a_sampled_prompt
 
 NOW = datetime(2026, 11, 28, tzinfo=UTC)
 SALT = bytes(range(32))
@@ -46,10 +45,9 @@ def groups(
     bad[count - worse :] = True
     severities = rng.random(count) if graded else bad.astype(float)
     return [
-        SampledGroup(
-            key=BatchKey("g", f"b{n}", 1),
-            probability=1.0,
-            items=(SampledItem(response_id="r0", score=0.5, severity=float(severities[n])),),
+        a_sampled_prompt(
+            ("g", f"b{n}"),
+            [("r0", 0.5, float(severities[n]))],
             segment=f"s{n % segments}",
             decided_at=NOW - timedelta(hours=count - n),
             signals=rows[n].tobytes(),

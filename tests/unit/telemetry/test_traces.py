@@ -11,14 +11,14 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased, Sampler
 from structlog.testing import capture_logs
 
-from streamer.deciding.decider import BatchDecider
 from streamer.events.cloudevents import trace_context
 from streamer.journal import Headers, OutboxMessage, Partition, Record
 from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.telemetry.exporting import tracing
 from streamer.telemetry.traces import Traces
 from streamer.tracing import NO_TRACING
-from tests.unit.deciding.test_decider import LIMITS, NOW, TOPICS, World, active, batch, raw
+from tests.made import a_decider
+from tests.unit.deciding.test_decider import NOW, TOPICS, World, active, batch, raw
 
 TRACE, CALLER = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 SAMPLED, UNSAMPLED = (f"00-{TRACE}-{CALLER}-{flags}".encode() for flags in ("01", "00"))
@@ -39,15 +39,8 @@ class Traced(World):
             lambda _name, told, _context: self.events.append(told),
             capacity=capacity,
         )
-        self.decider = BatchDecider(
-            book=self.book,
-            known=lambda _keys: {},
-            encoder=CachedEncoder(self.encoder, capacity_texts=1000),
-            topics=TOPICS,
-            limits=LIMITS,
-            clock=lambda: NOW,
-            tracing=self.traces,
-        )
+        encoder = CachedEncoder(self.encoder, capacity_texts=1000)
+        self.decider = a_decider(self.book, encoder=encoder, clock=lambda: NOW, tracing=self.traces)
 
     def record(self, value: bytes, trace: bytes | None = SAMPLED, offset: int = 0) -> Record:
         headers: Headers = () if trace is None else (("traceparent", trace),)
