@@ -74,11 +74,8 @@ def test_all_signals_decide_as_a_gate_in_python_does(tmp_path: Path, triviaqa_pa
     for path, half in zip(paths, halves, strict=True):
         path.write_text("".join(lines[cloud.question_id] for cloud in half))
     offline = streamer.Gate(alpha=0.1, encoder="all-MiniLM-L6-v2").fit(paths[0]).report(paths[1]).at
-    assert (streamed["state"], streamed["lambda"], streamed["calibration_groups"]) == (
-        "full",
-        None,
-        CLOUDS // 2,
-    )
+    wanted = ("full", None, CLOUDS // 2)
+    assert (streamed["state"], streamed["lambda"], streamed["calibration_groups"]) == wanted
     assert streamed["ship_rate"] == offline.ship_rate.mean
     assert streamed["exposure_risk"] == pytest.approx(offline.exposure.mean, rel=1e-12)
     assert streamed["selective_risk"] == pytest.approx(offline.selective.mean, rel=1e-12)

@@ -169,19 +169,8 @@ def test_a_record_of_every_kind_of_budget_fits(settings: Settings, tmp_path: Pat
         (name, AFTER - 7 if name == "unread-few" else AFTER) for name in sorted(GATES)
     ]
     assert all(different > 2 for name, _, different, _ in rows if name != "unread-few")
-    assert [row[3] for row in rows] == [
-        BEFORE,
-        BEFORE,
-        41,
-        40,
-        BEFORE,
-        15,
-        40,
-        *[BEFORE] * 4,
-        20,
-        BEFORE,
-        BEFORE,
-    ]
+    wanted = [BEFORE, BEFORE, 41, 40, BEFORE, 15, 40, *[BEFORE] * 4, 20, BEFORE, BEFORE]
+    assert [row[3] for row in rows] == wanted
     assert {name for name, state in kinds.items() if state == "full"} == {
         *("above", "all", "bursts", "kinds", "one-call", "pooled"),
         *("unread", "unread-never", "unread-text"),

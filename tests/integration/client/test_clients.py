@@ -164,12 +164,8 @@ def test_a_hold_shadow_mode_and_the_other_units(caller: Caller):
     )
     with GateServer(act) as server:
         held, shadow, mixed, batch = (caller.decide(server.url, ANSWERS, deadline=LONG) for _ in range(4))
-    assert (held["action"], held["reason"], held["ships"], held["text"]) == (
-        "escalate",
-        "closed",
-        False,
-        None,
-    )
+    wanted = ("escalate", "closed", False, None)
+    assert (held["action"], held["reason"], held["ships"], held["text"]) == wanted
     assert (held["score"], held["enforced"], held["policy_version"]) == (0.9, True, 7)
     assert (shadow["action"], shadow["ships"], shadow["enforced"]) == ("ship", False, False)
     assert (shadow["text"], shadow["response_id"]) == (None, "1")

@@ -259,11 +259,8 @@ def test_an_approver_recalibrates_goes_back_and_watches_only(people: Site) -> No
     older = store.policies.get(GATE, 2)
     assert client.act("/gates/rollback", gate=GATE, version=2, reason="worse").status == 303
     newest = store.policies.newest(GATE)
-    assert (newest.threshold, newest.created_by, newest.reason) == (
-        older.threshold,
-        "account:approver",
-        "worse",
-    )
+    wanted = (older.threshold, "account:approver", "worse")
+    assert (newest.threshold, newest.created_by, newest.reason) == wanted
     assert client.act("/gates/rollback", gate=GATE, version=1, reason="x").status in (303, 409)
     before = newest.settings.mode
     other = "shadow" if before == "enforce" else "enforce"

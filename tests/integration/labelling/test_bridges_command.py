@@ -162,12 +162,8 @@ def test_labels_come_back_once(tool: str, world: World, told: Told):
     strangers = int(tool == "langfuse")
     for given in ((), ("--gate", GATE)):  # the second time, and of one gate
         said = json.loads(run("label", "import", "answered.json", "--format", tool, "--json", *given))
-        assert (said["read"], said["unmatched"], said["unrecorded"], said["other_kind"]) == (
-            3,
-            strangers,
-            0,
-            0,
-        )
+        wanted = (3, strangers, 0, 0)
+        assert (said["read"], said["unmatched"], said["unrecorded"], said["other_kind"]) == wanted
         assert (said["stored"], said["repeated"]) == ((3, 0) if not given else (0, 3))
     found = world.store.labels.severities(GATE, "human")
     assert [found.get(BatchKey(GATE, f"b-{n}", 1), "b") for n in range(3)] == list(SEVERITIES)

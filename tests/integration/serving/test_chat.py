@@ -103,11 +103,8 @@ def test_the_selected_answer_comes_as_an_ordinary_completion(sqlite_site: Site, 
         )
     completion: Any = raw.parse()
     (choice,) = completion.choices
-    assert (choice.message.role, choice.message.content, choice.finish_reason) == (
-        "assistant",
-        AGREED,
-        "stop",
-    )
+    wanted = ("assistant", AGREED, "stop")
+    assert (choice.message.role, choice.message.content, choice.finish_reason) == wanted
     assert (completion.object, completion.model) == ("chat.completion", MODEL)
     told = completion.streamer
     assert (told["action"], told["reason"], told["enforced"]) == ("ship", "scored", True)
@@ -144,12 +141,8 @@ def test_the_selected_answer_comes_as_an_ordinary_completion(sqlite_site: Site, 
     sampling = metadata["sampling"]
     assert (sampling["settings"]["model"], sampling["settings"]["answers"]) == ("small", ANSWERS)
     (call,) = sampling["calls"]
-    assert (call["model"], call["fingerprint"], call["answers"], call["problem"]) == (
-        "small-2026",
-        "fp_1",
-        ANSWERS,
-        None,
-    )
+    wanted = ("small-2026", "fp_1", ANSWERS, None)
+    assert (call["model"], call["fingerprint"], call["answers"], call["problem"]) == wanted
     assert call["cost"] == told["cost"] == pytest.approx((400 * 0.5 + 50 * 2) / 1e6)
     assert site.outcomes() == ["decision"]
     site.check()
@@ -514,11 +507,8 @@ def test_what_cannot_be_sampled_whole_is_held_and_on_record(sqlite_site: Site, m
         assert completion.choices[0].finish_reason == "content_filter", name
         assert completion.choices[0].message.refusal == HELD
         told = completion.streamer
-        assert (told["action"], told["reason"], told["problem"]) == (
-            "abstain",
-            "too_few_responses",
-            problem,
-        ), name
+        wanted = ("abstain", "too_few_responses", problem)
+        assert (told["action"], told["reason"], told["problem"]) == wanted, name
         decided = json.loads(sqlite_site.recorded()[told["batch_id"]])
         assert (decided["action"], decided["responses"]) == ("abstain", [])
         calls = kept(sqlite_site, told["batch_id"])["sampling"]["calls"]

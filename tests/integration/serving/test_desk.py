@@ -86,11 +86,8 @@ def test_the_outcome_is_polled_and_waited_for(
     release(site, "another", "Better.")
     asking.join(PATIENCE)
     told = released[1].json()
-    assert (told["action"], told["desk"]["action"], told["desk"]["text"]) == (
-        "escalate",
-        "released",
-        "Better.",
-    )
+    wanted = ("escalate", "released", "Better.")
+    assert (told["action"], told["desk"]["action"], told["desk"]["text"]) == wanted
     assert "by" not in told["desk"], "a key that may decide need not know who"
     assert decode_action(json.dumps(told).encode()).action == "escalate", "a client reads it as before"
     assert "desk" not in wanting("fine", "60", score=0.9).json(), "what ships waits for nobody"

@@ -34,11 +34,8 @@ def test_what_ships_is_an_ordinary_response(plain: Plain) -> None:
         "ship",
         ["temperature", "max_output_tokens", "reasoning", "verbosity"],
     )
-    assert (response.temperature, response.max_output_tokens, response.metadata) == (
-        0.7,
-        200,
-        {"shop": "web"},
-    )
+    wanted = (0.7, 200, {"shop": "web"})
+    assert (response.temperature, response.max_output_tokens, response.metadata) == wanted
     body = plain.model.asked[-1].body
     assert body["messages"] == [
         {"role": "system", "content": "Be brief."},

@@ -54,12 +54,8 @@ def test_a_gate_closes_while_the_head_of_the_chain_is_held(world: World) -> None
         closed = close(world)
         assert (closed.version, closed.state) == (2, "closed")
         assert world.store.policies.newest(GATE) == closed
-        assert world.rows(WAITING) == [
-            ("policies",),
-            ("policy_events",),
-            ("policy_events",),
-            ("policy_events",),
-        ]
+        wanted = [("policies",), ("policy_events",), ("policy_events",), ("policy_events",)]
+        assert world.rows(WAITING) == wanted
         assert world.commit(world.slice(lease, world.decision(0, policy=closed))) == [["decision"]]
         with pytest.raises(Exception, match="got policy 2 after"):
             world.commit(world.slice(lease, world.decision(1, policy=decided_before), expected=1))

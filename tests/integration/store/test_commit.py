@@ -263,11 +263,8 @@ def test_the_queue_is_read_by_topic_from_a_place_on_and_up_to_a_size(world: Worl
         world.slice(lease, *(world.decision(offset) for offset in range(3)), world.dead(3), world.dead(4))
     )
     sources = [lease.partition]
-    assert world.store.unpublished_topics(sources) == [
-        "streamer.actions",
-        "streamer.dead-letters",
-        "streamer.thresholds",
-    ]
+    wanted = ["streamer.actions", "streamer.dead-letters", "streamer.thresholds"]
+    assert world.store.unpublished_topics(sources) == wanted
     assert world.store.unpublished_topics([]) == ["streamer.thresholds"]
     assert world.store.unpublished_topics(sources, ownerless=None) == [
         "streamer.actions",

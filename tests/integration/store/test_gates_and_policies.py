@@ -111,12 +111,8 @@ def test_another_change_keeps_the_threshold(world: World):
         "support-bot", {"mode": "shadow", "hold_action": "escalate"}, by="bo", reason="try"
     )
     policy = world.store.policies.newest("support-bot")
-    assert (policy.state, policy.threshold, policy.calibrated, policy.guarantee) == (
-        "cut",
-        0.5,
-        True,
-        "holds",
-    )
+    wanted = ("cut", 0.5, True, "holds")
+    assert (policy.state, policy.threshold, policy.calibrated, policy.guarantee) == wanted
     assert (policy.version, policy.settings.mode) == (before.version + 1, "shadow")
     assert world.store.policies.get("support-bot", 2) == before
     events = [(e.version, e.event, e.by) for e in world.store.policies.events("support-bot")]

@@ -91,12 +91,8 @@ def test_a_label_and_its_judgement_come_together(judged: World) -> None:
     assert kept.exchanges[1].reply == "hm \x00 \\ud800"
     assert (kept.exchanges[0], kept.exchanges[2]) == (wanted.exchanges[0], wanted.exchanges[2])
     (failed,) = judged.store.judgements.of(BatchKey("support-bot", "b", 1))
-    assert (failed.label, failed.mark, failed.subscores, failed.failure) == (
-        None,
-        None,
-        None,
-        "malformed_reply",
-    )
+    expected = (None, None, None, "malformed_reply")
+    assert (failed.label, failed.mark, failed.subscores, failed.failure) == expected
 
 
 def test_who_was_labelled_meanwhile_gets_no_second_label(judged: World) -> None:

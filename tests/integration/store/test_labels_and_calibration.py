@@ -80,11 +80,8 @@ def test_the_queue_holds_drawn_responses_without_a_label_of_the_gates_kind(world
     )
     assert world.store.labels.pending() == {"support-bot": 3}
     queue = world.store.labels.queue()
-    assert [(task.key.batch_id, task.response_id) for task in queue] == [
-        ("old", "a"),
-        ("old", "b"),
-        ("new", "b"),
-    ]
+    wanted = [("old", "a"), ("old", "b"), ("new", "b")]
+    assert [(task.key.batch_id, task.response_id) for task in queue] == wanted
     assert (queue[0].prompt, queue[0].references, queue[0].kind) == ("prompt one", ("ref", "other"), "human")
     assert queue[0].decided_at == START
     world.store.labels.add([world.label(0, "old"), world.label(0, "new", kind="judge")], now=LATER)
@@ -264,13 +261,8 @@ def test_a_proposal_waits_and_only_the_newest_can_be_put_in_force(world: World) 
     first, second = propose(), propose()
     assert world.store.policies.newest("support-bot").version == 1, "a proposal changes nothing"
     found = store.proposal("support-bot")
-    assert (found.run, found.cut.state, found.groups, found.items, found.missing) == (
-        second,
-        "cut",
-        60,
-        60,
-        1,
-    )
+    wanted = (second, "cut", 60, 60, 1)
+    assert (found.run, found.cut.state, found.groups, found.items, found.missing) == wanted
     with pytest.raises(UsageError, match=f"run {first} is not what is proposed"):
         store.activate("support-bot", first, by="bo", reason="", now=LATER)
     policy = store.activate("support-bot", second, by="bo", reason="approved", now=LATER)

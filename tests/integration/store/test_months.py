@@ -47,11 +47,8 @@ def test_batches_go_to_their_month_and_the_record_verifies(postgres_world: World
     assert [name for name, _ in of(world, "responses")] == [
         name.replace("decisions", "responses") for name, _ in expected
     ]
-    assert [kind for (kind,) in world.rows('SELECT kind FROM outcomes ORDER BY "offset"')] == [
-        *["decision"] * 4,
-        "duplicate",
-        "decision",
-    ]
+    wanted = [*["decision"] * 4, "duplicate", "decision"]
+    assert [kind for (kind,) in world.rows('SELECT kind FROM outcomes ORDER BY "offset"')] == wanted
     numbers = [number for (number,) in world.rows("SELECT batch FROM decisions ORDER BY batch")]
     october, december = (2026 * 12 + 9) * MONTH, (2026 * 12 + 11) * MONTH
     assert numbers[1:] == [october, october + 1, december, numbers[-1]]

@@ -108,12 +108,8 @@ def test_dead_letters_are_listed_and_sent_again_as_they_were(world: World) -> No
     assert world.store.dead_letters.replay([oldest.id], by="ana") == 1
     sent = world.store.unpublished([], limit=10)[-1]
     record = world.record(0)
-    assert (sent.topic, sent.key, sent.value, sent.headers) == (
-        record.partition.topic,
-        record.key,
-        record.value,
-        record.headers,
-    )
+    wanted = (record.partition.topic, record.key, record.value, record.headers)
+    assert (sent.topic, sent.key, sent.value, sent.headers) == wanted
     assert world.store.dead_letters.get(oldest.id).replayed_by == "ana"
     assert world.store.dead_letters.counts(replayed=False) == {"nan": 1}
     with pytest.raises(UsageError, match="no dead letter 99"):

@@ -98,11 +98,8 @@ def test_one_person_has_the_claims_of_an_answer_until_one_is_wrong(new_world: Ca
 def test_the_oldest_decision_comes_first_and_a_page_keeps_what_it_has(world: World):
     fill(world, 3)
     first = have(world)
-    assert (batch_of(world, first), first.prompt, first.text) == (
-        "b0",
-        "prompt one",
-        "one answer 1 — ünïcode",
-    )
+    wanted = ("b0", "prompt one", "one answer 1 — ünïcode")
+    assert (batch_of(world, first), first.prompt, first.text) == wanted
     assert (first.references, first.others, first.marks, first.severity) == (("ref", "other"), 1, 0, None)
     assert have(world) == first
     assert world.store.reviews.others(ANA, first.token) == ["one answer 0 — ünïcode"]

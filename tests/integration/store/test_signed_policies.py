@@ -332,11 +332,8 @@ def test_unsigned_policies_hold_everything_until_somebody_vouches_for_one(place:
     worker = Worker(plain, keys_of(ours))
     held = worker.look()
     assert not held.trusted
-    assert (held.policy.state, held.policy.calibrated, held.policy.settings.mode) == (
-        "closed",
-        False,
-        "enforce",
-    )
+    wanted = ("closed", False, "enforce")
+    assert (held.policy.state, held.policy.calibrated, held.policy.settings.mode) == wanted
     assert worker.refused == [(1, "unsigned"), (2, "unsigned")]
     store = place.open(keys)
     for writer in (lambda: store.gates.revise(GATE, {"alpha": 0.2}, by="x", reason="x"), lambda: cut(store)):

@@ -35,14 +35,8 @@ def test_the_curve_has_one_step_for_each_score_with_loss():
     curve = LossCurve.of(np.array([0.5, 0.9, 0.5, 0.2, 0.7]), np.array([0.25, 0.5, 0.25, 1.0, 0.0]))
     assert curve.levels.tolist() == [0.9, 0.5, 0.2]
     assert curve.totals.tolist() == [0.5, 1.0, 2.0]
-    assert [curve.first_over(limit) for limit in (0.0, 0.5, 0.75, 1.0, 1.9, 2.0)] == [
-        0.9,
-        0.5,
-        0.5,
-        0.2,
-        0.2,
-        -math.inf,
-    ]
+    wanted = [0.9, 0.5, 0.5, 0.2, 0.2, -math.inf]
+    assert [curve.first_over(limit) for limit in (0.0, 0.5, 0.75, 1.0, 1.9, 2.0)] == wanted
 
 
 def test_a_curve_without_loss_is_admissible_everywhere():

@@ -576,11 +576,8 @@ def test_a_gate_says_whose_embeddings_it_takes(run: Run, monkeypatch: pytest.Mon
     monkeypatch.setenv("STREAMER_ENCODER_NAME", "none")
     assert created(run, "create", "e", *external, "--dimension", "1536") == (outer, "accept", 1536)
     assert created(run, "create", "f", "--encoder", usual) == (usual, "accept", 384)
-    assert created(run, "create", "g", "--encoder", usual, "--embeddings", "refuse") == (
-        usual,
-        "refuse",
-        None,
-    )
+    wanted = (usual, "refuse", None)
+    assert created(run, "create", "g", "--encoder", usual, "--embeddings", "refuse") == wanted
     assert created(run, "create", "h", "--scorer", "external") == ("none", "refuse", None)
     for words, says in (
         (["create", "x"], "--encoder external:NAME --dimension D"),

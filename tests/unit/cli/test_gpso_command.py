@@ -60,12 +60,8 @@ def test_json_is_one_value_and_a_rerun_is_identical(clouds, told: Told):
     (value,) = json.loads(first)
     assert value["file"] == "mine"
     assert {row["protocol"] for row in value["rows"]} == {"within"}
-    assert {row["method"] for row in value["rows"]} == {
-        "GPSO B",
-        "logistic regression",
-        "nearest mean",
-        "tightness alone",
-    }
+    wanted = {"GPSO B", "logistic regression", "nearest mean", "tightness alone"}
+    assert {row["method"] for row in value["rows"]} == wanted
     assert value["rows"][0]["judged"] == 6 * 2 * 2
 
 

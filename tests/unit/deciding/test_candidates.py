@@ -227,11 +227,8 @@ def test_a_gate_of_the_second_encoder_is_decided_by_it() -> None:
     world.sql["elsewhere"] = active("elsewhere", encoder="third@12345678")
     texts = {"bot": ["a", "b"], "moved": ["c", "d"], "elsewhere": ["e", "f"]}
     found = world.decide(*(raw(batch(gate, batch_id=gate, texts=own)) for gate, own in texts.items()))
-    assert [(one.reason, one.encoder) for one in found if isinstance(one, BatchDecision)] == [
-        ("scored", IDENTITY.id),
-        ("scored", "second@cdcdcdcd"),
-        ("encoder_mismatch", "none"),
-    ]
+    wanted = [("scored", IDENTITY.id), ("scored", "second@cdcdcdcd"), ("encoder_mismatch", "none")]
+    assert [(one.reason, one.encoder) for one in found if isinstance(one, BatchDecision)] == wanted
     assert (world.encoder.calls, second.calls) == ([["a", "b"]], [["c", "d"]])
 
 

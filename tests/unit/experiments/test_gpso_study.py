@@ -108,11 +108,8 @@ def test_every_method_gets_a_row_and_pipelines_their_diagnostics(study):
     keys = [(row.protocol, row.task, row.method) for row in study.rows]
     pipelines, rivals = [f"GPSO {key}" for key in "ABCD"], ["logistic regression", "nearest mean"]
     for protocol in ("within", "across"):
-        assert [m for p, t, m in keys if (p, t) == (protocol, "batch")] == [
-            *pipelines,
-            *rivals,
-            "tightness alone",
-        ]
+        wanted = [*pipelines, *rivals, "tightness alone"]
+        assert [m for p, t, m in keys if (p, t) == (protocol, "batch")] == wanted
         assert [m for p, t, m in keys if (p, t) == (protocol, "response")] == ["GPSO B", "GPSO D", *rivals]
     for row in study.rows:
         assert (row.diagnostics is not None) == (row.task == "batch" and row.method in pipelines)

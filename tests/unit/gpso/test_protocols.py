@@ -291,12 +291,8 @@ def test_too_few_of_a_class_are_passed_over():
     assert set(within[0].question) == {2}
     # Across questions the other class of such a question takes part.
     across = judge_across(some, [NearestMean()])[0]
-    assert {(int(q), bool(g)) for q, g in zip(across.question, across.good, strict=True)} == {
-        (0, False),
-        (1, True),
-        (2, True),
-        (2, False),
-    }
+    wanted = {(0, False), (1, True), (2, True), (2, False)}
+    assert {(int(q), bool(g)) for q, g in zip(across.question, across.good, strict=True)} == wanted
 
 
 def test_nothing_to_calibrate_on_leaves_nothing_judged():

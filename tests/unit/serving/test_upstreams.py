@@ -205,9 +205,5 @@ def test_the_example_in_the_documentation_is_one() -> None:
     (example,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
     settings = load_settings(**tomllib.loads(example))
     found = upstreams(settings, {"OPENAI_API_KEY": "sk-said"})["support-bot"]
-    assert (found.model, found.answers, found.temperature, found.api_key) == (
-        "gpt-4o-mini",
-        10,
-        0.7,
-        "sk-said",
-    )
+    wanted = ("gpt-4o-mini", 10, 0.7, "sk-said")
+    assert (found.model, found.answers, found.temperature, found.api_key) == wanted
