@@ -44,9 +44,8 @@ def test_the_stream_decides_as_the_offline_computation_does_number_for_number(
     streamed: dict[str, Any] = json.loads(demo(tmp_path, "--data", str(data), *options, "--json").stdout)
     offline = run_scored(trivia[:CLOUDS], unit="best", alpha=0.1, method="rbwa", seed=0)
     summary = offline.summary()
-    assert {name: streamed[name] for name in SAME_AS_OFFLINE} == {
-        name: summary[name] for name in SAME_AS_OFFLINE
-    }
+    wanted = {name: summary[name] for name in SAME_AS_OFFLINE}
+    assert {name: streamed[name] for name in SAME_AS_OFFLINE} == wanted
     assert streamed["batches"] + streamed["calibration_groups"] == CLOUDS
     assert streamed["batches_per_second"] > 0
 
@@ -59,9 +58,8 @@ def test_the_stream_decides_as_the_offline_computation_does_number_for_number(
         assert store.evidence.log_faults() == []
         newest = store.policies.newest("demo")
         run = store.calibration.inputs(newest.calibration_run or 0)
-        assert {g.id: [i.severity for i in g.items] for g in run} == {
-            g.id: g.severities.tolist() for g in offline.calibration
-        }
+        wanted = {g.id: g.severities.tolist() for g in offline.calibration}
+        assert {g.id: [i.severity for i in g.items] for g in run} == wanted
 
 
 def test_all_signals_decide_as_a_gate_in_python_does(tmp_path: Path, triviaqa_path: Path):

@@ -208,9 +208,8 @@ def check(
         ):  # `streamer audit verify` finds what does not follow from the counts on record
             (needed,) = (r.budget_needed for r in event.responses if isinstance(r.budget_needed, float))
             ships = any(r.action == "ship" for r in event.responses)
-            assert ships == (needed <= policy.settings.alpha / policy.settings.max_attempts), (
-                f"O4: {identity}"
-            )
+            wanted = needed <= policy.settings.alpha / policy.settings.max_attempts
+            assert ships == wanted, f"O4: {identity}"
             continue
         gated = gate_batch(
             [r.score for r in event.responses if r.score is not None],
@@ -224,9 +223,8 @@ def check(
     for letter in read_all(connection, topics.dead_letters):
         place = _refused(letter)
         same_again = refused.setdefault(place, letter)
-        assert (same_again.key, same_again.value) == (letter.key, letter.value), (
-            f"O7: copies of {place} differ"
-        )
+        wanted = (letter.key, letter.value)
+        assert (same_again.key, same_again.value) == wanted, f"O7: copies of {place} differ"
         original = records.get(place)
         if original is not None:
             assert (original.key, original.value) == (letter.key, letter.value), f"O7: {place} was changed"

@@ -92,9 +92,8 @@ def test_a_record_that_unpacks_to_much_more(
     assert shown["truncated"] == note
     report = json.loads(site.command("audit", "verify", "--json", status=3).stdout)
     # The site puts a threshold in force that no labels found: that is named, and nothing else is.
-    assert [fault["detail"].partition(":")[0] for fault in report["faults"]] == [
-        "its inputs cannot be calibrated"
-    ]
+    there = [fault["detail"].partition(":")[0] for fault in report["faults"]]
+    assert there == ["its inputs cannot be calibrated"]
     plain = site.start_worker()  # what a worker takes that reads nothing large
     plain.wait_until_ready()
     print(

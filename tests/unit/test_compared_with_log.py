@@ -177,9 +177,8 @@ def test_a_row_that_cannot_be_read_is_a_fault():
             raise ValueError("headers are no list")
 
     report = compare(Broken({0: decided(event(0))}), MadeUpLog(topics(event(0))))
-    assert [fault.detail for fault in report.faults] == [
-        "a row cannot be read: ValueError: headers are no list"
-    ]
+    wanted = ["a row cannot be read: ValueError: headers are no list"]
+    assert [fault.detail for fault in report.faults] == wanted
     assert report.notes
 
 
@@ -237,9 +236,8 @@ def test_the_record_has_not_come_further_than_the_topic():
     values = [event(number) for number in range(3)]
     rows = MadeUpRows({number: decided(value) for number, value in enumerate(values)}, further=1)
     report = compare(rows, MadeUpLog(topics(*values)))
-    assert [fault.detail for fault in report.faults] == [
-        "the record has come to offset 4, and the topic ends at 3"
-    ]
+    wanted = ["the record has come to offset 4, and the topic ends at 3"]
+    assert [fault.detail for fault in report.faults] == wanted
 
 
 def told(number: int, **changes: Any) -> DeskV1:
@@ -274,9 +272,8 @@ def test_outcomes_at_the_desk_are_compared_both_ways():
         ([*honest[:2], told(2, text="other")], honest, "is another one than on record"),
     ):
         report = at_the_desk(recorded, published)
-        assert [detail in fault.detail and "'b2'" in fault.detail for fault in report.faults] == [True], (
-            detail
-        )
+        found = [detail in fault.detail and "'b2'" in fault.detail for fault in report.faults]
+        assert found == [True], detail
     report = at_the_desk(honest, honest, receipt=b"[2]")
     assert ["another leaf" in fault.detail for fault in report.faults] == [True] * 3
 

@@ -116,10 +116,8 @@ def test_client_properties_are_named_as_kafka_names_them(monkeypatch: pytest.Mon
     }
     assert "007" not in repr(settings)
     assert settings.origins["kafka.properties.request.timeout.ms"] == "streamer.toml [kafka.properties]"
-    assert (
-        settings.origins["kafka.properties.sasl.password"]
-        == "environment STREAMER_KAFKA_PROPERTIES_SASL_PASSWORD_FILE"
-    )
+    wanted = "environment STREAMER_KAFKA_PROPERTIES_SASL_PASSWORD_FILE"
+    assert settings.origins["kafka.properties.sasl.password"] == wanted
     monkeypatch.setenv("STREAMER_KAFKA_PROPERTIES", "[1]")
     with pytest.raises(UsageError, match="must hold a JSON object"):
         load_settings()

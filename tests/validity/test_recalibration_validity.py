@@ -89,9 +89,8 @@ def test_the_age_cut_knows_nothing_of_severities_and_leaves_half() -> None:
         return choose(ages, waits, pending="age", earlier=earlier, **(usual | more)).seconds
 
     assert cut(some, list(earlier)) == 95.0
-    assert cut(some, [*earlier, None, None, None, None, None, None, None]) == 300.0, (
-        "never labelled: the deadline"
-    )
+    found = cut(some, [*earlier, None, None, None, None, None, None, None])
+    assert found == 300.0, "never labelled: the deadline"
     assert cut(some, []) == 300.0, "no earlier draws: the age of the middle draw"
     assert cut(some, [], deadline=150.0) == 150.0
     assert cut([False] * 4, []) == 0.0, "nothing waits: everything is read"

@@ -535,9 +535,8 @@ def test_another_threshold_is_replayed_claim_by_claim(store: Store, gate: str) -
     assert (answer.asked.served, answer.asked.answers) == (served / answer.judged, claims)
     exposure = answer.asked.exposure
     assert exposure.lower <= np.mean(lost) <= exposure.upper
-    assert f"loss {settings.loss} of a prompt that gets something" in sentence(
-        answer, Change(cut=Cut.at(cut))
-    )
+    found = sentence(answer, Change(cut=Cut.at(cut)))
+    assert f"loss {settings.loss} of a prompt that gets something" in found
 
 
 def test_a_candidate_decides_the_claims_beside_the_gate(store: Store) -> None:
@@ -563,10 +562,8 @@ def test_the_slider_asks_about_claims(store: Store) -> None:
     questions = Questions(store, clock=wiring.now)
     budget = questions.answer("share", {"budget": "20"})
     assert budget["wrong"] is None
-    assert [row[0] for row in budget["rows"]][:2] == [
-        "share of prompts that get something",
-        "kept of an answer",
-    ]
+    wanted = ["share of prompts that get something", "kept of an answer"]
+    assert [row[0] for row in budget["rows"]][:2] == wanted
     threshold = questions.answer("share", {"about": "threshold", "threshold": "0.4"})
     assert (threshold["wrong"], threshold["named"]) == (None, ("claim", "claims"))
     assert threshold["changes"][0][1]["count"] + threshold["changes"][1][1]["count"] > 0

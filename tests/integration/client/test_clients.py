@@ -415,10 +415,8 @@ def test_signals_may_be_numbers_of_numpy_and_are_of_each_answer():
         held = client.decide("support-bot", "?", ANSWERS, signals={"retrieval": [0.5, 0.5, 0.5]})  # type: ignore[arg-type]
     (request,) = server.requests
     assert [one.get("signals") for one in request.event["responses"]] == [{"retrieval": 0.5}, {}, None]
-    assert (held.reason, held.detail) == (
-        "invalid_request",
-        "of signals there must be one for each answer, not one mapping",
-    )
+    wanted = ("invalid_request", "of signals there must be one for each answer, not one mapping")
+    assert (held.reason, held.detail) == wanted
 
 
 def test_texts_may_be_of_a_subclass_of_str():

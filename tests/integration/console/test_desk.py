@@ -98,9 +98,8 @@ def test_one_person_wins_and_the_other_is_told_on_the_page(front: tuple[Site, li
     assert stands.by in ("account:releaser", "account:administrator")
     won, lost = (ana, root) if stands.selected == "a" else (root, ana)
     assert {answer.status for _, answer in told} == {303}
-    assert {answer.headers["location"] for name, answer in told if name != stands.selected} == {
-        f"/desk/item?gate={FRONT}&batch={one.batch_id}&attempt=1"
-    }
+    found = {answer.headers["location"] for name, answer in told if name != stands.selected}
+    assert found == {f"/desk/item?gate={FRONT}&batch={one.batch_id}&attempt=1"}
     page = lost.get(address(one)).body
     notice = re.search(r"Nothing was done\..* that stands\.", page)
     assert re.search(r"at \d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ; that stands", notice[0]), (
@@ -278,10 +277,8 @@ def test_a_person_puts_claims_back_on_the_page(people: Site, peopled_world: Worl
     ana.until(lambda: ana.heading() == key.batch_id)
     assert "Gate notes shipped a part of it" in ana.main()
     assert "blank" not in ana.main()
-    assert [one.text for one in ana.driver.find_elements(By.TAG_NAME, "mark")] == [
-        "Zebras fly 77 times.",
-        "So do 12 of its parcels.",
-    ]
+    found = [one.text for one in ana.driver.find_elements(By.TAG_NAME, "mark")]
+    assert found == ["Zebras fly 77 times.", "So do 12 of its parcels."]
     assert not ana.too_wide()
     ana.press("2")
     ana.driver.switch_to.active_element.send_keys(Keys.SPACE)

@@ -102,9 +102,8 @@ def test_the_gates_refresh_themselves_and_say_when_they_are_old(people: Site, br
     ana.run(often)
     people.doors.leave(ana.driver.get_cookies()[0]["value"])
     ana.until(lambda: ana.run("return document.documentElement.classList.contains('stale')"))
-    assert "Your session has ended" in ana.run(
-        "return getComputedStyle(document.getElementById('main'), '::before').content"
-    )
+    found = ana.run("return getComputedStyle(document.getElementById('main'), '::before').content")
+    assert "Your session has ended" in found
     browser.complaints()  # of the 401 that it asked for
 
 

@@ -76,9 +76,8 @@ def test_without_preparation_it_says_what_to_do(checkout: Path):
 
 def test_prepared_it_is_valid_and_holds_no_secret(checkout: Path):
     assert "made .env" in prepare(checkout)
-    assert (checkout / ".secrets" / "oidc-client-secret").read_text() == "", (
-        "a public client, until there is one"
-    )
+    found = (checkout / ".secrets" / "oidc-client-secret").read_text()
+    assert found == "", "a public client, until there is one"
     (checkout / ".secrets" / "oidc-client-secret").write_text("secret-of-the-console")
     asked = {"OIDC_ISSUER": "https://login.example", "CONSOLE_URL": "https://streamer.example"}
     asked["OIDC_ROLES"] = '{"risk-team": "approver"}'
@@ -214,9 +213,8 @@ def test_kafka_starts_with_these_settings(tmp_path: Path):
     tried = {
         line.partition("=")[0] for line in (ROOT / "deploy/kafka/server.properties").read_text().splitlines()
     }
-    assert lines.keys() - tried <= {"log.retention.hours"}, (
-        "a setting that the tests' own broker does not know"
-    )
+    there = lines.keys() - tried
+    assert there <= {"log.retention.hours"}, "a setting that the tests' own broker does not know"
     broker = KafkaBroker()
     try:
         lines["log.dirs"] = str(broker.folder / "of-compose")

@@ -286,9 +286,8 @@ class TestTroubleThatPasses:
     def test_an_endpoint_that_is_away_is_a_failure_of_each_case(self):
         with judge_at(f"http://127.0.0.1:{free_port()}/v1", tries=2) as judge:
             judgements = judge.grade([CASE, CASE])
-        assert [judgement.failure and judgement.failure.code for judgement in judgements] == [
-            "unreachable"
-        ] * 2
+        wanted = ["unreachable"] * 2
+        assert [judgement.failure and judgement.failure.code for judgement in judgements] == wanted
 
     def test_a_reply_without_counts_costs_an_unknown_amount(self):
         price = Price(Decimal(1), Decimal(1))

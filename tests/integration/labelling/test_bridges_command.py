@@ -143,9 +143,8 @@ def test_a_tools_verdicts_need_no_option_but_the_gate(world: World, told: Told):
     said = json.loads(told("label", "import", "run.json", "--gate", GATE, "--json").out)
     assert (said["read"], said["other_kind"]) == (2, 0)
     Path("rows.json").write_text(json.dumps([{"batch_id": "b-0", "note": "x"}]))
-    assert "or the tool that wrote it: --format TOOL" in " ".join(
-        told("label", "import", "rows.json", "--gate", GATE, status=1).err.split()
-    )
+    found = " ".join(told("label", "import", "rows.json", "--gate", GATE, status=1).err.split())
+    assert "or the tool that wrote it: --format TOOL" in found
 
 
 @pytest.mark.parametrize("tool", bridges())
@@ -173,6 +172,5 @@ def test_labels_come_back_once(tool: str, world: World, told: Told):
     left = json.loads(run("label", "queue", "--gate", GATE, "--format", tool) or "[]")
     assert left == tasks[3:]
     if tool == "langfuse":
-        assert "1 label is of no answer that was drawn here" in " ".join(
-            told("label", "import", "answered.json", "--format", tool).err.split()
-        )
+        there = " ".join(told("label", "import", "answered.json", "--format", tool).err.split())
+        assert "1 label is of no answer that was drawn here" in there

@@ -457,10 +457,8 @@ class TestWrongUsage:
         assert says in capsys.readouterr().err
 
     def test_nobody_is_asked_without_a_word(self, told: Told):
-        assert (
-            "STREAMER_SAMPLING_BASE_URL"
-            in told("sample", "prompts.jsonl", "--out", "out.jsonl", status=2).err
-        )
+        found = told("sample", "prompts.jsonl", "--out", "out.jsonl", status=2).err
+        assert "STREAMER_SAMPLING_BASE_URL" in found
 
     def test_somebody_elses_file_is_not_replaced(self, folder: Path, capsys: pytest.CaptureFixture[str]):
         (folder / "out.jsonl").write_text("mine")
@@ -559,9 +557,8 @@ class TestStopped:
             assert process.returncode == status, said
             assert "in the journal" in said
             first = len(server.requests)
-            assert len((folder / "out.jsonl.journal").read_text().splitlines()) - 1 == first, (
-                "all that was answered"
-            )
+            found = len((folder / "out.jsonl.journal").read_text().splitlines()) - 1
+            assert found == first, "all that was answered"
             assert not (folder / "out.jsonl").exists(), "no cloud is whole yet"
             answer.after = 0.0
             assert sample(server, *SAME) == 0

@@ -919,9 +919,8 @@ def test_who_may_ask(sqlite_site: Site, model: Model) -> None:
     anthropics = {"x-api-key": decides["authorization"].removeprefix("Bearer ")}
     message = {"model": GATE, "max_tokens": 9, "messages": PROMPT}
     assert endpoint.client.post("/v1/messages", json=message, headers=anthropics).status_code == 200
-    assert (
-        endpoint.client.post("/v1/messages", json=message).json()["error"]["type"] == "authentication_error"
-    )
+    found = endpoint.client.post("/v1/messages", json=message).json()["error"]["type"]
+    assert found == "authentication_error"
     token = others["authorization"].removeprefix("Bearer ")
     with client(endpoint, api_key=token) as made:
         assert made.models.list().data == []

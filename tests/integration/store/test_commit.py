@@ -219,9 +219,8 @@ def test_published_and_parked_messages_do_not_come_again(world: World):
     assert [m.id for m in world.store.unpublished([zero.partition], limit=10)] == [second.id]
     assert len(world.store.unpublished([zero.partition, one.partition], limit=10)) == 2
     assert len(world.store.unpublished([zero.partition, one.partition], limit=1)) == 1
-    assert world.rows("SELECT error FROM pending_messages WHERE id = :id", id=first.id) == [
-        ("too large\ufffd",)
-    ]
+    found = world.rows("SELECT error FROM pending_messages WHERE id = :id", id=first.id)
+    assert found == [("too large\ufffd",)]
     world.store.mark_published([second])
     world.store.mark_published([second])
     assert world.store.unpublished([zero.partition], limit=10) == []
@@ -266,15 +265,12 @@ def test_the_queue_is_read_by_topic_from_a_place_on_and_up_to_a_size(world: Worl
     wanted = ["streamer.actions", "streamer.dead-letters", "streamer.thresholds"]
     assert world.store.unpublished_topics(sources) == wanted
     assert world.store.unpublished_topics([]) == ["streamer.thresholds"]
-    assert world.store.unpublished_topics(sources, ownerless=None) == [
-        "streamer.actions",
-        "streamer.dead-letters",
-    ]
+    found = world.store.unpublished_topics(sources, ownerless=None)
+    assert found == ["streamer.actions", "streamer.dead-letters"]
 
     actions = world.store.unpublished(sources, limit=10, topic="streamer.actions")
-    assert [action.value for action in actions] == [
-        world.decision(offset).action.value for offset in range(3)
-    ]
+    expected = [world.decision(offset).action.value for offset in range(3)]
+    assert [action.value for action in actions] == expected
     later = world.store.unpublished(sources, limit=10, topic="streamer.actions", after=actions[0].id)
     assert later == actions[1:]
     letters = world.store.unpublished(sources, limit=10, topic="streamer.dead-letters")

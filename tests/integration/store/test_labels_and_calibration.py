@@ -85,10 +85,8 @@ def test_the_queue_holds_drawn_responses_without_a_label_of_the_gates_kind(world
     assert (queue[0].prompt, queue[0].references, queue[0].kind) == ("prompt one", ("ref", "other"), "human")
     assert queue[0].decided_at == START
     world.store.labels.add([world.label(0, "old"), world.label(0, "new", kind="judge")], now=LATER)
-    assert [(t.key.batch_id, t.response_id) for t in world.store.labels.queue("support-bot")] == [
-        ("old", "a"),
-        ("new", "b"),
-    ]
+    found = [(t.key.batch_id, t.response_id) for t in world.store.labels.queue("support-bot")]
+    assert found == [("old", "a"), ("new", "b")]
     assert world.store.labels.queue(limit=1) == queue[:1]
     assert world.store.labels.queue(after=queue[0]) == queue[2:], "the second one was labelled meanwhile"
     assert world.store.labels.queue(after=queue[1]) == queue[2:]

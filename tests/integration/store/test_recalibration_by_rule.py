@@ -79,9 +79,8 @@ def test_holding_more_acts_at_once_and_a_large_step_is_told(site: Callable[..., 
     assert (after.created_by, after.reason) == (RECALIBRATOR, done.why)
     assert after.calibration_run == one.runs()[-1].id
     alerts = one.store.alerts.list(GATE)
-    assert [(found.alert.kind, found.alert.policy_version) for found in alerts] == [
-        ("large_step", after.version)
-    ]
+    wanted = [("large_step", after.version)]
+    assert [(found.alert.kind, found.alert.policy_version) for found in alerts] == wanted
     one.run()
     again = one.policy
     # On the same labels it never holds less; by chance the newest may be found worse than the rest.
@@ -425,9 +424,8 @@ def test_after_a_burst_time_alone_makes_no_new_groups_until_the_label_deadline(
     one.now += timedelta(minutes=1)
     assert 0 < new_groups(one) <= 10
     one.now = one.start + timedelta(days=1, minutes=3)
-    assert new_groups(one, recount=True) >= 50, (
-        "past the deadline what has no label counts as wrong, and the rest is read"
-    )
+    found = new_groups(one, recount=True)
+    assert found >= 50, "past the deadline what has no label counts as wrong, and the rest is read"
     one.run()
     assert new_groups(one, recount=True) == 0
 

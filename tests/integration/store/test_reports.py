@@ -89,12 +89,8 @@ def test_risk_weighs_each_batch_by_its_probability(world: World) -> None:
 def test_risk_of_nothing_labelled_is_none(world: World) -> None:
     world.keep(world.decision(0))
     (risk,) = risk_estimates(world.store)
-    assert (risk.pending_batches, risk.exposure_risk, risk.selective_risk, risk.served_ratio) == (
-        1,
-        None,
-        None,
-        None,
-    )
+    found = (risk.pending_batches, risk.exposure_risk, risk.selective_risk, risk.served_ratio)
+    assert found == (1, None, None, None)
 
 
 def test_dead_letters_are_listed_and_sent_again_as_they_were(world: World) -> None:

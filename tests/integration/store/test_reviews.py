@@ -240,9 +240,8 @@ def test_a_later_attempt_is_asked_for_where_it_shipped_and_not_where_it_was_held
     while (item := take(world)) is not None:
         give(world, item, 0.5)
     (risk,) = risk_estimates(world.store)
-    assert (risk.labelled_batches, risk.pending_batches) == (4, 0), (
-        "what is not asked for leaves nothing pending"
-    )
+    found = (risk.labelled_batches, risk.pending_batches)
+    assert found == (4, 0), "what is not asked for leaves nothing pending"
     assert risk.exposure_risk == pytest.approx(0.125)
 
 

@@ -106,8 +106,6 @@ def test_what_served_a_batch_is_kept_and_sealed(world: World) -> None:
         ("open", None, "", "indicator"),
         ("closed", None, None, "indicator"),
     ]
-    assert world.rows("SELECT uniform FROM responses WHERE uniform IS NOT NULL ORDER BY position") == [
-        (0.1,),
-        (0.1 + 1 / 3,),
-    ]
+    found = world.rows("SELECT uniform FROM responses WHERE uniform IS NOT NULL ORDER BY position")
+    assert found == [(0.1,), (0.1 + 1 / 3,)]
     assert world.store.evidence.log_faults() == []

@@ -118,9 +118,8 @@ def test_other_ways_are_explicit(
     run = one.runs()[-1]
     found = one.world.rows("SELECT groups, missing FROM calibration_runs")[-1]
     assert (found.groups, found.missing) == (groups, missing)
-    assert ("breaks the budget if they get them later" in one.policy.guarantee) == (
-        pending == "labelled-only"
-    )
+    wanted = pending == "labelled-only"
+    assert "breaks the budget if they get them later" in one.policy.guarantee == wanted
     assert replayed(one, run.id) is None
 
 

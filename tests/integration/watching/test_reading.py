@@ -209,10 +209,8 @@ def test_a_lower_probability_is_met_first_by_a_decision_without_scores(
     traffic.label(traffic.decide(4, rng=rng), lambda _: 0.0)
     traffic.watcher().watch(GATE, now=START + 10 * MINUTE)
     found = traffic.store.monitoring.sequences(GATE)
-    assert [(one.ended, one.state.decisions) for one in found] == [
-        (None, 6),
-        ("the audit probability was lowered", 4),
-    ]
+    wanted = [(None, 6), ("the audit probability was lowered", 4)]
+    assert [(one.ended, one.state.decisions) for one in found] == wanted
     assert found[0].state.plan.least_probability == 0.25
 
 

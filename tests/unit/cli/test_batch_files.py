@@ -49,10 +49,8 @@ def test_clouds_become_events_and_labels(pack, tmp_path: Path) -> None:
     event = decode_responses(one.value)
     assert (event.gate, event.batch_id, [r.text for r in event.responses]) == ("g", "q1", ["here", "there"])
     labels = [decode_label(label) for label in one.labels]
-    assert [(x.gate, x.batch_id, x.severity, x.labeller) for x in labels] == [
-        ("g", "q1", 0.0, "file:clouds.jsonl"),
-        ("g", "q1", 1.0, "file:clouds.jsonl"),
-    ]
+    wanted = [("g", "q1", 0.0, "file:clouds.jsonl"), ("g", "q1", 1.0, "file:clouds.jsonl")]
+    assert [(x.gate, x.batch_id, x.severity, x.labeller) for x in labels] == wanted
     assert one.key == b"q1"
     (named,) = read(file, gate="g", labels=True, labeller="ann")
     assert decode_label(named.labels[0]).labeller == "ann"

@@ -354,19 +354,12 @@ def test_a_gate_from_creation_to_change(run: Run):
     assert status == 0
     (gate,) = objects(out)
     assert set(gate) == GATE_KEYS
-    assert (gate["alpha"], gate["label_deadline_seconds"], gate["decision_deadline_seconds"]) == (
-        0.1,
-        604800.0,
-        30.0,
-    )
+    found = (gate["alpha"], gate["label_deadline_seconds"], gate["decision_deadline_seconds"])
+    assert found == (0.1, 604800.0, 30.0)
     assert (gate["seed"], gate["by"], gate["reason"]) == (5, "ann", "pilot")
     assert gate["encoder"].startswith("all-MiniLM-L6-v2@")
-    assert gate["policy"] == gate["policy"] | {
-        "version": 1,
-        "state": "closed",
-        "lambda": None,
-        "calibrated": False,
-    }
+    wanted = gate["policy"] | {"version": 1, "state": "closed", "lambda": None, "calibrated": False}
+    assert gate["policy"] == wanted
     assert "salt" not in out
     assert "the next worker announces it" in err
 
@@ -489,9 +482,8 @@ def test_a_gate_takes_its_upstream_by_name_as_it_is_set_now(run: Run, monkeypatc
     assert other != first
     assert pinned("--upstream", str(first)) == (first, True)
     assert pinned("--upstream", "none") == (None, True)
-    assert "[upstreams.NAME] of the settings here (x), not 'y'" in refused(
-        run, "gate", "set", "x", "--upstream", "y"
-    )
+    found = refused(run, "gate", "set", "x", "--upstream", "y")
+    assert "[upstreams.NAME] of the settings here (x), not 'y'" in found
     assert "`streamer serve` asks [upstreams.y] for the answers of gate y, and not [upstreams.x]" in refused(
         run, "gate", "create", "y", "--upstream", "x"
     )
@@ -684,9 +676,8 @@ def test_a_kind_of_severity_that_looks_like_a_typing_mistake_is_refused(
 
 
 def test_a_choice_that_is_none_is_answered_by_those_there_are(run: Run):
-    assert "'--unit': 'all' is not one of 'best', 'response', 'batch'" in refused(
-        run, "plan", "--alpha", "0.1", "--unit", "all"
-    )
+    found = refused(run, "plan", "--alpha", "0.1", "--unit", "all")
+    assert "'--unit': 'all' is not one of 'best', 'response', 'batch'" in found
 
 
 @pytest.mark.usefixtures("database")
@@ -783,9 +774,8 @@ def test_an_import_without_a_label_fails_and_names_the_columns(given: tuple[str,
     status, _, err = run("label", "import", "labels.jsonl", *given)
     assert status == 1
     if not given:
-        assert "its columns are gate, batch_id, response_id, kind, verdict, verdict.stars" in " ".join(
-            err.split()
-        )
+        found = " ".join(err.split())
+        assert "its columns are gate, batch_id, response_id, kind, verdict, verdict.stars" in found
     column = ("--column", "severity=verdict.stars")
     assert run("label", "import", "labels.jsonl", *column, *given)[0] == 2
     assert run("label", "import", "labels.jsonl", *column, "--scale", "1:5", *given)[0] == 0
@@ -931,9 +921,8 @@ def test_watching_standard_input_does_not_disturb_the_end():
 @pytest.mark.parametrize("name", ["monitor", "recalibrator"])
 def test_nobody_acts_under_a_name_of_the_program(name: str, database: None, run: Run):
     assert run("gate", "create", "bot", "--scorer", "external")[0] == 0
-    assert f"the program itself acts as '{name}'" in refused(
-        run, "threshold", "close", "bot", "--reason", "x", "--by", name
-    )
+    found = refused(run, "threshold", "close", "bot", "--reason", "x", "--by", name)
+    assert f"the program itself acts as '{name}'" in found
 
 
 @pytest.mark.usefixtures("database")
@@ -946,9 +935,8 @@ def test_a_promise_names_the_method(run: Run):
     ):
         status, out, _ = run("gate", "create", promise, *external, "--promise", promise, "--json")
         assert (status, objects(out)[0]["method"]) == (cli.DONE, method)
-    assert "--promise must be one of per-prompt" in refused(
-        run, "gate", "create", "x", *external, "--promise", "all-right"
-    )
+    found = refused(run, "gate", "create", "x", *external, "--promise", "all-right")
+    assert "--promise must be one of per-prompt" in found
     assert "--promise among-shipped is --method selective" in refused(
         run, "gate", "set", "per-prompt", "--promise", "among-shipped", "--method", "hb"
     )
@@ -959,9 +947,8 @@ def test_a_promise_names_the_method(run: Run):
 @pytest.mark.usefixtures("database")
 def test_a_floor_from_history_needs_prompts_that_were_not_drawn(monkeypatch: pytest.MonkeyPatch, run: Run):
     run("gate", "create", "x", "--scorer", "external", "--promise", "among-shipped")
-    assert "needs 30 scored prompts that were not drawn" in refused(
-        run, "gate", "set", "x", "--label-above", "0.5"
-    )
+    found = refused(run, "gate", "set", "x", "--label-above", "0.5")
+    assert "needs 30 scored prompts that were not drawn" in found
     err = refused(run, "gate", "set", "x", "--label-above", "0.5", "--label-floor", "0.2")
     scores = [[n / 100] for n in range(100)]
     monkeypatch.setattr(

@@ -76,14 +76,11 @@ def test_the_newest_policy_decides_and_no_text_is_encoded_again(world: World) ->
     assert {(one.outcome, one.reason, one.policy.version) for one in after} == {("abstain", "closed", 2)}
     assert {one.decided_at for one in after} == {world.now}
     for old, new in zip(before, after, strict=True):
-        assert [(r.score, r.raw_energy) for r in new.responses] == [
-            (r.score, r.raw_energy) for r in old.responses
-        ]
+        wanted = [(r.score, r.raw_energy) for r in old.responses]
+        assert [(r.score, r.raw_energy) for r in new.responses] == wanted
         assert (new.cloud, new.embedding_source) == (old.cloud, old.embedding_source)
-        assert (new.sampled, [r.drawn for r in new.responses]) == (
-            old.sampled,
-            [r.drawn for r in old.responses],
-        )
+        wanted = (old.sampled, [r.drawn for r in old.responses])
+        assert (new.sampled, [r.drawn for r in new.responses]) == wanted
         assert decode_action(new.action.value).policy.version == 2
 
 

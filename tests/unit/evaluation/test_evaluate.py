@@ -80,9 +80,8 @@ def test_every_mode_calibrator_and_score_has_its_rows(done):
             assert row.exposure.splits == 4
         gram = [row for row in result.compared if row.scorer == "gram"]
         assert all(row.more.mean == 0 == row.more.sd for row in gram)
-    assert [row.method for row in result.stability] == [
-        scheme for scheme in ("mean", "crc", "bb", "rbwa") for _ in ASKED["alphas"]
-    ]
+    wanted = [scheme for scheme in ("mean", "crc", "bb", "rbwa") for _ in ASKED["alphas"]]
+    assert [row.method for row in result.stability] == wanted
 
 
 def refitted(data, split, alpha) -> tuple[float, float]:

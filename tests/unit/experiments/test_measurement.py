@@ -114,12 +114,8 @@ def test_what_cannot_be_computed_is_none() -> None:
     empty = measure([], "best")
     assert (empty.ship_rate, empty.exposure_risk, empty.exposure_risk_se, empty.selective_risk) == (None,) * 4
     one = measure([batch("a", (0.9, 0.1), (True, False), (0.0, 0.0))], "best")
-    assert (one.ship_rate, one.exposure_risk, one.exposure_risk_se, one.severity_reduction) == (
-        1.0,
-        0.0,
-        None,
-        None,
-    )
+    found = (one.ship_rate, one.exposure_risk, one.exposure_risk_se, one.severity_reduction)
+    assert found == (1.0, 0.0, None, None)
     harmless = measure([batch(n, (0.9, 0.1), (n == "a", False), (0.0, 0.0)) for n in "ab"], "best")
     assert harmless.severity_reduction is None
 

@@ -158,9 +158,8 @@ def test_what_cannot_be_tried_is_said(words: tuple[list[str], str], table: Path,
 
 
 def test_what_if_sends_a_file_to_try(table: Path, told: Told):
-    assert "streamer try answers.csv" in " ".join(
-        told("what-if", "answers.csv", status=WRONG_USAGE).err.split()
-    )
+    found = " ".join(told("what-if", "answers.csv", status=WRONG_USAGE).err.split())
+    assert "streamer try answers.csv" in found
 
 
 def test_the_figures_are_a_table_of_the_same_library():

@@ -47,9 +47,8 @@ def test_every_right_reply_is_read(verdict: dict[str, Any], indent: int | None, 
     parsed = parse_verdict(space + json.dumps(verdict, indent=indent) + space)
     assert parsed.mark == verdict["score"]
     assert dict(parsed.subscores) == verdict["subscores"]
-    assert parsed.discrepancy == pytest.approx(
-        verdict["score"] - sum(verdict["subscores"].values()), abs=1e-6
-    )
+    wanted = pytest.approx(verdict["score"] - sum(verdict["subscores"].values()), abs=1e-6)
+    assert parsed.discrepancy == wanted
 
 
 @pytest.mark.parametrize("fence", ["```json\n{}\n```", "```\n{}\n```", "```JSON \n{}\n  ```\n"])

@@ -125,10 +125,8 @@ def test_argilla_gives_back_every_response() -> None:
     records[1]["responses"] = {"remark": [{"value": "hm", "user_id": "8b7e"}]}
     records[2]["responses"] = {"severity": [{"value": None, "user_id": "8b7e"}]}
     found, unlabelled = labels("argilla", [{**record, "_server_id": "x"} for record in records])
-    assert [(one[1], one[3], one[4], one[5]) for one in found] == [
-        ("a", 1.0, "argilla:8b7e", NOW),
-        ("a", 0.0, "argilla:11aa", NOW),
-    ]
+    wanted = [("a", 1.0, "argilla:8b7e", NOW), ("a", 0.0, "argilla:11aa", NOW)]
+    assert [(one[1], one[3], one[4], one[5]) for one in found] == wanted
     assert unlabelled == 3
 
 

@@ -324,9 +324,8 @@ def test_a_database_that_is_away_is_waited_for(place: str) -> None:
     away: dict[str, bool] = {}
     stage.pass_ = lambda name, *_: away.update({name: "database" in str(stage.service.unready())})  # type: ignore[method-assign]
     stage.step()
-    assert away == {"held": True, "statuses": True, "watch": False, "run a": False, "publish": False}, (
-        "it answers: nobody waits for the rest of the round"
-    )
+    wanted = {"held": True, "statuses": True, "watch": False, "run a": False, "publish": False}
+    assert away == wanted, "it answers: nobody waits for the rest of the round"
     assert stage.service.unready() == []
 
 

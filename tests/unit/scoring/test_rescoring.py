@@ -91,9 +91,8 @@ def test_embeddings_are_read_as_events_bring_them() -> None:
         line | {"encoder": "e@2", "embedding": row.tolist()},
     ]
     found = scores.read_embeddings(json.dumps(one).encode() for one in packed)
-    assert {key: list(numbers) for key, numbers in found.items()} == {
-        (one["encoder"], line["text"]): [0.5, -0.25] for one in packed
-    }
+    there = {key: list(numbers) for key, numbers in found.items()}
+    assert there == {(one["encoder"], line["text"]): [0.5, -0.25] for one in packed}
     for embedding in ("AAA", ["x"], None):
         with pytest.raises((ValueError, TypeError)):
             scores.read_embeddings([json.dumps(line | {"embedding": embedding}).encode()])

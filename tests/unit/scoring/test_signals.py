@@ -427,9 +427,8 @@ PUBLISHED = [
 def test_signals_are_declared_by_name_and_range() -> None:
     declared = (("retrieval", 0.0, 1.0), ("margin_2", -1.5, 1e3))
     assert signal_list(["retrieval=0..1", "margin_2=-1.5..1e3"]).declared == declared
-    assert declared_ranges({"retrieval": (0, 1), "margin_2": [-1.5, 1000]}) == {
-        name: (least, most) for name, least, most in declared
-    }
+    found = declared_ranges({"retrieval": (0, 1), "margin_2": [-1.5, 1000]})
+    assert found == {name: (least, most) for name, least, most in declared}
     assert signal_list([]) == SignalList()
     assert signal_list(["half=.5...75", "score", "model=größer"]) == SignalList(
         given=("score",), models=("größer",), declared=(("half", 0.5, 0.75),)

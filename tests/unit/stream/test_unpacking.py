@@ -178,9 +178,8 @@ def test_formats_0_and_1_are_bounded_as_well(magic: Literal[0, 1], codec: int) -
     for some in (records[:2], records):
         found = seen(legacy(magic, some, codec))
         assert [one.offset for one in found] == [first + n for n in range(len(some))]
-        assert [one.timestamp for one in found] == (
-            [1000 + n for n in range(len(some))] if magic else [None] * len(some)
-        )
+        wanted = [1000 + n for n in range(len(some))] if magic else [None] * len(some)
+        assert [one.timestamp for one in found] == wanted
         assert [one.key for one in found] == [key for key, _ in some]
         assert [one.value for one in found] == [value and value[:EXCERPT_BYTES] for _, value in some]
     note = f"value: {len(large)} bytes, sha256 {hashlib.sha256(large).hexdigest()}"

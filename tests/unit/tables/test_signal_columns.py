@@ -86,10 +86,8 @@ def test_a_declared_column_is_no_role_besides(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("prompt,answer,confidence\n?,yes,7\n?,no,8\n", "utf-8")
     (cloud,) = read_clouds(path, Reading(signals={"confidence": (0.0, 10.0)}))
-    assert [(one.score, one.signals) for one in cloud.responses] == [
-        (None, {"confidence": 7.0}),
-        (None, {"confidence": 8.0}),
-    ]
+    wanted = [(None, {"confidence": 7.0}), (None, {"confidence": 8.0})]
+    assert [(one.score, one.signals) for one in cloud.responses] == wanted
 
 
 def test_a_signal_that_no_answer_has_may_be_said_to_have_no_column(tmp_path: Path) -> None:

@@ -215,10 +215,8 @@ def test_nothing_is_kept_while_reading_stands_still() -> None:
     behind = after(decisions) + 10 * MINUTE
     waiting = Backlog(unread=25, labels=0, oldest=None)
     report = judged(watch, policy(2), now=behind, backlog=waiting)
-    assert (report.verdict, report.service and report.service.reason) == (
-        "not known yet",
-        "reading stands still",
-    )
+    wanted = ("not known yet", "reading stands still")
+    assert (report.verdict, report.service and report.service.reason) == wanted
     assert "25 decisions wait for `streamer recalibrator`" in sentence(report)
     assert judged(watch, policy(2), now=behind).verdict == "not known yet"
     # Where nothing was decided since there is nothing that could be read.
@@ -367,9 +365,8 @@ def test_an_alarm_leads_until_somebody_acknowledges_it(in_force: Policy) -> None
     assert said.startswith(
         "bot: ALARM: risk, since 2026-11-20 12:00:00Z. The budget was BROKEN of late: the risk alarm says so "
     )
-    assert "In this period: exposure 0 %, at most 2.89 %, budget 10 %" in said, (
-        "the whole period is another matter"
-    )
+    found = "In this period: exposure 0 %, at most 2.89 %, budget 10 %"
+    assert found in said, "the whole period is another matter"
     ended = OpenAlert("risk", START, "58ba33120000", 3)
     watch = read(many_labels(1, 2), now=after(many_labels(1, 2)))
     report = replace(report_of(watch, in_force.settings), unacknowledged=(ended,))

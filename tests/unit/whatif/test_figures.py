@@ -134,9 +134,8 @@ def test_what_the_audit_could_not_draw_is_counted_and_not_judged() -> None:
         versions=np.array([1, 2, 1, 1]),
         probability=np.array([0.5, 0.0, 0.0, 1.0]),
     )
-    assert watched(past).tolist() == [True, False, True, False], (
-        "the last was certain to be drawn, and was not"
-    )
+    there = watched(past).tolist()
+    assert there == [True, False, True, False], "the last was certain to be drawn, and was not"
     found = figures(past, past.shipped, unit="response", alpha=0.2, delta=0.1)
     assert found.exposure.decisions == 2
     assert found.served == 0.75
