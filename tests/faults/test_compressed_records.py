@@ -88,8 +88,7 @@ def test_a_record_that_unpacks_to_much_more(
     with pytest.raises(UsageError, match=r"is an excerpt .* and cannot be sent again"):
         site.store.dead_letters.replay([letter.id], by="test")
     assert site.store.dead_letters.never_replayed("too_large") == []
-    shown = json.loads(site.command("dead-letters", "list", "--json").stdout)
-    assert shown["truncated"] == note
+    assert json.loads(site.command("dead-letters", "list", "--json").stdout)["truncated"] == note
     report = json.loads(site.command("audit", "verify", "--json", status=3).stdout)
     # The site puts a threshold in force that no labels found: that is named, and nothing else is.
     there = [fault["detail"].partition(":")[0] for fault in report["faults"]]

@@ -59,8 +59,7 @@ def conclude(
     for form in callers.forms:
         answer = ask_patiently(last, f"{form}-last-4")
         assert answer.get("streamer", answer)["action"] == "ship", form
-    verified = _verify(site)
-    assert verified["counts"]["decisions"] == len(site.recorded())
+    assert _verify(site)["counts"]["decisions"] == len(site.recorded())
     kinds = dict(
         site.rows("SELECT kind, count(*) FROM outcomes WHERE log_id = 'http' GROUP BY kind ORDER BY kind")
     )

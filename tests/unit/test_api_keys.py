@@ -40,8 +40,7 @@ def test_a_token_has_its_form_its_id_and_256_bits_of_its_own():
     tokens = [new_token() for _ in range(100)]
     assert len({token[-64:] for _, token in tokens}) == len({identity for identity, _ in tokens}) == 100
     for identity, token in tokens:
-        match = TOKEN.fullmatch(token)
-        assert match[1] == identity
+        assert TOKEN.fullmatch(token)[1] == identity
     seen = 0
     for _, token in tokens:
         seen |= int(token[-64:], 16)

@@ -146,8 +146,7 @@ def test_a_recreated_topic_is_another_one():
 
 def test_an_event_within_the_limits_of_its_time_needs_no_room_in_those_of_today():
     value = event(0, responses=300)
-    report = compare(MadeUpRows({0: decided(value)}), MadeUpLog(topics(value)))
-    assert report.faults == []
+    assert compare(MadeUpRows({0: decided(value)}), MadeUpLog(topics(value))).faults == []
 
 
 def test_an_event_of_which_an_excerpt_was_read_is_counted():

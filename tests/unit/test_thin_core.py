@@ -62,8 +62,7 @@ def test_the_list_of_commands_loads_no_command_and_no_rich():
         "import sys; from streamer.cli import main; main(['--help'])\n"
         "print([n for n in sys.modules if n.startswith(('rich', 'pydantic', 'streamer.gates', 'streamer.cli.gate'))])\n"
     )
-    done = programs.run(sys.executable, "-c", program)
-    assert done.stdout.splitlines()[-1] == "[]"
+    assert programs.run(sys.executable, "-c", program).stdout.splitlines()[-1] == "[]"
 
 
 @pytest.mark.parametrize(

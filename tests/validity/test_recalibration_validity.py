@@ -176,8 +176,7 @@ def test_a_labeller_who_leaves_answers_is_named_and_a_test_of_each_at_the_full_l
         (name, bool(rng.random() < chance))
         for name, chance in zip(["ana", "ben", "eve"] * 300, [0.02, 0.02, 0.5] * 300, strict=True)
     ]
-    found = unlabelled_by(shown)
-    assert found[0] == "eve"
+    assert unlabelled_by(shown)[0] == "eve"
 
 
 def first_opening(

@@ -302,8 +302,7 @@ def test_the_calibrators_themselves_keep_their_promises(shape: str) -> None:
         counted.append(float(np.mean([(scores > averaged[-1]).mean() for scores in picked])) * groups)
     failed = sum(selective_risk(shape, value) > 0.2 for value in walked)
     assert failed <= most_violations(repeats, DELTA)
-    shares = np.array([shipped_share(shape, value) for value in averaged])
-    assert shares.mean() > 0.2
+    assert np.array([shipped_share(shape, value) for value in averaged]).mean() > 0.2
     if shape != "together":
         risks = [
             selective_risk(shape, value) * shipped_share(shape, value) * (groups + 1) / (n + 1)

@@ -298,8 +298,7 @@ def test_the_commands(
         sign(scribe, 2)
         # A receipt goes up to what a witness has cosigned, where that covers the decision.
         assert main(["audit", "receipt", "batch-1"]) == 0
-        cosigned = json.loads(capsys.readouterr().out)["checkpoint"]
-        assert cosigned.encode() == witness.newest
+        assert json.loads(capsys.readouterr().out)["checkpoint"].encode() == witness.newest
         assert main(["audit", "receipt", "batch-2"]) == 0
         assert read_note(json.loads(capsys.readouterr().out)["checkpoint"]).size == 2
         witness.broken = 503, b""

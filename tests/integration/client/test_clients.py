@@ -140,8 +140,7 @@ def test_a_ship_is_read_whole(caller: Caller):
     assert request.headers["idempotency-key"] == "b-1"
     wait = re.fullmatch(r"wait=(\d+\.\d{3})", request.headers["prefer"])
     assert 0.5 * LONG < float(wait[1]) <= 0.9 * LONG
-    raw = found.pop("event")
-    assert raw["policy"]["alpha"] == 0.05
+    assert found.pop("event")["policy"]["alpha"] == 0.05
     assert found == {
         "gate": "support-bot", "batch_id": "b-1", "attempt": 2, "action": "ship", "ships": True, "reason": "scored",
         "enforced": True, "text": ANSWERS[1], "response_id": "1", "index": 1, "score": 0.9, "threshold": 0.5,

@@ -114,8 +114,7 @@ def test_one_person_wins_and_the_other_is_told_on_the_page(front: tuple[Site, li
     assert root.act("/desk/reject", **fields(one)).status == 303
     assert outcome_of(site.store, one) == stands
     site.clock.now += MINUTES + timedelta(hours=1)
-    late = ana.act("/desk/release", **fields(two, answer="a"))
-    assert late.status == 303
+    assert ana.act("/desk/release", **fields(two, answer="a")).status == 303
     assert "Its deadline passed at" in ana.get(address(two)).body
     assert site.store.desk.state(two).outcome.reason == "deadline_passed"  # type: ignore[union-attr]
 

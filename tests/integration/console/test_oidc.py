@@ -142,8 +142,7 @@ def test_whoever_the_issuer_gives_a_role_is_in_under_the_name_it_vouches_for(at:
     assert (account.roles, account.created_by) == (("approver",), "account:ana@team.example")
     # On record once, not with each sign-in; and no password fits it.
     assert Traveller(site).enters("u1").status == 303
-    again = site.store.accounts.get("ana@team.example")
-    assert again.revision == 1
+    assert site.store.accounts.get("ana@team.example").revision == 1
     assert site.client().sign_in("ana@team.example", "").status == 403
     assert site.client().sign_in("ana@team.example", account.password or "").status == 403
     assert "at an issuer" not in client.get("/you").body

@@ -207,8 +207,7 @@ class TestTrouble:
 
         with OpenAIServer(answer) as server:
             assert sample(server, "--json") == 1
-            result = json.loads(capsys.readouterr().out)
-            assert result["failures"] == {code: 10}
+            assert json.loads(capsys.readouterr().out)["failures"] == {code: 10}
             assert [cloud.question_id for cloud in clouds()] == ["q1", "q3"]
             before = len(server.requests)
             broken = False

@@ -42,8 +42,7 @@ def test_the_outcome_is_polled_and_waited_for(
     assert (waiting.status_code, waiting.json()["action"]) == (202, "waiting")
     assert waiting.json()["until"] == decided["desk_until"]
     assert waiting.headers["retry-after"] == "2"
-    bounded = get(at, headers={"prefer": "wait=0.3"})
-    assert bounded.status_code == 202
+    assert get(at, headers={"prefer": "wait=0.3"}).status_code == 202
 
     released: list[Any] = []
     asking = threading.Thread(

@@ -266,8 +266,7 @@ def test_a_process_that_was_stopped_behind_the_fence_is_outwaited(
     with ThreadPoolExecutor(1) as pool:
         commit = pool.submit(world.commit, world.slice(lease, world.decision(0, actions=SHIPS)), store=store)
         assert there.wait(240)
-        closed = close(world)
-        assert closed.state == "closed"
+        assert close(world).state == "closed"
         with pytest.raises(Unavailable):
             commit.result(240)
     assert written(world) == [(0, 0)]

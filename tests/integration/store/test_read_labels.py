@@ -221,8 +221,7 @@ def test_labels_by_others_are_recorded_and_change_nothing(world: World, bring: s
     assert world.rows("SELECT count(*) FROM label_revisions") == [(114,)]
     assert world.store.labels.unread() == {GATE: UnreadLabels(others=112)}
     world.store.labels.add([label(1.0, n, by="ben") for n in range(BATCHES)], now=LATER)
-    after = readings(world, world.store)
-    assert after["severities"] == [0.625, 0.625, 1.0, 1.0, 1.0, 1.0]
+    assert readings(world, world.store)["severities"] == [0.625, 0.625, 1.0, 1.0, 1.0, 1.0]
     if bring != "rows":
         assert world.store.evidence.log_faults() == []
 
@@ -340,8 +339,7 @@ def test_who_labels_by_program_or_on_the_page_signs_by_itself(world: World, keys
     item = store.reviews.next(ANA, [GATE], hold=timedelta(minutes=1), now=LATER)
     store.reviews.mark(ANA, Mark(token=item.token, severity=0.25, name="m", count=1), now=LATER)
     assert readings(world, without)["severities"] == [0.5, 0.5, 0.5, 0.25, None, None]
-    again = store.reviews.back(ANA, [GATE], before=None, since=START)
-    assert again.severity == 0.25
+    assert store.reviews.back(ANA, [GATE], before=None, since=START).severity == 0.25
     assert store.reviews.refusals("ana", [GATE, OTHER]) == {}
     assert list(without.reviews.refusals("ana", [GATE])) == [GATE]
     assert "not by ben" in store.reviews.refusals("ben", [GATE])[GATE]

@@ -301,8 +301,7 @@ def test_an_old_policy_again_and_one_of_another_record_are_refused(
     assert worker.refused[1:] == [(5, "bad_signature")]
     closed = store.policies.close(GATE, by="ana", reason="somebody was here")
     assert (closed.version, closed.settings) == (6, good.settings)
-    taken = worker.look()
-    assert taken.policy == closed
+    assert worker.look().policy == closed
     assert store.policies.rollback(GATE, good.version, by="ana", reason="the last good one").threshold == 0.9
     with pytest.raises(UsageError, match="is not trusted"):
         store.policies.rollback(GATE, 4, by="ana", reason="a trap")
@@ -327,8 +326,7 @@ def test_unsigned_policies_hold_everything_until_somebody_vouches_for_one(place:
     plain.gates.create(GATE, replace(SETTINGS, mode="shadow"), by="ana", reason="new", seed=7)
     found = cut(plain)
     trusting, keys = keys_of(), keys_of(ours, by=ours)
-    active = Worker(plain, trusting).look()
-    assert active.policy == found, "without keys nothing is asked for"
+    assert Worker(plain, trusting).look().policy == found, "without keys nothing is asked for"
     worker = Worker(plain, keys_of(ours))
     held = worker.look()
     assert not held.trusted
@@ -357,16 +355,13 @@ def test_keys_are_changed_while_workers_run(place: Place):
     good = cut(store)
     both = Worker(store, keys_of(old, new))
     only_new = Worker(store, keys_of(new))
-    first = both.look()
-    assert first.policy == good
-    refused = only_new.look()
-    assert not refused.trusted
+    assert both.look().policy == good
+    assert not only_new.look().trusted
     changed = place.open(keys_of(old, new, by=new)).policies.sign(
         GATE, good.version, by="ana", reason="a new key"
     )
     for worker in (both, only_new):
-        taken = worker.look()
-        assert taken.policy == changed
+        assert worker.look().policy == changed
     assert both.refused == []
     assert {why for _, why in only_new.refused} == {"unknown_key"}
 

@@ -188,8 +188,7 @@ def test_a_looser_threshold_waits_for_one_label_lag_and_is_tested_again(
     assert until is not None
     assert timedelta(hours=5) < until - done.run.started_at <= timedelta(hours=6)
     assert f"it waits for one label lag, until {until:%Y-%m-%d %H:%M:%SZ}" in done.why
-    proposal = one.store.calibration.proposal(GATE)
-    assert proposal.held_until == until
+    assert one.store.calibration.proposal(GATE).held_until == until
     (status,) = one.store.recalibration_status.statuses(now=one.clock())
     assert status.held_until == until
     # Another run meanwhile keeps the wait, and does not begin it anew.

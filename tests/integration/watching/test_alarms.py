@@ -193,16 +193,14 @@ def test_bad_answers_that_nobody_labels_are_told_and_close_the_gate_if_they_are_
     watcher = traffic.watcher()
     later = START + 3 * HOUR
     watcher.watch(GATE, now=later)
-    quiet = traffic.store.monitoring.watch(GATE).alarm("missing")
-    assert quiet.raised_by is None
+    assert traffic.store.monitoring.watch(GATE).alarm("missing").raised_by is None
     made = traffic.decide(160, rng=np.random.default_rng(12), start=later)
     watcher.watch(GATE, now=later + 0.8 * HOUR)
     assert traffic.store.alerts.list() == [], "younger than the label lag of an hour"
     traffic.label(made[::2], lambda _: 0.0, received=later + HOUR)
     watcher.watch(GATE, now=later + 6 * HOUR)
     watch, policy = traffic.store.monitoring.watch(GATE), traffic.store.policies.newest(GATE)
-    alarm = watch.alarm("missing")
-    assert alarm.raised_by is not None
+    assert watch.alarm("missing").raised_by is not None
     assert watch.alarm("risk").raised_by is None  # type: ignore[union-attr]
     told = {one.alert.kind: one.alert for one in traffic.store.alerts.list()}
     assert (
@@ -215,8 +213,7 @@ def test_bad_answers_that_nobody_labels_are_told_and_close_the_gate_if_they_are_
     else:
         assert (policy.state, set(told)) == ("closed", {"missing", "gate_closed"})
         assert policy.reason.startswith("alarm on missing labels 1:")
-        closure = traffic.store.calibration.alarm_closure(GATE)
-        assert closure.closed
+        assert traffic.store.calibration.alarm_closure(GATE).closed
 
 
 def test_opening_the_gate_again_opens_the_next_alarm_on_what_comes_then(
@@ -228,8 +225,7 @@ def test_opening_the_gate_again_opens_the_next_alarm_on_what_comes_then(
     # Decided before the gate was closed, read after it was opened again: it was told already.
     traffic.label(traffic.decide(30, rng=np.random.default_rng(12)), lambda _: 1.0)
     watcher.watch(GATE, now=START + DAY)
-    first = monitoring.watch(GATE).alarm("risk")
-    assert first.number == 1
+    assert monitoring.watch(GATE).alarm("risk").number == 1
     traffic.label(traffic.decide(30, rng=np.random.default_rng(13)), lambda _: 1.0)
     traffic.open_gate()
     watcher.watch(GATE, now=START + DAY)
@@ -265,8 +261,7 @@ def test_a_gate_of_which_only_some_segments_ship_is_open_again(light_traffic: Ca
     nothing = Segments("language", (("en", Cut("closed", None)),))
     traffic.open_gate(state="closed", threshold=None, rule=nothing)
     watcher.watch(GATE, now=START + DAY)
-    first = monitoring.watch(GATE).alarm("risk")
-    assert first.number == 1, "it ships nothing"
+    assert monitoring.watch(GATE).alarm("risk").number == 1, "it ships nothing"
     # Segments with few groups are held: the policy as a whole says closed, and the gate ships.
     traffic.open_gate(state="closed", threshold=None, rule=Segments("language", (("en", Cut("cut", 0.2)),)))
     traffic.label(

@@ -142,8 +142,7 @@ def test_what_ships_is_no_better_than_everything(new_traffic: Callable[..., Traf
         audit_probability=1.0, alpha=0.4, on_alarm="report", on_selective_alarm=action, alarm_tolerance=0.0
     )
     calibrated(traffic)
-    found = traffic.store.monitoring.calibrated(1)
-    assert found.mean_severity == 0.5
+    assert traffic.store.monitoring.calibrated(1).mean_severity == 0.5
     # A seventh ships, and all of it is bad: exposure is inside the budget.
     made = traffic.decide(300, rng=np.random.default_rng(8), shipped=0.15)
     traffic.label(made, lambda _: 1.0)

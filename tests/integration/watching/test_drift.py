@@ -90,8 +90,7 @@ def test_the_state_is_that_of_the_mathematics_and_a_shift_is_told_early(
     (told,) = [one.alert for one in traffic.store.alerts.list()]
     assert (told.kind, told.level, told.details["run"]) == ("drift_scores", "ticket", run)
     assert shown.reports[GATE].exposure is not None, "labels of these are not there yet; drift does not wait"
-    alarm = shown.reports[GATE].alarm("drift_scores")
-    assert alarm.raised_at == START + DAY
+    assert shown.reports[GATE].alarm("drift_scores").raised_at == START + DAY
 
 
 def test_a_cloud_that_moves_is_told_though_scores_stay(light_traffic: Callable[..., Traffic]) -> None:

@@ -68,8 +68,7 @@ def test_evidence_raises_the_rate_and_its_end_lowers_it_on_record(
     assert drawing(shown) == (0.8, LATER + timedelta(hours=1))
     evidence[0] = 0.01
     look(traffic, LATER + 2 * MINUTE, shown)
-    ended = traffic.store.policies.active()[GATE].rate
-    assert not ended.boosted
+    assert not traffic.store.policies.active()[GATE].rate.boosted
     assert drawing(shown) == (0.2, None)
     assert traffic.world.rows("SELECT count(*) FROM audit_rates") == [(2,)]
     sealed = traffic.world.rows("SELECT count(*) FROM control_log WHERE kind = 'audit_rates'")
@@ -177,8 +176,7 @@ def test_labels_of_a_gate_in_doubt_come_first_in_the_order_of_its_decisions(
     assert order(urgent=urgent) == [*((name, True) for name in mine), ("older", False)]
     reviewer = Reviewer(labeller="ana", holder="page")
     gates = ["another-bot", GATE]
-    shown = store.reviews.next(reviewer, gates, hold=MINUTE, now=LATER + MINUTE)
-    assert shown.gate == GATE
+    assert store.reviews.next(reviewer, gates, hold=MINUTE, now=LATER + MINUTE).gate == GATE
     later = store.reviews.next(
         replace(reviewer, holder="other page"), gates, hold=MINUTE, now=LATER + timedelta(hours=2)
     )

@@ -213,5 +213,4 @@ def test_our_own_clock_set_back_holds_nothing_up(light_traffic: Callable[..., Tr
     traffic.decide(5, rng=np.random.default_rng(24))
     for now in (START + 30 * DAY, START + MINUTE, START + MINUTE + DAY):
         watcher.round(gates, now=now)
-    report = shown.reports[GATE]
-    assert report.exposure.overdue == 5
+    assert shown.reports[GATE].exposure.overdue == 5

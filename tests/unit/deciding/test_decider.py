@@ -505,8 +505,7 @@ def test_the_action_names_what_decided_it(world: World):
     assert event.enforced
     assert (event.source.topic, event.source.partition, event.source.offset) == (TOPICS.responses, 0, 0)
     assert decision.action.key == b"key"
-    headers = dict(decision.action.headers)
-    assert headers["ce_id"] == event.action_id.encode()
+    assert dict(decision.action.headers)["ce_id"] == event.action_id.encode()
 
 
 def test_a_shadow_gate_tells_consumers_not_to_enforce(world: World):
@@ -607,8 +606,7 @@ class TestPolicyBook:
         world.book.refresh()
         world.sql["bot"] = active("bot", version=2)
         world.book.refresh()
-        held = world.book.get("bot")
-        assert held.policy.version == 3
+        assert world.book.get("bot").policy.version == 3
 
 
 @pytest.mark.parametrize("scorer", SCORER_NAMES)

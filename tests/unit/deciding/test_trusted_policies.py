@@ -120,8 +120,7 @@ def test_a_trusted_policy_takes_the_place_of_one_that_only_holds_and_never_the_o
     table = Table(version(5, signed=False))
     book = PolicyBook(Told(table).policies, limits=DEFAULT_LIMITS)
     book.refresh()
-    held = book.get("g")
-    assert not held.trusted
+    assert not book.get("g").trusted
     table.rows = [version(5)]  # the database was put right
     book.refresh()
     taken = book.get("g")

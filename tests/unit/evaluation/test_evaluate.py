@@ -273,8 +273,7 @@ def test_the_bars_of_the_page_account_for_every_prompt(done):
 def test_a_page_of_results_that_were_kept_without_pictures_has_those_there_are(done):
     (result,) = done[0].data_sets
     older = replace(result, ranking=tuple(replace(row, picture=None) for row in result.ranking))
-    page = render_page(replace(done[0], data_sets=(older,)))
-    assert page.count("<svg") == 1
+    assert render_page(replace(done[0], data_sets=(older,))).count("<svg") == 1
 
 
 def test_a_score_that_works_the_wrong_way_is_said_in_the_first_sentence(done):

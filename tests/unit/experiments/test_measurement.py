@@ -126,8 +126,7 @@ def test_an_unknown_severity_counts_as_the_worst_and_is_told() -> None:
 
 
 def test_a_blank_answer_is_never_the_best() -> None:
-    b = batch("a", (0.0, 0.0), (False, False), (1.0, 0.0), (" ", "right"))
-    assert b.best == 1
+    assert batch("a", (0.0, 0.0), (False, False), (1.0, 0.0), (" ", "right")).best == 1
     assert not units_of([batch("a", (0.5, 0.4), (False,) * 2, (1.0, 0.0), ("", "right"))], "batch").shippable[
         0
     ]

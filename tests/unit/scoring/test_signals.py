@@ -313,8 +313,7 @@ def test_what_comes_with_an_answer() -> None:
             [[1, 0, 1, 0, 0, 0, 1, 0], [-0.5, 0, 0, 0, 1, 0, 0, 1], [0, 1, 0, 1, 0, 1, 0, 0], [-1, 0, 0, 1, -1, 0, 0, 0], [0] * 8]
         ),
     )  # fmt: skip
-    without = signals.rows(batch())[0, len(VERSIONS[2]) :]
-    assert without.tolist() == [0, 1, 0, 1, 0, 1, 0, 0]
+    assert signals.rows(batch())[0, len(VERSIONS[2]) :].tolist() == [0, 1, 0, 1, 0, 1, 0, 0]
 
 
 @pytest.mark.parametrize(

@@ -203,8 +203,7 @@ def test_pages_and_restarts_change_nothing(pages: int) -> None:
         *many_labels(90, 4, 60),
     ]
     whole = read(decisions, now=after(decisions))
-    cut = read(decisions, now=after(decisions), pages=pages)
-    assert cut.service == whole.service
+    assert read(decisions, now=after(decisions), pages=pages).service == whole.service
     assert ServiceState.from_json(whole.service.to_json()) == whole.service
     assert (whole.service.before.first_policy, whole.service.before.open.decisions) == (2, 60)
 
