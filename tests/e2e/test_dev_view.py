@@ -26,22 +26,13 @@ _ENTER, _LEAVE = "\x1b[?1049h", "\x1b[?1049l"
 )
 def test_it_shows_what_happens_and_gives_the_terminal_back(tmp_path: Path) -> None:
     environment = os.environ | {
-        "STREAMER_ENCODER_NAME": "none",
-        "TERM": "xterm",
-        "COLUMNS": "100",
-        "LINES": "30",
-    }
+        "STREAMER_ENCODER_NAME": "none", "TERM": "xterm", "COLUMNS": "100", "LINES": "30",
+    }  # fmt: skip
     worker, recalibrator = free_port(), free_port()
     here, there = pty.openpty()
     process = subprocess.Popen(
         [
-            sys.executable,
-            "-m",
-            "streamer",
-            "dev",
-            "--port",
-            f"{worker}",
-            "--recalibrator-port",
+            sys.executable, "-m", "streamer", "dev", "--port", f"{worker}", "--recalibrator-port",
             f"{recalibrator}",
         ],
         stdin=there,
@@ -51,7 +42,7 @@ def test_it_shows_what_happens_and_gives_the_terminal_back(tmp_path: Path) -> No
         env=environment,
         start_new_session=True,
         preexec_fn=_take_terminal,
-    )
+    )  # fmt: skip
     os.close(there)
     try:
         seen = _read_until(here, "There is no gate yet", 90)
@@ -102,13 +93,9 @@ def _paste(lines: str, folder: Path, environment: dict[str, str]) -> Any:
     """What a shell says to them, in another terminal of the same folder."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
-        ["bash", "-c", lines],
-        cwd=folder,
-        env=environment | {"PATH": path},
-        stdout=subprocess.PIPE,
-        check=True,
-        timeout=240,
-    )
+        ["bash", "-c", lines], cwd=folder, env=environment | {"PATH": path}, stdout=subprocess.PIPE,
+        check=True, timeout=240,
+    )  # fmt: skip
     return json.loads(done.stdout.splitlines()[-1])
 
 

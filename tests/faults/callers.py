@@ -182,13 +182,9 @@ class Callers:
                     if self._stopping.is_set():
                         return
                     decision = client.decide(
-                        GATE,
-                        asked["prompt"],
-                        answers,
-                        scores=scores,
-                        batch_id=name,
+                        GATE, asked["prompt"], answers, scores=scores, batch_id=name,
                         deadline=rng.choice(self._waits),
-                    )
+                    )  # fmt: skip
                     said = self._hear(_of_our_client(decision))
                     if said.status == 200 or not stays:
                         break

@@ -243,13 +243,8 @@ def check(
     assert not compared.faults, f"O9: {compared.faults[:3]}"
     assert compared.counts["events compared with the log"] or not events, "O9: nothing was compared"
     return Findings(
-        events=events,
-        lost=lost,
-        conflicting=conflicting,
-        decisions=kinds["decision"],
-        dead_letters=kinds["dead_letter"] + kinds["conflict"],
-        duplicates=kinds["duplicate"],
-        labels=kinds["label"],
-        actions_published=len(published),
+        events=events, lost=lost, conflicting=conflicting, decisions=kinds["decision"],
+        dead_letters=kinds["dead_letter"] + kinds["conflict"], duplicates=kinds["duplicate"],
+        labels=kinds["label"], actions_published=len(published),
         republished=len(published) - len(copies),
-    )
+    )  # fmt: skip

@@ -146,17 +146,12 @@ def a_site(
         one.store.gates.create(
             GATE,
             GateSettings(
-                encoder="external:made-up",
-                embeddings="accept",
-                dimension=16,
-                mode="enforce",
-                audit_probability=0.5,
-                audit_draws=2,
-                unit="response",
+                encoder="external:made-up", embeddings="accept", dimension=16, mode="enforce",
+                audit_probability=0.5, audit_draws=2, unit="response",
             ),
             by="test",
             reason="test",
-        )
+        )  # fmt: skip
         put_in_force(one.store, 0.6)
         yield one
 
@@ -182,17 +177,10 @@ def record_threshold(
         honest = calibrated_now(store, name)
     except NothingToCalibrate:
         honest = CalibrationRun(
-            gate=gate,
-            groups=(),
-            labelled_groups=(),
-            candidates=(),
-            effective_alpha=gate.settings.alpha,
-            seed=gate.seed,
-            older_than=now,
-            started_at=now,
-            heads=store.calibration.heads(),
-            age_cut=replace(nothing, draws=0),
-        )
+            gate=gate, groups=(), labelled_groups=(), candidates=(),
+            effective_alpha=gate.settings.alpha, seed=gate.seed, older_than=now, started_at=now,
+            heads=store.calibration.heads(), age_cut=replace(nothing, draws=0),
+        )  # fmt: skip
     threshold = replace(threshold, groups=len(honest.labelled_groups))
     candidate = Candidate(name=gate.settings.method, decides=True, threshold=threshold, rule=rule)
     run = replace(honest, candidates=(candidate,), suffix=None)
@@ -202,14 +190,9 @@ def record_threshold(
 def calibrated_now(store: Store, name: str = GATE) -> CalibrationRun:
     """What a calibration of the gate would find and read at this moment."""
     return recalibrate_by_hand(
-        store.calibration,
-        store.policies,
-        store.gates.get(name),
-        clock=wiring.now,
-        by="test",
-        reason="test",
-        dry_run=True,
-    ).run
+        store.calibration, store.policies, store.gates.get(name), clock=wiring.now, by="test",
+        reason="test", dry_run=True,
+    ).run  # fmt: skip
 
 
 def wait_until(

@@ -37,13 +37,10 @@ def publish_bomb(
     monkeypatch.setattr(default_records, "gzip_encode", lambda data: gzip.compress(data, 6))
     value = b"x" * size
     producer = KafkaProducer(
-        bootstrap_servers=site.settings.bootstrap_servers,
-        compression_type=compression,
-        max_request_size=size + MIB,
-        batch_size=size + MIB,
-        linger_ms=300,
+        bootstrap_servers=site.settings.bootstrap_servers, compression_type=compression,
+        max_request_size=size + MIB, batch_size=size + MIB, linger_ms=300,
         delivery_timeout_ms=180_000,
-    )
+    )  # fmt: skip
     try:
         for number, (key, small) in enumerate(events(0, 20)):
             if number == 10:

@@ -136,12 +136,9 @@ def test_no_reply_of_an_upstream_fills_the_service(
     with closing(Site(migrated_sqlite_url, tmp_path)) as site:
         for gate in ("bot", "one-by-one"):
             site.gate(
-                gate,
-                scorer="choice",
-                encoder="any@12345678",
-                signals=signal_list(["token_entropy"]).text,
-                segment_by="upstream",
-            )
+                gate, scorer="choice", encoder="any@12345678",
+                signals=signal_list(["token_entropy"]).text, segment_by="upstream",
+            )  # fmt: skip
         upstreams = {
             gate: {"base_url": hostile.url, "model": "m", "answers": 32, "tries": 2, "tools": "judge", **own}
             for gate, own in (("bot", {}), ("one-by-one", {"per_request": 1}))

@@ -107,14 +107,11 @@ def test_calibration_killed_at_each_step_and_twice_at_once(labelled: Site, matri
             assert len(site.store.calibration.inputs(newest.calibration_run)) > 20
     both = [
         subprocess.Popen(
-            [sys.executable, "-m", "streamer", "recalibrate", GATE],
-            env=site.whole_environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            cwd=site.directory,
+            [sys.executable, "-m", "streamer", "recalibrate", GATE], env=site.whole_environment(),
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=site.directory,
         )
         for _ in range(2)
-    ]
+    ]  # fmt: skip
     told = [one.communicate(timeout=240)[0] for one in both]
     assert [one.returncode for one in both] == [0, 0], told
     newest = site.store.policies.newest(GATE)

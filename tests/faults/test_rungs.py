@@ -126,13 +126,9 @@ def test_killed_while_one_gate_hands_on_to_the_next(chat_site: tuple[Site, Model
             passing = 1 if step == "after_lease" else rng.randint(2, 8)
             began, before = time.monotonic(), len(callers.answered)
             endpoint = model.serve(
-                site,
-                "--port",
-                port,
-                gates=GATES,
-                failpoints="" if step is None else f"{step}=kill@{passing}",
-                ready=False,
-            )
+                site, "--port", port, gates=GATES,
+                failpoints="" if step is None else f"{step}=kill@{passing}", ready=False,
+            )  # fmt: skip
             if step is None:
                 wait_until(lambda before=before: len(callers.answered) > before, "somebody is answered")  # type: ignore[misc]
                 slowest = max(slowest, time.monotonic() - began)
@@ -172,16 +168,9 @@ def test_killed_while_one_gate_hands_on_to_the_next(chat_site: tuple[Site, Model
     assert last.terminate() == 0
     assert len([one for one in site.started if one.process.returncode == -signal.SIGKILL]) == kills
     found = Findings(
-        events=outcomes,
-        lost=0,
-        conflicting=0,
-        decisions=outcomes,
-        dead_letters=0,
-        duplicates=0,
-        labels=0,
-        actions_published=0,
-        republished=0,
-    )
+        events=outcomes, lost=0, conflicting=0, decisions=outcomes, dead_letters=0, duplicates=0,
+        labels=0, actions_published=0, republished=0,
+    )  # fmt: skip
     where = "SQLite" if site.engine.dialect.name == "sqlite" else "PostgreSQL"
     matrix.add(
         f"27 by HTTP: an expensive gate behind a cheap one, killed {kills} times, {where}",

@@ -58,13 +58,10 @@ class Traffic:
         # It waits for a broker that is unavailable for as long as it takes, and never publishes twice by itself.
         self._producer = Producer(
             {
-                "bootstrap.servers": self._servers,
-                "enable.idempotence": True,
-                "message.timeout.ms": 300_000,
-                "linger.ms": 5,
-                "log_level": 0,
+                "bootstrap.servers": self._servers, "enable.idempotence": True,
+                "message.timeout.ms": 300_000, "linger.ms": 5, "log_level": 0,
             }
-        )
+        )  # fmt: skip
         self._thread = threading.Thread(target=self._run, name="test-traffic", daemon=True)
 
     def _send(
@@ -129,13 +126,10 @@ class Traffic:
         refused: list[Any] = []
         producer = Producer(
             {
-                "bootstrap.servers": self._servers,
-                "compression.type": compression,
-                "message.max.bytes": size + 2**20,
-                "message.timeout.ms": 300_000,
-                "log_level": 0,
+                "bootstrap.servers": self._servers, "compression.type": compression,
+                "message.max.bytes": size + 2**20, "message.timeout.ms": 300_000, "log_level": 0,
             }
-        )
+        )  # fmt: skip
         producer.produce(
             self._responses,
             bytes(size),

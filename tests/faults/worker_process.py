@@ -39,12 +39,9 @@ class WorkerProcess:
         with log.open("ab") as stderr:
             if program:
                 self.process = subprocess.Popen(
-                    [sys.executable, *program, *words],
-                    stdout=subprocess.PIPE,
-                    stderr=stderr,
-                    cwd=log.parent,
-                    env=environment,
-                )
+                    [sys.executable, *program, *words], stdout=subprocess.PIPE, stderr=stderr,
+                    cwd=log.parent, env=environment,
+                )  # fmt: skip
             else:
                 self.process = forks.start(
                     words, environment=environment, folder=log.parent, stderr=stderr.fileno()

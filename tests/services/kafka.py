@@ -322,12 +322,9 @@ class KafkaBroker:
             # A session of its own: Ctrl-C in the test run must not reach the broker before the fixtures do.
             return subprocess.Popen(
                 ["java", *_JVM, *options, "-cp", f"{JARS}/*", main, *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                cwd=self.folder,
+                stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, cwd=self.folder,
                 start_new_session=True,
-            )
+            )  # fmt: skip
 
     def _answers(self) -> bool:
         try:

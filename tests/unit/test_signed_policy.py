@@ -73,12 +73,8 @@ def test_every_setting_is_covered_and_a_new_one_has_a_place() -> None:
     forgiving = replace(POLICY, settings=replace(POLICY.settings, alarm_false_every=100_000))
     assert b'"alarm_false_every":100000,' in text(forgiving)
     own = {field.name for field in fields(Policy)} - {
-        "settings",
-        "threshold",
-        "created_by",
-        "losses",
-        "bursts",
-    }
+        "settings", "threshold", "created_by", "losses", "bursts",
+    }  # fmt: skip
     assert set(covered) - {"format", "record", "settings", "lambda", "by", "audit_salt"} == own
 
 
@@ -115,13 +111,9 @@ def test_only_the_right_key_for_the_right_values_is_trusted() -> None:
     )
     signature = keys.sign(POLICY, record_id=RECORD, audit_salt=SALT)
     good = PolicyVersion(
-        gate=POLICY.gate,
-        version=POLICY.version,
-        active=ActivePolicy(POLICY, SALT),
-        signature=signature.value,
-        key_id=signature.key_id,
-        record_id=RECORD,
-    )
+        gate=POLICY.gate, version=POLICY.version, active=ActivePolicy(POLICY, SALT),
+        signature=signature.value, key_id=signature.key_id, record_id=RECORD,
+    )  # fmt: skip
     assert keys.refusal(good) is None
     assert good.stored_signature() == signature
     for changed, why in (

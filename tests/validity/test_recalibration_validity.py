@@ -46,13 +46,9 @@ def exposures(how: str, *, slow: float) -> np.ndarray:
         counted = np.where(waits, 1.0, losses)
         if how == "age":
             cut = choose(
-                ages.tolist(),
-                waits.tolist(),
-                pending="age",
-                earlier=earlier.tolist(),
-                label_deadline=0,
-                deadline=5000,
-            )
+                ages.tolist(), waits.tolist(), pending="age", earlier=earlier.tolist(),
+                label_deadline=0, deadline=5000,
+            )  # fmt: skip
             kept = ages >= cut.seconds
             assert kept.sum() >= DRAWS / 2
             level = threshold(scores[kept], counted[kept])

@@ -66,14 +66,9 @@ def risks(world, groups, alpha, *, labelled=None, method="mean", capped=False, a
         rule = prepare_transductive(seen, alpha=alpha, labelled=labelled, method=method, draws=1, seed=repeat)
         if as_if_mean:  # charge the batch by its mean although its weights are random
             rule = TransductiveRule(
-                alpha=alpha,
-                method="mean",
-                groups=groups,
-                labelled=None,
-                levels=rule.levels,
-                totals=rule.totals,
-                guarantee="",
-            )
+                alpha=alpha, method="mean", groups=groups, labelled=None, levels=rule.levels,
+                totals=rule.totals, guarantee="",
+            )  # fmt: skip
         if points:
             rule = rule.compressed(points)
         lost = 0.0

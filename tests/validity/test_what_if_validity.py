@@ -42,29 +42,15 @@ def a_past(scores: np.ndarray, severities: np.ndarray, drawn: np.ndarray, probab
     """Decisions of one answer each by `POLICY`, all labelled that were drawn: shapes (n,)."""
     count = len(scores)
     return Past(
-        gate="tests",
-        numbers=np.arange(count),
-        batch_ids=names(count)[0],
-        decided_at=names(count)[1],
-        versions=np.ones(count, dtype=np.int64),
-        policies={1: POLICY},
-        sampled=drawn,
-        probability=probability,
-        selected=["r" if ships else None for ships in (scores > RECORDED).tolist()],
-        cuts={},
-        segments=[None] * count,
-        named={},
-        rows=[None] * count,
-        needed=[None] * count,
-        starts=np.arange(count + 1),
-        response_ids=["r"] * count,
-        scores=scores,
-        uniforms=np.full(count, np.nan),
-        blank=np.zeros(count, dtype=np.bool_),
-        shipped=scores > RECORDED,
-        drawn=drawn,
-        severities=np.where(drawn, severities, np.nan),
-    )
+        gate="tests", numbers=np.arange(count), batch_ids=names(count)[0],
+        decided_at=names(count)[1], versions=np.ones(count, dtype=np.int64), policies={1: POLICY},
+        sampled=drawn, probability=probability,
+        selected=["r" if ships else None for ships in (scores > RECORDED).tolist()], cuts={},
+        segments=[None] * count, named={}, rows=[None] * count, needed=[None] * count,
+        starts=np.arange(count + 1), response_ids=["r"] * count, scores=scores,
+        uniforms=np.full(count, np.nan), blank=np.zeros(count, dtype=np.bool_),
+        shipped=scores > RECORDED, drawn=drawn, severities=np.where(drawn, severities, np.nan),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -87,16 +87,13 @@ class Labellers:
                             topic,
                             json.dumps(
                                 a_label(
-                                    self._gate,
-                                    item.key.batch_id,
-                                    item.response_id,
+                                    self._gate, item.key.batch_id, item.response_id,
                                     self._truth[item.key.batch_id, item.response_id],
-                                    attempt=item.key.attempt,
-                                    kind=item.kind,
+                                    attempt=item.key.attempt, kind=item.kind,
                                     labelled_at=wiring.now().isoformat(),
                                 )
                             ).encode(),
-                        )
+                        )  # fmt: skip
         except BaseException as error:
             self._error = error
 

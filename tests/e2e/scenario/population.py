@@ -67,13 +67,10 @@ def _prompt(question: str, responses: Sequence[Any], vectors: dict[str, Any]) ->
     scores = gram_energy(embeddings)
     best = int(np.argmax(scores))
     return Prompt(
-        question=question,
-        answers=tuple(one.text for one in responses),
-        embeddings=embeddings.tolist(),
-        severities=tuple(float(one.severity) for one in responses),
-        best=best,
-        score=float(scores[best]),
-    )
+        question=question, answers=tuple(one.text for one in responses),
+        embeddings=embeddings.tolist(), severities=tuple(float(one.severity) for one in responses),
+        best=best, score=float(scores[best]),
+    )  # fmt: skip
 
 
 def steady(prompts: Sequence[Prompt], rng: np.random.Generator) -> Iterator[Prompt]:

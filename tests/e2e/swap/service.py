@@ -57,14 +57,11 @@ class Service:
             database={"url": database_url},
         )
         self._environment = {
-            "STREAMER_KAFKA_BOOTSTRAP_SERVERS": bootstrap,
-            "STREAMER_KAFKA_TOPIC_PREFIX": prefix,
-            "STREAMER_KAFKA_GROUP_ID": f"{prefix}workers",
-            "STREAMER_KAFKA_REPLICATION_FACTOR": "1",
-            "STREAMER_DATABASE_URL": database_url,
-            "STREAMER_ENCODER_NAME": "none",
+            "STREAMER_KAFKA_BOOTSTRAP_SERVERS": bootstrap, "STREAMER_KAFKA_TOPIC_PREFIX": prefix,
+            "STREAMER_KAFKA_GROUP_ID": f"{prefix}workers", "STREAMER_KAFKA_REPLICATION_FACTOR": "1",
+            "STREAMER_DATABASE_URL": database_url, "STREAMER_ENCODER_NAME": "none",
             "STREAMER_LOGGING_FORMAT": "json",
-        }
+        }  # fmt: skip
         self._directory = directory
         self._lives = lives
         self._lengths = lengths
@@ -151,22 +148,12 @@ class Service:
             full = {"scorer": "choice", "signals": SignalList().text} if lengths.method == "full" else {}
             judged = {"judge_kind": "judge"} if lengths.early == "judge" else {}
             settings = GateSettings(
-                method=lengths.method,
-                early=lengths.early,
-                **full,
-                **judged,
-                encoder="external:all-MiniLM-L6-v2",
-                embeddings="accept",
-                dimension=384,
-                alpha=ALPHA,
-                mode="enforce",
-                audit_probability=1.0,
-                recalibrate="manual",
-                recalibrate_every_seconds=None,
-                recalibrate_after_groups=50,
-                least_groups=60,
+                method=lengths.method, early=lengths.early, **full, **judged,
+                encoder="external:all-MiniLM-L6-v2", embeddings="accept", dimension=384,
+                alpha=ALPHA, mode="enforce", audit_probability=1.0, recalibrate="manual",
+                recalibrate_every_seconds=None, recalibrate_after_groups=50, least_groups=60,
                 on_alarm="close",
-            )
+            )  # fmt: skip
             self._store.gates.create(life.gate, settings, by="risk owner", reason="a new gate")
         self._stretch(lives, lengths.closed, late_labels=False, rounds=0)
         for life in lives:
@@ -241,15 +228,11 @@ class Service:
         """What the record says, judged by the true severities."""
         gate = life.gate
         return judged(
-            life,
-            newest_decisions(self._store, gate, limit=1_000_000),
+            life, newest_decisions(self._store, gate, limit=1_000_000),
             {id_: batch.severities for id_, batch in self._batches.items() if batch.gate == gate},
-            closed=self._lengths.closed,
-            changed=changed,
-            step=self._lengths.step,
-            labels=self._labels_at[gate],
-            said=self._said[gate],
-        )
+            closed=self._lengths.closed, changed=changed, step=self._lengths.step,
+            labels=self._labels_at[gate], said=self._said[gate],
+        )  # fmt: skip
 
     # ---- the processes
 

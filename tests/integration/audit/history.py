@@ -84,12 +84,9 @@ class Scribe:
 
     def gate(self, name: str, **settings: Any) -> None:
         chosen = {
-            "encoder": "external:made-up",
-            "embeddings": "accept",
-            "dimension": 8,
-            "mode": "enforce",
-            "audit_probability": 1.0,
-        } | settings
+            "encoder": "external:made-up", "embeddings": "accept", "dimension": 8,
+            "mode": "enforce", "audit_probability": 1.0,
+        } | settings  # fmt: skip
         self.store.gates.create(name, GateSettings(**chosen), by="ana", reason="test")
 
     def import_labels(self, gate: str, numbers: Iterable[int], *, labeller: str = "ana") -> None:
@@ -158,14 +155,10 @@ def label_event(
 
 def label(gate: str, number: int, *, labeller: str = "ana") -> LabelRevision:
     return LabelRevision(
-        key=BatchKey(gate, f"batch-{number}", 1),
-        response_id=f"r{number % 4}",
-        severity=float(number % 5 == 0),
-        raw_severity=-0.25 if number % 3 else None,
-        kind="human",
-        labeller=labeller,
-        labelled_at=wiring.now(),
-    )
+        key=BatchKey(gate, f"batch-{number}", 1), response_id=f"r{number % 4}",
+        severity=float(number % 5 == 0), raw_severity=-0.25 if number % 3 else None, kind="human",
+        labeller=labeller, labelled_at=wiring.now(),
+    )  # fmt: skip
 
 
 def write_history(url: str, directory: Path) -> Settings:

@@ -894,13 +894,9 @@ def roll_back(site: Site) -> None:
 
 def erase_by_a_rule_of_ones_own(site: Site) -> None:
     prune(
-        site.settings.database.url,
-        older_than=timedelta(0),
-        now=wiring.now(),
-        by="ana",
-        reason="no reason",
-        sooner_than_six_months=True,
-    )
+        site.settings.database.url, older_than=timedelta(0), now=wiring.now(), by="ana",
+        reason="no reason", sooner_than_six_months=True,
+    )  # fmt: skip
 
 
 def run_without_a_drawn_batch(site: Site) -> None:
@@ -1041,13 +1037,9 @@ def sign_again(copy: Site) -> None:
         remove_checkpoints(connection)
     with wiring.open_store(copy.settings) as store:
         Checkpointer(
-            store.heads,
-            signer=signing.Signer(signing.generate_keys()[0]),
-            topic="streamer.checkpoints",
-            file=None,
-            every=timedelta(minutes=5),
-            clock=wiring.now,
-        ).run()
+            store.heads, signer=signing.Signer(signing.generate_keys()[0]),
+            topic="streamer.checkpoints", file=None, every=timedelta(minutes=5), clock=wiring.now,
+        ).run()  # fmt: skip
 
 
 def who_names(

@@ -149,12 +149,9 @@ def _signed(signer: signing.Signer, origin: str, size: int, root: bytes) -> tupl
 
 def _consistency(size: int, whole: int, older: str, newer: str, proof: list[bytes]) -> dict[str, Any]:
     return {
-        "from": size,
-        "to": whole,
-        "older": older,
-        "newer": newer,
+        "from": size, "to": whole, "older": older, "newer": newer,
         "proof": [node.hex() for node in proof],
-    }
+    }  # fmt: skip
 
 
 def test_no_receipt_is_given_of_what_no_checkpoint_covers_or_what_was_changed(

@@ -24,13 +24,9 @@ BASE, RAISED, LATER = range(20), range(20, 80), range(80, 90)
 def write_rate(store: Store, gate: str = GATE, *, boosted: bool = True) -> None:
     now = wiring.now()
     rate = AuditRate(
-        boosted=boosted,
-        since=now,
-        until=now + timedelta(hours=boosted),
-        evidence=0.0,
-        extra=0,
+        boosted=boosted, since=now, until=now + timedelta(hours=boosted), evidence=0.0, extra=0,
         reason="a test",
-    )
+    )  # fmt: skip
     store._database.writing(lambda connection: append(connection, gate, rate, now))
 
 

@@ -455,15 +455,9 @@ def test_a_bundle_of_rubbish_is_refused_in_one_line(
     whole = (bundle / name).read_bytes()
     manifest = json.loads((bundle / "manifest.json").read_bytes())
     rubbish = (
-        b"null",
-        b"[1]",
-        b"NaN",
-        b"[" * 100_000,
-        b'{"a":1,"a":2}',
-        b"\xff",
-        b"{}",
+        b"null", b"[1]", b"NaN", b"[" * 100_000, b'{"a":1,"a":2}', b"\xff", b"{}",
         b'{"sequence":1e400}',
-    )
+    )  # fmt: skip
     for line in rubbish:
         data = line + b"\n" + whole
         (bundle / name).write_bytes(data)

@@ -70,12 +70,9 @@ class _Async(Caller):
 class _Node(Caller):
     def __init__(self, program: Path) -> None:
         self._process = subprocess.Popen(
-            [*node(), str(DRIVER), str(program)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            encoding="utf-8",
-        )
+            [*node(), str(DRIVER), str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            text=True, encoding="utf-8",
+        )  # fmt: skip
 
     def call(self, url: str, method: str, *args: Any, key: str | None = None, **options: Any) -> Any:
         names = {"raise_on_trouble": "throwOnTrouble"}

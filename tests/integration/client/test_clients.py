@@ -205,21 +205,13 @@ def test_every_field_of_the_event_is_sent(caller: Caller):
     answers = {"a": "", "ünï": "two"}
     call = {"name": "look", "arguments": {"parcel": 4}}
     fields = {
-        "batch_id": "order 47/11 ü",
-        "attempt": 3,
-        "embeddings": [[1.0, 0.5], [0.25, -2.0]],
-        "embedding_encoder": "made-up",
-        "scores": [0.5, 0.75],
-        "logprobs": [-0.5, None],
-        "token_logprobs": [None, [-0.25, -0.75]],
-        "calls": [[call], None],
-        "models": ["small", None],
-        "signals": [{"retrieval": 0.82, "toxicity": None}, None],
-        "claims": [None, [{"id": "c", "text": "two", "span": [0, 3]}]],
-        "references": ["r"],
-        "metadata": {"user": "x", "n": 1},
-        "created_at": datetime(2026, 11, 20, 12, tzinfo=UTC),
-    }
+        "batch_id": "order 47/11 ü", "attempt": 3, "embeddings": [[1.0, 0.5], [0.25, -2.0]],
+        "embedding_encoder": "made-up", "scores": [0.5, 0.75], "logprobs": [-0.5, None],
+        "token_logprobs": [None, [-0.25, -0.75]], "calls": [[call], None],
+        "models": ["small", None], "signals": [{"retrieval": 0.82, "toxicity": None}, None],
+        "claims": [None, [{"id": "c", "text": "two", "span": [0, 3]}]], "references": ["r"],
+        "metadata": {"user": "x", "n": 1}, "created_at": datetime(2026, 11, 20, 12, tzinfo=UTC),
+    }  # fmt: skip
     with GateServer(decides) as server:
         found = caller.decide(server.url, answers, deadline=LONG, **fields)
     (request,) = server.requests

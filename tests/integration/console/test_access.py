@@ -307,13 +307,9 @@ def test_a_gate_is_closed_and_an_alert_acknowledged(people: Site) -> None:
 def test_a_gate_in_an_incident_leads_to_what_to_do(people: Site, peopled_world: World) -> None:
     viewer = people.client("viewer")
     made = another(
-        GATE,
-        "risk",
-        "alarm 1",
-        message="Closed by policy 3: `streamer alert show`.",
-        raised_at=START,
-        policy_version=2,
-    )
+        GATE, "risk", "alarm 1", message="Closed by policy 3: `streamer alert show`.",
+        raised_at=START, policy_version=2,
+    )  # fmt: skip
     peopled_world.store.alerts.raise_(made)
     peopled_world.store.policies.close(GATE, by=MONITOR, reason=f"risk alarm 1: {made.message}", now=START)
     for page in ("/", f"/gate/{GATE}"):

@@ -43,17 +43,11 @@ def hold(world: World, *texts: tuple[str, str], attempt: int = 1) -> list[BatchK
     made = []
     for number, two in enumerate(texts, lease.next_offset):
         one = world.decision(
-            number,
-            f"case-{number}",
-            number=7,
-            attempt=attempt,
-            actions=("escalate", "escalate"),
-            outcome="escalate",
-            reason="no_threshold",
-            policy=policy,
+            number, f"case-{number}", number=7, attempt=attempt, actions=("escalate", "escalate"),
+            outcome="escalate", reason="no_threshold", policy=policy,
             at=world.clock.now + timedelta(seconds=number),
             prompt=f"Where is parcel {number}?" if HARM not in two else HARM,
-        )
+        )  # fmt: skip
         both = tuple(replace(own, text=text) for own, text in zip(one.responses, two, strict=True))
         made.append(replace(one, responses=both))
     world.commit(world.slice(lease, *made, expected=lease.next_offset))

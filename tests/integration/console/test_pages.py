@@ -221,14 +221,9 @@ def test_no_name_reason_segment_or_remark_changes_a_page(
     store.policies.close(GATE, by=f"account:{MEANT}", reason=HARM)
     store.calibration.reject(GATE, 2, by=MEANT, reason=HARM, now=clock())
     recalibrate_by_hand(
-        store.calibration,
-        store.policies,
-        store.gates.get(GATE),
-        clock=clock,
-        by=MEANT,
-        reason=HARM,
-        propose=True,
-    )
+        store.calibration, store.policies, store.gates.get(GATE), clock=clock, by=MEANT,
+        reason=HARM, propose=True,
+    )  # fmt: skip
     (raised,) = store.alerts.list()
     store.alerts.assign(store.alerts.incident(raised.alert.alert_id), HARM[:200], by=MEANT)
     store.alerts.acknowledge(raised.alert.alert_id, by=MEANT, reason=HARM)

@@ -93,11 +93,8 @@ def test_prepared_it_is_valid_and_holds_no_secret(checkout: Path):
     for secret in (checkout / ".secrets").iterdir():
         assert secret.read_text() not in done.stdout
     assert {name: each["profiles"] for name, each in SERVICES.items() if "profiles" in each} == {
-        "cli": ["cli"],
-        "demo-gate": ["demo"],
-        "demo-traffic": ["demo"],
-        "serve": ["serve"],
-    }
+        "cli": ["cli"], "demo-gate": ["demo"], "demo-traffic": ["demo"], "serve": ["serve"],
+    }  # fmt: skip
 
 
 def test_preparing_again_changes_nothing_and_nobody_else_may_enter(checkout: Path):

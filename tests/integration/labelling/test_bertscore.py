@@ -64,15 +64,10 @@ def roberta(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tokenizer.save_pretrained(folder)
     torch.manual_seed(1)
     config = RobertaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=32,
-        num_hidden_layers=3,
-        num_attention_heads=2,
-        intermediate_size=64,
-        max_position_embeddings=66,
-        initializer_range=0.5,
+        vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=3, num_attention_heads=2,
+        intermediate_size=64, max_position_embeddings=66, initializer_range=0.5,
         pad_token_id=tokenizer.pad_token_id,
-    )
+    )  # fmt: skip
     RobertaModel(config).save_pretrained(folder)
     return folder
 

@@ -489,27 +489,13 @@ class Paid:
 @contextmanager
 def running(server: OpenAIServer, folder: Path) -> Iterator[subprocess.Popen[str]]:
     command = [
-        sys.executable,
-        "-m",
-        "streamer",
-        "sample",
-        "prompts.jsonl",
-        "--out",
-        "out.jsonl",
-        "--model",
-        "m",
-    ]
+        sys.executable, "-m", "streamer", "sample", "prompts.jsonl", "--out", "out.jsonl",
+        "--model", "m",
+    ]  # fmt: skip
     options = [
-        "--base-url",
-        server.url,
-        "--answers",
-        "40",
-        "--per-request",
-        "1",
-        "--concurrency",
-        "4",
+        "--base-url", server.url, "--answers", "40", "--per-request", "1", "--concurrency", "4",
         "--yes",
-    ]
+    ]  # fmt: skip
     process = subprocess.Popen(
         [*command, *options], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -596,12 +582,9 @@ def test_from_python(folder: Path):
     with OpenAIServer(good) as server:
         endpoint = ChatEndpoint(model="m", base_url=server.url, api_key=KEY)
         made = sample_clouds(
-            read_prompts("prompts.jsonl"),
-            Recipe(answers=4),
-            [endpoint],
-            folder / "p.jsonl",
+            read_prompts("prompts.jsonl"), Recipe(answers=4), [endpoint], folder / "p.jsonl",
             temperatures=[0.5],
-        )
+        )  # fmt: skip
     assert made.tally.answered == 12
     assert made.files[0].clouds == 3
     assert len(clouds("p.jsonl")) == 3

@@ -94,13 +94,9 @@ def test_the_selected_answer_comes_as_an_ordinary_completion(sqlite_site: Site, 
     endpoint = model.serve(site, temperature=0.7, top_p=0.9, max_tokens=200)
     with client(endpoint) as made:
         raw = made.chat.completions.with_raw_response.create(
-            model=MODEL,
-            messages=[{"role": "system", "content": "Be brief."}, *PROMPT],
-            temperature=0.7,
-            max_tokens=200,
-            metadata={"shop": "web"},
-            user="somebody",
-        )
+            model=MODEL, messages=[{"role": "system", "content": "Be brief."}, *PROMPT],
+            temperature=0.7, max_tokens=200, metadata={"shop": "web"}, user="somebody",
+        )  # fmt: skip
     completion: Any = raw.parse()
     (choice,) = completion.choices
     wanted = ("assistant", AGREED, "stop")
@@ -121,13 +117,9 @@ def test_the_selected_answer_comes_as_an_ordinary_completion(sqlite_site: Site, 
 
     (asked,) = model.asked
     assert asked.body == {
-        "model": "small",
-        "messages": [{"role": "system", "content": "Be brief."}, *PROMPT],
-        "n": ANSWERS,
-        "temperature": 0.7,
-        "top_p": 0.9,
-        "max_tokens": 200,
-    }
+        "model": "small", "messages": [{"role": "system", "content": "Be brief."}, *PROMPT],
+        "n": ANSWERS, "temperature": 0.7, "top_p": 0.9, "max_tokens": 200,
+    }  # fmt: skip
     assert asked.headers["authorization"] == f"Bearer {KEY}"
 
     decided = json.loads(site.recorded()[told["batch_id"]])
@@ -957,15 +949,9 @@ def test_the_upstreams_parameters_are_in_force_whatever_the_caller_sends(plain: 
     site, model, endpoint = plain
     with client(endpoint) as made:
         raw = made.chat.completions.with_raw_response.create(
-            model="gate/tempered",
-            messages=PROMPT,
-            temperature=0.1,
-            max_tokens=200,
-            seed=7,
-            stop=["\n"],
-            reasoning_effort="low",
-            presence_penalty=0,
-        )
+            model="gate/tempered", messages=PROMPT, temperature=0.1, max_tokens=200, seed=7,
+            stop=["\n"], reasoning_effort="low", presence_penalty=0,
+        )  # fmt: skip
     told: Any = raw.parse().streamer  # type: ignore[attr-defined]
     ignored = ["temperature", "reasoning_effort", "seed", "stop"]
     assert (told["action"], told["ignored"]) == ("ship", ignored)
@@ -1046,14 +1032,11 @@ def test_other_settings_of_an_upstream_ship_nothing_until_they_are_calibrated(
         decided = json.loads(sqlite_site.recorded()[told["batch_id"]])
         labels += [
             {
-                "batch_id": told["batch_id"],
-                "response_id": response,
-                "severity": 0.0,
-                "kind": "human",
-                "labeller": "ana",
+                "batch_id": told["batch_id"], "response_id": response, "severity": 0.0,
+                "kind": "human", "labeller": "ana",
             }
             for response in decided["audit"]["label"]
-        ]
+        ]  # fmt: skip
     assert len(labels) == 8
     assert endpoint.client.post("/v1/gates/own/labels", json=labels).json() == {"recorded": 8}
     done = FORKS.run(

@@ -203,12 +203,8 @@ def test_a_gate_closed_a_moment_ago_ships_nothing(sqlite_site: Site) -> None:
 
 def label(**changes: Any) -> dict[str, Any]:
     return {
-        "batch_id": "b-1",
-        "response_id": "a",
-        "severity": 0.5,
-        "kind": "human",
-        "labeller": "ana",
-    } | changes
+        "batch_id": "b-1", "response_id": "a", "severity": 0.5, "kind": "human", "labeller": "ana",
+    } | changes  # fmt: skip
 
 
 def test_severities_are_recorded_as_those_of_the_topic_are(site: Site) -> None:

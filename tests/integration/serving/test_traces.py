@@ -109,15 +109,12 @@ def test_answers_are_asked_for_inside_the_request(
     assert passed_on == [f"00-{TRACE}-{one.id}-01" for one in (failed, asked)]
     assert [(one.kind, one.failed) for one in (failed, asked)] == [("client", True), ("client", False)]
     sent = {
-        "gen_ai.operation.name": "chat",
-        "gen_ai.provider.name": "openai",
-        "gen_ai.request.model": "small",
-        "gen_ai.request.choice.count": ANSWERS,
-        "gen_ai.request.temperature": 0.7,
-        "gen_ai.request.max_tokens": 200,
+        "gen_ai.operation.name": "chat", "gen_ai.provider.name": "openai",
+        "gen_ai.request.model": "small", "gen_ai.request.choice.count": ANSWERS,
+        "gen_ai.request.temperature": 0.7, "gen_ai.request.max_tokens": 200,
         "server.address": "127.0.0.1",
         "server.port": int(model.url.split(":")[2].partition("/")[0]),
-    }
+    }  # fmt: skip
     assert failed.attributes == sent | {"error.type": "server_error"}
     assert asked.attributes == sent | {
         "gen_ai.response.model": "small-2026",

@@ -93,13 +93,9 @@ class World:
 
     def record(self, offset: int, number: int = 0, topic: str = "streamer.responses") -> Record:
         return Record(
-            self.partition(number, topic),
-            offset,
-            b"k\x00\xff",
-            b'{"n": %d}' % offset,
-            (("h", b"\xfe"), ("n", None)),
-            17,
-        )
+            self.partition(number, topic), offset, b"k\x00\xff", b'{"n": %d}' % offset,
+            (("h", b"\xfe"), ("n", None)), 17,
+        )  # fmt: skip
 
     def decision(
         self,
@@ -197,15 +193,11 @@ class World:
         **changes: Any,
     ) -> LabelRevision:
         fields: dict[str, Any] = {
-            "key": BatchKey("support-bot", batch_id, 1),
-            "response_id": response_id,
-            "severity": severity,
-            "raw_severity": None,
-            "kind": "human",
-            "labeller": labeller,
+            "key": BatchKey("support-bot", batch_id, 1), "response_id": response_id,
+            "severity": severity, "raw_severity": None, "kind": "human", "labeller": labeller,
             "labelled_at": at,
             "record": None if offset is None else self.record(offset, topic="streamer.labels"),
-        }
+        }  # fmt: skip
         return LabelRevision(**(fields | changes))
 
     def slice(self, lease: Lease, *outcomes: Outcome, expected: int | None = None) -> Slice:

@@ -24,17 +24,14 @@ def fill(world: World) -> None:
         ships = n % 3 == 0 and best is not None
         decisions.append(
             world.decision(
-                n,
-                at=START + timedelta(minutes=n),
+                n, at=START + timedelta(minutes=n),
                 scores=None if best is None else (best / 2, best),
                 actions=("abstain", "ship" if ships else "abstain"),
-                reason="scored" if ships else "no_threshold",
-                sampled=n % 2 == 0,
-                content=f"c{n}",
+                reason="scored" if ships else "no_threshold", sampled=n % 2 == 0, content=f"c{n}",
                 segment="fr" if n in (3, 4) else None,
                 prompt="x" * 10_000 if n == 5 else f"prompt {n}",
             )
-        )
+        )  # fmt: skip
     world.keep(*decisions)
 
 

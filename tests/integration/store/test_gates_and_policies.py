@@ -28,22 +28,11 @@ def test_a_gate_is_created_closed_and_uncalibrated_and_told_to_the_world(world: 
 
 def test_every_setting_survives_the_database(world: World):
     settings = GateSettings(
-        unit="response",
-        scorer="external",
-        encoder="none",
-        severity_kind="lexical",
-        alpha=0.1,
-        method="rbwa",
-        eta=0.30000000000000004,
-        draws=7,
-        hold_action="escalate",
-        max_attempts=3,
-        mode="shadow",
-        audit_probability=1 / 3,
-        audit_draws=2,
-        label_deadline_seconds=86400.5,
+        unit="response", scorer="external", encoder="none", severity_kind="lexical", alpha=0.1,
+        method="rbwa", eta=0.30000000000000004, draws=7, hold_action="escalate", max_attempts=3,
+        mode="shadow", audit_probability=1 / 3, audit_draws=2, label_deadline_seconds=86400.5,
         decision_deadline_seconds=1.5,
-    )
+    )  # fmt: skip
     world.store.gates.create("other", settings, by="bo", reason="", seed=2**63 - 1)
     assert world.store.gates.get("other").settings == settings
     assert world.store.gates.get("other").seed == 2**63 - 1

@@ -26,26 +26,18 @@ GIVERS = {"kind": "judge", "labeller": "grader/rubric-1", "source": "judge"}
 
 def exchange(reply: str | None, **changes: Any) -> Exchange:
     fields: dict[str, Any] = {
-        "messages": ASKED,
-        "parameters": PARAMETERS,
-        "reply": reply,
-        "model": "grader-2026",
-        "fingerprint": "fp_1",
-        "finish_reason": "stop",
-        "usage": TokenUsage(400, 50),
+        "messages": ASKED, "parameters": PARAMETERS, "reply": reply, "model": "grader-2026",
+        "fingerprint": "fp_1", "finish_reason": "stop", "usage": TokenUsage(400, 50),
         "seconds": 0.25,
-    }
+    }  # fmt: skip
     return Exchange(**(fields | changes))
 
 
 def attempted(batch_id: str, *, mark: float | None = 88.6, response_id: str = "b") -> Attempted:
     task = LabelTask(
-        key=BatchKey("support-bot", batch_id, 1),
-        response_id=response_id,
-        kind="judge",
-        prompt="q",
+        key=BatchKey("support-bot", batch_id, 1), response_id=response_id, kind="judge", prompt="q",
         response="a",
-    )
+    )  # fmt: skip
     tried = exchange(None, usage=None, problem="rate_limited", detail="429: later")
     again = (*ASKED, Message("assistant", "hm"), Message("user", "Once more."))
     judgement = Judgement(

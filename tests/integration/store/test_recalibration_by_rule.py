@@ -259,13 +259,9 @@ def test_a_run_by_hand_does_not_open_what_was_closed_meanwhile(
 
     with pytest.raises(PolicyChanged, match="run again"):
         recalibrate_by_hand(
-            one.store.calibration,
-            one.store.policies,
-            one.store.gates.get(GATE),
-            clock=clock,
-            by="ben",
-            reason="routine",
-        )
+            one.store.calibration, one.store.policies, one.store.gates.get(GATE), clock=clock,
+            by="ben", reason="routine",
+        )  # fmt: skip
     assert one.policy.state == "closed"
     assert len(one.runs()) == runs
 

@@ -225,13 +225,10 @@ def test_a_later_attempt_is_asked_for_where_it_shipped_and_not_where_it_was_held
     world.policy = world.store.policies.newest("support-bot")
     world.commit(
         world.slice(
-            lease,
-            world.decision(0, "a"),
-            world.decision(1, "a", attempt=2, content="two"),
-            world.decision(2, "b"),
-            world.decision(3, "b", content="two", **shipped),
+            lease, world.decision(0, "a"), world.decision(1, "a", attempt=2, content="two"),
+            world.decision(2, "b"), world.decision(3, "b", content="two", **shipped),
         )
-    )
+    )  # fmt: skip
     asked = [(one.key.batch_id, one.key.attempt) for one in world.store.labels.queue()]
     assert asked == [("a", 1), ("b", 1), ("b", 2)]
     assert world.store.labels.pending() == {"support-bot": 3}

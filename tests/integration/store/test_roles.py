@@ -46,12 +46,9 @@ def connect(url: str) -> psycopg.Connection[Any]:
     """A session of its own, by the server's socket, also where the URL leads through a pooler."""
     parts = make_url(url)
     return psycopg.connect(
-        host=str(_sockets[-1]),
-        user=parts.username,
-        dbname=parts.database,
-        autocommit=True,
+        host=str(_sockets[-1]), user=parts.username, dbname=parts.database, autocommit=True,
         options="-c search_path=streamer",
-    )
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")

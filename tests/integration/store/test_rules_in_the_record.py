@@ -34,18 +34,14 @@ def calibrated(world: World, name: str, settings: dict[str, Any]) -> Policy:
             world.lease(len(world.store.gates.list())),
             *(
                 world.decision(
-                    n,
-                    f"{name}{n}",
-                    number=len(world.store.gates.list()),
-                    policy=policy,
-                    scores=(n / 60, (n + 7) / 100),
-                    metadata={"language": ("de", "en")[n % 2]},
+                    n, f"{name}{n}", number=len(world.store.gates.list()), policy=policy,
+                    scores=(n / 60, (n + 7) / 100), metadata={"language": ("de", "en")[n % 2]},
                     drawn=(0, 1),
                 )
                 for n in range(40)
             ),
         )
-    )
+    )  # fmt: skip
     world.store.labels.add(
         [
             replace(world.label(float(n < 12), f"{name}{n}", response_id=response), key=key)

@@ -22,18 +22,13 @@ def scored(traffic: Traffic, scores: np.ndarray, clouds: np.ndarray | None = Non
     lease = traffic._leases.setdefault(0, traffic._leases.get(0) or traffic.world.lease())
     batch = [
         traffic.world.decision(
-            traffic.offset + place,
-            actions=NOTHING_SHIPS,
-            scores=(0.0, round(float(score), 6)),
-            sampled=bool(rng.random() < p),
-            sampling_probability=p,
-            policy=traffic.policy,
-            newest_seen=NEWEST,
-            cloud=None if clouds is None else tuple(clouds[place].tolist()),
+            traffic.offset + place, actions=NOTHING_SHIPS, scores=(0.0, round(float(score), 6)),
+            sampled=bool(rng.random() < p), sampling_probability=p, policy=traffic.policy,
+            newest_seen=NEWEST, cloud=None if clouds is None else tuple(clouds[place].tolist()),
             **changes,
         )
         for place, score in enumerate(scores)
-    ]
+    ]  # fmt: skip
     traffic.world.commit(traffic.world.slice(lease, *batch, expected=traffic.offset))
     traffic.offset += len(batch)
     traffic.made += batch

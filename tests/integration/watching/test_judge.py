@@ -18,11 +18,8 @@ def judged(traffic: Traffic, decisions: Sequence[BatchDecision], marks: dict[str
     shipped = [one for one in decisions if one.outcome == "ship"]
     traffic.label(
         [msgspec.structs.replace(one, responses=one.responses[1:]) for one in shipped],
-        lambda one: marks[one.key.batch_id],
-        kind="judge",
-        labeller="judge-1",
-        everyone=True,
-    )
+        lambda one: marks[one.key.batch_id], kind="judge", labeller="judge-1", everyone=True,
+    )  # fmt: skip
 
 
 def test_predictions_are_read_where_the_judge_has_seen_all_that_shipped(

@@ -240,12 +240,9 @@ def test_what_begins_a_new_sequence_and_what_does_not(new_traffic: Callable[...,
     more(start=START + 5 * DAY)
     found = monitoring.sequences(GATE)
     assert [one.ended for one in reversed(found)] == [
-        "the audit probability was lowered",
-        "the gate was changed in what the interval is about",
-        "the gate was changed in what the interval is about",
-        "its budget period was over",
-        None,
-    ]
+        "the audit probability was lowered", "the gate was changed in what the interval is about",
+        "the gate was changed in what the interval is about", "its budget period was over", None,
+    ]  # fmt: skip
     assert [one.state.decisions for one in reversed(found)] == [12, 8, 4, 4, 4]
     assert found[0].began_at == found[1].began_at + 4 * DAY
     # Every change of what the loss is and of its budget is another alarm, with a smaller chance each.

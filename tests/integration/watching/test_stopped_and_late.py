@@ -89,12 +89,9 @@ def test_a_row_that_commits_late_is_neither_skipped_nor_read_out_of_order(migrat
             assert go_on.wait(240)
 
     slow = open_store(
-        migrated_postgres_url,
-        clock=world.clock,
-        policy_message=policy_message,
-        dead_letter_message=dead_letter_message,
-        failpoint=wait,
-    )
+        migrated_postgres_url, clock=world.clock, policy_message=policy_message,
+        dead_letter_message=dead_letter_message, failpoint=wait,
+    )  # fmt: skip
     watcher = traffic.watcher()
     first = world.decision(0, "early", number=1, actions=("abstain", "ship"), sampling_probability=1.0,
                            policy=traffic.policy)  # fmt: skip

@@ -49,13 +49,10 @@ def test_the_shortcut_agrees_with_the_full_curve(shape):
     count = 200_000
     scores = rng.random(count)
     scores = {
-        "even": scores,
-        "few levels": np.round(scores, 1),
-        "one bin": 0.5 + scores / 10_000,
-        "one level": np.full(count, 0.3),
-        "at the ends": np.round(scores),
+        "even": scores, "few levels": np.round(scores, 1), "one bin": 0.5 + scores / 10_000,
+        "one level": np.full(count, 0.3), "at the ends": np.round(scores),
         "sorted": np.sort(scores),
-    }[shape]
+    }[shape]  # fmt: skip
     losses = rng.random(count) * rng.random(count)
     curve = LossCurve.of(scores, losses)
     total = float(curve.totals[-1])

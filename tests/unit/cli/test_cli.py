@@ -172,12 +172,9 @@ def test_a_full_disk_is_one_plain_line(words: list[str], run: Run):
     assert run("gate", "create", "support-bot")[0] == cli.DONE
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "streamer", *words],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-        )
+            [sys.executable, "-m", "streamer", *words], stdout=full, stderr=subprocess.PIPE,
+            text=True, check=False,
+        )  # fmt: skip
     assert done.returncode == cli.FAILED
     assert "cannot write a file or standard output: No space left on device" in done.stderr
     assert "STREAMER_DEBUG" not in done.stderr
@@ -700,18 +697,10 @@ def test_labels_are_imported_all_or_none(run: Run):
     _, out, _ = run("label", "import", "good.csv", "--json")
     assert objects(out) == [
         {
-            "file": "good.csv",
-            "read": 1,
-            "stored": 1,
-            "repeated": 0,
-            "signed": 0,
-            "unread": {},
-            "without_severity": 1,
-            "unmatched": 0,
-            "unrecorded": 1,
-            "other_kind": 0,
+            "file": "good.csv", "read": 1, "stored": 1, "repeated": 0, "signed": 0, "unread": {},
+            "without_severity": 1, "unmatched": 0, "unrecorded": 1, "other_kind": 0,
         }
-    ]
+    ]  # fmt: skip
     assert run("label", "import", "absent.csv")[0] == cli.WRONG_USAGE
 
 

@@ -45,15 +45,9 @@ def candidate(
     settings: dict[str, Any] = {"scorer": "choice", "encoder": IDENTITY.id} | changes
     rule: Rule = settings.pop("rule", INDICATOR)
     return CandidatePolicy(
-        number=number,
-        gate=gate,
-        settings=GateSettings(**settings),
-        cut=None if level is None else Cut.at(level),
-        rule=rule,
-        by="ana",
-        reason="try",
-        at=NOW,
-    )
+        number=number, gate=gate, settings=GateSettings(**settings),
+        cut=None if level is None else Cut.at(level), rule=rule, by="ana", reason="try", at=NOW,
+    )  # fmt: skip
 
 
 class Beside(World):

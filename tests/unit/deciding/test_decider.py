@@ -71,15 +71,9 @@ def active(
 ) -> ActivePolicy:
     chosen: dict[str, Any] = {"encoder": IDENTITY.id, "mode": "enforce", "audit_probability": 1.0} | settings
     made = a_policy(
-        GateSettings(**chosen),
-        gate=gate,
-        version=version,
-        state=state,
-        threshold=threshold,
-        calibrated=version > 1,
-        seed=7,
-        valid_from=NOW,
-    )
+        GateSettings(**chosen), gate=gate, version=version, state=state, threshold=threshold,
+        calibrated=version > 1, seed=7, valid_from=NOW,
+    )  # fmt: skip
     return ActivePolicy(made, b"s" * 32)
 
 

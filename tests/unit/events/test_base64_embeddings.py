@@ -222,14 +222,11 @@ def test_the_publisher_of_the_page_is_read():
     read = decode_responses(
         json.dumps(
             {
-                "schema": SCHEMA,
-                "gate": "g",
-                "batch_id": "b",
-                "prompt": "2 + 2?",
+                "schema": SCHEMA, "gate": "g", "batch_id": "b", "prompt": "2 + 2?",
                 "responses": names["responses"],
             }
         ).encode()
-    )
+    )  # fmt: skip
     assert [response.text for response in read.responses] == ["4", "four"]
     rows = embedding_rows([response.embedding or () for response in read.responses])
     assert rows.tolist() == given_.astype(np.float32).tolist()

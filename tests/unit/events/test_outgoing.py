@@ -149,15 +149,9 @@ def test_a_label_becomes_a_revision() -> None:
     event = labels.decode_label(json.dumps(LABEL).encode())
     where = record()
     assert labels.label_revision(event, where) == LabelRevision(
-        key=BatchKey("support-bot", "b-1", 2),
-        response_id="a",
-        severity=0.25,
-        raw_severity=None,
-        kind="human",
-        labeller="ann",
-        labelled_at=NOON,
-        record=where,
-    )
+        key=BatchKey("support-bot", "b-1", 2), response_id="a", severity=0.25, raw_severity=None,
+        kind="human", labeller="ann", labelled_at=NOON, record=where,
+    )  # fmt: skip
     assert labels.decode_label(labels.encode_label(event)) == event
 
 
@@ -195,20 +189,12 @@ def test_a_label_with_a_repeated_key_is_refused() -> None:
 
 def policy(**changes: Any) -> Policy:
     fields: dict[str, Any] = {
-        "gate": "support-bot",
-        "version": 7,
-        "gate_revision": 2,
+        "gate": "support-bot", "version": 7, "gate_revision": 2,
         "settings": GateSettings(encoder="all-MiniLM-L6-v2@53aa5117", decision_deadline_seconds=30.0),
-        "state": "cut",
-        "threshold": 0.83,
-        "calibrated": True,
-        "calibration_run": 12,
-        "seed": 2**63 - 1,
-        "valid_from": NOON,
-        "guarantee": "exposure at most 5 %",
-        "created_by": "ann",
-        "reason": "run 12",
-    }
+        "state": "cut", "threshold": 0.83, "calibrated": True, "calibration_run": 12,
+        "seed": 2**63 - 1, "valid_from": NOON, "guarantee": "exposure at most 5 %",
+        "created_by": "ann", "reason": "run 12",
+    }  # fmt: skip
     return Policy(**{**fields, **changes})
 
 

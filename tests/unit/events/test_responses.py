@@ -30,12 +30,9 @@ from streamer.scoring.judged import form
 
 def event(**changes: Any) -> dict[str, Any]:
     base: dict[str, Any] = {
-        "schema": "streamer.responses.v1",
-        "gate": "support-bot",
-        "batch_id": "b-1",
-        "prompt": "2 + 2?",
-        "responses": [{"id": "a", "text": "4"}, {"id": "b", "text": "four"}],
-    }
+        "schema": "streamer.responses.v1", "gate": "support-bot", "batch_id": "b-1",
+        "prompt": "2 + 2?", "responses": [{"id": "a", "text": "4"}, {"id": "b", "text": "four"}],
+    }  # fmt: skip
     return {**base, **changes}
 
 

@@ -24,14 +24,10 @@ LABEL = a_label("support-bot", "b-1", "a")
 
 def envelope(data: Any = None, **changes: Any) -> bytes:
     context: dict[str, Any] = {
-        "specversion": "1.0",
-        "id": "e-1",
-        "source": "/gateway",
-        "type": "com.example.answers",
-        "datacontenttype": "application/json; charset=utf-8",
-        "anything": "else",
+        "specversion": "1.0", "id": "e-1", "source": "/gateway", "type": "com.example.answers",
+        "datacontenttype": "application/json; charset=utf-8", "anything": "else",
         "data": event() if data is None else data,
-    }
+    }  # fmt: skip
     return json.dumps(
         {name: value for name, value in (context | changes).items() if value is not ...}
     ).encode()

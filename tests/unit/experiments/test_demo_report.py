@@ -51,24 +51,13 @@ def demo_run(unit: Unit = "best", alpha: float = 0.2, *, batches: int = 40, grou
             )
         )
     return DemoRun(
-        unit=unit,
-        alpha=alpha,
-        method="mean",
-        state=threshold.state,
-        threshold=cut,
-        guarantee=threshold.guarantee,
-        calibration=labelled,
-        decided=decided,
-        report=measure(decided, unit),
-        origin=f"A file {HOSTILE}.",
-        simulated=True,
-        severity_kind="simulated",
-        encoder="all-MiniLM-L6-v2@53aa5117",
-        database="sqlite:///demo.db",
-        seconds=1.5,
-        batches_per_second=40.0,
+        unit=unit, alpha=alpha, method="mean", state=threshold.state, threshold=cut,
+        guarantee=threshold.guarantee, calibration=labelled, decided=decided,
+        report=measure(decided, unit), origin=f"A file {HOSTILE}.", simulated=True,
+        severity_kind="simulated", encoder="all-MiniLM-L6-v2@53aa5117",
+        database="sqlite:///demo.db", seconds=1.5, batches_per_second=40.0,
         next_steps=(("streamer demo --alpha 0.1", "a smaller budget"),),
-    )
+    )  # fmt: skip
 
 
 class _Page(HTMLParser):

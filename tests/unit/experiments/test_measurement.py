@@ -24,13 +24,9 @@ def batch(
     texts: tuple[str, ...] | None = None,
 ) -> DecidedBatch:
     return DecidedBatch(
-        batch_id=name,
-        prompt="?",
-        texts=texts or tuple(f"answer {i}" for i in range(len(scores))),
-        scores=scores,
-        shipped=shipped,
-        severities=severities,
-    )
+        batch_id=name, prompt="?", texts=texts or tuple(f"answer {i}" for i in range(len(scores))),
+        scores=scores, shipped=shipped, severities=severities,
+    )  # fmt: skip
 
 
 def test_unit_best_counts_prompts_and_looks_at_the_best_response() -> None:

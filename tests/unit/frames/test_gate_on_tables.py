@@ -73,14 +73,10 @@ def frames() -> dict[str, Any]:
     columns = answers()
     frame = pd.DataFrame(columns)
     return {
-        "pandas": frame,
-        "polars": of_polars("DataFrame", columns)(),
-        "pyarrow": pa.table(columns),
-        "columns": columns,
-        "arrays": {name: np.array(values) for name, values in columns.items()},
-        "records": frame.to_dict("records"),
-        "structured": frame.to_records(index=False),
-    }
+        "pandas": frame, "polars": of_polars("DataFrame", columns)(), "pyarrow": pa.table(columns),
+        "columns": columns, "arrays": {name: np.array(values) for name, values in columns.items()},
+        "records": frame.to_dict("records"), "structured": frame.to_records(index=False),
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -216,14 +212,9 @@ def test_a_gate_is_that_of_a_calibration_run_and_decides_as_one_in_service(
         for group in gate.groups_
     ]
     settings = GateSettings(
-        unit=unit,
-        method=method,
-        alpha=0.25,
-        scorer="external",
-        encoder="none",
-        audit_draws=most,
+        unit=unit, method=method, alpha=0.25, scorer="external", encoder="none", audit_draws=most,
         **parameters,
-    )
+    )  # fmt: skip
     revision = a_revision(settings, gate="bot", seed=7, audit_salt=b"s")
     run = derive(revision, sampled, [], now=NOW, older_than=NOW, diagnostics=False)
     assert (run.decided, run.rule) == (gate.threshold_, gate.rule_)

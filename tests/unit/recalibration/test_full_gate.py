@@ -25,12 +25,9 @@ SALT = bytes(range(32))
 
 def gate(**changes: Any) -> GateRevision:
     own = {
-        "encoder": "e@00000000",
-        "alpha": 0.1,
-        "method": "full",
-        "scorer": "choice",
+        "encoder": "e@00000000", "alpha": 0.1, "method": "full", "scorer": "choice",
         "signals": SignalList().text,
-    }
+    }  # fmt: skip
     return a_revision(GateSettings(**own | changes), seed=7, audit_salt=SALT, created_at=NOW)
 
 

@@ -31,16 +31,12 @@ class Stage:
         self.told: list[tuple[Any, ...]] = []
         self.raising: dict[str, BaseException] = {}
         self.service = Recalibrator(
-            statuses=self,
-            leadership=self,
-            work=GateWork(self.recalibrate),
-            raise_alert=self.raise_alert,
-            publish=lambda: self.pass_("publish"),
-            watch=self,
+            statuses=self, leadership=self, work=GateWork(self.recalibrate),
+            raise_alert=self.raise_alert, publish=lambda: self.pass_("publish"), watch=self,
             observer=self,
             timing=Timing(clock=lambda: NOW, monotonic=lambda: self.seconds, poll_seconds=0.01),
             stopping=lambda: self.stopping,
-        )
+        )  # fmt: skip
 
     def step(self) -> None:
         """A round, and the runs that it brings about."""

@@ -21,12 +21,9 @@ def test_without_an_encoder_it_says_what_needs_one() -> None:
     verifier: Any = SimpleNamespace(counts=Counter(), notes={}, fault=pytest.fail)
     rescorer = Rescorer({})
     later = {
-        "encoded": True,
-        "encoder": "any@12345678",
-        "texts": ["a", "b"],
-        "scorer": "gram",
+        "encoded": True, "encoder": "any@12345678", "texts": ["a", "b"], "scorer": "gram",
         "scores": [1.0, 1.0],
-    }
+    }  # fmt: skip
     rescorer.take_later(later, verifier)
     rescorer.finish(verifier)
     assert list(verifier.notes.values()) == [
@@ -44,12 +41,9 @@ def test_each_batch_is_scored_again_by_the_encoder_that_made_its_scores() -> Non
         }
     )
     later = {
-        "encoded": True,
-        "texts": ["a", "b", "c", "d"],
-        "scorer": "gram",
-        "models": (),
+        "encoded": True, "texts": ["a", "b", "c", "d"], "scorer": "gram", "models": (),
         "judged": "whole@1",
-    }
+    }  # fmt: skip
     for encoder, score in (("old", 1.0), ("new", 0.0), ("new", 0.2), ("older", 0.3)):
         rescorer.take_later(
             later | {"encoder": f"{encoder}@12345678", "batch": ("g", encoder, 1), "scores": [score] * 4},

@@ -181,16 +181,9 @@ def test_values_out_of_range_are_refused(name: str, value: Any) -> None:
 def test_conversations_that_read_alike_are_not_the_same() -> None:
     def request(*messages: Message) -> ChatRequest:
         return ChatRequest(
-            gate="bot",
-            messages=messages,
-            metadata={},
-            sampling={},
-            form={},
-            stream=False,
-            usage_chunk=False,
-            asked={},
-            size=0,
-        )
+            gate="bot", messages=messages, metadata={}, sampling={}, form={}, stream=False,
+            usage_chunk=False, asked={}, size=0,
+        )  # fmt: skip
 
     assert request(Message("user", "Where?")).prompt == "Where?"
     spoken = request(Message("user", "Where?"), Message("assistant", "There."))

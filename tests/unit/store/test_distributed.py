@@ -36,11 +36,7 @@ def obstacles() -> set[str]:
 
 def test_what_stands_in_the_way_is_what_the_page_says() -> None:
     assert obstacles() == {
-        "batches (gate, batch_id, attempt)",
-        "review_offers (token)",
-        "calibration_inputs -> batches",
-        "candidate_prompts -> batches",
-        "desk_outcomes -> batches",
-        "outcomes -> batches",
-        "pending_messages -> batches",
-    }
+        "batches (gate, batch_id, attempt)", "review_offers (token)",
+        "calibration_inputs -> batches", "candidate_prompts -> batches", "desk_outcomes -> batches",
+        "outcomes -> batches", "pending_messages -> batches",
+    }  # fmt: skip

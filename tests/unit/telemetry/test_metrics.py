@@ -118,12 +118,9 @@ def test_promtool_accepts_the_exposition() -> None:
     metrics.observe_policy(policy())
     metrics.expect_requests("/v1/gates/{gate}")
     result = subprocess.run(
-        ["promtool", "check", "metrics"],
-        input=metrics.exposition(),
-        capture_output=True,
-        timeout=240,
-        check=False,
-    )
+        ["promtool", "check", "metrics"], input=metrics.exposition(), capture_output=True,
+        timeout=240, check=False,
+    )  # fmt: skip
     assert result.returncode == 0, result.stderr.decode()
 
 
@@ -169,15 +166,12 @@ def test_outcomes_are_counted_as_what_they_became() -> None:
     )  # fmt: skip
     metrics.committed(
         [
-            decision(),
-            decision(),
+            decision(), decision(),
             Redelivery(record=RECORD, key=BatchKey("g", "b", 1), content_hash=b""),
-            DeadLetter(record=RECORD, code="not_json", detail="", message=MESSAGE),
-            label,
-            odd,
+            DeadLetter(record=RECORD, code="not_json", detail="", message=MESSAGE), label, odd,
         ],
         ["decision", "duplicate", "conflict", "dead_letter", "label", "label"],
-    )
+    )  # fmt: skip
     assert value(metrics, "batches_total", gate="g", action="ship", reason="scored") == 1
     assert value(metrics, "responses_total", gate="g", action="abstain") == 1
     assert value(metrics, "response_score_count", gate="g") == 1

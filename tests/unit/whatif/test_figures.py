@@ -35,29 +35,18 @@ def a_past(
     with np.errstate(invalid="ignore"):
         shipped = scores > level
     given: dict[str, Any] = {
-        "gate": "tests",
-        "numbers": np.arange(len(batches)),
+        "gate": "tests", "numbers": np.arange(len(batches)),
         "batch_ids": [f"b{i}" for i in range(len(batches))],
         "decided_at": [START + timedelta(seconds=i) for i in range(len(batches))],
-        "versions": np.ones(len(batches), dtype=np.int64),
-        "policies": {1: policy},
-        "sampled": sampled,
-        "probability": np.full(len(batches), 0.5),
-        "selected": [None] * len(batches),
-        "cuts": {},
-        "segments": [None] * len(batches),
-        "named": {},
-        "rows": [None] * len(batches),
-        "needed": [None] * len(batches),
+        "versions": np.ones(len(batches), dtype=np.int64), "policies": {1: policy},
+        "sampled": sampled, "probability": np.full(len(batches), 0.5),
+        "selected": [None] * len(batches), "cuts": {}, "segments": [None] * len(batches),
+        "named": {}, "rows": [None] * len(batches), "needed": [None] * len(batches),
         "starts": np.concatenate(([0], np.cumsum(sizes))),
-        "response_ids": [f"r{i}" for size in sizes for i in range(size)],
-        "scores": scores,
-        "uniforms": np.full(len(flat), NONE),
-        "blank": np.zeros(len(flat), dtype=np.bool_),
-        "shipped": shipped,
-        "drawn": drawn,
-        "severities": severities,
-    }
+        "response_ids": [f"r{i}" for size in sizes for i in range(size)], "scores": scores,
+        "uniforms": np.full(len(flat), NONE), "blank": np.zeros(len(flat), dtype=np.bool_),
+        "shipped": shipped, "drawn": drawn, "severities": severities,
+    }  # fmt: skip
     return Past(**(given | columns))
 
 
