@@ -14,7 +14,7 @@ import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import hypothesis
 import pytest
@@ -62,11 +62,7 @@ hypothesis.settings.register_profile("full", deadline=None, derandomize="CI" in 
 hypothesis.settings.load_profile("full")
 
 
-class _Logging(Protocol):
-    def log_tail(self, lines: int = ...) -> str: ...
-
-
-_running = pytest.StashKey[dict[str, _Logging]]()
+_running = pytest.StashKey[dict[str, Any]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -65,7 +65,6 @@ _name = "main"
 
 
 def name_of_process() -> str:
-    """Which of the processes of this run this is."""
     return _name
 
 

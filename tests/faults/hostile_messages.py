@@ -106,7 +106,6 @@ class Publisher:
         }
 
     def messages(self, count: int) -> Iterator[Message]:
-        """Publish `count` messages."""
         rng = self._rng
         blind = {
             label: mutations(

@@ -28,7 +28,6 @@ class Matrix:
         self.rows.append(Row(case, found, seconds))
 
     def table(self) -> str:
-        """The rows in Markdown, by number of the case."""
         head = (
             "case", "events", "lost", "decided", "refused", "duplicated", "conflicting",
             "seconds to recover",

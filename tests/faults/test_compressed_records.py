@@ -6,13 +6,15 @@ import json
 import re
 
 import pytest
+from aiokafka.consumer import fetcher
 from kafka import KafkaProducer
-from kafka.record import default_records
+from kafka.record import default_records, memory_records
 
 from streamer import wiring
 from streamer.errors import UsageError
 from streamer.events.dead_letters import original_headers
 from streamer.events.outgoing import EXCERPT_BYTES, TRUNCATED
+from streamer.stream.header_names import EscapingDefaultRecordBatch, EscapingRecords, accept_any_record
 from tests.faults import oracle
 from tests.faults.matrix import LONG, Matrix
 from tests.faults.site import Site, events, wait_until
@@ -101,11 +103,6 @@ def test_a_record_that_unpacks_to_much_more(
 
 def test_the_client_library_unpacks_by_the_functions_that_are_bounded():
     """A release of a client library that reads compressed batches another way must not go unnoticed."""
-    from aiokafka.consumer import fetcher
-    from kafka.record import memory_records
-
-    from streamer.stream.header_names import EscapingDefaultRecordBatch, EscapingRecords, accept_any_record
-
     accept_any_record()
     assert fetcher.MemoryRecords is EscapingRecords
     assert memory_records.DefaultRecordBatch is EscapingDefaultRecordBatch

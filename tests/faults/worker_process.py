@@ -53,7 +53,6 @@ class WorkerProcess:
 
     @property
     def ended(self) -> bool:
-        """Whether the process is gone."""
         return self.process.poll() is not None
 
     def wait_until_ready(self, seconds: float = 240) -> None:
@@ -91,11 +90,9 @@ class WorkerProcess:
         return self.process.wait(seconds)
 
     def log_tail(self, characters: int = 3000) -> str:
-        """The end of what it has logged."""
         return self._log.read_text(errors="replace")[-characters:]
 
     def log_text(self) -> str:
-        """All that it has logged."""
         return self._log.read_text(errors="replace")
 
     def wait_for_log(self, words: str, seconds: float = 240) -> None:
@@ -110,7 +107,6 @@ class WorkerProcess:
         assert self.process.wait(seconds) == -signal.SIGKILL, self.log_tail()
 
     def resident_bytes(self) -> int:
-        """Memory that it has in RAM now."""
         pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
 

@@ -73,7 +73,6 @@ def answers_and_references(
 
 @pytest.fixture(scope="module")
 def vectors(encoder: Encoder, texts: list[str]) -> NDArray[np.float32]:
-    """Of the texts, in one call."""
     return encoder.encode(texts)
 
 

@@ -294,7 +294,6 @@ class KafkaBroker:
         return name
 
     def delete_topics(self, names: Sequence[str]) -> None:
-        """Delete topics and all that they hold."""
         admin = self.admin()
         try:
             admin.delete_topics(list(names), timeout_ms=20_000)

@@ -42,7 +42,6 @@ def _major() -> int:
 
 
 def compiler() -> Path:
-    """TypeScript's compiler."""
     return _fetched("typescript", CLIENT, ".bin/tsc")
 
 

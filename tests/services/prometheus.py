@@ -129,12 +129,10 @@ class Prometheus:
             raise ValueError(f"{parameters.get('query', what)}: {told.get('error')}") from error
 
     def log_tail(self, lines: int = 40) -> str:
-        """The end of its log."""
         text = self.log.read_text(errors="replace") if self.log.exists() else ""
         return "\n".join(text.splitlines()[-lines:])
 
     def remove(self) -> None:
-        """Stop it and delete its folder."""
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
             try:

@@ -1,7 +1,5 @@
 """`audit verify --log` on a record and topics that are made up: what is honest is told of and is no fault."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
@@ -9,13 +7,14 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
+import pytest
 
 import streamer.events
 from streamer.audit import logged
-from streamer.audit.logged import compare_with_log
+from streamer.audit.logged import LogReport, RecordedDesk, compare_with_log
 from streamer.events.codec import encode
 from streamer.events.desk import DeskV1, decode_desk
 from streamer.events.limits import Limits
@@ -27,11 +26,6 @@ from streamer.gates.batch_key import BatchKey
 from streamer.journal import OutboxMessage, Partition, RecordedOutcome
 from streamer.stream.tail import TailedRecord
 from tests.made import an_event
-
-if TYPE_CHECKING:
-    import pytest
-
-    from streamer.audit.logged import LogReport, RecordedDesk
 
 TOPICS = Topics()
 WIDE = Limits(max_responses=1000)

@@ -18,6 +18,7 @@ from streamer.calibration import History, calibrate_selective, calibrate_selecti
 from streamer.calibration.calibrators.selective import last_of_own, last_walked
 from streamer.calibration.calibrators.selective_mean import BOUND_DELTA, admitted
 from streamer.calibration.history import TENTHS
+from streamer.calibration.one_item import OneItem
 from streamer.calibration.p_values import binomial, upper_share
 from streamer.calibration.specification import Sample
 from tests.validity.known_risk import (
@@ -318,8 +319,6 @@ def test_a_graded_severity_is_wrong_as_often_as_it_says() -> None:
         LabelledGroup(f"g{i}", ("a",), np.array([0.5]), np.array([severity]))
         for i, severity in enumerate(severities)
     ]
-    from streamer.calibration.one_item import OneItem
-
     _, errors = OneItem(groups, seed=9).above(0.0)
     spread = np.sqrt((severities * (1 - severities)).sum())
     assert abs(errors - severities.sum()) < z_bound() * spread

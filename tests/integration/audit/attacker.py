@@ -148,7 +148,6 @@ def reseal(connection: sa.Connection, batch: int) -> None:
 
 
 def batch_of(connection: sa.Connection, gate: str, number: int) -> int:
-    """Our number of a batch."""
     named = (batches.c.gate == gate) & (batches.c.batch_id == f"batch-{number}")
     return connection.execute(sa.select(batches.c.id).where(named)).scalar_one()
 

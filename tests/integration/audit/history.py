@@ -1,20 +1,19 @@
 """A record as real traffic leaves it: decided by the real decider, labelled, calibrated, closed, rolled back, signed."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import sqlalchemy as sa
 
 from streamer import wiring
 from streamer.audit import signing
+from streamer.audit.bundle import write_bundle
 from streamer.audit.verification import Lookups, Trusted, VerificationReport, verify_record
 from streamer.deciding.decider import BatchDecider
 from streamer.deciding.policy_book import PolicyBook
@@ -22,6 +21,7 @@ from streamer.events.cloudevents import rfc3339
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.settings import GateSettings
 from streamer.journal import DataGap, LabelRevision, Partition, Record, Slice
+from streamer.labels.judge.scores import JudgeScores
 from streamer.labels.signing import LabellerKey
 from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.settings.settings import Settings, load_settings
@@ -30,9 +30,6 @@ from streamer_verify.segments import NO_SEGMENTS, Segments
 from tests.made import a_label, an_event
 from tests.migrated import migrated
 from tests.run_folder import made_once
-
-if TYPE_CHECKING:
-    from streamer.deciding.decider import Marker
 
 PRIVATE, PUBLIC = signing.generate_keys()
 KEYS = signing.read_public_keys(PUBLIC, place="the test")
@@ -46,7 +43,7 @@ class Scribe:
     store: Store
     settings: Settings
     encoder: CachedEncoder | None = None
-    judge: Marker | None = None
+    judge: JudgeScores | None = None
 
     def deliver(
         self,
@@ -245,8 +242,6 @@ def verify(
 
 
 def export(settings: Settings, target: Path, *, store: Store | None = None, **options: Any) -> dict[str, Any]:
-    from streamer.audit.bundle import write_bundle
-
     with (
         wiring.open_store(settings) if store is None else nullcontext(store) as opened,
         opened.evidence.snapshot() as snapshot,

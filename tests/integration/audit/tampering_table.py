@@ -21,6 +21,7 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
+import streamer.store.log.commit as commits
 from streamer import wiring
 from streamer.audit import signing
 from streamer.audit.checkpointing import Checkpointer
@@ -43,6 +44,8 @@ from streamer.store.db.schema import data_gaps, dead_letters, judgements, outcom
 from streamer.store.db.schema.types import no_evidence
 from streamer.store.desk.release_desk import Reject, Release, text_mac
 from streamer.store.log.leaves import dead_letter_mac, judgement_mac
+from streamer.store.policies import proposals
+from streamer.store.policies.policies import Policies
 from streamer.store.risk import audit_rates
 from tests.integration.audit.attacker import (
     breaking_in,
@@ -256,7 +259,6 @@ class Target:
         return batch
 
     def refused(self, assignment: str) -> None:
-        """Change the message that was refused."""
         name = b"rubbish of " + self.region.encode()
         self.run(f"UPDATE dead_letters SET {assignment} WHERE value = :v", v=name)
 
@@ -266,7 +268,6 @@ class Target:
         return f"batch-{9 if self.region == 'old' else 29}"
 
     def label(self, assignment: str, number: int = 9) -> None:
-        """Change labels of the topic."""
         statement = f"UPDATE label_revisions SET {assignment} WHERE source = 'topic' AND batch_id = :n"
         self.run(statement, n=f"batch-{number if self.region == 'old' else number + 20}")
 
@@ -290,7 +291,6 @@ class Target:
         )
 
     def event(self, batch: int, change: Callable[[dict[str, Any]], None]) -> None:
-        """Change the stored action event."""
         value = self.one("SELECT action_value AS v FROM decisions WHERE batch = :b", b=batch)["v"]
         content = json.loads(value)
         change(content)
@@ -579,7 +579,6 @@ def _remove_control(kind: str, where: str = "1 = 1") -> Callable[[Target], None]
 
 
 def _desk_outcome(at: Target, where: str) -> str:
-    """The id of an outcome at the desk."""
     return str(at.subject(at.control("desk_outcomes", where=where))[0])
 
 
@@ -911,8 +910,6 @@ def run_without_a_drawn_batch(site: Site) -> None:
 
 def decide_by_an_older_policy(site: Site) -> None:
     """By a program that was changed: the fence is off, and the policy is the one before the newest."""
-    from streamer.store.policies.policies import Policies
-
     read = Policies.active
 
     def older(self: Policies, names: Any = None) -> Any:
@@ -922,8 +919,6 @@ def decide_by_an_older_policy(site: Site) -> None:
             if before is not None:
                 found[gate] = before
         return found
-
-    import streamer.store.log.commit as commits
 
     check = commits.check_current
     try:
@@ -952,8 +947,6 @@ def choose_an_age_cut(site: Site) -> None:
 
 def approve_ones_own_run(site: Site) -> None:
     """By a program that was changed: whoever asks for a run puts it in force."""
-    from streamer.store.policies import proposals
-
     check = proposals.require_another_person
     try:
         proposals.require_another_person = lambda *_: None

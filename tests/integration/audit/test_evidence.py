@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 import zipfile
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,12 @@ from streamer.audit.bundle import write_bundle
 from streamer.audit.evidence.document import WORDS, document_of
 from streamer.audit.evidence.frameworks import ALL
 from streamer.audit.evidence.pack import BUNDLE, JSON, PAGE, PDF, make_report, write_report
+from streamer.cli import main
 from streamer.errors import UsageError
 from streamer.events.cloudevents import rfc3339
 from streamer.gates.batch_key import BatchKey
+from streamer.risk.states.decisions import AuditedDecision, AuditedDecisions
+from streamer.risk.states.exposure import ExposurePlan, ExposureSequence
 from streamer.security.visible import visible
 from streamer.store.desk.release_desk import Reject, Release
 from streamer_verify import command, reports
@@ -153,9 +157,6 @@ def test_the_figures_are_those_of_the_database(folder: Path, report: dict[str, A
 
 
 def test_exposure_is_what_monitoring_would_bound(folder: Path, report: dict[str, Any]):
-    from streamer.risk.states.decisions import AuditedDecision, AuditedDecisions
-    from streamer.risk.states.exposure import ExposurePlan, ExposureSequence
-
     rows = sqlite3.connect(folder / "record.db")
     decided = rows.execute(
         "SELECT d.sampling_probability, d.sampled, d.outcome = 'ship', (SELECT avg(l.severity) FROM (SELECT severity,"
@@ -320,8 +321,6 @@ def test_the_first_lines_say_what_could_not_be_checked(folder: Path, report: dic
 def test_an_empty_record_and_an_empty_period_say_so_first(
     folder: Path, report: dict[str, Any], tmp_path: Path, migrated_sqlite_url: str
 ):
-    from datetime import UTC, datetime
-
     before = datetime(2020, 1, 1, tzinfo=UTC)
     early = make_report(folder / BUNDLE, ALL["soc2"], since=before, until=before.replace(month=2), keys=KEYS)
     facts = dict(document_of(early).facts)
@@ -408,8 +407,6 @@ def test_the_one_file_derives_a_report_again(
 
 
 def test_a_period_and_a_gate_alone(folder: Path, report: dict[str, Any]):
-    from datetime import datetime
-
     whole = report["figures"]["decisions/best"]["value"]
     rows = sqlite3.connect(folder / "record.db")
     moments = [
@@ -559,8 +556,6 @@ def test_tables_are_read_on_a_phone_too(folder: Path, tmp_path: Path, browser: B
 def test_a_row_that_is_not_of_its_form_is_a_fault_and_in_no_figure(
     folder: Path, tmp_path: Path, kind: str, column: str, capsys: pytest.CaptureFixture[str]
 ):
-    from streamer.cli import main
-
     with zipfile.ZipFile(folder / BUNDLE) as packed:
         packed.extractall(tmp_path / "bundle")
     file = tmp_path / "bundle" / "control.jsonl"
@@ -580,8 +575,6 @@ def test_a_row_that_is_not_of_its_form_is_a_fault_and_in_no_figure(
 def test_a_bundle_that_is_none_is_said_to_be_none(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    from streamer.cli import main
-
     monkeypatch.chdir(tmp_path)
     whole = (folder / BUNDLE).read_bytes()
     with zipfile.ZipFile(folder / BUNDLE) as packed:
@@ -631,8 +624,6 @@ def test_a_bundle_that_is_none_is_said_to_be_none(
 def test_the_command(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    from streamer.cli import main
-
     settings = settings_for(f"sqlite:///{folder / 'record.db'}", folder)
     monkeypatch.setenv("STREAMER_DATABASE_URL", settings.database.url)
     monkeypatch.setenv("STREAMER_AUDIT_PUBLIC_KEYS", PUBLIC)

@@ -15,6 +15,7 @@ from streamer.gates.policy import ActivePolicy
 from streamer.journal import Partition, Record, Slice
 from streamer.settings.settings import Settings
 from streamer.store import prune
+from streamer.store.calibration.calibration_runs import Calibrations
 from tests.integration.audit.attacker import breaking_in, rebuild_control, rebuild_outcomes
 from tests.integration.audit.history import LOG, Scribe, event, label_event, settings_for, verify
 from tests.made import a_decider
@@ -153,8 +154,6 @@ def test_a_clock_that_steps_back_is_told(scribe: Scribe):
 
 
 def test_a_run_that_did_not_read_what_was_there_is_named(scribe: Scribe, monkeypatch: pytest.MonkeyPatch):
-    from streamer.store.calibration.calibration_runs import Calibrations
-
     scribe.gate("windowed", unit="best", alpha=0.4, window=6, pending="worst")
     for gate in ("best", "windowed"):
         scribe.deliver(event(gate, n) for n in range(10))

@@ -139,7 +139,6 @@ def typescript(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Pat
     scope="session", params=["Client", "AsyncClient", pytest.param("TypeScript", marks=pytest.mark.node)]
 )
 def caller(request: pytest.FixtureRequest) -> Iterator[Caller]:
-    """One of the clients."""
     if request.param == "TypeScript":
         found: Caller = _Node(request.getfixturevalue("typescript")(CLIENT / "streamer.ts"))
     else:

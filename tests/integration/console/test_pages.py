@@ -122,7 +122,6 @@ def test_the_printed_link_lets_in_and_leaves_the_address(site: Site, browser: Br
 
 @pytest.fixture(scope="module")
 def axe_script() -> str:
-    """The checker's program."""
     if need := what_node_needs():
         missing(*need)
     return axe().read_text("utf-8")

@@ -20,6 +20,9 @@ from streamer.clouds.cloud import Cloud, cloud_message
 from streamer.clouds.cloud_files import read_clouds
 from streamer.clouds.noise import NOISE_FAMILIES
 from streamer.events.limits import Limits
+from streamer.labels.llm import ChatEndpoint
+from streamer_research.sampling import Recipe, read_prompts
+from streamer_research.sampling import sample as sample_clouds
 from tests.services.openai_server import ChatReply, ChatRequest, OpenAIServer, refusal_of_a_parameter
 from tests.services.ports import free_port
 from tests.services.requirements import missing
@@ -575,10 +578,6 @@ class TestStopped:
 
 
 def test_from_python(folder: Path):
-    from streamer.labels.llm import ChatEndpoint
-    from streamer_research.sampling import Recipe, read_prompts
-    from streamer_research.sampling import sample as sample_clouds
-
     with OpenAIServer(good) as server:
         endpoint = ChatEndpoint(model="m", base_url=server.url, api_key=KEY)
         made = sample_clouds(

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from streamer.cli import main
 from streamer.errors import UsageError
 from streamer.scoring.signals.signal_list import signal_list
 from tests.faults.endpoint import GATE, Site, action, batch, held
@@ -283,8 +284,6 @@ def test_calls_are_decided_and_what_is_held_names_the_fields_that_differ(sqlite_
 def test_without_keys_it_listens_on_this_machine_alone(
     host: str, sqlite_site: Site, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from streamer.cli import main
-
     monkeypatch.setenv("STREAMER_DATABASE_URL", sqlite_site.url)
     monkeypatch.setenv("STREAMER_HTTP_PORT", "0")
     assert main(["serve", "--no-kafka", "--host", host]) == 2

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from streamer.audit import signing
 from streamer.deciding.policy_book import TrustedPolicies
 from streamer.errors import UsageError
+from streamer.events.thresholds import threshold_event, threshold_message
 from streamer.gates.policy import ActivePolicy, Policy
 from streamer.gates.rule import BatchCut, Cut, Segments
 from streamer.journal import OutboxMessage
@@ -51,8 +52,6 @@ class Place:
 
     def open(self, keys: PolicyKeys) -> Store:
         def message(policy: Policy, signature: PolicySignature | None) -> OutboxMessage:
-            from streamer.events.thresholds import threshold_event, threshold_message
-
             self.told.append((policy, signature))
             return threshold_message(threshold_event(policy, signature), topic="streamer.thresholds")
 

@@ -1,7 +1,7 @@
 """On real records: draws that are too young, thresholds that tighten between runs, looser ones that wait, no skill."""
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -80,8 +80,6 @@ def waits_kept(one: LabelledGate, run: int | None = None, **changes: Any) -> lis
 
 
 def moment(value: Any) -> Any:
-    from datetime import UTC, datetime
-
     found = datetime.fromisoformat(value) if isinstance(value, str) else value
     return found.replace(tzinfo=UTC) if found.tzinfo is None else found
 

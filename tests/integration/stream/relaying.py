@@ -54,7 +54,6 @@ class Relaying:
         return row
 
     async def until(self, condition: Callable[[], bool], *, seconds: float = 120.0) -> None:
-        """Wait for a condition."""
         deadline = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < deadline, f"waited in vain; stuck: {self.health.stuck()}"

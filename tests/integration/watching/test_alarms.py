@@ -16,6 +16,7 @@ from streamer.gates.policy import MONITOR
 from streamer.gates.rule import Cut, Segments
 from streamer.recalibration.run import NothingToCalibrate, Since, calibrate_gate
 from streamer.risk.rounds.alarms import chance_of
+from streamer.risk.rounds.store import Written
 from streamer.settings.settings import load_settings
 from tests.at_once import at_once
 from tests.integration.watching.conftest import DAY, GATE, MINUTE, START, Shown, Traffic
@@ -368,8 +369,6 @@ def test_the_loser_of_a_race_writes_nothing(new_traffic: Callable[..., Traffic])
     fresh = monitoring.watch(GATE)
     traffic.watcher().watch(GATE, now=START + DAY)
     after = monitoring.watch(GATE)
-    from streamer.risk.rounds.store import Written
-
     written = Written(
         watch=replace(after, read=99), ended=[], close="no", closing=frozenset(), make_alerts=lambda *_: []
     )

@@ -13,16 +13,20 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+import typer
 
 from streamer import cli
 from streamer.cli import main
+from streamer.cli.app import app, every_command
 from streamer.cli.console import percent
 from streamer.cli.help import WIDEST
+from streamer.cli.services import _announce, _announce_json, worker
 from streamer.errors import Unavailable
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.settings import GateSettings
 from streamer.scoring.encoders.identity import EncoderIdentity
 from streamer.settings.settings import load_settings
+from streamer.stream.ending import WorkerExit
 from streamer.wiring import open_store
 from tests.unit.cli.conftest import Run, refused
 
@@ -59,18 +63,10 @@ def objects(text: str) -> list[dict]:
 
 
 def commands() -> list[list[str]]:
-    import typer
-
-    from streamer.cli.app import app, every_command
-
     return [path.split()[1:] for path, _ in every_command(typer.main.get_command(app), "streamer")]
 
 
 def test_the_list_says_of_each_command_what_its_own_help_begins_with():
-    import typer
-
-    from streamer.cli.app import app
-
     for name, listed in typer.main.get_command(app).commands.items():
         assert listed.name == listed.command.name == name
         assert listed.help == " ".join(listed.command.help.split("\n\n")[0].split())
@@ -866,16 +862,11 @@ def test_doctor_tells_why_a_gate_holds(run: Run, monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_worker_names_its_exit_statuses():
-    from streamer.cli.services import worker
-    from streamer.stream.ending import WorkerExit
-
     said = worker.__doc__.partition("Exit status:")[2]
     assert {int(word) for word in said.split() if word.isdigit()} == {int(status) for status in WorkerExit}
 
 
 def test_addresses_are_shown_without_passwords(capsys: pytest.CaptureFixture[str]):
-    from streamer.cli.services import _announce, _announce_json
-
     facts = {"http": "http://127.0.0.1:1", "database": "postgresql://u:hunter2@h/x"}
     _announce(facts)
     _announce_json(facts)

@@ -16,6 +16,7 @@ import pytest
 
 from streamer import cli
 from streamer.cli import main
+from streamer.stream.embedded_broker import EmbeddedBroker
 from tests import programs
 from tests.made import an_event
 from tests.told import Told
@@ -35,8 +36,6 @@ CLOUDS = [
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[tuple[str, str]]:
-    from streamer.stream.embedded_broker import EmbeddedBroker
-
     with EmbeddedBroker() as started:
         yield started.bootstrap, started.log_id
 
