@@ -214,9 +214,6 @@ class _Worker:
         self.left: list[int] = []
 
 
-# ---- in the processes that are forked
-
-
 class _Teller:
     """Tells the first process what its reporters are to know."""
 

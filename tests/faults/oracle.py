@@ -103,12 +103,10 @@ def verified(store: Store, receipts: list[bytes], *, smuggled: bool = False) -> 
     """
     with store.evidence.snapshot() as snapshot:
         report = verify_record(
-            snapshot,
-            trusted=Trusted(()),
-            outside=None,
+            snapshot, trusted=Trusted(()), outside=None,
             lookups=Lookups(store.gates.history, store.calibration.inputs),
             receipts=(receipts, "the topic"),
-        )
+        )  # fmt: skip
     faults = [
         fault
         for fault in report.faults
@@ -212,11 +210,9 @@ def check(
             assert ships == wanted, f"O4: {identity}"
             continue
         gated = gate_batch(
-            [r.score for r in event.responses if r.score is not None],
-            unit=event.unit,
-            state=policy.state,
-            threshold=policy.threshold,
-        )
+            [r.score for r in event.responses if r.score is not None], unit=event.unit,
+            state=policy.state, threshold=policy.threshold,
+        )  # fmt: skip
         assert gated.shipped == tuple(r.action == "ship" for r in event.responses), f"O4: {identity}"
 
     refused: dict[tuple[str, int, int], TailedRecord] = {}

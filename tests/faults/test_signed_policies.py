@@ -73,12 +73,10 @@ def signed(site: Site, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
         monkeypatch.setenv(name, value)
     signer = signing.Signer(private)
     return Signed(
-        site,
-        signer,
+        site, signer,
         PolicyKeys(trusted=[signer.public_key], verify=signing.verify, key_id=signing.key_id),
-        {"STREAMER_POLICIES_PUBLIC_KEYS_FILE": str(Path("policies.pub").resolve())},
-        capsys,
-    )
+        {"STREAMER_POLICIES_PUBLIC_KEYS_FILE": str(Path("policies.pub").resolve())}, capsys,
+    )  # fmt: skip
 
 
 @pytest.mark.slow
@@ -277,11 +275,9 @@ def test_of_two_publishers_the_slower_one_does_not_leave_its_policy_last(
 
         with monkeypatch.context() as patch:
             site.store.gates.revise(
-                GATE,
-                {"audit_draws": 1 + site.store.policies.newest(GATE).version},
-                by="ana",
+                GATE, {"audit_draws": 1 + site.store.policies.newest(GATE).version}, by="ana",
                 reason="the slow one",
-            )
+            )  # fmt: skip
             patch.setattr(site.store, "unpublished", slowly)
             parts.publish_waiting(site.settings, site.store)
 

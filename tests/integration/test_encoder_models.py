@@ -209,9 +209,6 @@ def test_at_least_one_thread(engine: str):
         load_encoder(f"all-MiniLM-L6-v2+{engine}", device="cpu", threads=0, strict=False)
 
 
-# -- CTranslate2 ---------------------------------------------------------------------------------------------------
-
-
 def test_a_plain_bert_is_run_by_ctranslate2_and_gives_the_reference_s_vectors(save: Callable[..., Path]):
     folder = save(pooling="mean", dense=False)
     encoder = load_encoder(str(folder), threads=2, strict=False)

@@ -76,9 +76,6 @@ def test_what_is_no_rate(text: str):
         read_rate(text)
 
 
-# -- the ring ----------------------------------------------------------------------------------------------------
-
-
 class Watch:
     """A clock that a test moves."""
 
@@ -152,9 +149,6 @@ def test_keys_are_as_old_as_when_their_reading_began():
     ring.refresh()
     with pytest.raises(Unavailable):
         ring.find(token, now=NOW)
-
-
-# -- rates -------------------------------------------------------------------------------------------------------
 
 
 def test_a_key_without_a_rate_never_waits():

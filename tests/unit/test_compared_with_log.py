@@ -14,7 +14,7 @@ import pytest
 
 import streamer.events
 from streamer.audit import logged
-from streamer.audit.logged import LogReport, RecordedDesk, compare_with_log
+from streamer.audit.logged import LogReport, compare_with_log
 from streamer.events.codec import encode
 from streamer.events.desk import DeskV1, decode_desk
 from streamer.events.limits import Limits
@@ -85,7 +85,7 @@ class MadeUpRows:
     asked: list[int] = field(default_factory=list)
     further: int = 0
     sent: dict[BatchKey, OutboxMessage] = field(default_factory=dict)
-    desk_: dict[BatchKey, RecordedDesk] = field(default_factory=dict)
+    desk_: dict[BatchKey, Any] = field(default_factory=dict)
 
     def ends(self, log_id: str) -> dict[tuple[str, int], int]:
         return {(TOPICS.responses, 0): max(self.outcomes_) + 1 + self.further}
@@ -106,7 +106,7 @@ class MadeUpRows:
     def published(self, log_id: str, topic: str, since: datetime | None) -> Iterator[BatchKey]:
         yield from self.sent
 
-    def desk(self, keys: Collection[BatchKey]) -> Mapping[BatchKey, RecordedDesk]:
+    def desk(self, keys: Collection[BatchKey]) -> Mapping[BatchKey, Any]:
         return {key: one for key, one in self.desk_.items() if key in keys}
 
     def desk_published(self, log_id: str, topic: str, since: datetime | None) -> Iterator[BatchKey]:

@@ -165,9 +165,6 @@ def test_what_shipped_alone_says_nothing_of_what_was_held() -> None:
     assert abs(bias(estimates, [month.truth for month in months()])) > 4
 
 
-# -- a candidate with another score, decided beside ---------------------------------------------------------------
-
-
 def test_intervals_of_a_candidate_hold_by_the_draws_of_the_gate_that_decided() -> None:
     """Another score, of which some batches have none, by weights and labels of the gate's own audit."""
     rng = np.random.default_rng(20261125)

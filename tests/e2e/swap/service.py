@@ -159,11 +159,9 @@ class Service:
         for life in lives:
             wiring.recalibrate(self._settings, life.gate, by="risk owner")
             self._store.gates.revise(
-                life.gate,
-                {"audit_probability": lengths.audit, "recalibrate": "auto"},
-                by="risk owner",
-                reason="it may serve",
-            )
+                life.gate, {"audit_probability": lengths.audit, "recalibrate": "auto"},
+                by="risk owner", reason="it may serve",
+            )  # fmt: skip
         wiring.publish_pending(self._settings)
         self._rounds(lengths.closed // _PAGE + 2)
         states = Counter(self._store.policies.newest(life.gate).state for life in lives)
@@ -247,11 +245,9 @@ class Service:
 
     def _streamer(self, *arguments: str) -> str:
         done = FORKS.run(
-            arguments,
-            environment=os.environ | self._environment | {"COLUMNS": "1000"},
-            folder=self._directory,
-            seconds=120,
-        )
+            arguments, environment=os.environ | self._environment | {"COLUMNS": "1000"},
+            folder=self._directory, seconds=120,
+        )  # fmt: skip
         done.check_returncode()
         return done.stdout
 
@@ -260,10 +256,8 @@ class Service:
         self._publisher.flush()
         self._wait(
             lambda: sum(self._store.reports.log_sizes().values()),
-            lambda links: links >= self._published,
-            "every message has an outcome",
-            every=0.1,
-        )
+            lambda links: links >= self._published, "every message has an outcome", every=0.1,
+        )  # fmt: skip
 
     def _rounds(self, count: int) -> None:
         """Wait until the recalibrator has made so many rounds that began after now."""
@@ -271,10 +265,8 @@ class Service:
         for _ in range(count):
             since = self._wait(
                 lambda: self._recalibrator.metrics()["streamer_recalibrator_round_timestamp_seconds"],
-                lambda began, since=since: began > since,
-                "a round of the recalibrator",
-                every=0.5,
-            )
+                lambda began, since=since: began > since, "a round of the recalibrator", every=0.5,
+            )  # fmt: skip
 
     def _wait(
         self, ask: Callable[[], float], reached: Callable[[float], bool], what: str, *, every: float

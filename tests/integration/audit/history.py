@@ -130,14 +130,12 @@ def event(gate: str, number: int, **changes: Any) -> bytes:
     centre = rng.normal(size=8)
     spread = 0.2 + 0.3 * (number % 7)
     content = an_event(
-        gate,
-        f"batch-{number}",
+        gate, f"batch-{number}",
         [f"answer {i} of {number}" if (number + i) % 11 else " " for i in range(4)],
-        prompt=f"question {number} — ünïcode",
-        embedding_encoder="made-up",
+        prompt=f"question {number} — ünïcode", embedding_encoder="made-up",
         references=["one", "two"] if number % 2 else None,
         metadata={"kind": "odd" if number % 2 else "even", "n": 1e300},
-    )
+    )  # fmt: skip
     for answer in content["responses"]:
         answer["embedding"] = (centre + spread * rng.normal(size=8)).round(4).tolist()
     return json.dumps(content | changes).encode()
@@ -233,12 +231,10 @@ def verify(
         opened.evidence.snapshot(others, segments) as snapshot,
     ):
         return verify_record(
-            snapshot,
-            trusted=Trusted(KEYS, labels=label_keys, witnesses=witnesses or {}),
+            snapshot, trusted=Trusted(KEYS, labels=label_keys, witnesses=witnesses or {}),
             outside=None if from_database or kept is None else (kept, "the file"),
-            lookups=Lookups(opened.gates.history, opened.calibration.inputs),
-            **options,
-        )
+            lookups=Lookups(opened.gates.history, opened.calibration.inputs), **options,
+        )  # fmt: skip
 
 
 def export(settings: Settings, target: Path, *, store: Store | None = None, **options: Any) -> dict[str, Any]:

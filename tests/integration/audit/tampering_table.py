@@ -667,11 +667,9 @@ def other_words(at: Target, which: str, change: Callable[[Any], None]) -> None:
     words = json.loads(one["exchanges"])
     change(words)
     at.run(
-        "UPDATE judgements SET exchanges = :w, content_mac = :m WHERE id = :i",
-        w=json.dumps(words),
-        m=judgement_mac(one["salt"], words),
-        i=one["id"],
-    )
+        "UPDATE judgements SET exchanges = :w, content_mac = :m WHERE id = :i", w=json.dumps(words),
+        m=judgement_mac(one["salt"], words), i=one["id"],
+    )  # fmt: skip
 
 
 def other_reply(words: Any) -> None:
@@ -1109,14 +1107,12 @@ def resign(connection: sa.Connection) -> list[bytes]:
         facts["partitions"] = [
             one
             | _head_now(
-                connection,
-                one,
-                "outcomes",
+                connection, one, "outcomes",
                 "log_id = :log_id AND topic = :topic AND partition = :partition",
                 {name: one[name] for name in ("log_id", "topic", "partition")},
             )
             for one in facts["partitions"]
-        ]
+        ]  # fmt: skip
         new = canonical_json(facts)
         ended = log.append(leaf_hash(new))
         note = signer.checkpoint(origin_of(facts["record"]), log.size, log.root())

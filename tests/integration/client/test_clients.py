@@ -182,11 +182,9 @@ def test_of_claims_what_ships_of_the_first_answer_may_be_shown(caller: Caller):
         return response(json.dumps(event | {"answer": answer, "parts": [[0, 2]], "text": "It"}).encode())
 
     act = script(
-        claims,
-        lambda request: claims(request, "ship"),
-        lambda request: claims(request, "abstain"),
+        claims, lambda request: claims(request, "ship"), lambda request: claims(request, "abstain"),
         lambda request: claims(request, answer="another"),
-    )
+    )  # fmt: skip
     with GateServer(act) as server:
         mixed, whole, held, other = (caller.decide(server.url, ANSWERS, deadline=LONG) for _ in range(4))
     assert (mixed["action"], mixed["ships"], mixed["text"], mixed["index"]) == ("mixed", False, "It", None)
@@ -332,11 +330,9 @@ def test_what_is_on_record_the_gate_and_labels(caller: Caller):
     assert (other["action"], other["reason"]) == ("hold", "mismatched")
     assert gate == {"gate": "support-bot", "policy": {"version": 7}}
     assert [request.target for request in server.requests[:4]] == [
-        "/v1/gates/support-bot/decisions/a%2Fb",
-        "/v1/gates/support-bot/decisions/a%2Fb?attempt=2",
-        "/v1/gates/support-bot/decisions/c",
-        "/v1/gates/support-bot",
-    ]
+        "/v1/gates/support-bot/decisions/a%2Fb", "/v1/gates/support-bot/decisions/a%2Fb?attempt=2",
+        "/v1/gates/support-bot/decisions/c", "/v1/gates/support-bot",
+    ]  # fmt: skip
     assert server.requests[4].event.keys() == members("LabelsV1")
     one, two = (decode_label(request.body) for request in server.requests[4:])
     assert (one.key, one.response_id, one.severity, one.kind, one.labeller, one.labelled_at) == (

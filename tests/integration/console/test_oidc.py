@@ -64,11 +64,9 @@ def certified(port: int) -> Iterator[str]:
         missing(*need)
     base = f"http://127.0.0.1:{port}"
     client = {
-        "client_id": CLIENT,
-        "client_secret": SECRET,
-        "redirect_uris": [f"{base}/oidc/callback"],
+        "client_id": CLIENT, "client_secret": SECRET, "redirect_uris": [f"{base}/oidc/callback"],
         "post_logout_redirect_uris": [f"{base}/login"],
-    }
+    }  # fmt: skip
     with oidc_issuer(client, PEOPLE) as address:
         yield address
 
@@ -268,12 +266,10 @@ class Cheat(Loopback):
     def __init__(self) -> None:
         super().__init__()
         self.metadata: dict[str, Any] = {
-            "issuer": self.address,
-            "authorization_endpoint": f"{self.address}/authorize",
-            "token_endpoint": f"{self.address}/token",
-            "jwks_uri": f"{self.address}/keys",
+            "issuer": self.address, "authorization_endpoint": f"{self.address}/authorize",
+            "token_endpoint": f"{self.address}/token", "jwks_uri": f"{self.address}/keys",
             "userinfo_endpoint": f"{self.address}/me",
-        }
+        }  # fmt: skip
         self.keys: list[Any] = [KEY]
         self.userinfo: dict[str, Any] = {}
         self.token: Any = None

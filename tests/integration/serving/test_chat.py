@@ -229,8 +229,7 @@ def completed(endpoint: Endpoint, *, asynchronous: bool, **options: Any) -> list
 
 
 def test_every_client_gets_the_same_whole_or_streamed(plain: Plain) -> None:
-    model = plain.model
-    endpoint = plain.endpoint
+    _, model, endpoint = plain
     for ships, asynchronous, stream in product((True, False), repeat=3):
         model.reply = agreeing if ships else differing
         options: dict[str, Any] = {"model": MODEL, "messages": PROMPT}
@@ -281,8 +280,7 @@ def test_an_upstream_that_gives_fewer_at_once_is_asked_for_the_rest(sqlite_site:
 
 
 def test_an_answer_that_was_cut_off_says_so(plain: Plain) -> None:
-    model = plain.model
-    endpoint = plain.endpoint
+    _, model, endpoint = plain
     model.reply = lambda request: ChatReply(AGREED, further=[AGREED] * 3, finish_reason="length")
     assert ask(endpoint).choices[0].finish_reason == "length"
 
@@ -594,8 +592,7 @@ def test_a_repeat_gets_the_recorded_answer_and_samples_nothing(site: Site, model
 
 
 def test_a_batch_that_came_another_way_is_no_answer_to_a_conversation(plain: Plain) -> None:
-    model = plain.model
-    endpoint = plain.endpoint
+    _, model, endpoint = plain
     answers = [{"id": "a", "text": AGREED}, {"id": "b", "text": AGREED}]
     body = {"batch_id": "b-1", "prompt": "Where is my parcel?", "responses": answers}
     assert endpoint.ask(body, gate="segmented").json()["action"] == "ship"
@@ -607,8 +604,7 @@ def test_a_batch_that_came_another_way_is_no_answer_to_a_conversation(plain: Pla
 
 
 def test_repeats_at_the_same_time_share_one_sampling(plain: Plain) -> None:
-    model = plain.model
-    endpoint = plain.endpoint
+    _, model, endpoint = plain
     model.reply = lambda request: ChatReply(AGREED, further=[AGREED] * 3, after=1)
     with ThreadPoolExecutor(8) as pool:
         came = list(pool.map(lambda _: post(endpoint, headers={"idempotency-key": "same"}), range(8)))

@@ -212,9 +212,6 @@ def test_an_example_holds_where_its_own_model_is_away(service: Service):
     assert shown(SAMPLES, [SHIPS], variables) == [HOLD]
 
 
-# -- LiteLLM's proxy
-
-
 @contextmanager
 def litellm_proxy(config: str, variables: dict[str, str], folder: Path) -> Iterator[str]:
     """LiteLLM's proxy with one of the configurations; gives its address."""

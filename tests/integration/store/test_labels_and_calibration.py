@@ -30,14 +30,12 @@ def test_the_latest_of_each_labeller_counts_and_labellers_are_averaged(world: Wo
     assert severity(world) is None
     added = world.store.labels.add(
         [
-            world.label(0.9, "a", at=START + 2 * HOUR),
-            world.label(0.1, "a", at=START),
-            world.label(0.3, "a", labeller="bo"),
-            world.label(1.0, "a", kind="judge"),
+            world.label(0.9, "a", at=START + 2 * HOUR), world.label(0.1, "a", at=START),
+            world.label(0.3, "a", labeller="bo"), world.label(1.0, "a", kind="judge"),
             world.label(1.0, "a", response_id="a"),
         ],
         now=LATER,
-    )
+    )  # fmt: skip
     assert added == Added(5, 0)
     assert severity(world) == pytest.approx(0.6)
     assert severity(world, kind="judge") == 1.0
@@ -72,12 +70,10 @@ def test_the_queue_holds_drawn_responses_without_a_label_of_the_gates_kind(world
     lease = world.lease()
     world.commit(
         world.slice(
-            lease,
-            world.decision(0, "new", at=START + HOUR),
-            world.decision(1, "old", drawn=(0, 1)),
-            world.decision(2, "unsampled", sampled=False),
+            lease, world.decision(0, "new", at=START + HOUR),
+            world.decision(1, "old", drawn=(0, 1)), world.decision(2, "unsampled", sampled=False),
         )
-    )
+    )  # fmt: skip
     assert world.store.labels.pending() == {"support-bot": 3}
     queue = world.store.labels.queue()
     wanted = [("old", "a"), ("old", "b"), ("new", "b")]
@@ -166,17 +162,15 @@ def test_the_audit_sample_is_what_these_settings_can_be_calibrated_on(world: Wor
     lease = world.lease()
     world.commit(
         world.slice(
-            lease,
-            world.decision(0, "second", at=START + HOUR, sampling_probability=0.25),
+            lease, world.decision(0, "second", at=START + HOUR, sampling_probability=0.25),
             world.decision(1, "first", scores=(0.9, 0.125)),
             world.decision(2, "unsampled", sampled=False),
             world.decision(3, "unscored", scores=None),
             world.decision(4, "encoder", encoder="other@1"),
-            world.decision(5, "scorer", scorer="external"),
-            world.decision(6, "first", attempt=2),
+            world.decision(5, "scorer", scorer="external"), world.decision(6, "first", attempt=2),
             world.decision(7, "young", at=LATER),
         )
-    )
+    )  # fmt: skip
     world.store.labels.add([world.label(0.5, "first"), world.label(1, "first", response_id="a")], now=START)
     settings = world.store.gates.get("support-bot").settings
     first, second = world.store.calibration.audit_sample(SampleQuery("support-bot", settings, LATER))

@@ -314,9 +314,6 @@ def test_a_million_rows_may_be_thought_about_and_no_lock_is_held_so_long(
     world.close()
 
 
-# -- how gates stand -----------------------------------------------------------------------------------------
-
-
 def new_groups(one: LabelledGate, *, recount: bool = False) -> int:
     (found,) = one.store.recalibration_status.statuses(now=one.clock(), recount=recount)
     return found.new_groups

@@ -116,9 +116,6 @@ def alarm_after(traffic: Traffic) -> object:
     return alarm_of(traffic).state
 
 
-# -- selective risk ----------------------------------------------------------------------------------------------
-
-
 def calibrated(traffic: Traffic, severity: float = 0.5) -> None:
     """A policy in force that ships everything, from a run on 60 batches of which so many are bad."""
     rng = np.random.default_rng(7)

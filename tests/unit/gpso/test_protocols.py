@@ -37,9 +37,6 @@ def questions(count: int = 6, seed: int = 1) -> list[Question]:
     return [question(f"q{i}", rng) for i in range(count)]
 
 
-# ---- splits
-
-
 @pytest.mark.parametrize(("m", "kept"), [(2, 1), (3, 2), (4, 2), (5, 3), (6, 4), (10, 6)])
 def test_sixty_of_a_hundred_of_each_class_are_trained_on(m, kept):
     good = np.repeat([True, False], [m, 10])
@@ -95,9 +92,6 @@ def test_folds_leave_each_question_out_once_and_do_not_depend_on_order():
 def test_folds_that_leave_nothing_to_calibrate_on_are_refused(count, folds):
     with pytest.raises(ValueError, match="at least 2"):
         leave_out(questions(count), folds, seed=0)
-
-
-# ---- no leakage
 
 
 class Recording:
@@ -213,9 +207,6 @@ def test_changing_a_question_left_out_changes_no_bit_of_what_judges_it(key, fold
         found.append([state(classifier) for classifier in Watching.seen])
     assert found[0][place] == found[1][place]
     assert all(one != other for i, (one, other) in enumerate(zip(*found, strict=True)) if i != place)
-
-
-# ---- outcomes
 
 
 def test_every_method_judges_the_same_things():

@@ -65,9 +65,6 @@ class Traced(World):
         return [span.name for span in self.spans]
 
 
-# -- when there are any
-
-
 @pytest.mark.parametrize(
     "environment",
     [
@@ -131,9 +128,6 @@ def test_events_go_where_traces_go_unless_something_else_is_said(environment: di
     with tracing("worker", environment) as found:
         assert isinstance(found, Traces)
         assert (found._emit is not None) == told
-
-
-# -- what they say
 
 
 def test_a_record_of_no_trace_begins_one_and_its_action_carries_it_on():
