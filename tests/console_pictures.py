@@ -204,7 +204,6 @@ def save(picture: Image.Image, path: Path) -> None:
 
 
 def beside(pictures: list[Image.Image]) -> Image.Image:
-    """Put pictures side by side."""
     gap = 16
     whole = Image.new(
         "RGB",
@@ -219,7 +218,6 @@ def beside(pictures: list[Image.Image]) -> Image.Image:
 
 
 def main(folder: Path) -> int:
-    """Take every picture."""
     folder.mkdir(parents=True, exist_ok=True)
     too_wide = []
     with tempfile.TemporaryDirectory() as place:

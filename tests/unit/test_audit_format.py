@@ -117,7 +117,6 @@ def _desk(given: dict[str, Any]) -> dict[str, Any]:
         desk_deadline_seconds=given["desk_deadline_seconds"],
     )
     until = settings.at_desk_until("escalate", datetime.fromisoformat(given["decided_at"]))
-    assert until is not None
     return given | {
         "id": desk_id(BatchKey(*given["batch"])),
         "text_mac": text_mac(bytes.fromhex(given["salt"]), given["text"]).hex(),

@@ -186,11 +186,8 @@ def drawn(groups: int = 1200) -> RunSample:
     severities = (rng.random((groups, 3)) < 0.4 * (1 - scores)).astype(float)
     return RunSample(
         groups=[LabelledGroup(f"g{n}", ("a", "b", "c"), scores[n], severities[n]) for n in range(groups)],
-        segments={},
-        alpha=0.15,
-        seed=3,
-        fewest_draws=3,
-    )
+        segments={}, alpha=0.15, seed=3, fewest_draws=3,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("name", [name for name in registry.offered() if name != "full"])

@@ -106,7 +106,6 @@ class Client:
     def key(self) -> str:
         """What every form has."""
         found = re.search(r'name="key" value="([^"]+)"', self.get("/you").body)
-        assert found is not None
         return found[1]
 
     def act(self, path: str, **form: Any) -> Answer:
@@ -308,14 +307,12 @@ def _opened(file: Path, tmp_path: Path) -> Iterator[World]:
 
 @pytest.fixture
 def site(world: World) -> Iterator[Site]:
-    made = Site(world)
-    yield made
-    made.stop()
+    with Site(world) as made:
+        yield made
 
 
 @pytest.fixture
 def people(peopled_world: World) -> Iterator[Site]:
     """A console with one person of each role, named by it."""
-    made = Site(peopled_world)
-    yield made
-    made.stop()
+    with Site(peopled_world) as made:
+        yield made

@@ -205,9 +205,7 @@ def test_a_person_does_everything_by_keyboard(
         else:
             card.find_element(By.CSS_SELECTOR, f"[value={role}]").send_keys(Keys.SPACE, Keys.ENTER)
         root.until(lambda done=done: done in root.said())  # type: ignore[misc]
-    eva = store.accounts.get("eva")
-    assert eva is not None
-    assert eva.closed
+    assert store.accounts.get("eva").closed
 
     # The gate is closed.
     root.follows("Gates")

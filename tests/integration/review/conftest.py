@@ -99,7 +99,7 @@ def answers(
 
 
 def fill(world: World, decisions: Sequence[BatchDecision]) -> None:
-    world.commit(world.slice(world.lease(), *decisions))
+    world.keep(*decisions)
 
 
 def severities(world: World) -> dict[str, list[tuple[str, float]]]:

@@ -148,9 +148,8 @@ def test_nothing_is_applied_where_anything_is_wrong(world: World, capsys: pytest
             )
         )
         status, text = apply(capsys)
-        assert (status, said in " ".join(text.split()), "nothing was applied" in text) == (2, True, True), (
-            text
-        )
+        found = (status, said in " ".join(text.split()), "nothing was applied" in text)
+        assert found == (2, True, True), text
     write("")
     assert (apply(capsys)[0], main(["apply", "-f", "elsewhere"])) == (2, 2)
     assert [one.gate for one in world.store.gates.list()] == [GATE]

@@ -10,11 +10,10 @@ import pytest
 from streamer.calibration.history import NO_HISTORY, History
 from streamer.cli.policies import NOTHING_PROMISED, promise_text
 from streamer.cli.recalibrate import why_closed, why_little
-from streamer.gates.batch_key import BatchKey
 from streamer.gates.settings import GateSettings
 from streamer.recalibration.run import SampleQuery, calibrate_gate
-from streamer.recalibration.sampled import SampledGroup, SampledItem
-from tests.made import a_revision
+from streamer.recalibration.sampled import SampledGroup
+from tests.made import a_revision, a_sampled_prompt
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 GATE = a_revision(GateSettings(alpha=0.1, encoder="e"), gate="x")
@@ -29,11 +28,7 @@ class Sample:
     def audit_sample(self, query: SampleQuery) -> list[SampledGroup]:
         count = len(self._severities)
         return [
-            SampledGroup(
-                key=BatchKey(query.gate, f"b{n}", 1),
-                probability=1.0,
-                items=(SampledItem(response_id="a", score=(n + 1) / count, severity=severity),),
-            )
+            a_sampled_prompt((query.gate, f"b{n}"), [("a", (n + 1) / count, severity)])
             for n, severity in enumerate(self._severities)
         ]
 
