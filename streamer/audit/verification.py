@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import msgspec
 
 from streamer.audit import signing
-from streamer.audit.marks_again import check_mark
+from streamer.audit.marks_again import check_marks
 from streamer.audit.reached import Reached
 from streamer.audit.rederive import ActionRules, contradiction
 from streamer.audit.rescoring import Rescorer
@@ -88,14 +88,6 @@ class Snapshot(Protocol):
         Each has ``scorer``, ``batch`` (gate, batch id, attempt), ``judged``, ``encoder``, ``encoded`` (a worker's encoder made its
         embeddings), and ``texts``, ``models`` and ``scores`` by position; an erased text is None. For a row ``scores`` is None, and
         ``row`` what it is and what it was made of.
-        """
-        ...
-
-    def marked(self) -> Iterator[dict[str, Any]]:
-        """Responses that a judge's mark has decided.
-
-        Each has ``batch`` (gate, batch id, attempt), ``response_id``, ``prompt`` and ``text`` (None once erased), ``mark``, and
-        ``judged``: for each judgement with a mark its ``judge``, ``mark``, ``exchanges`` (None once erased) and whether these are ``intact``.
         """
         ...
 
@@ -225,8 +217,6 @@ def verify_record(
             for line in snapshot.scored_later():
                 rescorer.take_later(line, verifier)
             rescorer.finish(verifier)
-            for line in snapshot.marked():
-                check_mark(line, verifier)
         verifier.unchained(snapshot.unchained())
         verifier.heads(head)
         if not after:  # else the decisions and labels before the checkpoint were not read
@@ -377,5 +367,6 @@ def _watched(
             verifier.counts["budgets derived again"] += "budget" in line["facts"]
             if rescorer is not None:
                 rescorer.take(line, verifier)
+                check_marks(line, verifier)
         if done % 100 == 0:
             progress(done)

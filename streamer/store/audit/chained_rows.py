@@ -25,7 +25,7 @@ from streamer.signing.canonical_json import canonical_json
 from streamer.store.audit import control
 from streamer.store.audit.given_out import all_given_out
 from streamer.store.audit.heads import all_cosigned, all_heads, head_data, newest_signed, proof_of_head
-from streamer.store.audit.input_evidence import marked, scored_later
+from streamer.store.audit.input_evidence import scored_later
 from streamer.store.audit.logged import LoggedRows
 from streamer.store.audit.outcome_rows import OutcomeRows, pages
 from streamer.store.audit.unchained import not_in_outcomes, unchained
@@ -251,9 +251,6 @@ class ChainedRowsSnapshot:
 
     def scored_later(self) -> Iterator[dict[str, Any]]:
         yield from scored_later(self._connection)
-
-    def marked(self) -> Iterator[dict[str, Any]]:
-        yield from marked(self._connection)
 
     def decisions_of(
         self, batch_id: str, *, gate: str | None = None, attempt: int | None = None

@@ -1,6 +1,5 @@
 """What scores were made of, and what waits at the desk, against what is recorded."""
 
-import hmac
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import groupby
@@ -13,7 +12,6 @@ from streamer.errors import BadMessage
 from streamer.events.actions import decode_action
 from streamer.events.responses import recorded_models, recorded_numbers
 from streamer.scoring.registry import CHOICE
-from streamer.scoring.scorers.judge import Judge
 from streamer.scoring.signals.signal_list import SignalList
 from streamer.store.db.schema import (
     batches,
@@ -23,12 +21,10 @@ from streamer.store.db.schema import (
     desk_items,
     desk_outcomes,
     gate_revisions,
-    judgements,
     policies,
     responses,
 )
 from streamer.store.db.schema.joins import BATCH, POLICY_OF_DECISION, REVISION_OF_POLICY, same
-from streamer.store.log.leaves import judgement_mac
 
 
 def scored_later(connection: sa.Connection) -> Iterator[dict[str, Any]]:
@@ -103,51 +99,6 @@ def _carried_facts(rows: list[Any], scorer: str) -> dict[str, Any]:
         "texts": [row.text for row in rows],
         "models": recorded_models(first.metadata, [row.response_id for row in rows]),
     }
-
-
-def marked(connection: sa.Connection) -> Iterator[dict[str, Any]]:
-    """Responses that a judge's mark has decided; see `streamer.audit.verification.Snapshot`."""
-    query = (
-        sa.select(
-            batches.c.id,
-            responses.c.position,
-            *batches.c["gate", "batch_id", "attempt", "prompt"],
-            *responses.c["response_id", "text", "raw_energy"],
-            *judgements.c["judge", "mark", "exchanges", "salt", "content_mac"],
-        )
-        .join_from(decisions, batches, batches.c.id == decisions.c.batch)
-        .join(responses, responses.c.batch == decisions.c.batch)
-        .outerjoin(
-            judgements,
-            same(judgements, batches, *BATCH)
-            & (judgements.c.response_id == responses.c.response_id)
-            & judgements.c.for_score
-            & judgements.c.mark.is_not(None),
-        )
-        .where(decisions.c.scorer == Judge.name, responses.c.raw_energy.is_not(None))
-        .order_by(batches.c.id, responses.c.position, judgements.c.id)
-    )
-    found = connection.execution_options(yield_per=1000).execute(query)
-    for _, group in groupby(found, key=itemgetter(0, 1)):
-        rows = list(group)
-        yield {
-            "batch": [rows[0].gate, rows[0].batch_id, rows[0].attempt],
-            "response_id": rows[0].response_id,
-            "prompt": rows[0].prompt,
-            "text": rows[0].text,
-            "mark": rows[0].raw_energy,
-            "judged": [
-                {
-                    "judge": row.judge,
-                    "mark": row.mark,
-                    "exchanges": row.exchanges,
-                    "intact": row.exchanges is not None
-                    and hmac.compare_digest(judgement_mac(row.salt, row.exchanges), row.content_mac),
-                }
-                for row in rows
-                if row.mark is not None
-            ],
-        }
 
 
 def gone_from_the_desk(connection: sa.Connection) -> Iterator[list[Any]]:

@@ -163,7 +163,7 @@ def write_history(url: str, directory: Path) -> Settings:
     with wiring.open_store(settings) as store:
         scribe = Scribe(store, settings)
         scribe.gate("best", unit="best", alpha=0.3, pending="worst")  # some are never labelled
-        scribe.gate("each", unit="response", alpha=0.3, audit_probability=0.5, audit_draws=2)
+        scribe.gate("each", unit="response", alpha=0.3, audit_probability=0.8, audit_draws=2)
         scribe.checkpoint()
         scribe.deliver(event("best", n) for n in range(20))
         scribe.deliver((event("each", n) for n in range(20)), partition=1)

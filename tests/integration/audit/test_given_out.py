@@ -31,6 +31,7 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from streamer import wiring
 from streamer.audit.evidence.frameworks import ALL
 from streamer.audit.evidence.pack import make_report
+from streamer.audit.rescoring import Rescorer
 from streamer.audit.story import full_receipt, story_of
 from streamer.audit.verification import Segments, VerificationReport
 from streamer.cli import main
@@ -56,8 +57,11 @@ from tests.integration.audit.attacker import breaking_in
 from tests.integration.audit.beside import few_lines
 from tests.integration.audit.conftest import Record
 from tests.integration.audit.damage import Parts
-from tests.integration.audit.history import KEYS, LOG, Scribe, event, export, label, verify
+from tests.integration.audit.history import KEYS, LOG, Scribe, event, export, label, settings_for, verify
+from tests.integration.audit.judged import BY_A_JUDGE
+from tests.integration.judge.test_judge_scores import Model, judge_at, scores_at
 from tests.integration.watching.conftest import Shown
+from tests.migrated import migrated
 from tests.unit.signing.test_merkle import root_by_proof
 
 SEGMENT_AS_TABLE = re.search(
@@ -193,6 +197,26 @@ def test_what_was_not_drawn_leaves_and_everything_verifies(months: Months) -> No
     assert months.give() == given  # repeated, it says the same
     with wiring.open_store(months.settings) as store:
         assert store.evidence.log_faults() == []
+
+
+def test_marks_of_what_was_given_out_are_read_again_from_the_segment(tmp_path: Path) -> None:
+    settings = settings_for(f"sqlite:///{tmp_path / 'record.db'}", tmp_path)
+    migrated(settings)
+    with Model() as model, judge_at(model) as judge, wiring.open_store(settings) as store:
+        scribe = Scribe(store, settings, judge=scores_at(model, judge))
+        scribe.gate("judged", unit="best", audit_probability=0.0, **BY_A_JUDGE)
+        scribe.deliver(event("judged", n) for n in range(3))
+    months = Months(Record(settings.database.url, tmp_path, settings))
+    months.watch()
+
+    def again(*segments: Path) -> int:
+        report = verify(settings, segments=Segments(segments), rescorer=Rescorer({}))
+        assert report.faults == ()
+        return report.counts.get("marks read again", 0)
+
+    marks = again()
+    assert months.give().decisions > 1
+    assert again() < again(months.file) == marks
 
 
 def test_a_repeat_of_what_was_given_out_is_decided_no_second_time(months: Months) -> None:
