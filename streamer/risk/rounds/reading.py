@@ -134,8 +134,9 @@ class IntervalReader:
     ) -> None:
         before = self._sequence
         began = moment
-        if before is not None and after == PERIOD_OVER:
-            began = _next_period(before, moment)
+        if before is not None and before.terms == terms and after != LESS_SAMPLED:
+            period = timedelta(days=terms.period_days)
+            began = before.began_at + (moment - before.began_at) // period * period
         plan = ExposurePlan(
             delta=terms.delta,
             least_probability=min(decision.settings.audit_probability, _least_probability(decision)),

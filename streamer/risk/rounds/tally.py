@@ -17,11 +17,12 @@ KIND = "streamer.monitoring.tally.v1"
 class Tally:
     """What was decided in one budget period while the gate was open.
 
-    `terms`: another of any of these is another tally. `since_policy`: the policy of its first
+    `first`: number of its first decision. `terms`: another of any of these is another tally. `since_policy`: the policy of its first
     decision; what an older one decided late under other terms is not read. `began_at`: when the
     period began. `newest`: when the newest decision was made. `bets`: what it comes to.
     """
 
+    first: int
     terms: Terms
     since_policy: int
     began_at: datetime
@@ -112,10 +113,10 @@ class TallyReader:
     ) -> Tally:
         before, began = self._tally, moment
         if before is not None and before.terms == terms:
-            began = (
-                before.began_at
-                + (moment - before.began_at) // (period := timedelta(days=terms.period_days)) * period
-            )
+            period = timedelta(days=terms.period_days)
+            periods = (moment - before.began_at) // period
+            if periods or least >= before.bets.least:  # as the interval's begin does: `reading`
+                began = before.began_at + periods * period
         self._begin()
         bets = VerdictBets(
             alpha=terms.budget,
@@ -124,7 +125,12 @@ class TallyReader:
             selective=selective,
         )
         self._tally = Tally(
-            terms=terms, since_policy=one.policy_version, began_at=began, newest=moment, bets=bets
+            first=one.number,
+            terms=terms,
+            since_policy=one.policy_version,
+            began_at=began,
+            newest=moment,
+            bets=bets,
         )
         return self._tally
 
