@@ -99,8 +99,8 @@ class WatchedSequence:
     `since_policy`: the policy of its first decision; what an older one decided late is not read.
     `first`, `last`: numbers of the first and the newest decision read. `began_at`: when its period
     began: that of another with the same terms, a whole number of periods after it, or the time of
-    its first decision. `read_at`:
-    the time of its newest decision. `ended`: why it reads no more; None while it does.
+    its first decision. `read_at`: the time of its newest decision. `ended`: why it reads no more;
+    None while it does.
     """
 
     number: int
