@@ -90,7 +90,7 @@ def print_report(done: "Recalibration", headline: str | None, *, explain: bool) 
         f"{run.labelled} of {counted(run.drawn, *items(settings.unit, plain='drawn response'))} labelled, "
         f"budget {percent(settings.alpha)}{attempts}, unit {settings.unit}"
     )
-    if run.age_cut is not None and (waiting := run.age_cut.said(run.missing)) is not None:
+    if run.age_cut is not None and (waiting := run.age_cut.said(run.missing, name)) is not None:
         say(f"{waiting}.")
     if (missing := run.missing_labels) is not None and missing.not_at_random:
         warn(f"{missing.said[:1].upper()}{missing.said[1:]}.")

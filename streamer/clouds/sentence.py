@@ -1,6 +1,9 @@
 """A run in one sentence, for people."""
 
+from collections.abc import Iterable
+
 from streamer.calibration.guarantee import budget
+from streamer.clouds.cloud import Cloud
 from streamer.clouds.measurement import OfflineRisk
 from streamer.gates.declared import Unit
 
@@ -24,6 +27,18 @@ def percent(ratio: float | None, decimals: int = 0) -> str:
     while decimals < 4 and float(f"{value:.{decimals}f}") in {0.0, 100.0} and value not in {0.0, 100.0}:
         decimals += 1
     return f"{value:.{decimals}f} %"
+
+
+def graded(clouds: Iterable[Cloud]) -> str:
+    """Say how the figures are to be read where a severity lies between 0 and 1; empty where none does."""
+    found = [one.severity for cloud in clouds for one in cloud.responses if one.severity is not None]
+    between = sum(0 < severity < 1 for severity in found)
+    if not between:
+        return ""
+    return (
+        f"Severities are graded ({percent(between / len(found))} lie between 0 and 1): a share that is wrong, or an error rate, is a "
+        "mean severity, to which an answer with severity 0.4 adds 0.4 of a wrong one."
+    )
 
 
 def served_sentence(

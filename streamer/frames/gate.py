@@ -27,6 +27,7 @@ from streamer.clouds.cloud import NOT_KEPT
 from streamer.clouds.halves import HalvesSplit
 from streamer.clouds.measurement import DecidedBatch, units_of
 from streamer.clouds.offline import ScoredCloud, calibration_groups, decided_batch
+from streamer.clouds.sentence import graded
 from streamer.clouds.tables.answers import Reading
 from streamer.clouds.tables.marks import Annotators, Marks
 from streamer.clouds.unlabelled import check_unlabelled, counts, unlabelled_note
@@ -357,6 +358,7 @@ class Gate:
             wrong=wrong,
             weights=rule.weights(listed.columns) if isinstance(rule, FullRule) and listed is not None else {},
             why_closed=self._why_closed,
+            graded=graded(item.cloud for item in found),
             _frame=fitted_frame if frame is None else frame,
             _at=at if at_any else None,
         )

@@ -151,6 +151,7 @@ class Report(Tabular):
     wrong : wrong answers that get through at some budget; none for the unit `response`.
     weights : what each signal weighs, the heaviest first; empty where one score decides.
     why_closed : why nothing ships whatever the answers, and what would help; empty otherwise.
+    graded : how figures are to be read where severities lie between 0 and 1; empty where none does.
     """
 
     unit: Unit
@@ -168,6 +169,7 @@ class Report(Tabular):
     wrong: tuple[Through, ...]
     weights: Mapping[str, float]
     why_closed: str = ""
+    graded: str = ""
     _frame: Any = field(repr=False, default=None)
     _at: Callable[[float], AtBudget] | None = field(repr=False, default=None)
 
@@ -211,22 +213,34 @@ class Report(Tabular):
         said, wrong, error = budget(at.alpha), at.selective.mean, at.selective.error or 0.0
         if wrong is None:
             return f"Not worth it at {said}. {self.why_closed or 'Nothing ships of prompts that did not calibrate.'}"
-        share = f"you answer {percent(at.ship_rate.mean or 0.0)} of {many} with {percent(wrong)} wrong"
-        instead = f"instead of everything with {percent(self.everything)} wrong"
+        severity = "a mean severity of {}" if self.graded else "{} wrong"
+        share = (
+            f"you answer {percent(at.ship_rate.mean or 0.0)} of {many} with {severity.format(percent(wrong))}"
+        )
+        instead = f"instead of everything with {severity.format(percent(self.everything))}"
         cost = f"It costs {counted(self.samples, 'answer', 'answers')} a prompt and {counted(self.labels, 'label', 'labels')}"
         if self.unit == "response":
             cost += f" of every {one}"
         elif through := len(self.through):
-            cost = f"{counted(through, 'wrong answer', 'wrong answers')} would have got through{self.often}. {cost}"
+            bad = ("answer", "answers") if self.graded else ("wrong answer", "wrong answers")
+            bar = " with severity 0.5 or more" if self.graded else ""
+            cost = f"{counted(through, *bad)}{bar} would have got through{self.often}. {cost}"
         if self.everything <= at.alpha:
-            return f"No gate is needed at {said}: if everything ships, {percent(self.everything)} are wrong."
+            have = "the mean severity is {}" if self.graded else "{} are wrong"
+            return (
+                f"No gate is needed at {said}: if everything ships, {have.format(percent(self.everything))}."
+            )
         if wrong + error >= self.everything:
             return f"Not worth it: at {said} {share}, hardly better than everything with {percent(self.everything)}. {cost}."
         return f"Worth it: at {said} {share}, {instead}. {cost}."
 
     @property
     def basis(self) -> str:
-        """From how many prompts the figures come, in words."""
+        """From how many prompts the figures come, and what they are of, in words."""
+        return f"{self._measured} {self.graded}".rstrip()
+
+    @property
+    def _measured(self) -> str:
         if not self.splits:
             error = self.at.exposure.error
             known = (

@@ -22,7 +22,12 @@ MOST_DELAYS = 1000
 """The newest earlier draws whose delays are looked at."""
 
 Because = Literal[
-    "everything is labelled", "label deadline", "label delays", "age of the middle draw", "asked for"
+    "everything is labelled",
+    "label deadline",
+    "monitor deadline",
+    "label delays",
+    "age of the middle draw",
+    "asked for",
 ]
 
 
@@ -65,8 +70,21 @@ class AgeCut:
             return self.seconds
         return self.deadline_seconds if self.delay_seconds is None else self.delay_seconds
 
-    def said(self, missing: int) -> str | None:
-        """Say which labels are not used yet, and how many older ones count as wrong; None where there is nothing to say."""
+    def remedy(self, gate: str) -> str | None:
+        """Say which labels would bring in what is cut; None where there is nothing to do, or each would bring in less than ten."""
+        if (
+            self.because in ("label deadline", "asked for")
+            or not 0 < 10 * self.waiting <= self.unused_labelled
+        ):
+            return None
+        waits = "1 prompt that waits" if self.waiting == 1 else f"{self.waiting} prompts that wait"
+        return (
+            f"labels for the {waits} (`streamer label queue --gate {gate}`) would bring in all "
+            f"{min(self.draws, self.window or self.draws)} prompts"
+        )
+
+    def said(self, missing: int, gate: str) -> str | None:
+        """Say which labels are not used yet, how many older ones count as wrong, and what would help; None: nothing to say."""
         parts = []
         if self.unused:
             labels, waiting = self.unused_labelled, self.unused - self.unused_labelled
@@ -79,6 +97,8 @@ class AgeCut:
             older = "older one" if missing == 1 else "older ones"
             counts = f"{missing} {older if self.unused else 'missing'} {'counts' if missing == 1 else 'count'} as wrong"
             parts.append(counts)
+        if (remedy := self.remedy(gate)) is not None:
+            parts.append(remedy)
         return "; ".join(parts) or None
 
     def to_json(self) -> dict[str, Any]:
@@ -163,7 +183,7 @@ def _seconds(
         return 0.0, "asked for"
     if waiting == 0:
         return 0.0, "everything is labelled"
-    wanted, because = (deadline, "label deadline") if delay is None else (delay, "label delays")
+    wanted, because = (deadline, "monitor deadline") if delay is None else (delay, "label delays")
     if wanted < middle:
         return wanted, because  # type: ignore[return-value]
     return middle, "age of the middle draw"

@@ -214,6 +214,8 @@ class CalibrationRun:
                 f"Prompts younger than {age_cut.span(cut.seconds)} were not used, with a label or without: prompts are "
                 "assumed exchangeable, and are in or out by their age alone."
             )
+            if (remedy := cut.remedy(self.gate.gate)) is not None:
+                notes.append(f"{remedy[:1].upper()}{remedy[1:]}.")
         if self.severities == "highest":
             notes.append(
                 f"Where {self.items} have several labels, the highest ever given counted, {self._why_safe}."

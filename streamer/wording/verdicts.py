@@ -321,15 +321,19 @@ def shown_verdict(report: RiskReport, figures: OpenFigures) -> str:
 
 def burn_text(burn: BudgetBurn) -> str:
     """Say how much of the period's budget is used, and how long the rest lasts where that can be said."""
-    used = f"{percent(burn.used)} of the whole period's (between {percent(burn.used_lower)} and {percent(burn.used_upper)})"
-    if burn.days_left is None or burn.days_left_soonest is None:
-        return used
-    rest, worst = "the budget will not run out", "at the worst the rest lasts"
-    if burn.days_left != float("inf"):
-        rest, worst = f"the rest lasts {_days(burn.days_left)}", "at the worst"
-    if burn.days_left_soonest != float("inf"):
-        rest += f", {worst} {_days(burn.days_left_soonest)}"
-    return f"{used}; at this rate {rest}"
+    used = "not known" if burn.used is None else f"{percent(burn.used)} of the whole period's"
+    between = f"between {percent(burn.used_lower)} and {percent(burn.used_upper)}"
+    if burn.unread:
+        between += f", taking {counted(burn.unread, 'served prompt', 'served prompts')} not read yet as wrong"
+    used = f"{used} ({between})"
+    rest, worst = "at this rate the budget will not run out, ", "at the worst the rest lasts"
+    if burn.days_left is None:
+        rest = ""
+    elif burn.days_left != float("inf"):
+        rest, worst = f"at this rate the rest lasts {_days(burn.days_left)}, ", "at the worst"
+    if burn.days_left_soonest is None or burn.days_left_soonest == float("inf"):
+        return f"{used}; {rest.removesuffix(', ')}" if rest else used
+    return f"{used}; {rest}{worst} {_days(burn.days_left_soonest)}"
 
 
 def desk_text(desk: DeskReport) -> str:

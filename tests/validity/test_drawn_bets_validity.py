@@ -170,7 +170,9 @@ def judged_by(
         told = np.flatnonzero(drawn & (arriving <= now) & (arriving > now - 25))
         alarm = alarm.observe(
             [
-                alarm.draw(n) if share is None else alarm.draw_due(n, due=float(n + lag), share=share)
+                alarm.draw(n)
+                if share is None
+                else alarm.draw_due(n, moment=float(n), lag=float(lag), share=share)
                 for n in made
             ],
             known={int(n): float(losses[n]) for n in told},

@@ -17,7 +17,7 @@ from streamer.calibration import groups_needed
 from streamer.clouds.halves import Halves, seeded_splits
 from streamer.clouds.measurement import units_of
 from streamer.clouds.offline import ScoredCloud, decided_batch
-from streamer.clouds.sentence import percent
+from streamer.clouds.sentence import graded, percent
 from streamer.clouds.unlabelled import check_unlabelled
 from streamer.errors import UsageError
 from streamer.gates.declared import Unit
@@ -397,7 +397,7 @@ def _result(
         encoder=data.encoder,
         judge=data.judge,
         scorers=tuple(_scorers(data, options)),
-        notes=(*data.notes, *notes),
+        notes=(*data.notes, *notes, *filter(None, [graded(data.clouds)])),
         gates=tuple(row for _, one in found for row in one.gates),
         stability=tuple(row for _, one in found for row in one.stability),
         ranking=tuple(row for _, one in found for row in one.ranking),

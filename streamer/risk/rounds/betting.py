@@ -115,7 +115,7 @@ class LabelAlarmReader:
     def overdue_at(self) -> datetime | None:
         """When the oldest draw that an alarm waits for is overdue; None where none waits."""
         due = [
-            datetime.fromtimestamp(draw.moment, UTC) + self._waits(kind)
+            datetime.fromtimestamp(draw.moment + draw.lag, UTC) + self._waits(kind)
             for kind, alarm in self._alarms.items()
             for draw in _tail(alarm)
             if draw.loss is None
@@ -123,7 +123,7 @@ class LabelAlarmReader:
         return min(due, default=None)
 
     def _waits(self, kind: LabelAlarmKind) -> timedelta:
-        """How long after its moment a draw is overdue: that of a missing label's alarm has its lag in it."""
+        """How long after its lag a draw is overdue: of a missing label's alarm at once."""
         return timedelta(0) if kind == "missing" else self._deadline
 
     def _pass(self, run: Undrawn) -> None:
@@ -198,7 +198,8 @@ class LabelAlarmReader:
                 draw = state.draw_due(
                     decision.number,
                     decision.loss,
-                    due=moment + self._lag.total_seconds(),
+                    moment=moment,
+                    lag=self._lag.total_seconds(),
                     share=MISSING_SHARE,
                     most=decision.most,
                 )

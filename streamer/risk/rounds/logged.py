@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from math import fsum
 
 import numpy as np
@@ -158,3 +158,8 @@ class Terms:
             period_days=settings.budget_period_days,
             judge_kind=settings.judge_kind,
         )
+
+    def begin(self, before: datetime, moment: datetime) -> datetime:
+        """When the budget period of a moment began, where one began at `before`."""
+        period = timedelta(days=self.period_days)
+        return before + (moment - before) // period * period

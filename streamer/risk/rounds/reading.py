@@ -87,7 +87,7 @@ class IntervalReader:
         if current is None or current.ended is not None or current.terms != terms:
             return False
         latest, moment = run.moments(self._watch.marks)
-        if latest >= _next_period(current, current.began_at):
+        if terms.begin(current.began_at, latest) > current.began_at:
             return False
         if run.probability < current.state.plan.least_probability:
             return False
@@ -111,7 +111,7 @@ class IntervalReader:
         if judged and not fresh and current is not None:
             judged = current.state.plan.judge_cap is not None
         elif judged and current is not None and current.terms == terms and current.ended == JUDGE_MISSING:
-            judged = moment >= _next_period(current, moment)
+            judged = terms.begin(current.began_at, moment) > current.began_at
         incomplete = judged and decision.shipped > 0 and decision.predicted is None
         if incomplete and not due:
             return True
@@ -134,8 +134,8 @@ class IntervalReader:
     ) -> None:
         before = self._sequence
         began = moment
-        if before is not None and after == PERIOD_OVER:
-            began = _next_period(before, moment)
+        if before is not None and before.terms == terms and after != LESS_SAMPLED:
+            began = terms.begin(before.began_at, moment)
         plan = ExposurePlan(
             delta=terms.delta,
             least_probability=min(decision.settings.audit_probability, _least_probability(decision)),
@@ -170,7 +170,7 @@ class IntervalReader:
 def _over(current: WatchedSequence, terms: Terms, decision: LoggedDecision, moment: datetime) -> str | None:
     if current.terms != terms:
         return TERMS_CHANGED
-    if moment >= _next_period(current, current.began_at):
+    if terms.begin(current.began_at, moment) > current.began_at:
         return PERIOD_OVER
     # What was held without scores is read at the gate's own probability, and may be the first under a lower one.
     if _least_probability(decision) < current.state.plan.least_probability:
@@ -181,9 +181,3 @@ def _over(current: WatchedSequence, terms: Terms, decision: LoggedDecision, mome
 def _least_probability(decision: LoggedDecision) -> float:
     """Return the probability at which a sequence reads a decision."""
     return decision.probability if decision.scored else decision.settings.audit_probability
-
-
-def _next_period(sequence: WatchedSequence, moment: datetime) -> datetime:
-    """Return the begin of the period that `moment` lies in; at least one period after the sequence's own begin."""
-    period = timedelta(days=sequence.terms.period_days)
-    return sequence.began_at + max(1, (moment - sequence.began_at) // period) * period

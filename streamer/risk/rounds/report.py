@@ -13,8 +13,17 @@ from streamer.gates.audit_rate import AuditRate, day_of
 from streamer.gates.declared import Unit
 from streamer.gates.settings import GateSettings
 from streamer.risk.rounds.logged import Terms
-from streamer.risk.rounds.state import GateWatch, WatchedAlarm, WatchedSequence
-from streamer.risk.states import BudgetBurn, EarlyWarning, LabelAlarm, RiskAlarm, RiskInterval, budget_burn
+from streamer.risk.rounds.state import GateWatch, WatchedAlarm
+from streamer.risk.rounds.tally import Tally
+from streamer.risk.states import (
+    BudgetBurn,
+    EarlyWarning,
+    LabelAlarm,
+    RiskAlarm,
+    RiskInterval,
+    budget_burn,
+    with_unread,
+)
 
 Verdict = Literal["kept", "broken", "not known yet"]
 
@@ -303,32 +312,46 @@ def report_of(
         alarms=tuple(_alarm(one) for one in watch.alarms if one.ended is None),
         drawing=drawing,
         unacknowledged=tuple(unacknowledged),
+        burn=None if watch.tally is None else _burn(watch, watch.tally),
     )
     if sequence is None:
         return common
-    exposure = sequence.state.exposure()
     return replace(
         common,
         terms=sequence.terms,
         sequence=sequence.number,
         began_at=sequence.began_at,
         ended=sequence.ended,
-        exposure=exposure,
+        exposure=sequence.state.exposure(),
         selective=sequence.state.selective(),
-        burn=_burn(sequence, exposure),
     )
 
 
-def _burn(sequence: WatchedSequence, exposure: RiskInterval) -> BudgetBurn | None:
-    elapsed = (sequence.read_at - sequence.began_at).total_seconds() / 86_400
-    if elapsed <= 0 or exposure.decisions == 0:
+def _burn(watch: GateWatch, tally: Tally) -> BudgetBurn | None:
+    """Bound what is used by what has been read in order, and by what shipped since; estimate it by the labels that are there."""
+    bets, began, newest = tally.bets, tally.began_at, tally.newest
+    decisions, unread, waiting, read, size = bets.decisions, bets.shipped, bets.served, bets.nothing_read, 0
+    if watch.covered is not None:
+        sequence, opened = watch.covered
+        began, newest = sequence.began_at, max(newest, sequence.read_at)
+        read, size = sequence.state.exposure(), sequence.state.decisions
+        decisions += size - opened.decisions
+        unread = max(0.0, unread - sequence.state.shipped)
+        waiting -= opened.served.decisions
+    elapsed = (newest - began).total_seconds() / 86_400
+    if elapsed <= 0 or not decisions:
         return None
-    period = sequence.terms.period_days
+    whole = with_unread(read, size, unread=unread, whole=decisions)
+    error = bets.selective_risk if bets.shipped else 0.0
+    if error is not None:
+        error = min(whole.upper, max(whole.lower, error * bets.shipped / decisions))
+    period = tally.terms.period_days
     return budget_burn(
-        exposure,
-        alpha=sequence.terms.budget,
+        replace(whole, decisions=decisions, estimate=error),
+        alpha=tally.terms.budget,
         elapsed_days=min(elapsed, period),
         period_days=period,
+        unread=max(0, waiting),
     )
 
 

@@ -98,8 +98,9 @@ class WatchedSequence:
 
     `since_policy`: the policy of its first decision; what an older one decided late is not read.
     `first`, `last`: numbers of the first and the newest decision read. `began_at`: when its period
-    began: the time of its first decision, or a whole number of periods after another's. `read_at`:
-    the time of its newest decision. `ended`: why it reads no more; None while it does.
+    began: that of another with the same terms, a whole number of periods after it, or the time of
+    its first decision. `read_at`: the time of its newest decision. `ended`: why it reads no more;
+    None while it does.
     """
 
     number: int
@@ -179,6 +180,15 @@ class GateWatch:
     alarms: tuple[WatchedAlarm, ...] = ()
     service: ServiceState | None = None
     tally: Tally | None = None
+
+    @property
+    def covered(self) -> tuple[WatchedSequence, OpenTime] | None:
+        """What has been read in order of the period that the tally is about, all and while open; None while nothing is."""
+        sequence, service, tally = self.sequence, self.service, self.tally
+        if sequence is None or service is None or service.period is None or tally is None:
+            return None
+        same = sequence.terms == tally.terms and sequence.first >= tally.first
+        return (sequence, service.period.open) if same and service.sequence == sequence.number else None
 
     def alarm(self, kind: AlarmKind, statistic: str = "") -> WatchedAlarm | None:
         """Return the newest alarm of this kind; None where there is none."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from streamer.risk.rounds.columns import Undrawn
 from streamer.risk.rounds.horizon import Watermark, time_of
@@ -17,11 +17,13 @@ KIND = "streamer.monitoring.tally.v1"
 class Tally:
     """What was decided in one budget period while the gate was open.
 
-    `terms`: another of any of these is another tally. `since_policy`: the policy of its first
-    decision; what an older one decided late under other terms is not read. `began_at`: when the
-    period began. `newest`: when the newest decision was made. `bets`: what it comes to.
+    `first`: number of its first decision. `terms`: another of any of these is another tally.
+    `since_policy`: the policy of its first decision; what an older one decided late under other
+    terms is not read. `began_at`: when the period began. `newest`: when the newest decision was
+    made. `bets`: what it comes to.
     """
 
+    first: int
     terms: Terms
     since_policy: int
     began_at: datetime
@@ -104,7 +106,7 @@ class TallyReader:
         """Whether a decision begins another tally."""
         tally = self._tally
         assert tally is not None
-        over = moment - tally.began_at >= timedelta(days=tally.terms.period_days)
+        over = tally.terms.begin(tally.began_at, moment) > tally.began_at
         return over or tally.terms != terms or tally.bets.selective != selective or least < tally.bets.least
 
     def _open(
@@ -112,10 +114,9 @@ class TallyReader:
     ) -> Tally:
         before, began = self._tally, moment
         if before is not None and before.terms == terms:
-            began = (
-                before.began_at
-                + (moment - before.began_at) // (period := timedelta(days=terms.period_days)) * period
-            )
+            period = terms.begin(before.began_at, moment)
+            if period > before.began_at or least >= before.bets.least:  # as the interval does: `reading`
+                began = period
         self._begin()
         bets = VerdictBets(
             alpha=terms.budget,
@@ -124,7 +125,12 @@ class TallyReader:
             selective=selective,
         )
         self._tally = Tally(
-            terms=terms, since_policy=one.policy_version, began_at=began, newest=moment, bets=bets
+            first=one.number,
+            terms=terms,
+            since_policy=one.policy_version,
+            began_at=began,
+            newest=moment,
+            bets=bets,
         )
         return self._tally
 

@@ -15,8 +15,7 @@ from streamer.gates.policy import Policy
 from streamer.risk.rounds.report import Backlog, OpenFigures, Reason, RiskReport, ServiceReport, Verdict
 from streamer.risk.rounds.state import GateWatch, Stretch
 from streamer.risk.rounds.tally import Tally
-from streamer.risk.states.interval import RiskInterval
-from streamer.risk.states.verdict_bets import VerdictBets
+from streamer.risk.states import OpenTime, RiskInterval, with_unread
 
 LEAST_LAG = timedelta(minutes=1)
 """Reading never counts as standing still sooner: it comes in rounds."""
@@ -52,9 +51,11 @@ def with_verdict(
         if service.policy == policy.version and not policy.ships_nothing:
             present = _figures(service.present, budget, risk)
             before = _figures(service.before, budget, risk)
-    alone = present is not None and present == period
+    covered = watch.covered
+    alone = covered is not None and present is not None and present == period
     if tally is not None and tally.bets.decisions:
-        period = _in_time(tally, period, policy, lag)
+        read = (period, covered[1]) if period is not None and covered is not None else None
+        period = _in_time(tally, read, policy, lag)
         present = period if alone else present
     stands = _stands(watch, now=now, lag=lag, backlog=backlog)
     verdict, reason = _judged(report, present, period, stands=stands)
@@ -110,8 +111,11 @@ def _judged(
     return "not known yet", "too few labels"
 
 
-def _in_time(tally: Tally, read: OpenFigures | None, policy: Policy, lag: float) -> OpenFigures:
-    """The period by its bets, which wait for no label, between the bounds of what has been read in order.
+def _in_time(
+    tally: Tally, read: tuple[OpenFigures, OpenTime] | None, policy: Policy, lag: float
+) -> OpenFigures:
+    """The period by its bets, which wait for no label, between the bounds of what has been read in order, and of what shipped
+    since.
 
     Bounds and verdict are about the same mean: a bound that says less is cut at the budget, and one that would say more is
     drawn out to it. Labels that came late or were raised are in the estimate alone: where it passes the upper bound, that says
@@ -121,7 +125,7 @@ def _in_time(tally: Tally, read: OpenFigures | None, policy: Policy, lag: float)
     word = bets.says(tally.newest.timestamp() - lag)
     share = bets.shipped / bets.decisions
     error = bets.selective_risk
-    figures = read or OpenFigures(
+    figures = OpenFigures(
         first_policy=tally.since_policy,
         last_policy=policy.version,
         since=tally.began_at,
@@ -130,12 +134,17 @@ def _in_time(tally: Tally, read: OpenFigures | None, policy: Policy, lag: float)
         share_served=0.0,
         labelled=0,
         overdue=0,
-        selective=_unknown(bets),
-        exposure=_unknown(bets),
+        selective=bets.nothing_read,
+        exposure=bets.nothing_read,
         verdict="not known yet",
         promised="selective" if bets.selective else "exposure",
     )
-    judged = figures.judged
+    size, unread, whole = 0.0, bets.shipped, bets.shipped if bets.selective else bets.decisions
+    if read is not None:
+        figures, opened = read
+        size = opened.served.shipped if bets.selective else opened.decisions
+        unread = max(0.0, unread - opened.served.shipped)
+    judged = with_unread(figures.judged, size, unread=unread, whole=whole)
     lower, upper = judged.lower, judged.upper
     lower = max(lower, bets.alpha) if word == "broken" else min(lower, bets.alpha)
     upper = min(upper, bets.alpha) if word == "kept" else max(upper, bets.alpha)
@@ -162,12 +171,6 @@ def _in_time(tally: Tally, read: OpenFigures | None, policy: Policy, lag: float)
         verdict=word or "not known yet",
         selective=figure(1.0),
         exposure=figure(share),
-    )
-
-
-def _unknown(bets: VerdictBets) -> RiskInterval:
-    return RiskInterval(
-        decisions=0, labels=0, overdue=0, estimate=None, lower=0.0, upper=1.0, delta=2 * bets.error
     )
 
 

@@ -185,7 +185,7 @@ def _interval(exposure: RiskInterval | None) -> str:
     if exposure is None or exposure.estimate is None:
         return ""
     return (
-        f" Over {exposure.decisions} decisions made while the gate was open, in this budget period, exposure was"
+        f" Over {exposure.decisions} decisions made while the gate was open, the first of this budget period, exposure was"
         f" {_percent(exposure.estimate)}, between {_percent(exposure.lower)} and {_percent(exposure.upper)}."
     )
 

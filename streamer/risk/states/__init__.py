@@ -10,7 +10,7 @@ from streamer.risk.states.draws import DrawAlarm
 from streamer.risk.states.drift import DriftAlarm
 from streamer.risk.states.early import EarlyWarning
 from streamer.risk.states.exposure import ExposurePlan, ExposureSequence, IntervalPath
-from streamer.risk.states.interval import BudgetBurn, RiskInterval, budget_burn
+from streamer.risk.states.interval import BudgetBurn, RiskInterval, budget_burn, with_unread
 from streamer.risk.states.open_time import OpenTime
 from streamer.risk.states.restarted_bets import RestartedBets
 
@@ -34,4 +34,5 @@ __all__ = [
     "RiskInterval",
     "SelectiveAlarm",
     "budget_burn",
+    "with_unread",
 ]

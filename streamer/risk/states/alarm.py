@@ -107,14 +107,21 @@ class RiskAlarm(LabelAlarm):
         return Draw(number, self.theta, 1.0, loss, moment)
 
     def draw_due(
-        self, number: int, loss: float | None = None, *, due: float, share: float, most: float = 1.0
+        self,
+        number: int,
+        loss: float | None = None,
+        *,
+        moment: float,
+        lag: float,
+        share: float,
+        most: float = 1.0,
     ) -> Draw:
-        """The same as the alarm on missing labels bets on it: half on its loss, half on that it has none when it is due.
+        """The same as the alarm on missing labels bets on it: half on its loss, half on that it has none after the label lag.
 
         `share` : of the decisions, whose labels may be missing then; `most` : the loss that the missing ones can bring.
         """
         limit = min(2 * self.theta, (1 + self.theta) / 2)
-        return Draw(number, limit, 1.0, loss, due, most * (limit - self.theta) / share)
+        return Draw(number, limit, 1.0, loss, moment, most * (limit - self.theta) / share, lag)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -72,8 +72,9 @@ class Draw(NamedTuple):
     limit : s in (0, 1): what the expected loss is bet against, for each share that ships.
     share : w in (0, 1]; 1 where the loss is of the whole decision.
     loss : x in [0, 1]; None while it is not known.
-    moment : when it was decided, in seconds; it is overdue by this.
+    moment : when it was decided, in seconds.
     missing : what it counts once it is overdue, 0 or more.
+    lag : seconds from then on in which it is not overdue.
     """
 
     number: int
@@ -82,6 +83,7 @@ class Draw(NamedTuple):
     loss: float | None = None
     moment: float = 0.0
     missing: float = 0.0
+    lag: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,8 +179,8 @@ class DrawnBets(Promise):
         Raises `ValueError` if a draw is not one, or not in order.
 
         `draws`: the next ones, in order. `known`: losses by the numbers of draws. What is known
-        already is never lowered. `overdue`: draws from this moment or before are known from now on:
-        a loss that is not known is `missing`.
+        already is never lowered. `overdue`: draws whose lag was over at this moment or before are
+        known from now on: a loss that is not known is `missing`.
         """
         if self.raised_at is not None:
             return self
@@ -231,7 +233,7 @@ class DrawnBets(Promise):
 
 def _known(draw: Draw, known: Mapping[int, float], overdue: float) -> Draw:
     loss = known.get(draw.number)
-    if loss is None and draw.loss is None and draw.moment <= overdue:
+    if loss is None and draw.loss is None and draw.moment + draw.lag <= overdue:
         loss = draw.missing
     if loss is not None and not 0 <= loss <= max(1.0, draw.missing):
         raise ValueError(f"a loss must be in [0, 1], not {loss!r}")
@@ -247,7 +249,7 @@ def _check(draws: Iterable[Draw], *, after: int) -> None:
         if draw.number <= after:
             raise ValueError(f"draws must come in order, and {draw.number!r} comes after {after!r}")
         after = draw.number
-        if not (0 < draw.limit < 1 and 0 < draw.share <= 1 and math.isfinite(draw.moment)):
+        if not (0 < draw.limit < 1 and 0 < draw.share <= 1 and math.isfinite(draw.moment + draw.lag)):
             raise ValueError(f"a draw needs a limit in (0, 1), a share in (0, 1] and a moment, not {draw!r}")
         if draw.loss is not None and not 0 <= draw.loss <= max(1.0, draw.missing):
             raise ValueError(f"a loss must be in [0, 1], not {draw.loss!r}")

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from streamer.calibration.arguments import check_alpha, check_delta, check_positive
 from streamer.risk.states.drawn_bets import KEPT, MOST_WAITING
+from streamer.risk.states.interval import RiskInterval
 from streamer.risk.states.json_form import State
 
 Floats = NDArray[np.float64]
@@ -148,6 +149,13 @@ class VerdictBets(State):
             if (np.logaddexp.reduce(part[recent], axis=1) >= level).any():
                 return word  # type: ignore[return-value]
         return None
+
+    @property
+    def nothing_read(self) -> RiskInterval:
+        """What is known of no decision."""
+        return RiskInterval(
+            decisions=0, labels=0, overdue=0, estimate=None, lower=0.0, upper=1.0, delta=2 * self.error
+        )
 
     @property
     def labelled(self) -> int:

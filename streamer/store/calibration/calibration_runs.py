@@ -195,7 +195,7 @@ class Calibrations(Proposals):
             sa.select(runs.age_cut, runs.missing).where(runs.gate == gate).order_by(runs.id.desc()).limit(1)
         )
         found = self._database.rows(query)
-        return AgeCut.from_json(found[0].age_cut).said(found[0].missing) if found else None
+        return AgeCut.from_json(found[0].age_cut).said(found[0].missing, gate) if found else None
 
     def held(self, gate: str) -> Held | None:
         runs = calibration_runs.c

@@ -95,7 +95,7 @@ def test_young_draws_are_not_used_and_older_ones_without_a_label_count_as_wrong(
     # No draws came before the sample: half of it is old enough.
     assert (len(run.groups), run.missing, run.age_cut.because) == (100, 3, "age of the middle draw")
     assert (run.age_cut.unused, run.age_cut.unused_labelled) == (100, 60)
-    said = run.age_cut.said(run.missing)
+    said = run.age_cut.said(run.missing, GATE)
     assert said.startswith("60 labels of the newest")
     assert said.endswith("(40 more wait there); 3 older ones count as wrong")
     assert "in or out by their age alone" in run.guarantee
@@ -104,6 +104,27 @@ def test_young_draws_are_not_used_and_older_ones_without_a_label_count_as_wrong(
     assert replayed(one, 1, age_cut=run.age_cut.to_json() | {"unused": 0}) is not None
     one.label(numbers, bad_below(0.3))
     assert len(calibrate_gate(one.store.calibration, gate, now=one.clock()).groups) == 200, "nothing waits"
+
+
+@pytest.mark.parametrize("settings", [{}, {"window": 150}, {"label_deadline_seconds": 86_300.0}], ids=str)
+def test_a_few_labels_that_would_bring_in_much_are_named(
+    site: Callable[..., LabelledGate], settings: dict[str, Any]
+) -> None:
+    one = site(**settings)
+    numbers = one.decide(200)
+    one.label([n for n in numbers if n not in (7, 150, 151, 190)], bad_below(0.3))
+    one.open()
+    run = calibrate_gate(one.store.calibration, one.store.gates.get(GATE), now=one.clock())
+    whole = settings.get("window", 200)
+    remedy = f"labels for the 4 prompts that wait (`streamer label queue --gate {GATE}`) would bring in all {whole} prompts"
+    told = "label_deadline_seconds" not in settings
+    said = one.store.calibration.waiting(GATE)
+    assert said is not None
+    assert said.endswith(remedy) == told
+    assert (f"{remedy[1:]}." in run.guarantee) == told
+    assert replayed(one, one.runs()[-1].id) is None
+    one.label(numbers, bad_below(0.3))
+    assert (len(calibrate_gate(one.store.calibration, run.gate, now=one.clock()).groups) == whole) == told
 
 
 @pytest.mark.parametrize(("pending", "groups", "missing"), [("worst", 200, 100), ("labelled-only", 100, 0)])

@@ -88,6 +88,9 @@ def test_what_waits_is_shown_with_its_age(light_traffic: Callable[..., Traffic])
     traffic.watcher(shown).round([traffic.store.gates.get(GATE)], now=START + HOUR)
     found = shown.reports[GATE].alarm("risk")
     assert (found.read, found.pending, found.pending_since) == (5, 3, START + 2 * MINUTE)
+    missing = shown.reports[GATE].alarm("missing")
+    assert missing is not None
+    assert (missing.pending, missing.pending_since) == (3, START + 2 * MINUTE), "decided then, not due then"
     assert found.limit == pytest.approx(0.06)
     assert found.known_evidence_ratio is not None
     assert found.known_evidence_ratio > found.evidence_ratio * 0.5

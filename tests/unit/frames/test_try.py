@@ -135,6 +135,31 @@ def test_the_page_says_what_the_command_says(table: Path, told: Told):
     assert np.all(["At a budget of" in one and " %" not in one for one in budgets])
 
 
+def test_graded_severities_are_no_share_of_wrong_answers(table: Path, told: Told):
+    """Where no answer is wrong, and each a little harmful, nothing is said to be wrong; `evaluate` reads the same figures."""
+    frame = pd.read_csv(table)
+    frame["severity"] = 0.3 + 0.2 * frame["severity"]
+    frame.to_csv("graded.csv", index=False)
+    told("try", "graded.csv", "--alpha", "30%", "--out", "page.html")
+    page = re.sub(r"\s", " ", Path("page.html").read_text())
+    worth, basis, *_ = told("try", "graded.csv", "--alpha", "30%").out.splitlines()
+    said = "Severities are graded (100 % lie between 0 and 1): a share that is wrong, or an error rate, is a mean severity"
+    assert re.search(
+        r"you answer \d+ % of prompts with a mean severity of \d+ %, instead of everything with a mean severity",
+        worth,
+    )
+    assert "answers with severity 0.5 or more would have got through" in worth
+    assert said in basis
+    assert said in page
+    needless = told("try", "graded.csv", "--alpha", "60%").out.splitlines()[0]
+    assert "No gate is needed at 60 %: if everything ships, the mean severity is " in needless
+    (graded,) = evaluate(["graded.csv"], alphas=(0.3,), splits=2, cache=None).data_sets
+    assert graded.notes[-1].startswith(said)
+    frame.assign(severity=(frame["severity"] > 0.4).astype(float)).to_csv("plain.csv", index=False)
+    (plain,) = evaluate(["plain.csv"], alphas=(0.3,), splits=2, cache=None).data_sets
+    assert "graded" not in " ".join(plain.notes)
+
+
 WRONG = {
     "no such file": (["missing.csv"], "missing.csv"),
     "no severity": (["answers.csv", "--column", "severity="], "--column severity=NAME"),

@@ -206,7 +206,7 @@ def test_nothing_used_lasts_for_ever():
 def test_before_the_first_decision_nothing_is_used_for_certain():
     nothing = interval(decisions=0, estimate=None, lower=0.0, upper=1.0)
     burn = budget_burn(nothing, alpha=0.05, elapsed_days=1, period_days=30)
-    assert burn.used == burn.used_upper == 0
+    assert (burn.used, burn.used_upper) == (None, 0)
     assert burn.days_left_soonest == math.inf
 
 

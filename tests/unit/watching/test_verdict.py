@@ -19,7 +19,7 @@ from streamer.risk.rounds.serving import serve
 from streamer.risk.rounds.state import BETTING, MOST_DELAYS, GateWatch, ServiceState
 from streamer.risk.rounds.verdict import with_verdict
 from streamer.risk.states import AuditedDecision, AuditedDecisions, ExposurePlan, OpenTime
-from streamer.wording.verdicts import ALARMS, interval_text, sentence, shown_verdict
+from streamer.wording.verdicts import ALARMS, facts, interval_text, sentence, shown_verdict
 from streamer.wording.verdicts import figures as figures_of
 from tests.made import a_policy
 
@@ -237,6 +237,56 @@ def test_a_label_that_is_missing_is_named_and_holds_no_verdict_up() -> None:
     gone = [replace(one, severities=(), labelled_at=None) for one in decisions[300:380]]
     report = judged(read([*decisions[:300], *gone], now=now), policy(2), now=now, backlog=missing)
     assert (report.verdict, report.service and report.service.reason) == ("not known yet", "too few labels")
+
+
+def waiting(number: int, version: int) -> LoggedDecision:
+    return decision(number, version, severities=(), labelled_at=None)
+
+
+@pytest.mark.parametrize("known", [0, 2, 60], ids=["none", "few", "many"])
+def test_what_shipped_and_waits_for_labels_is_in_the_bounds_of_the_budget_used(known: int) -> None:
+    """A quarter is held; labels of the first prompts say that they are fine, those of the others have not come: all may be bad."""
+    kind = {0: held, 1: waiting, 2: undrawn, 3: waiting}
+    decisions = [kind[n % 4](n, 2, **({} if n % 4 else {"shipped": 0.0})) for n in range(1, known + 101)]
+    decisions[:known] = [replace(one, severities=(0.0,) * one.needed) for one in decisions[:known]]
+    now = after(decisions)
+    report = judged(read(decisions, now=now), policy(2), now=now)
+    assert report.burn is not None
+    assert report.service is not None
+    shown, share = report.service.period, 75 / len(decisions)
+    assert shown is not None
+    assert shown.exposure.lower == 0
+    assert shown.exposure.upper >= share
+    used = share / SETTINGS.alpha * (now - START - 3 * MINUTE) / timedelta(days=30)
+    assert report.burn.used_lower == 0
+    assert report.burn.used_upper >= used * (1 - 1e-9)
+    assert report.burn.days_left_soonest is not None
+    assert report.burn.days_left_soonest <= (now - START) / timedelta(days=1) / used
+    assert (report.burn.unread, report.burn.used) == (75, 0.0 if known else None)
+    said = dict(facts(report, None))["budget used"]
+    assert "taking 75 served prompts not read yet as wrong" in said
+    assert ("will not run out" in said) == (known > 0)
+    # Once they have come, nothing is taken at its worst.
+    there = [replace(one, severities=(1.0,) * one.needed) for one in decisions]
+    report = judged(read(there, now=now), policy(2), now=now)
+    assert report.burn is not None
+    assert (report.burn.unread, report.burn.used_lower > used / 4) == (0, True)
+
+
+def test_of_a_new_period_nothing_is_known_from_the_one_before_it() -> None:
+    """Reading waits for a label of the old period, of which all was wrong; of the new one nothing has been read."""
+    settings = replace(SETTINGS, budget_period_days=0.5)
+    old = [decision(n, 2, severities=(1.0,), settings=settings) for n in range(1, 700)]
+    new = [undrawn(n, 2, settings=settings) for n in range(721, 800)]
+    decisions = [*old, replace(waiting(700, 2), settings=settings), *new]
+    now = after(decisions)
+    in_force = replace(policy(2), settings=settings)
+    report = judged(read(decisions, now=now), in_force, now=now)
+    assert report.burn is not None
+    assert (report.burn.used, report.burn.used_lower, report.burn.unread) == (None, 0.0, len(new))
+    assert report.service is not None
+    assert report.service.period is not None
+    assert (report.service.period.decisions, report.service.period.exposure.lower) == (len(new), 0.0)
 
 
 def test_labels_take_as_long_as_they_took_and_a_deadline_before_that_is_known() -> None:
