@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, get_args
 
 from streamer import wiring
 from streamer.calibration.calibrators.mean import Mean
@@ -26,6 +26,7 @@ from streamer.cli.options import (
 )
 from streamer.clouds.unlabelled import check_unlabelled
 from streamer.errors import UsageError
+from streamer.gates.declared import Unit
 from streamer.scoring.judged import FORMS
 from streamer.scoring.registry import SCORER_NAMES
 
@@ -48,7 +49,7 @@ class AskedOptions:
     unit: Annotated[
         list[str] | None,
         option(
-            "best|response|batch|claim",
+            "|".join(get_args(Unit)),
             "best: one answer to a prompt, or none. response: each on its own, as in the paper's tables. batch: all or none. "
             "claim: of a long answer what is supported. May be repeated. Default: claim for files "
             "with claims, else best and response.",
@@ -165,6 +166,9 @@ def evaluate(
 
     if not files and not from_store:
         raise UsageError("name files of response clouds, or a gate with --from-store")
+    units = set(asked.unit or ())
+    for unit in sorted(units - {*get_args(Unit)}):
+        raise UsageError(f"--unit must be one of {', '.join(get_args(Unit))}, not {unit!r}")
     options = check_options(
         Options(
             alphas=tuple(asked.alpha or Options().alphas),
@@ -184,7 +188,6 @@ def evaluate(
     settings = wiring.load_settings(judge=overrides) if overrides else wiring.load_settings()
     reading = tables.reading()
     read = [(str(file), list(read_clouds(file, reading, report=note))) for file in files or ()]
-    units = set(asked.unit or ())
     cut = [one for one in read if CLAIM in units or (not units and has_claims(one[1]))]
     rest = [one for one in read if units - {CLAIM} or not (units or has_claims(one[1]))]
     stored = _stored(settings, from_store or [])

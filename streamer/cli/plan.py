@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from streamer import wiring
 from streamer.calibration.registry import offered, promises
@@ -25,6 +25,7 @@ from streamer.cli.plan_report import print_past, print_rungs
 from streamer.clouds.line_files import shown_name
 from streamer.clouds.unlabelled import check_unlabelled, counts, filled, unlabelled_note
 from streamer.errors import UsageError
+from streamer.gates.declared import Unit
 from streamer.scoring.registry import SUPPORT
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
     from streamer.clouds.cloud import Cloud
     from streamer.clouds.tables.answers import Reading
-    from streamer.gates.declared import Unit
     from streamer.planning.past import PastPlan
     from streamer.planning.prompts import Guess
     from streamer.scoring.encoders.encoder import CachedEncoder
@@ -74,7 +74,7 @@ class GateOptions:
     """The gate."""
 
     unit: Annotated[
-        Literal["best", "response", "batch", "claim"] | None,
+        Unit | None,
         option(
             None,
             "What ships: the best response of a batch, each response separately, the whole "
@@ -217,7 +217,7 @@ def _method(promise: str | None, method: str | None) -> str:
 
 
 def _check_measured(
-    method: "Calibrator", unit: "Unit", guessed: "Mapping[str, float | None]", responses: int | None
+    method: "Calibrator", unit: Unit, guessed: "Mapping[str, float | None]", responses: int | None
 ) -> None:
     """Refuse what a plan on past answers cannot look at."""
     if method.of_signals and unit == "response":
@@ -231,7 +231,7 @@ def _check_measured(
 
 
 def _plan_past(
-    past: "_Past", unit: "Unit", method: str | None, responses: int | None, **asked: Any
+    past: "_Past", unit: Unit, method: str | None, responses: int | None, **asked: Any
 ) -> "PastPlan":
     """Try numbers of labels and of answers on past ones, by the gate that `streamer try` makes of them."""
     from streamer.frames.answers import Read
@@ -286,7 +286,7 @@ def _plan_claims(
     print_plan(planned_claims(shown_name(past.file), past.read, asked, labels=labels), json=json)
 
 
-def _of_two_gates(data: "_Past | None", others: "Sequence[str]", unit: "Unit") -> "_Past":
+def _of_two_gates(data: "_Past | None", others: "Sequence[str]", unit: Unit) -> "_Past":
     """Return the past answers, which a plan of rungs needs, for the unit `best` and without these other options."""
     if data is None:
         raise UsageError("--rungs are planned on past answers: name the cheap gate's file with --data")

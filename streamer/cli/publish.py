@@ -57,6 +57,7 @@ def publications(
     labels: bool,
     labeller: str | None,
     limits: Limits,
+    kind: str | None = None,
     reading: Reading = AS_IT_IS,
     embeddings_of: str | None = None,
     report: Callable[[str], None] = lambda _text: None,
@@ -70,6 +71,7 @@ def publications(
     labels : take the severities of clouds and tables along.
     labeller : who gave them; ``file:NAME`` when None.
     limits : bounds on an event.
+    kind : of severities whose file does not state theirs; None: ``unstated``.
     reading, report : see `streamer.clouds.cloud_files.read_clouds`.
     embeddings_of : what made the embeddings of clouds and tables, which then go along; None: they do not.
 
@@ -109,7 +111,7 @@ def publications(
         yield Publication(
             key=cloud.batch_id.encode(),
             value=cloud_message(cloud, gate, limits, embeddings_of=embeddings_of),
-            labels=tuple(map(encode_label, cloud_labels(cloud, gate, who, at))) if labels else (),
+            labels=tuple(map(encode_label, cloud_labels(cloud, gate, who, at, kind=kind))) if labels else (),
         )
 
 
@@ -202,7 +204,11 @@ def publish(
     ] = None,
     *,
     labels: Annotated[
-        bool, opt.flag("--labels", "Publish the severities of clouds and tables too, to the labels topic.")
+        bool,
+        opt.flag(
+            "--labels",
+            "Publish the severities of clouds and tables too: of the gate's kind, unless they state one.",
+        ),
     ] = False,
     embeddings_of: Annotated[
         str | None,
@@ -224,8 +230,8 @@ def publish(
     responses with text and label, or a table, with one answer or one prompt a row. Every line is checked before it is sent,
     and the first of every file before the broker is asked.
 
-    If the database can be read, batches that were already decided are reported as repeats. Exit status 1 when a batch
-    names an unknown gate: it is published, and workers refuse it until the gate is created.
+    If the database can be read, batches that were already decided are reported as repeats. Exit status 1 when
+    workers refuse a batch: its gate is unknown, until that is created, or its name has other content.
     """
     reading = tables.reading()
     settings = wiring.load_settings()
@@ -256,7 +262,8 @@ def publish(
         for file in files:
             # Slow input is sent as it arrives.
             ahead = 1 if file == "-" or rate is not None else _AT_A_TIME
-            for one in _looked_at(batches_of(file, report=note), known, ahead):
+            read = batches_of(file, report=note, kind=known.kind_of(gate))
+            for one in _looked_at(read, known, ahead):
                 if rate is not None:
                     sleep(max(0.0, start + batches / rate - monotonic()))
                 publisher.send(topics.responses, one.value, key=one.key)
@@ -295,7 +302,7 @@ def publish(
                 f"{counted(known.conflicts, 'batch has', 'batches have')} other content than the one of that name before: "
                 "refused (conflicting_content), and no labels sent with it"
             )
-    if known.unknown_gates:
+    if known.unknown_gates or known.conflicts:
         raise typer.Exit(FAILED)
 
 

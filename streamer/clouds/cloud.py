@@ -454,8 +454,13 @@ def cloud_message(cloud: Cloud, gate: str, limits: Limits, *, embeddings_of: str
     return value
 
 
-def cloud_labels(cloud: Cloud, gate: str, labeller: str, at: datetime) -> list[LabelsV1]:
-    """Return a label event for each response of known severity, given `at` a moment with zone."""
+def cloud_labels(
+    cloud: Cloud, gate: str, labeller: str, at: datetime, *, kind: str | None = None
+) -> list[LabelsV1]:
+    """Return a label event for each response of known severity, given `at` a moment with zone.
+
+    `kind` is that of severities whose file states none.
+    """
     return [
         LabelsV1(
             schema=LABELS_SCHEMA,
@@ -463,7 +468,7 @@ def cloud_labels(cloud: Cloud, gate: str, labeller: str, at: datetime) -> list[L
             batch_id=cloud.batch_id,
             response_id=r.id,
             severity=r.severity,
-            kind=r.kind,
+            kind=kind if kind and r.kind == UNSTATED_KIND else r.kind,
             labeller=labeller,
             labelled_at=at,
         )

@@ -4,12 +4,14 @@ import csv
 import json
 import random
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
+from streamer.cli import WRONG_USAGE
 from streamer.clouds.tables.answers import Reading
 from streamer.errors import UsageError
+from streamer.gates.declared import Unit
 from streamer.research.evaluation import Encoding, evaluate
 from tests.told import Told
 
@@ -165,3 +167,8 @@ def test_scores_alone_are_compared_with_none_that_is_computed_of_answers(tmp_pat
     path = write(tmp_path / "s.csv", rows(), "prompt_id", "score", "severity")
     with pytest.raises(UsageError, match="its texts are not stored, so choice cannot be computed"):
         best_row(path, scorers=["gram", "choice"])
+
+
+def test_a_unit_that_is_none_is_answered_with_all_that_there_are(told: Told) -> None:
+    said = told("evaluate", "none.csv", "--unit", "foo", status=WRONG_USAGE).err
+    assert all(one in said for one in get_args(Unit))
