@@ -159,7 +159,7 @@ def _ask(doubt: Doubt) -> Mapping[Role, tuple[str, ...]]:
     if doubt.found:
         fine = typer.confirm(
             f"In {', '.join(doubt.columns)}, is 0 fine and 1 wrong? (no: 1 means right)",
-            default=True,
+            default=None,
             err=True,
         )
         return doubt.settled("", right=not fine)

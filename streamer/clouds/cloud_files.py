@@ -139,6 +139,7 @@ def _stand_together(path: Path | str, reading: Reading) -> bool:
     with open_table(path, example=EXAMPLE, written_by=reading.written_by) as table:
         try:
             reader = AnswerReader(table, replace(reading, columns=columns))
+            reader.unclear = ()  # a score that is the mark is one either way
         except UsageError:
             reader = AnswerReader(table, reading)
         check = reader.leak_check()

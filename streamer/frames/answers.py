@@ -176,9 +176,7 @@ class Read:
     """The prompts of a table of `count` rows, in the order of their first rows.
 
     `rows`: for each cloud the rows of each of its answers, numbers from 0; None where a row is a
-    prompt. `recognised`: what was taken for what, for people. `doubt`: what severities were taken
-    to mean by a name that leaves it open, that of the columns `doubted`; empty: nothing.
-    `metadata`: for each cloud the values of the columns that were to be kept, in its first row.
+    prompt. `recognised`: what was taken for what, for people. `metadata`: for each cloud the values of the columns that were to be kept, in its first row.
     `score_columns`: those that hold scores. `notes`: what was made of the table, in sentences.
     `columns`: its columns; none of response clouds.
     """
@@ -187,11 +185,9 @@ class Read:
     rows: tuple[tuple[tuple[int, ...], ...], ...] | None
     count: int
     recognised: str
-    doubt: str = ""
     metadata: tuple[Mapping[str, Any], ...] = ()
     score_columns: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    doubted: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
 
 
@@ -212,9 +208,7 @@ class Doubt(NamedTuple):
 
 
 def doubt_of(table: Read) -> Doubt | None:
-    """Return what has to be asked of a table; None: nothing."""
-    if table.doubted:
-        return Doubt(table.doubted, found=True)
+    """Return what has to be asked of a table that was read; None: nothing."""
     missing, answers = counts(table.clouds)
     return Doubt(table.columns, found=False) if missing == answers and table.columns else None
 
@@ -246,7 +240,8 @@ def read(
         clouds = tuple(read_clouds(frame, reading))
         return Read(clouds, None, len(clouds), "response clouds")
     except UsageError as error:
-        raise UsageError(here(str(error))) from None
+        error.args = (here(str(error)),)
+        raise
 
 
 def in_python(text: str) -> str:
@@ -291,11 +286,9 @@ def _read(table: Table, reading: Reading, kept: Collection[str], advice: Callabl
         None if columns.wide else tuple(places),
         len(rows),
         advice(columns.words),
-        advice(columns.doubt),
         tuple(metadata),
         columns.named.get("score", ()),
         tuple(map(advice, reader.notes)),
-        columns.doubted,
         tuple(table.columns),
     )
 

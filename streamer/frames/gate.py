@@ -70,10 +70,6 @@ class AnnotatorsWarning(UserWarning):
     """Some answers have several severities; the text says how many and what became of them."""
 
 
-class ColumnWarning(UserWarning):
-    """It follows from a column's name alone what was taken for what; name the column, and nothing is taken."""
-
-
 @dataclass(kw_only=True, eq=False, repr=False)
 class Gate:
     """Ships answers or holds them, so that on average at most a share `alpha` of prompts gets a wrong one.
@@ -195,8 +191,6 @@ class Gate:
             'columns={"severity": NAME}, or {"correct": NAME} where 1 means right',
         )
         if table is not frame:
-            if table.doubt:
-                warnings.warn(f"severity is taken from the column {table.doubt}", ColumnWarning, stacklevel=2)
             for said in table.notes:
                 warnings.warn(said, AnnotatorsWarning, stacklevel=2)
             if note:

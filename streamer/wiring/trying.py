@@ -17,9 +17,10 @@ from numpy.typing import ArrayLike
 from streamer.clouds.cloud import Cloud
 from streamer.clouds.tables.answers import Reading
 from streamer.clouds.tables.columns import Role, parse_mapping
+from streamer.clouds.tables.rows import UnclearMarks
 from streamer.clouds.unlabelled import check_unlabelled, counts, unlabelled_note
 from streamer.errors import StreamerError, UsageError
-from streamer.frames.answers import Doubt, doubt_of, read
+from streamer.frames.answers import Doubt, Read, doubt_of, read
 from streamer.frames.results import Report
 from streamer.gates.settings import NO_ENCODER, PARAMETERS
 from streamer.settings.settings import Settings
@@ -27,6 +28,9 @@ from streamer.wiring.encoders import endpoint_encoder
 
 MOST_SECONDS = 600.0
 """After so long an upload is given up."""
+
+
+Ask = Callable[[Doubt], Mapping[Role, tuple[str, ...]]]
 
 
 class _Asked(Exception):
@@ -43,7 +47,7 @@ def tried(
     reading: Reading,
     unlabelled: str = "worst",
     seed: int = 0,
-    ask: Callable[[Doubt], Mapping[Role, tuple[str, ...]]],
+    ask: Ask,
     of_claims: Callable[[Sequence[Cloud]], None],
     note: Callable[[str], None] = lambda _text: None,
     warn: Callable[[str], None] = lambda _text: None,
@@ -78,10 +82,7 @@ def tried(
             parameters={name: named.pop(name) for name in PARAMETERS if name in named},
             **named,
         )
-        table = read(str(file), reading, gate.kept_columns, advice=str)
-        if (doubt := doubt_of(table)) and (answered := ask(doubt)):
-            reading = replace(reading, columns={**reading.columns, **answered})
-            table = read(str(file), reading, gate.kept_columns, advice=str)
+        table = _read(file, reading, gate.kept_columns, ask)
         said = [f"{name or file}: {table.recognised}", *table.notes]
         for one in said:
             note(one)
@@ -101,6 +102,23 @@ def tried(
             return gate.fit(table).report(), said
         except ValueError as error:
             raise UsageError(str(error)) from None
+
+
+def _read(file: Path, reading: Reading, kept: Sequence[str], ask: Ask) -> Read:
+    """Read a file; where it leaves something open, as the answer says. Raises `UnclearMarks` where none is given."""
+
+    def settled(doubt: Doubt | None) -> Read | None:
+        answered = ask(doubt) if doubt else {}
+        again = replace(reading, columns={**reading.columns, **answered})
+        return read(str(file), again, kept, advice=str) if answered else None
+
+    try:
+        table = read(str(file), reading, kept, advice=str)
+    except UnclearMarks as unclear:
+        if (found := settled(Doubt(unclear.columns, found=True))) is None:
+            raise
+        return found
+    return settled(doubt_of(table)) or table
 
 
 def try_upload(

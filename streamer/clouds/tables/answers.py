@@ -24,7 +24,7 @@ from streamer.clouds.tables.marks import (
     severity_of,
 )
 from streamer.clouds.tables.one_prompt import Answer, as_they_come, cloud_of, held_together, is_alone
-from streamer.clouds.tables.rows import Table, TableError
+from streamer.clouds.tables.rows import Table, TableError, UnclearMarks
 from streamer.clouds.tables.values import (
     NotText,
     is_missing,
@@ -93,6 +93,7 @@ class AnswerReader:
             written_by=reading.written_by,
         )
         self.reading = reading
+        self.unclear = self.columns.unclear
         self._table = table
         self._several = Counter[str]()
         self._lacking = set[str]()
@@ -381,22 +382,26 @@ class AnswerReader:
         return None
 
     def _mark(self, place: int, value: Any, role: Role) -> float | None:
-        marks, column = self.reading.marks, self.columns.named[role][0]
-        word = str(plain(value)).lower()
-        either = (
-            role == "severity" and role not in self.reading.columns and column.lower().startswith("label")
-        )
-        if either and word in TRUTH and word not in marks.words:
-            raise self._table.error(
-                place,
-                column,
-                f"{excerpt(str(value))} may mean right or wrong; say which: --column correct={column} if true means right, "
-                f"--column severity={column} if true means wrong",
-            )
+        marks, comma = self.reading.marks, self._table.decimal_comma
+        word = str(plain(value)).strip().lower()
+        if role == "severity" and self.unclear and word not in marks.words:
+            number = math.nan if marks.scale else number_in(value, decimal_comma=comma)
+            if word in TRUTH or math.isfinite(number):
+                raise self._unclear(place, value, "true" if word in TRUTH else "1")
         try:
-            return marks.severity(value, correct=role == "correct", decimal_comma=self._table.decimal_comma)
+            return marks.severity(value, correct=role == "correct", decimal_comma=comma)
         except ValueError as error:
             raise self._wrong(place, role, str(error)) from None
+
+    def _unclear(self, place: int, value: Any, one: str) -> UnclearMarks:
+        right, wrong = (
+            f"{' '.join(f'--column {role}={name}' for name in self.unclear)} if {one} means {said}"
+            for role, said in (("correct", "right"), ("severity", "wrong"))
+        )
+        what = f"{excerpt(str(value))} may mean right or wrong; say which: {right}, {wrong}"
+        error = UnclearMarks(self._table.name, place, self.unclear[0], what, unit=self._table.unit)
+        error.columns = self.unclear
+        return error
 
     def _wrong(self, place: int, role: str, problem: str) -> TableError:
         """Return the error of a cell of a role."""

@@ -173,14 +173,14 @@ def test_the_figures_are_a_table_of_the_same_library():
     assert shown.alpha.tolist()[1:] == [one.alpha for one in found.budgets]
 
 
-def test_what_a_column_may_mean_is_said_once_and_as_the_command_takes_it(tmp_path: Path, told: Told):
+def test_a_column_that_may_mean_either_is_refused_as_the_command_takes_it(tmp_path: Path, told: Told):
     path = tmp_path / "labels.csv"
     pd.DataFrame(answers(40)).drop(columns=["answer"]).rename(columns={"severity": "label"}).to_csv(
         path, index=False
     )
-    said = " ".join(told("try", str(path), "--alpha", "0.1").err.split())
-    assert said.count("label: 0 fine, 1 worst; if 1 means right: --column correct=label") == 1
-    assert "columns=" not in said
+    for command in (["try"], ["evaluate"], ["plan", "--alpha", "0.1", "--data"]):
+        said = " ".join(told(*command, str(path), status=WRONG_USAGE).err.split())
+        assert "--column correct=label if 1 means right, --column severity=label if 1 means wrong" in said
 
 
 @pytest.mark.parametrize(
