@@ -43,11 +43,13 @@ class Publication:
     key : of all these messages, so that attempts and labels of one batch keep their order.
     value : the event, as the responses topic requires it.
     labels : events for the labels topic.
+    alone : it has one answer, and nothing that says how safe that is.
     """
 
     key: bytes
     value: bytes
     labels: tuple[bytes, ...] = ()
+    alone: bool = False
 
 
 def publications(
@@ -112,6 +114,7 @@ def publications(
             key=cloud.batch_id.encode(),
             value=cloud_message(cloud, gate, limits, embeddings_of=embeddings_of),
             labels=tuple(map(encode_label, cloud_labels(cloud, gate, who, at, kind=kind))) if labels else (),
+            alone=cloud.has_too_few(likely=True),
         )
 
 
@@ -251,7 +254,7 @@ def publish(
         if file != "-" and (path.is_file() or not path.exists()):
             next(batches_of(file), None)
     require_broker(settings)
-    batches = label_count = 0
+    batches = label_count = alone = 0
     start = monotonic()
     with (
         _pace(settings) as pace,
@@ -273,6 +276,7 @@ def publish(
                     pace(len(label))
                 batches += 1
                 label_count += len(one.labels)
+                alone += one.alone
                 advance(batches)
     seconds = monotonic() - start
     if json:
@@ -284,6 +288,7 @@ def publish(
                 "repeats": known.repeats if known.readable else None,
                 "conflicts": known.conflicts if known.readable else None,
                 "unknown_gates": known.unknown_gates,
+                "one_answer": alone,
             }
         )
     else:
@@ -292,6 +297,11 @@ def publish(
             + (f" and {counted(label_count, 'label', 'labels')}" if labels else "")
             + f" in {seconds:.1f} s"
         )
+        if alone:
+            say(
+                f"{counted(alone, 'batch has', 'batches have')} one answer only: held (too_few_responses), unless the gate "
+                "compares none"
+            )
         if known.repeats:
             say(
                 f"{counted(known.repeats - known.conflicts, 'repeat', 'repeats')} of batches that were there before: "

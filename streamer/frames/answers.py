@@ -380,7 +380,7 @@ def measured(
             unit,
             likely(cloud).scores if without else None,
         )
-        if rows is not None and not all(map(is_blank, cloud.texts))
+        if rows is not None and not all(map(is_blank, cloud.texts)) and (without or len(of.responses) > 1)
         else ScoredCloud(cloud, None)  # held, as a worker holds it
         for cloud, of, rows in zip(clouds, samples, vectors, strict=True)
         for blank in ([is_blank(text) for text in of.texts],)
@@ -418,10 +418,10 @@ def measured_answers(
 ) -> ScoredCloud:
     """Score the answers to one prompt for the choice among them, and measure the signals of what the unit may ship.
 
-    `scores` : the shown answers', where these are not compared; without, one answer alone is held.
+    `scores` : the shown answers', where these are not compared; without, they are held where there are no embeddings.
     Raises `UsageError` where a number that came with an answer lies outside its range.
     """
-    if scores is None and (len(batch.texts) < 2 or not batch.embeddings.size):
+    if scores is None and not batch.embeddings.size:
         return ScoredCloud(cloud, None)
     found, shown = Measured(batch, cloud.question), len(cloud.responses)
     try:
@@ -441,7 +441,7 @@ def _measured(cloud: Cloud) -> Cloud:
 def _scored(cloud: Cloud, scorer: str, rows: ArrayLike | None, form: Form) -> ScoredCloud:
     of = _measured(cloud)
     blank = [is_blank(text) for text in of.texts]
-    if all(blank):
+    if all(blank) or cloud.has_too_few(likely=False):
         return ScoredCloud(cloud, None)
     if (own := cloud.own_scores) is not None:
         scores = [
@@ -462,8 +462,10 @@ def _scored(cloud: Cloud, scorer: str, rows: ArrayLike | None, form: Form) -> Sc
 def _vectors(
     table: Read, clouds: Sequence[Cloud], encode: Encode | None, form: Form, *, own_scores: bool = True
 ) -> list[ArrayLike | None]:
-    """The embeddings of each cloud; `own_scores` : none of one that has scores of its own."""
-    given = [own_scores and cloud.own_scores is not None for cloud in clouds]
+    """The embeddings of each cloud; `own_scores` : none of one that has scores of its own, or is held for its one answer."""
+    given = [
+        own_scores and (cloud.own_scores is not None or cloud.has_too_few(likely=False)) for cloud in clouds
+    ]
     found: list[ArrayLike | None] = []
     texts: dict[str, int] = {}
     for cloud, has_scores in zip(clouds, given, strict=True):

@@ -23,7 +23,7 @@ from streamer.calibration.history import NO_HISTORY
 from streamer.calibration.registry import check_parameters
 from streamer.calibration.specification import Number
 from streamer.calibration.threshold import Threshold
-from streamer.clouds.cloud import NOT_KEPT
+from streamer.clouds.cloud import NOT_KEPT, held_note, one_call
 from streamer.clouds.halves import HalvesSplit
 from streamer.clouds.measurement import DecidedBatch, units_of
 from streamer.clouds.offline import ScoredCloud, calibration_groups, decided_batch
@@ -60,6 +60,10 @@ from streamer.scoring.signals.declared import declared_ranges
 
 _MOST_DRAWS = 256
 _OWN = External.name
+
+
+class HeldWarning(UserWarning):
+    """Some prompts are held whatever the threshold; the text says how many, and why."""
 
 
 class UnlabelledWarning(UserWarning):
@@ -191,6 +195,8 @@ class Gate:
             'columns={"severity": NAME}, or {"correct": NAME} where 1 means right',
         )
         if table is not frame:
+            if held := held_note(table.clouds, likely=self._likely(table)):
+                warnings.warn(held, HeldWarning, stacklevel=2)
             for said in table.notes:
                 warnings.warn(said, AnnotatorsWarning, stacklevel=2)
             if note:
@@ -323,7 +329,7 @@ class Gate:
                     return decided_batch(
                         found[place], unit=settings.unit, state="closed", threshold=None
                     ), 0.0
-                batch, _, budgets = gate._batch(found[place], metadata, fitted=False)
+                batch, _, budgets, _ = gate._batch(found[place], metadata, fitted=False)
                 known = [one for one in budgets if one == one]
                 return batch, min(known, default=0.0)
 
@@ -460,8 +466,8 @@ class Gate:
 
     def _likely(self, table: Read | None) -> bool:
         """Whether log-probabilities are the scores: that is said, or each prompt was asked once."""
-        alone = table is not None and all(cloud.one_call for cloud in table.clouds)
-        return self.scorer == LIKELIHOOD or (self.scorer is None and alone)
+        alone = table is not None and self.scorer is None and one_call(table.clouds)
+        return self.scorer == LIKELIHOOD or alone
 
     def _reading(self) -> Reading:
         try:
@@ -499,17 +505,19 @@ class Gate:
     ) -> Decisions:
         """Decide prompts; `fitted` : they are those of the calibration, and each is left out of what it is compared with."""
         unit = self.settings_.unit
-        batches, cuts, budgets = [], [], []
+        batches, cuts, budgets, reasons = [], [], [], []
         for place, item in enumerate(found):
             metadata = table.metadata[place] if table.metadata else {}
-            batch, cut, needed = self._batch(item, metadata, fitted=fitted)
+            batch, cut, needed, reason = self._batch(item, metadata, fitted=fitted)
             batches.append(batch)
             cuts.append(cut)
+            reasons += [reason] * len(batch.texts)
             budgets += needed
         # The last place is that of rows without an answer: calls that failed, and what they leave alone.
         sizes = [*(len(batch.texts) for batch in batches), 1]
         scores = [np.nan if one is None else one for batch in batches for one in batch.scores]
         answers = [*(response.id for item in found for response in item.cloud.responses), ""]
+        reasons.append("no_answer")
         prompts = [*(item.cloud.question_id for item in found for _ in item.cloud.responses), ""]
         ship = np.array([*(one for batch in batches for one in batch.shipped), False], dtype=np.bool_)
         order = list(range(len(scores)))
@@ -525,6 +533,7 @@ class Gate:
             np.repeat(np.array([*cuts, np.nan], dtype=np.float64), sizes)[order],
             np.array([*budgets, np.nan], dtype=np.float64)[order],
             ship[order],
+            tuple(reasons[i] for i in order),
             tuple(batches),
             frame,
             None if table.rows is None else tuple(range(table.count)),
@@ -532,13 +541,16 @@ class Gate:
 
     def _batch(
         self, item: ScoredCloud, metadata: Mapping[str, Any], *, fitted: bool
-    ) -> tuple[DecidedBatch, float, list[float]]:
-        """Decide one prompt as a worker does; returns its cut too, and the budget that each answer needed."""
+    ) -> tuple[DecidedBatch, float, list[float], str]:
+        """Decide one prompt as a worker does; returns its cut too, the budget that each answer needed, and the reason."""
         cloud = item.cloud
         blank = [is_blank(text) for text in cloud.texts]
         cut = self.threshold_.value
         shipped: tuple[bool, ...] = (False,) * len(blank)
         budgets = [np.nan] * len(blank)
+        reason = "empty_text" if all(blank) or item.scores is not None else "not_read"
+        if item.scores is None and cloud.has_too_few(likely=self.settings_.scorer == LIKELIHOOD):
+            reason = "too_few_responses"
         if item.scores is not None and not (self.settings_.unit == "batch" and any(blank)):
             ruling = self._gate.decide(
                 item.scores,
@@ -549,6 +561,7 @@ class Gate:
                 burst=None if self._bursts is None else self._bursts.name(cloud.question, metadata),
             )
             shipped, cut = ruling.gate.shipped, ruling.cut.value
+            reason = ruling.reason
             if ruling.needed is not None:
                 budgets[ruling.gate.best or 0] = ruling.needed.share
         return (
@@ -562,6 +575,7 @@ class Gate:
             ),
             cut,
             budgets,
+            reason,
         )
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from streamer.clouds.cloud import Cloud
+from streamer.clouds.cloud import Cloud, held_note, one_call
 from streamer.clouds.tables.answers import Reading
 from streamer.clouds.tables.columns import Role, parse_mapping
 from streamer.clouds.tables.rows import UnclearMarks
@@ -23,6 +23,7 @@ from streamer.errors import StreamerError, UsageError
 from streamer.frames.answers import Doubt, Read, doubt_of, read
 from streamer.frames.results import Report
 from streamer.gates.settings import NO_ENCODER, PARAMETERS
+from streamer.scoring.registry import LIKELIHOOD
 from streamer.settings.settings import Settings
 from streamer.wiring.encoders import endpoint_encoder
 
@@ -95,9 +96,11 @@ def tried(
                 f"{file}: no answer has a severity, so there is nothing to judge by; say which column has them: "
                 "--column severity=NAME, or --column correct=NAME where 1 means right"
             )
-        if left := unlabelled_note(missing, answers, choice):
-            warn(left)
-            said.append(left)
+        likely = given.get("scorer") == LIKELIHOOD or ("scorer" not in given and one_call(table.clouds))
+        left = unlabelled_note(missing, answers, choice), held_note(table.clouds, likely=likely)
+        for one in filter(None, left):
+            warn(one)
+            said.append(one)
         try:
             return gate.fit(table).report(), said
         except ValueError as error:
