@@ -88,6 +88,8 @@ def try_(
         _serve(settings, http or 0, show)
         return
 
+    from streamer.cli.demo import DemoProgress
+
     def of_claims(clouds: Sequence[Cloud]) -> None:
         from streamer.clouds.evaluated_claims import evaluate_claims
 
@@ -105,18 +107,20 @@ def try_(
         )
         print_claims([evaluate_claims(shown_name(file), clouds, asked)], json=json)
 
-    report, said = tried(
-        settings,
-        file,
-        given,
-        reading=tables.reading(),
-        unlabelled=unlabelled,
-        seed=seed,
-        ask=(lambda _doubt: {}) if json or str(file) == "-" else _ask,
-        of_claims=of_claims,
-        note=note,
-        warn=warn,
-    )
+    with DemoProgress() as watch:
+        report, said = tried(
+            settings,
+            file,
+            given,
+            reading=tables.reading(),
+            unlabelled=unlabelled,
+            seed=seed,
+            ask=(lambda _doubt: {}) if json or str(file) == "-" else _ask,
+            of_claims=of_claims,
+            note=note,
+            warn=warn,
+            watch=watch,
+        )
     if report is None:
         return
     if json:

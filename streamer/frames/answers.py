@@ -168,7 +168,7 @@ def _columns(frame: Any) -> list[tuple[str, Any]]:
 Encode = Callable[[list[str]], ArrayLike]
 
 
-_TEXTS_AT_ONCE = 4096
+_TEXTS_AT_ONCE = 256
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any, cast
@@ -291,7 +291,7 @@ class Gate:
         """Calibrate on labelled answers and decide them too, which looks a little better than it is for others."""
         return self.fit(frame)._decisions(*self._fitted_on[:3], fitted=True)
 
-    def report(self, frame: Any = None) -> Report:
+    def report(self, frame: Any = None, *, progress: Callable[[int], None] = lambda _done: None) -> Report:
         """Say what gates with these parameters ship of labelled answers that did not calibrate them.
 
         Without a table: of the prompts that `fit` saw. A random half of them calibrates and the other is decided, `SPLITS` times, by
@@ -300,7 +300,7 @@ class Gate:
 
         `frame`: other labelled answers, which this gate decides as it is. Raises `NotFittedError`
         before `fit`. Raises `UsageError` when the table has no severities, or there is one prompt
-        alone.
+        alone. `progress` is called with how many of the halves are done.
         """
         from streamer.frames.trial import BUDGETS, MOST, splits_of, tried
 
@@ -335,7 +335,7 @@ class Gate:
 
             return decide
 
-        at, wrong = tried(found, settings.unit, splits, gate_of, drop_unlabelled=drop)
+        at, wrong = tried(found, settings.unit, splits, gate_of, drop_unlabelled=drop, progress=progress)
         units = units_of(
             [decided_batch(item, unit=settings.unit, state="closed", threshold=None) for item in found],
             settings.unit,

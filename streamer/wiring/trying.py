@@ -10,11 +10,12 @@ from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
 from streamer.clouds.cloud import Cloud, held_note, one_call
+from streamer.clouds.halves import SPLITS
 from streamer.clouds.tables.answers import Reading
 from streamer.clouds.tables.columns import Role, parse_mapping
 from streamer.clouds.tables.rows import UnclearMarks
@@ -26,6 +27,9 @@ from streamer.gates.settings import NO_ENCODER, PARAMETERS
 from streamer.scoring.registry import LIKELIHOOD
 from streamer.settings.settings import Settings
 from streamer.wiring.encoders import endpoint_encoder
+
+if TYPE_CHECKING:
+    from streamer.research.evaluation.run import ProgressWatch
 
 MOST_SECONDS = 600.0
 """After so long an upload is given up."""
@@ -53,6 +57,7 @@ def tried(
     note: Callable[[str], None] = lambda _text: None,
     warn: Callable[[str], None] = lambda _text: None,
     name: str | None = None,
+    watch: "ProgressWatch | None" = None,
 ) -> tuple[Report | None, list[str]]:
     """Say what a gate would make of a labelled file; and how it was read, in sentences.
 
@@ -63,6 +68,7 @@ def tried(
     of_claims : receives answers with claims, of which there is no report.
     note, warn : receive these sentences before the rest is done.
     name : of the file, in what is said; None: as `file` says.
+    watch : receives progress, where texts are encoded and halves tried; None: nobody does.
 
     Raises
     ------
@@ -74,8 +80,9 @@ def tried(
 
     named, choice = dict(given), check_unlabelled(unlabelled)
     with ExitStack() as until:
+        encode = _Encode(settings, named.pop("encoder", None), until, watch)
         gate = Gate(
-            encoder=_Encode(settings, named.pop("encoder", None), until),
+            encoder=encode,
             unlabelled=choice,
             seed=seed,
             signals=reading.signals,
@@ -101,8 +108,13 @@ def tried(
         for one in filter(None, left):
             warn(one)
             said.append(one)
+        encode.total = len({text for cloud in table.clouds for text in cloud.samples.texts})
         try:
-            return gate.fit(table).report(), said
+            gate.fit(table)
+            if watch is None:
+                return gate.report(), said
+            watch.phase("Calibrating on seeded halves", SPLITS)
+            return gate.report(progress=watch.done), said
         except ValueError as error:
             raise UsageError(str(error)) from None
 
@@ -204,9 +216,13 @@ def _try_upload(
 class _Encode:
     """The configured encoder, or the named one, loaded when the first text needs it."""
 
-    def __init__(self, settings: Settings, name: str | None, until: ExitStack) -> None:
+    def __init__(
+        self, settings: Settings, name: str | None, until: ExitStack, watch: "ProgressWatch | None"
+    ) -> None:
         self._settings, self._name, self._until = settings, name or settings.encoder.name, until
         self._loaded: Any = None
+        self._watch, self._done = watch, 0
+        self.total: int | None = None
 
     def __call__(self, texts: list[str]) -> ArrayLike:
         from streamer.scoring.encoders.registry import load_encoder
@@ -214,12 +230,17 @@ class _Encode:
         if self._name == NO_ENCODER:
             raise UsageError("answers are scored by their embeddings, and encoder.name is none: set one")
         if self._loaded is None:
+            if self._watch is not None:
+                self._watch.phase("Encoding answers", self.total)
             asked = endpoint_encoder(self._settings, self._name)
             if asked is not None:
                 self._until.callback(asked.close)
             chosen = self._settings.encoder
             self._loaded = asked or load_encoder(self._name, device=chosen.device, threads=chosen.threads)
         found: ArrayLike = self._loaded.encode(texts)
+        self._done += len(texts)
+        if self._watch is not None:
+            self._watch.done(self._done)
         return found
 
 

@@ -212,6 +212,7 @@ def test_a_prompt_with_one_answer_is_held_as_in_service(method: str, tmp_path: P
     path = write(tmp_path / "mixed.csv", mixed, *NAMES)
     said = told("try", str(path), "--method", method, "--alpha", "0.3", "--json")
     assert much in " ".join(said.err.split())
+    assert "Calibrating on seeded halves (50)" in said.err
     found = evaluate(path, alphas=(0.3,), units=("best",), cache=None)
     (one,) = found.data_sets
     assert any(much in note for note in one.notes)
