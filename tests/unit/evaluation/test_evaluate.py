@@ -521,6 +521,7 @@ def test_the_command_prints_what_it_found_and_where(clouds, tmp_path, monkeypatc
     assert main(["evaluate"]) == 2
     assert "--from-store" in capsys.readouterr().err
     assert main(["evaluate", str(clouds), "--unit", "all"]) == 2
+    assert "must be one of best, response, batch, claim, not 'all'" in capsys.readouterr().err
     assert main(["evaluate", "nowhere.jsonl"]) == 2
     assert "cannot read" in capsys.readouterr().err
     Path("file").write_text("")

@@ -175,16 +175,6 @@ def test_the_figures_are_a_table_of_the_same_library():
     assert shown.alpha.tolist()[1:] == [one.alpha for one in found.budgets]
 
 
-def test_a_column_that_may_mean_either_is_refused_as_the_command_takes_it(tmp_path: Path, told: Told):
-    path = tmp_path / "labels.csv"
-    pd.DataFrame(answers(40)).drop(columns=["answer"]).rename(columns={"severity": "label"}).to_csv(
-        path, index=False
-    )
-    for command in (["try"], ["evaluate"], ["plan", "--alpha", "0.1", "--data"]):
-        said = " ".join(told(*command, str(path), status=WRONG_USAGE).err.split())
-        assert "--column correct=label if 1 means right, --column severity=label if 1 means wrong" in said
-
-
 @pytest.mark.parametrize(
     ("column", "typed"), [("graded", "graded"), ("fine", "correct=fine"), ("label", "n")]
 )

@@ -171,11 +171,7 @@ MISTAKES: list[tuple[str, bytes, str]] = [
     ("words.csv", b"prompt,answer,correct\na,b,richtig\na,c,falsch\n", "'richtig' is not a number .*, nor a word like yes, no, correct"),
     ("comma.csv", LONG.encode() + b'a,b,"0,5"\na,c,1\n', "write it with a point"),
     ("truth.csv", b"prompt,answer,label\na,b,True\na,c,False\n", "'True' may mean right or wrong"),
-    (
-        "bits.csv",
-        b"prompt,answer_1,answer_2,label_1,label_2\na,b,c,0.5,1\n",
-        r"'0.5' may mean right or wrong; say which: --column correct=label_1 --column correct=label_2 if 1 means right, --column severity=l",
-    ),
+    ("bits.csv", b"prompt,answer_1,answer_2,label_1,label_2\na,b,c,0.5,1\n", "--column correct=label_1 --column correct=label_2 if 1 means r"),
     ("nested.jsonl", b'{"prompt": "a", "responses": [{"text": "b", "label": 1}, {"text": "c"}]}\n', "'1' may mean right or wrong"),
     ("single.csv", LONG.encode() + b"a,b,1\nc,d,0\n", r"one answer only to each prompt \(2 in all\)"),
     ("noname.csv", LONG.encode() + b",b,1\n", "line 2, column prompt: empty"),
