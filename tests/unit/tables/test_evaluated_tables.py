@@ -206,8 +206,8 @@ def test_a_prompt_with_one_answer_is_held_as_in_service(method: str, tmp_path: P
     assert any(much in note for note in one.notes)
     row = next(row for row in one.gates if row.method == method and row.mode in (None, "Gram-CRC"))
     at = json.loads(said.out)["at"]
-    assert at["exposure"]["mean"] == pytest.approx(row.exposure.mean)
-    assert at["ship_rate"]["mean"] == pytest.approx(row.ship_rate.mean)
+    means = [at[name]["mean"] - getattr(row, name).mean for name in ("exposure", "ship_rate")]
+    assert means == pytest.approx([0, 0], abs=1e-9)
     assert 0 < row.ship_rate.mean < 0.93 * without.report().at.ship_rate.mean
 
 
@@ -215,7 +215,6 @@ def test_prompts_with_one_answer_are_published_and_a_file_of_nothing_else_is_ref
     asked: dict[str, Any] = {"gate": "g", "labels": True, "labeller": None, "limits": Limits()}
     sent = list(publications(str(write(tmp_path / "m.csv", [*ALONE, *SEVERAL], *NAMES)), **asked))
     assert [one.alone for one in sent] == [True] * 6 + [False] * PROMPTS
-    alone = write(tmp_path / "alone.csv", ALONE, *NAMES)
     for read in (lambda one: list(publications(one, **asked)), Gate().fit, evaluate):
         with pytest.raises(UsageError, match=r"one answer only to each prompt \(6 in all\).*sample more"):
-            read(str(alone))
+            read(str(write(tmp_path / "alone.csv", ALONE, *NAMES)))
