@@ -14,7 +14,7 @@ import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import hypothesis
 import pytest
@@ -62,11 +62,7 @@ hypothesis.settings.register_profile("full", deadline=None, derandomize="CI" in 
 hypothesis.settings.load_profile("full")
 
 
-class _Logging(Protocol):
-    def log_tail(self, lines: int = ...) -> str: ...
-
-
-_running = pytest.StashKey[dict[str, _Logging]]()
+_running = pytest.StashKey[dict[str, Any]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -296,10 +292,9 @@ def sqlite_database_url(tmp_path: Path) -> str:
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
 def database_url(request: pytest.FixtureRequest) -> str:
     """SQLAlchemy URL of a new, empty database, unmigrated: the test runs once on each kind."""
-    url: str = request.getfixturevalue(
+    return request.getfixturevalue(
         "sqlite_database_url" if request.param == "sqlite" else "postgres_database_url"
     )
-    return url
 
 
 @pytest.fixture(scope="session")
@@ -328,10 +323,9 @@ def migrated_postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
 def migrated_database_url(request: pytest.FixtureRequest) -> str:
     """SQLAlchemy URL of a new, migrated database: the test runs once on each kind."""
-    url: str = request.getfixturevalue(
+    return request.getfixturevalue(
         "migrated_sqlite_url" if request.param == "sqlite" else "migrated_postgres_url"
     )
-    return url
 
 
 def _new_browser() -> Iterator[Browser]:
@@ -438,8 +432,7 @@ def trivia(triviaqa_path: Path, request: pytest.FixtureRequest) -> list[ScoredCl
     def make(file: Path) -> None:
         file.write_bytes(pickle.dumps(_trivia(triviaqa_path, request.getfixturevalue("stored_encoder"))))
 
-    clouds: list[ScoredCloud] = pickle.loads(made_once("trivia.pickle", make).read_bytes())
-    return clouds
+    return pickle.loads(made_once("trivia.pickle", make).read_bytes())
 
 
 def _trivia(triviaqa_path: Path, stored_encoder: StoredEncoder) -> list[ScoredCloud]:

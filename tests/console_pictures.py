@@ -136,8 +136,8 @@ def serve(
 
     `wrong` : how often the worst scores are.
     """
-    policy, first = gate.policy, gate.count
-    decisions, severities = [], {}
+    policy, first, world = gate.policy, gate.count, gate.world
+    drawn = []
     for n in range(first, first + count):
         cloud = next(clouds)
         best = float(rng.beta(2.0, 1.6))
@@ -145,14 +145,15 @@ def serve(
         bad = bool(rng.random() < wrong * (1 - best) ** 1.3)
         answers = sorted(cloud.responses, key=lambda one, bad=bad: abs((one.severity or 0.0) - bad))[:3]
         ships = policy.threshold is not None and best > policy.threshold
-        made = gate.world.decision(
+        at = start + timedelta(minutes=1.5 * (n - first + 1))
+        made = world.decision(
             n,
             f"order-{n}",
             scores=scores,
             actions=("ship" if ships else "abstain", "abstain", "abstain"),
             drawn=(0,),
             policy=policy,
-            at=start + timedelta(minutes=1.5 * (n - first)),
+            at=at,
             prompt=cloud.question,
             references=tuple(cloud.references),
             sampled=bool(rng.random() < 0.7),
@@ -163,24 +164,14 @@ def serve(
         texts = tuple(
             replace(own, text=answer.text) for own, answer in zip(made.responses, answers, strict=True)
         )
-        decisions.append(replace(made, responses=texts))
-        severities[f"order-{n}"] = answers[0].severity or 0.0
+        world.clock.now = at  # recorded a moment later
+        world.commit(world.slice(gate.lease, replace(made, responses=texts), expected=n))
+        if made.sampled:
+            severity, later = answers[0].severity or 0.0, start + timedelta(hours=22)
+            drawn.append((made, world.label(severity, f"order-{n}", response_id="a", at=later)))
     gate.count += count
-    gate.world.commit(gate.world.slice(gate.lease, *decisions, expected=first))
-    drawn = [one for one in decisions if one.sampled]
-    waiting = [one for one in drawn if one.outcome != "ship"][-_WAITING:] if first else []
-    gate.store.labels.add(
-        [
-            gate.world.label(
-                severities[one.key.batch_id],
-                one.key.batch_id,
-                response_id="a",
-                at=start + timedelta(hours=22),
-            )
-            for one in drawn
-            if one not in waiting
-        ]
-    )
+    waiting = [one for one, _ in drawn if one.outcome != "ship"][-_WAITING:] if first else []
+    gate.store.labels.add([label for one, label in drawn if one not in waiting])
 
 
 def shot(ana: Visitor, page: Page, *, width: int, dark: bool, tall: int | None = None) -> Image.Image:
@@ -213,7 +204,6 @@ def save(picture: Image.Image, path: Path) -> None:
 
 
 def beside(pictures: list[Image.Image]) -> Image.Image:
-    """Put pictures side by side."""
     gap = 16
     whole = Image.new(
         "RGB",
@@ -228,7 +218,6 @@ def beside(pictures: list[Image.Image]) -> Image.Image:
 
 
 def main(folder: Path) -> int:
-    """Take every picture."""
     folder.mkdir(parents=True, exist_ok=True)
     too_wide = []
     with tempfile.TemporaryDirectory() as place:

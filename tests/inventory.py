@@ -178,7 +178,6 @@ def inventory() -> dict[str, list[str]]:
 
 
 def main() -> int:
-    """Write the file."""
     FILE.write_text(json.dumps(inventory(), indent=1, ensure_ascii=False) + "\n", "utf-8")
     return 0
 

@@ -1,12 +1,17 @@
-"""Values that tests make up: a gate's revision, a policy, a batch of answers, each with what a test does not care about filled in."""
+"""Values that tests make up: a gate's revision, a policy, events, a sample, a decider, each with what a test does not care about filled in."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from streamer.deciding.decider import BatchDecider
+from streamer.events.limits import Limits
+from streamer.events.topics import Topics
+from streamer.gates.batch_key import BatchKey
 from streamer.gates.policy import GateRevision, Policy
 from streamer.gates.settings import GateSettings
+from streamer.recalibration.sampled import SampledGroup, SampledItem
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 
@@ -28,13 +33,39 @@ def a_policy(settings: GateSettings, **changes: Any) -> Policy:
     return Policy(settings=settings, **fields | changes)
 
 
-def a_batch(gate: str, number: int, texts: Sequence[str], **changes: Any) -> bytes:
-    """An event of the responses topic: `texts` answer a question of that number."""
-    event = {
-        "schema": "streamer.responses.v1",
-        "gate": gate,
-        "batch_id": f"batch-{number}",
-        "prompt": f"question {number}",
+def an_event(gate: str, batch_id: str, texts: Sequence[str] = (), /, **changes: Any) -> dict[str, Any]:
+    """An event of the responses topic, with these answers."""
+    return {
+        "schema": "streamer.responses.v1", "gate": gate, "batch_id": batch_id, "prompt": "?",
         "responses": [{"id": f"r{i}", "text": text} for i, text in enumerate(texts)],
-    }
-    return json.dumps(event | changes).encode()
+    } | changes  # fmt: skip
+
+
+def a_batch(gate: str, number: int, texts: Sequence[str], /, **changes: Any) -> bytes:
+    """Such an event in bytes: `texts` answer a question of that number."""
+    prompt = {"prompt": f"question {number}"}
+    return json.dumps(an_event(gate, f"batch-{number}", texts, **prompt | changes)).encode()
+
+
+def a_label(
+    gate: str, batch_id: str, response_id: str = "r0", severity: float = 0.5, /, **changes: Any
+) -> dict[str, Any]:
+    """An event of the labels topic."""
+    return {
+        "schema": "streamer.labels.v1", "gate": gate, "batch_id": batch_id, "response_id": response_id,
+        "severity": severity, "kind": "human", "labeller": "ana", "labelled_at": "2026-01-01T00:00:00Z",
+    } | changes  # fmt: skip
+
+
+def a_sampled_prompt(
+    batch: tuple[str, str], items: Iterable[tuple[str, float, float | None]], **changes: Any
+) -> SampledGroup:
+    """A prompt that the audit drew, with the id, the score and the severity of each of its answers; `batch` is its gate and id."""
+    made = tuple(SampledItem(response_id=name, score=score, severity=bad) for name, score, bad in items)
+    return SampledGroup(key=BatchKey(*batch, 1), probability=1.0, items=made, **changes)
+
+
+def a_decider(book: Any, known: Any = lambda _keys: {}, **parts: Any) -> BatchDecider:
+    """A decider without an encoder, with the topics and limits that are usual."""
+    usual = {"encoder": None, "topics": Topics(), "limits": Limits(), "clock": lambda: NOW}
+    return BatchDecider(book=book, known=known, **usual | parts)

@@ -41,13 +41,9 @@ class OfflineResult:
         """Return the figures under the names of ``streamer demo --json``."""
         cut = self.threshold.value if self.threshold.state == "cut" else None
         return summary(
-            self.report,
-            alpha=self.threshold.alpha,
-            method=self.threshold.method,
-            state=self.threshold.state,
-            threshold=cut,
-            calibration_groups=self.threshold.groups,
-        )
+            self.report, alpha=self.threshold.alpha, method=self.threshold.method,
+            state=self.threshold.state, threshold=cut, calibration_groups=self.threshold.groups,
+        )  # fmt: skip
 
 
 def run_scored(
@@ -73,12 +69,9 @@ def run_scored(
         for cloud in second
     )
     return OfflineResult(
-        unit=unit,
-        threshold=threshold,
-        calibration=tuple(groups),
-        decided=decided,
+        unit=unit, threshold=threshold, calibration=tuple(groups), decided=decided,
         report=measure(decided, unit),
-    )
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -65,7 +65,6 @@ _name = "main"
 
 
 def name_of_process() -> str:
-    """Which of the processes of this run this is."""
     return _name
 
 
@@ -213,9 +212,6 @@ class _Worker:
         self.pid, self.number = pid, number
         self.running: int | None = None
         self.left: list[int] = []
-
-
-# ---- in the processes that are forked
 
 
 class _Teller:

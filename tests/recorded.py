@@ -142,12 +142,9 @@ def _ledger(connection: sa.Connection, head: sa.RowMapping) -> PartitionLedger:
         .order_by(data_gaps.c.from_offset)
     )
     return PartitionLedger(
-        partition=partition,
-        epoch=head["epoch"],
-        next_offset=head["next_offset"],
-        log_size=head["log_size"],
-        log_edge=head["log_edge"],
+        partition=partition, epoch=head["epoch"], next_offset=head["next_offset"],
+        log_size=head["log_size"], log_edge=head["log_edge"],
         kinds={row.kind: row.n for row in kinds},
         ranges=tuple((first, last) for first, last in ranges),
         gaps=tuple((first, last) for first, last in gaps),
-    )
+    )  # fmt: skip

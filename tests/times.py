@@ -169,7 +169,6 @@ class Recorder:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
-        """Measure the test."""
         try:
             return (yield)
         finally:
@@ -221,7 +220,6 @@ def function_of(node_id: str) -> str:
 
 
 def file_of(node_id: str) -> str:
-    """The file of a test."""
     return node_id.partition("::")[0]
 
 

@@ -20,12 +20,12 @@ from typing import Any
 
 import streamer
 from streamer import wiring
-from streamer.deciding.decider import BatchDecider
 from streamer.deciding.policy_book import PolicyBook
 from streamer.gates.settings import GateSettings
 from streamer.journal import DeadLetter, Partition, Record, Slice
 from streamer.settings.settings import Settings, load_settings
 from streamer.store import Store
+from tests.made import a_decider, a_label, an_event
 
 HOME = str(Path(streamer.__file__).parent) + "/"
 PROMPTS = 60
@@ -72,14 +72,8 @@ class Site:
         self.labels = Partition("log", topics.labels, 0)
         self._leases = store.lease([self.responses, self.labels])
         self._offsets = {place: lease.next_offset for place, lease in self._leases.items()}
-        self._decider = BatchDecider(
-            book=self.book,
-            known=store.known,
-            encoder=None,
-            topics=topics,
-            limits=wiring.limits(settings),
-            clock=wiring.now,
-        )
+        usual = {"topics": topics, "limits": wiring.limits(settings), "clock": wiring.now}
+        self._decider = a_decider(self.book, store.known, **usual)
 
     def take(self, place: Partition, value: dict[str, Any]) -> None:
         """Take one record to its end."""
@@ -93,29 +87,16 @@ class Site:
 
 
 def response(number: int) -> dict[str, Any]:
-    return {
-        "schema": "streamer.responses.v1",
-        "gate": "walked",
-        "batch_id": f"batch-{number}",
-        "prompt": f"Question {number}?",
-        "responses": [
-            {"id": f"r{place}", "text": f"Answer {place}.", "score": (number * 7 + place * 3) % 100 / 100}
-            for place in range(4)
-        ],
-    }
+    answers = [
+        {"id": f"r{place}", "text": f"Answer {place}.", "score": (number * 7 + place * 3) % 100 / 100}
+        for place in range(4)
+    ]
+    return an_event("walked", f"batch-{number}", prompt=f"Question {number}?", responses=answers)
 
 
 def label(number: int, answer: str) -> dict[str, Any]:
-    return {
-        "schema": "streamer.labels.v1",
-        "gate": "walked",
-        "batch_id": f"batch-{number}",
-        "response_id": answer,
-        "severity": float(number % 5 == 0),
-        "kind": "human",
-        "labeller": "walk",
-        "labelled_at": wiring.now().isoformat(),
-    }
+    severity, at = float(number % 5 == 0), wiring.now().isoformat()
+    return a_label("walked", f"batch-{number}", answer, severity, labeller="walk", labelled_at=at)
 
 
 def main() -> int:

@@ -13,6 +13,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any, BinaryIO, TypeVar
@@ -63,9 +64,8 @@ def write_bundle(
     """Write a bundle and return its manifest.
 
     Every leaf of every log is in it, for a log cannot be verified with holes; what can be left out is what stands
-    behind the digests. Raises `UsageError` when the target exists or cannot be written. Raises
-    `Unreadable` when a row has a value that the program never writes; nothing is left of the bundle
-    then.
+    behind the digests. Raises `UsageError` when the target exists or cannot be written, `Unreadable` when a row has a value
+    that the program never writes; nothing is left of the bundle then.
 
     Parameters
     ----------
@@ -107,10 +107,8 @@ def write_bundle(
                 manifest["files"][name] = _write(opened, name, lines)
             if keys:
                 _write(opened, "public-key.pem", [signing.public_pem(keys).rstrip("\n").encode()])
-            text = _read(
-                "the heads of the logs",
-                lambda: json.dumps(manifest, indent=1, ensure_ascii=False, sort_keys=True),
-            )
+            written = partial(json.dumps, manifest, indent=1, ensure_ascii=False, sort_keys=True)
+            text: str = _read("the heads of the logs", written)
             _write(opened, "manifest.json", [text.encode()])
     except OSError as error:
         raise UsageError(f"cannot write {target}: {error.strerror}") from error
@@ -274,16 +272,11 @@ def write_embeddings(
     embed: Callable[[Sequence[Sequence[str]]], Sequence[NDArray[np.float32]]],
     progress: Callable[[int], object] = lambda _done: None,
 ) -> int:
-    """Write the embeddings of all answers that this encoder scored, and return how many they are.
+    """Write the embeddings of all answers that this encoder (``name@hash``) scored, and return how many they are.
 
-    Raises `UsageError` when the file exists or cannot be written.
-
-    Parameters
-    ----------
-    target : a new file; each line has `encoder`, `text` (the SHA-256 of an answer) and `embedding` (base64 of little-endian float32).
-    encoder : its id, ``name@hash``.
-    embed : as for `streamer.audit.rescoring.Rescorer`.
-    progress : called with how many texts are done.
+    Each line of the new file has `encoder`, `text` (the SHA-256 of an answer) and `embedding` (base64 of little-endian float32).
+    `embed` is as for `streamer.audit.rescoring.Rescorer`; `progress` is called with how many texts are done. Raises `UsageError`
+    when the file exists or cannot be written.
     """
     done = 0
     try:
@@ -306,12 +299,9 @@ def _texts(bundle: Bundle, encoder: str) -> Iterator[tuple[str, str]]:
     """Each answer of a batch that the encoder scored, with and without its reasoning, once, with its SHA-256; no blank ones."""
     seen: set[str] = set()
     for line in bundle.values("outcomes.jsonl"):
-        facts, content = line.get("facts") or {}, line.get("content")
-        if (
-            line["kind"] != "decision"
-            or content is None
-            or (facts["encoder"], facts["embedding_source"]) != (encoder, "encoder")
-        ):
+        facts, content = line["facts"] or {}, line.get("content")
+        own = (facts.get("encoder"), facts.get("embedding_source")) == (encoder, "encoder")
+        if line["kind"] != "decision" or content is None or not own:
             continue
         answers = [text for text in content["texts"] if text is not None]
         for text in (*answers, *map(whole, answers)):

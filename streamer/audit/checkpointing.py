@@ -123,14 +123,8 @@ def said(value: bytes) -> Note:
 class Checkpointer:
     """Signs where the logs stand. Several may run: the database gives each leaf its place once.
 
-    Parameters
-    ----------
-    store : where the logs and the checkpoints are.
-    signer : signs them.
-    topic : where they are published, by the outbox.
-    file : where those that are published are appended; None: nowhere.
-    every : between two that are published; one with a gate's first commitment is at once.
-    clock : returns the present time, with zone.
+    Checkpoints are published on `topic` by the outbox, `every` so often, and at once with a gate's first commitment; `file` is
+    where those that are published are appended, None: nowhere. `clock` returns the present time, with zone.
     """
 
     store: HeadStore
@@ -232,12 +226,9 @@ class Checkpointer:
 
 @dataclass(slots=True)
 class Signing:
-    """Signs round after round while it leads; of several processes one does.
+    """Signs a round every so many seconds while it leads; of several processes one does.
 
-    Parameters
-    ----------
-    checkpointer : its store writes under `leadership`.
-    every_seconds : between two rounds.
+    The checkpointer's store writes under `leadership`.
     """
 
     checkpointer: Checkpointer

@@ -136,13 +136,9 @@ class LogReport:
 def compare_with_log(
     opened: Callable[[], AbstractContextManager[Rows]], log: Log, *, topics: Topics
 ) -> LogReport:
-    """Compare the record with the topics `responses`, `labels`, `actions` and `desk`.
+    """Compare the record, which `opened` opens at the present moment, with `responses`, `labels`, `actions` and `desk`.
 
     Raises `Unavailable` or `UsageError` when a topic or the database cannot be read.
-
-    Parameters
-    ----------
-    opened : opens the record at the present moment.
     """
     report = LogReport()
     before = {topic: log.bounds(topic) for topic in (topics.actions, topics.desk)}
@@ -185,9 +181,8 @@ class _Inputs:
             another = f"{self._topic}: it was deleted and recreated, and is another topic than the one that was read"
             return LogReport(notes=[another])
         # The id on record is in no log. Whoever changes it must not keep the events from being compared.
-        self._report.notes.append(
-            f"{self._topic}: the broker's id of it is not the one on record, and its events are"
-        )
+        id_alone = f"{self._topic}: the broker's id of it is not the one on record, and its events are"
+        self._report.notes.append(id_alone)
         return self._report
 
     def _compare(self, recorded: Mapping[int, int]) -> None:
@@ -199,32 +194,28 @@ class _Inputs:
             if record.offset >= recorded.get(record.partition, 0):
                 self._report.counts["events not decided yet"] += 1
                 continue
-            waiting[record.partition].append(record)
-            sizes[record.partition] += len(record.value or b"")
-            if len(waiting[record.partition]) == _AT_ONCE or sizes[record.partition] >= _BYTES_AT_ONCE:
-                sizes[record.partition] = 0
-                some, waiting[record.partition] = waiting[record.partition], []
-                self._range(record.partition, some, reached[record.partition], record.offset + 1)
-                reached[record.partition] = record.offset + 1
-        for number, end in sorted(recorded.items()):
-            if number in bounds:
-                self._range(number, waiting[number], reached[number], end)
-                if end > bounds[number][1]:
-                    self._report.fault(
-                        f"{self._topic}[{number}]",
-                        f"the record has come to offset {end}, and the topic ends at {bounds[number][1]}",
-                    )
+            number = record.partition
+            waiting[number].append(record)
+            sizes[number] += len(record.value or b"")
+            if len(waiting[number]) == _AT_ONCE or sizes[number] >= _BYTES_AT_ONCE:
+                some, waiting[number], sizes[number] = waiting[number], [], 0
+                self._range(number, some, reached[number], record.offset + 1)
+                reached[number] = record.offset + 1
+        there = [(number, end) for number, end in sorted(recorded.items()) if number in bounds]
+        for number, end in there:
+            self._range(number, waiting[number], reached[number], end)
+            if end > (last := bounds[number][1]):
+                beyond = f"the record has come to offset {end}, and the topic ends at {last}"
+                self._report.fault(f"{self._topic}[{number}]", beyond)
         kept = self._log.bounds(self._topic)  # retention goes on while it is read
+        for number, _ in there:
+            if (first := kept.get(number, (0, 0))[0]) > 0:
+                gone = f"{self._topic}[{number}] before offset {first}: the topic does not keep it any more"
+                self._report.notes.append(gone)
         for number, end in sorted(recorded.items()):
-            if number in bounds:
-                if (first := kept.get(number, (0, 0))[0]) > 0:
-                    self._report.notes.append(
-                        f"{self._topic}[{number}] before offset {first}: the topic does not keep it any more"
-                    )
-            elif end > 0:
-                self._report.fault(
-                    f"{self._topic}[{number}]", "the record has outcomes, and there is no such partition"
-                )
+            if number not in bounds and end > 0:
+                nowhere = "the record has outcomes, and there is no such partition"
+                self._report.fault(f"{self._topic}[{number}]", nowhere)
 
     def _range(self, number: int, records: Sequence[LogRecord], first: int, end: int) -> None:
         """Compare the offsets from `first` to `end` - 1."""
@@ -236,35 +227,28 @@ class _Inputs:
             outcome = found.pop(record.offset, None)
             self._report.counts["events compared with the log"] += 1
             if outcome is None:
-                lost = any(start <= record.offset < stop for start, stop in gaps)
-                self._report.fault(
-                    place,
-                    "it is recorded as lost, and the topic has it"
-                    if lost
-                    else "the topic has an event here, and the record has no outcome",
-                )
-            elif (wrong := self._contradiction(record, outcome)) is not None:
+                wrong = "the topic has an event here, and the record has no outcome"
+                if any(start <= record.offset < stop for start, stop in gaps):
+                    wrong = "it is recorded as lost, and the topic has it"
                 self._report.fault(place, wrong)
+            elif (said := self._contradiction(record, outcome)) is not None:
+                self._report.fault(place, said)
             else:
                 self._agreed += 1
         # Retention goes on while the topic is read.
         kept_from = self._log.bounds(self._topic).get(number, (0, 0))[0] if found else 0
         for offset, outcome in sorted(found.items()):
-            if offset < kept_from:
-                continue
-            self._report.fault(
-                f"{self._topic}[{number}], offset {offset}",
-                f"the record has a {outcome.kind}, and the topic has no event here",
-            )
+            if offset >= kept_from:
+                nothing = f"the record has a {outcome.kind}, and the topic has no event here"
+                self._report.fault(f"{self._topic}[{number}], offset {offset}", nothing)
 
     def _contradiction(self, record: LogRecord, outcome: RecordedOutcome) -> str | None:
         """Say how a recorded outcome contradicts its event; None where it does not."""
         if outcome.kind == "dead_letter":
             if self._is_readable(record):
                 self._report.counts["refused events that can be read"] += 1
-            if outcome.refused is None or (
-                outcome.refused_headers and outcome.refused_headers[-1][0] == TRUNCATED
-            ):
+            cut = outcome.refused_headers and outcome.refused_headers[-1][0] == TRUNCATED
+            if outcome.refused is None or cut:
                 self._report.counts["refused events that are not kept whole"] += 1
                 return None
             return None if outcome.refused == record.value else "it was refused, and other bytes are recorded"
@@ -307,11 +291,11 @@ class _Inputs:
             self._report.counts["events whose content was erased"] += 1
             return None
         same = content_hash(event) == outcome.content_hash
-        if same == (outcome.kind != "conflict"):
-            return None
+        if same and outcome.kind == "conflict":
+            return "its content is the one that was decided about, and a conflict is recorded"
         return (
-            "its content is the one that was decided about, and a conflict is recorded"
-            if same
+            None
+            if same or outcome.kind == "conflict"
             else f"a {outcome.kind} about other content is recorded"
         )
 
@@ -320,14 +304,10 @@ class _Inputs:
 class _Published(Generic[R]):
     """Messages that the record has caused, one about a batch; `R` is what it has of one.
 
-    Attributes
-    ----------
-    one, many, recorded_as : such a message, several, and what is on record for it; in words.
-    key_of : which batch a message is about; raises `BadMessage`, `ValueError` or `TypeError` for none of these messages.
-    on_record : what the record has of batches.
-    differs : how a message contradicts that, in words; None where it does not.
-    published : batches whose message the broker must have, in the order of the record; from the log's id, the topic, and the
-        moment since which it has them.
+    In words, such a message, several, and what is on record for it, are `one`, `many`, `recorded_as`. `key_of` says which batch
+    a message is about, or raises `BadMessage`, `ValueError` or `TypeError`; `on_record` what the record has of batches, and
+    `differs` how a message contradicts that, in words. `published` has the batches whose message the broker must have, in the
+    order of the record; from the log's id, the topic, and the moment since which it has them.
     """
 
     one: str
@@ -378,13 +358,10 @@ def _at_the_desk(rows: Rows, report: LogReport) -> _Published[RecordedDesk]:
     return _Published(what, "outcomes at the desk", what, key_of, rows.desk, differs, rows.desk_published)
 
 
-def _compare_published(
-    log: Log,
-    report: LogReport,
-    topic: str,
-    kind: _Published[R],
-    before: Mapping[str, Mapping[int, tuple[int, int]]],
-) -> None:
+Bounds = Mapping[str, Mapping[int, tuple[int, int]]]
+
+
+def _compare_published(log: Log, report: LogReport, topic: str, kind: _Published[R], before: Bounds) -> None:
     """Compare what was published with what is recorded, both ways.
 
     What is on the topic at `before`, bounds that were read before the record was opened, must be recorded.
@@ -400,10 +377,8 @@ def _compare_published(
             place = f"{topic}[{record.partition}], offset {record.offset}"
             if key not in found:
                 if record.offset < due.get(record.partition, (0, 0))[1]:
-                    report.fault(
-                        place,
-                        f"an {kind.one} about batch {key} was published, and no {kind.recorded_as} is recorded",
-                    )
+                    nothing = f"and no {kind.recorded_as} is recorded"
+                    report.fault(place, f"an {kind.one} about batch {key} was published, {nothing}")
                 continue
             seen.add(key)
             if (wrong := kind.differs(record, found[key])) is not None:
@@ -429,18 +404,15 @@ def _compare_published(
     if cut:
         newest = max(oldest[number] for number in cut) / 1000
         since = datetime.fromtimestamp(newest, UTC) + _CLOCKS_APART
-        report.notes.append(
-            f"whether {kind.many} were published before {since:%Y-%m-%d %H:%M:%S} UTC: {topic} does not keep them"
-        )
+        until = f"{since:%Y-%m-%d %H:%M:%S} UTC"
+        report.notes.append(f"whether {kind.many} were published before {until}: {topic} does not keep them")
     begun, older = bool(cut), 0
     for key in kind.published(log.id, topic, since):
         if key in seen:
             begun = True
         elif begun:
-            report.fault(
-                topic,
-                f"batch {key} is decided and nothing waits to be published, and its {kind.one} is not there",
-            )
+            decided = f"batch {key} is decided and nothing waits to be published"
+            report.fault(topic, f"{decided}, and its {kind.one} is not there")
         else:
             older += 1
     if older:

@@ -19,9 +19,7 @@ _CASE = re.compile(r"CASE ([0-9A-Za-z]{16,}) begins\n(.*)\nCASE \1 ends\n", re.D
 def check_mark(line: Mapping[str, Any], verifier: Verifier) -> None:
     """Compare one response's mark, which the log has, with what its judge was asked and said.
 
-    Parameters
-    ----------
-    line : of `streamer.audit.verification.Snapshot.marked`.
+    `line` is one of `streamer.audit.verification.Snapshot.marked`.
     """
     place = "judgements ({}/{}#{}, response {!r})".format(*line["batch"], line["response_id"])
     judged = line["judged"]
@@ -34,9 +32,8 @@ def check_mark(line: Mapping[str, Any], verifier: Verifier) -> None:
     kept = [one for one in judged if one["exchanges"] is not None]
     if not kept:
         verifier.counts["marks not read again"] += 1
-        verifier.notes["marks not read again"] = (
-            "some marks were not read again: the judge's words are erased"
-        )
+        said = "some marks were not read again: the judge's words are erased"
+        verifier.notes["marks not read again"] = said
         return
     found = []
     for one in kept:
@@ -49,10 +46,8 @@ def check_mark(line: Mapping[str, Any], verifier: Verifier) -> None:
         except (MalformedReply, IndexError):
             verifier.fault("score", place, "its judge's last reply has no mark")
             continue
-        if mark != one["mark"]:
-            verifier.fault(
-                "score", place, f"the judge's reply says {mark:g}, and its mark is {one['mark']:g}"
-            )
+        if mark != (own := one["mark"]):
+            verifier.fault("score", place, f"the judge's reply says {mark:g}, and its mark is {own:g}")
         if line["text"] is not None and not _asked_about(exchanges, line["prompt"], line["text"]):
             verifier.fault("score", place, "the judge was asked about another prompt or answer")
         if not _asked_by_rubric(exchanges, one["judge"]):
@@ -60,21 +55,16 @@ def check_mark(line: Mapping[str, Any], verifier: Verifier) -> None:
         found.append(mark)
     if found:
         verifier.counts["marks read again"] += 1
-        if line["mark"] not in found:
-            verifier.fault(
-                "score",
-                place,
-                f"its score is made of the mark {line['mark']:g}, and its judge said {found[-1]:g}",
-            )
+        if (made_of := line["mark"]) not in found:
+            wrong = f"its score is made of the mark {made_of:g}, and its judge said {found[-1]:g}"
+            verifier.fault("score", place, wrong)
 
 
 def _asked_by_rubric(exchanges: Sequence[Exchange], judge: str) -> bool:
     """Whether the instructions are those of the judge's name; other versions' rubrics have other names."""
     first = exchanges[0]
-    seed = first.parameters.get("seed")
-    if not (seed is None or isinstance(seed, int)) or judge != judge_name(
-        str(first.parameters["model"]), seed
-    ):
+    seed, model = first.parameters.get("seed"), str(first.parameters["model"])
+    if not (seed is None or isinstance(seed, int)) or judge != judge_name(model, seed):
         return True
     return first.messages[0].content == instructions(SEED if seed is None else seed)
 

@@ -13,14 +13,10 @@ _FORM = "streamer.verified.v1"
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """How far a verification came that found nothing.
+    """How far a verification of a record came that found nothing; hashes are in hexadecimal.
 
-    Attributes
-    ----------
-    record_id : which record that was.
-    size, root : of the log of heads at the newest checkpoint that it read; the root in hexadecimal.
-    edge : right edge of that log before its last leaf, in hexadecimal.
-    logs : the partitions' Merkle logs at that checkpoint: log id, topic, partition, size and right edge, in hexadecimal.
+    Of the log of heads at the newest checkpoint that it read are `size` and `root`, and `edge`, the right edge before its last
+    leaf. `logs` are the partitions' Merkle logs at that checkpoint: log id, topic, partition, size and right edge.
     """
 
     record_id: str

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamer.calibration import History
 from streamer.calibration.threshold import ThresholdState
@@ -33,28 +34,22 @@ _MOST_COMPARED = 64
 """Policies whose labelled prompts are held."""
 
 
+Revisions = Callable[[str], Sequence[GateRevision]]
+Inputs = Callable[[int], Sequence[SampledGroup]]
+
+
 class ActionRules:
     """Decides batches again; the gate of each policy is built once.
 
-    Parameters
-    ----------
-    revisions, inputs : look up the revisions of a gate, and what a run has read, as in `streamer.audit.verification.Lookups`.
+    `revisions` and `inputs` look up a gate's revisions, and what a run has read: `streamer.audit.verification.Lookups`.
     """
 
-    def __init__(
-        self,
-        revisions: Callable[[str], Sequence[GateRevision]],
-        inputs: Callable[[int], Sequence[SampledGroup]],
-    ) -> None:
+    def __init__(self, revisions: Revisions, inputs: Inputs) -> None:
         self._policies: dict[tuple[str, int], dict[str, Any]] = {}
         self._older_than: dict[int, datetime] = {}
         self.look_up(revisions, inputs)
 
-    def look_up(
-        self,
-        revisions: Callable[[str], Sequence[GateRevision]],
-        inputs: Callable[[int], Sequence[SampledGroup]],
-    ) -> None:
+    def look_up(self, revisions: Revisions, inputs: Inputs) -> None:
         """Look up what is needed here from now on: where they were sent to another process."""
         self._revisions, self._inputs = revisions, inputs
         self._gates: dict[tuple[str, int, Unit], PolicyGate] = {}
@@ -73,15 +68,13 @@ class ActionRules:
 
     def needed(self, facts: dict[str, Any]) -> list[Any] | None:
         """Return the budget that a decision needed by its policy's labelled prompts, as its leaf has it; None: none."""
-        needed = None
         scores = [response[1] for response in facts["responses"]]
-        if scores and scores[0] is not None:
-            gate = self._compares(facts["batch"][0], facts["policy"])
-            row = None if "signals" not in facts else np.frombuffer(bytes.fromhex(facts["signals"]), "<f4")
-            if gate is not None:
-                found = gate.decide(scores, segment=facts.get("segment"), row=row).needed
-                needed = None if found is None else [found.count, found.groups]
-        return needed
+        if not scores or scores[0] is None:
+            return None
+        if (gate := self._compares(facts["batch"][0], facts["policy"])) is None:
+            return None
+        found = gate.decide(scores, segment=facts.get("segment"), row=_row_of(facts)).needed
+        return None if found is None else [found.count, found.groups]
 
     def reading(self, gate: str, version: int) -> Reading | None:
         """What a policy that was read cuts by, with the prompts that a rule of all signals compares with; None: it is not known."""
@@ -121,30 +114,23 @@ class ActionRules:
     ) -> tuple[list[bool], int | None, tuple[str, float | None]]:
         """Return what ships, the best response's position, and the cut that served the batch.
 
-        Raises
-        ------
-        ValueError
-            When policy, scores and what was recorded contradict each other.
+        Raises `ValueError` when policy, scores and what was recorded contradict each other.
         """
         key = (facts["batch"][0], facts["policy"], unit)
         gate = self._gates.get(key)
         if gate is None:
-            gate = self._gates[key] = PolicyGate(
-                unit=unit, cut=Cut(state, threshold), rule=rule_from_json(rule)
-            )
-        needed = None if "budget" not in facts else Needed(*facts["budget"])
-        ruled = state == "full"  # then the count on record decides
+            gate = PolicyGate(unit=unit, cut=Cut(state, threshold), rule=rule_from_json(rule))
+            self._gates[key] = gate
         ruling = gate.decide(
-            scores,
-            blank=blank,
-            uniforms=facts.get("uniforms"),
-            segment=facts.get("segment"),
-            row=None
-            if ruled or "signals" not in facts
-            else np.frombuffer(bytes.fromhex(facts["signals"]), "<f4"),
-            needed=needed,
-        )
+            scores, blank=blank, uniforms=facts.get("uniforms"), segment=facts.get("segment"),
+            row=None if state == "full" else _row_of(facts),  # then the count on record decides
+            needed=None if "budget" not in facts else Needed(*facts["budget"]),
+        )  # fmt: skip
         return list(ruling.gate.shipped), ruling.gate.best, (ruling.cut.state, ruling.cut.threshold)
+
+
+def _row_of(facts: dict[str, Any]) -> NDArray[np.float32] | None:
+    return None if "signals" not in facts else np.frombuffer(bytes.fromhex(facts["signals"]), "<f4")
 
 
 def contradiction(
@@ -152,21 +138,16 @@ def contradiction(
     candidates: Sequence[dict[str, Any]],
     *,
     gate: GateRevision,
-    inputs: Callable[[int], Sequence[SampledGroup]],
-    started_at: datetime,
-    older_than: datetime,
+    inputs: Inputs,
     served: Callable[[int], Reading | None] = lambda _version: None,
 ) -> str | None:
     """Calibrate again what a stored run has read; say how the result differs, to the last bit, or None.
 
-    Parameters
-    ----------
-    run : its row, as it is sealed.
-    candidates : what it found, one row for each calibrator.
-    gate : the revision that it was calibrated for.
-    inputs : reads what a run has read, in order of decision.
-    served : what a policy version of the gate cuts by; None: it is not known.
+    `run` is its row, as it is sealed, `candidates` what it found, one row for each calibrator, and `gate` the revision that it
+    was calibrated for. `inputs` reads what a run has read, in order of decision, and `served` what a policy version of the
+    gate cuts by; None: it is not known.
     """
+    started_at, older_than = (datetime.fromisoformat(run[name]) for name in ("started_at", "older_than"))
     try:
         cut = AgeCut.from_json(_values(run["age_cut"]))
         suffix = None if run.get("suffix") is None else Suffix.from_json(_values(run["suffix"]))
@@ -196,13 +177,7 @@ def contradiction(
         in_force = (suffix.version, reading)
     try:
         again = derive(
-            gate,
-            sample,
-            young,
-            now=started_at,
-            older_than=older_than,
-            history=history,
-            in_force=in_force,
+            gate, sample, young, now=started_at, older_than=older_than, history=history, in_force=in_force
         )
     except UsageError as error:
         return f"its inputs cannot be calibrated: {error}"
@@ -214,10 +189,10 @@ def contradiction(
         return wrong
     again = replace(again, severities=run["severities"], age_cut=cut)
     since = run["since_version"], run["newer_than"]
-    moments = [None] if since[0] is None else [
+    begun = [None] if since[0] is None else [
         Since(since[0], datetime.fromisoformat(since[1]), closed) for closed in (True, False)
     ]  # fmt: skip
-    words = {replace(again, since=one, note=note).guarantee for one in moments for note in ("", CHOSEN)}
+    words = {replace(again, since=one, note=note).guarantee for one in begun for note in ("", CHOSEN)}
     return None if run["guarantee"] in words else "its guarantee is not in the words of what it has read"
 
 

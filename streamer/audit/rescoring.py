@@ -19,6 +19,7 @@ from streamer.scoring.registry import EVERY, LIKELIHOOD, OF_CLAIMS, is_plugin, s
 from streamer.scoring.scorer import AnswerBatch, Scorer
 from streamer.scoring.scorers.judge import Judge
 from streamer.scoring.signals.signal_list import SignalList
+from streamer_verify.values import place_of
 
 if TYPE_CHECKING:
     from streamer_verify.verifier import Verifier
@@ -56,13 +57,10 @@ class _Row(NamedTuple):
 
 
 class Rescorer:
-    """Scores the batches that it is given again, many in one call of their encoder.
+    """Scores the batches that it is given again, many in one call of their encoder, within a tolerance on each score.
 
-    Parameters
-    ----------
-    encoders : by id, ``name@hash``, what gives vectors of batches of texts, as
-        `streamer.scoring.encoders.encoder.CachedEncoder.embed`. What needs another is told of as not scored again.
-    tolerance : on each score.
+    `encoders` have by id, ``name@hash``, what gives vectors of batches of texts, as
+    `streamer.scoring.encoders.encoder.CachedEncoder.embed`. What needs another is told of as not scored again.
     """
 
     def __init__(self, encoders: Mapping[str, Embed], *, tolerance: float = TOLERANCE) -> None:
@@ -88,26 +86,17 @@ class Rescorer:
         elif content is None or None in content["texts"]:
             self._left_out(verifier, "texts are erased, or were never kept")
         else:
-            place = "{}[{}], leaf {}, offset {}".format(
-                *line["source"][1:3], line["index"], line["source"][3]
-            )
-            place += " ({}/{}#{})".format(*facts["batch"])
             settings = verifier.settings(facts["batch"][0], facts["policy"]) or {}
             judged = form(settings.get("judged", WHOLE.text))
             ids = [one[0] for one in facts["responses"]]
             models = recorded_models(content["metadata"], ids)
             row = None
             if "signals" in facts:
-                row = _Row(
-                    bytes.fromhex(facts["signals"]),
-                    SignalList.of_text(settings.get("signals") or ""),
-                    facts["unit"],
-                    content["prompt"],
-                    recorded_numbers(content["metadata"], ids),
-                )
-            self._add(
-                facts["encoder"], (place, scorer, content["texts"], judged, models, scores, row), verifier
-            )
+                signals = SignalList.of_text(settings.get("signals") or "")
+                given = recorded_numbers(content["metadata"], ids)
+                row = _Row(bytes.fromhex(facts["signals"]), signals, facts["unit"], content["prompt"], given)
+            one = (place_of(line), scorer, content["texts"], judged, models, scores, row)
+            self._add(facts["encoder"], one, verifier)
 
     def take_later(self, line: dict[str, Any], verifier: Verifier) -> None:
         """Score a batch again that got its scores, or its row of signals, after it was decided; see `Snapshot.scored_later`."""
@@ -128,11 +117,8 @@ class Rescorer:
                 row = _Row(**kept | {"signals": SignalList.of_text(kept["signals"])})
                 of = "carried_signals"
             place = "{} ({}/{}#{})".format(of, *line["batch"])
-            self._add(
-                line["encoder"],
-                (place, scorer, line["texts"], form(line["judged"]), line["models"], line["scores"], row),
-                verifier,
-            )
+            one = (place, scorer, line["texts"], form(line["judged"]), line["models"], line["scores"], row)
+            self._add(line["encoder"], one, verifier)
 
     def finish(self, verifier: Verifier) -> None:
         """Score what still waits."""
@@ -165,16 +151,14 @@ class Rescorer:
             if stored is None:  # a row came without
                 stored = found.tolist()
             worst = float(np.abs(found - np.asarray(stored)).max())
-            if worst > self._tolerance:
-                verifier.fault(
-                    "score", place, f"a score differs by {worst:.6f} from that of the stored texts"
-                )
+            apart = [("score", worst)]
             if row is not None:
                 verifier.counts["rows of signals measured again"] += 1
-                if (worst := row.differs(batch, stored, blank)) > self._tolerance:
-                    verifier.fault(
-                        "score", place, f"a signal differs by {worst:.6f} from that of the stored texts"
-                    )
+                apart.append(("signal", row.differs(batch, stored, blank)))
+            for what, by in apart:
+                if by > self._tolerance:
+                    wrong = f"a {what} differs by {by:.6f} from that of the stored texts"
+                    verifier.fault("score", place, wrong)
 
     def _of_another(self, encoder: str) -> str:
         here = " and ".join(self._encoders) or "none"

@@ -21,25 +21,20 @@ def give_up(
 ) -> Restoration:
     """Record that a backup was restored, and sign on under a new origin.
 
-    Raises `UsageError` where nothing was signed that the record does not have.
-
-    Parameters
-    ----------
-    outside : checkpoints kept outside the database, as the topic has them.
-    witnesses : asked what they have cosigned; who does not answer is passed over.
+    `outside` are checkpoints kept outside the database, as the topic has them. Witnesses are asked what they have cosigned; who
+    does not answer is passed over. Raises `UsageError` where nothing was signed that the record does not have.
     """
     store, now = checkpointer.store, checkpointer.clock()
     newest, present = store.newest(), store.origin()
-    notes = list(_own(checkpointer, outside))
-    ours = [one.size for one in notes if checkpointer.covers(one, newest)]
-    lost = [
-        (one.origin, one.size)
-        for one in notes
-        if not checkpointer.covers(one, newest) and not checkpointer.given_up(one)
-    ]
-    for one in witnesses:
+    ours, lost = [], []
+    for one in _own(checkpointer, outside):
+        if checkpointer.covers(one, newest):
+            ours.append(one.size)
+        elif not checkpointer.given_up(one):
+            lost.append((one.origin, one.size))
+    for witness in witnesses:
         try:
-            ask(one, store)
+            ask(witness, store)
         except WitnessFailed as failed:
             if failed.cosigned is not None:
                 lost.append((present, failed.cosigned))

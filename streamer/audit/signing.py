@@ -14,21 +14,10 @@ from streamer.signing.notes import ED25519, VerifierKey
 
 
 class Signer:
-    """Signs with one private key.
+    """Signs with one private key: an unencrypted PKCS #8 one in PEM.
 
-    Parameters
-    ----------
-    private_pem : an unencrypted PKCS #8 private key in PEM.
-
-    Attributes
-    ----------
-    public_key : the 32 bytes that belong to it.
-    key_id : SHA-256 of these, in hexadecimal.
-
-    Raises
-    ------
-    UsageError
-        When the text is no Ed25519 private key. The text is never shown.
+    `public_key` has the 32 bytes that belong to it, `key_id` their SHA-256, in hexadecimal. Raises `UsageError` when the text is
+    no Ed25519 private key; the text is never shown.
     """
 
     def __init__(self, private_pem: str) -> None:
@@ -64,10 +53,7 @@ def generate_keys() -> tuple[str, str]:
     private = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    public = key.public_key().public_bytes(
-        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-    )
-    return private.decode("ascii"), public.decode("ascii")
+    return private.decode("ascii"), public_pem([_raw(key.public_key())])
 
 
 def public_pem(keys: Sequence[bytes]) -> str:

@@ -44,16 +44,11 @@ def full_receipt(
     leaves: Callable[[Sequence[Any], int], Sequence[bytes]],
     proof_of_head: Callable[[int], dict[str, Any]],
 ) -> dict[str, Any]:
-    """Prove that a checkpoint covers a decision.
+    """Prove that a checkpoint covers a decision. Raises `ValueError` when the log is not the one that was signed.
 
-    Raises `ValueError` when the log is not the one that was signed.
-
-    Parameters
-    ----------
-    line : the decision, as a bundle has it; it `fits`.
-    head : the leaf of the log of heads that covers it.
-    leaves : returns the hashes of the first leaves of a log: log id, topic and partition; how many.
-    proof_of_head : returns `head` and `checkpoint` of the receipt, given the leaf's index.
+    `line` is the decision, as a bundle has it; it `fits`. `head` is the leaf of the log of heads that covers it. `leaves` returns
+    the hashes of the first leaves of a log, from log id, topic and partition, and how many; `proof_of_head` the receipt's `head`
+    and `checkpoint`, given the leaf's index.
     """
     place = line["source"][:3]
     said = next(one for one in head["partitions"] if [one["log_id"], one["topic"], one["partition"]] == place)
@@ -132,13 +127,9 @@ def story_of(found: dict[str, Any]) -> list[tuple[str, object]]:
         lines.append(("desk", _desk(found["desk"])))
     lines.append(("audit", _draw(facts, found["labels"])))
     lines += [("label", _label(row)) for row in found["labels"]]
-    lines += [
-        (
-            "again",
-            f"delivered as {one['source'][1]}[{one['source'][2]}] offset {one['source'][3]}: {one['kind']}",
-        )
-        for one in found["deliveries"]
-    ]
+    for one in found["deliveries"]:
+        _, topic, partition, offset = one["source"]
+        lines.append(("again", f"delivered as {topic}[{partition}] offset {offset}: {one['kind']}"))
     lines.append(("action", f"{facts['action_id']}, for the topic {line['action']['topic']}"))
     lines.append(("sealed", _seal(found)))
     return lines
@@ -258,11 +249,9 @@ def threshold_of(facts: Mapping[str, Any], policy: Mapping[str, Any]) -> str:
 
 
 def _policy(facts: dict[str, Any], policy: dict[str, Any], revision: dict[str, Any]) -> str:
-    own = ""
-    if "cut_state" in facts:
-        own = " for this batch" + (
-            f", segment {facts['segment']!r}" if facts.get("segment") is not None else ""
-        )
+    own = " for this batch" if "cut_state" in facts else ""
+    if own and facts.get("segment") is not None:
+        own += f", segment {facts['segment']!r}"
     cut = threshold_of(facts, policy)
     return (
         f"version {policy['version']}, in force since {policy['valid_from']}: {cut}{own}, unit {facts['unit']}, "
@@ -311,9 +300,7 @@ def _label(row: dict[str, Any]) -> str:
 def _seal(found: dict[str, Any]) -> str:
     line, head = found["line"], found["head"]
     fits = "which fits what the tables say" if story.fits(line) else "which DOES NOT FIT what the tables say"
-    covered = (
-        "no checkpoint covers it yet"
-        if head is None
-        else f"checkpoint {head['index'] + 1} of {head['at']} covers it"
-    )
+    covered = "no checkpoint covers it yet"
+    if head is not None:
+        covered = f"checkpoint {head['index'] + 1} of {head['at']} covers it"
     return f"leaf {line['index']}, {line['leaf'][:16]}..., {fits}; {covered}"

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from functools import cache, partial
 from itertools import chain
 from typing import Any, Protocol
@@ -114,12 +113,8 @@ class Fault:
 class VerificationReport:
     """What a verification found.
 
-    Attributes
-    ----------
-    faults : the first ones, in the order of the record; empty when everything fits.
-    notes : what could not be checked, and why.
-    counts : how much was checked; `faults` is their total number.
-    reached : None where something does not fit, or there is no checkpoint.
+    `faults` are the first ones, in the order of the record; `counts` has their total number, and how much was checked; `notes`
+    say what could not be, and why. `reached` is None where something does not fit, or there is no checkpoint.
     """
 
     faults: tuple[Fault, ...]
@@ -133,23 +128,15 @@ class VerificationReport:
         """Add what another check found."""
         both = Counter(self.counts)
         both.update(counts)  # unlike +, keeps what is 0
-        return replace(
-            self,
-            faults=(*self.faults, *faults),
-            notes=(*self.notes, *notes),
-            counts=dict(sorted(both.items())),
-        )
+        found = dict(sorted(both.items()))
+        return replace(self, faults=(*self.faults, *faults), notes=(*self.notes, *notes), counts=found)
 
 
 @dataclass(frozen=True, slots=True)
 class Trusted:
-    """Public keys.
+    """Public keys, 32 bytes each: of checkpoints, policies, and of witnesses, who cosign checkpoints.
 
-    Attributes
-    ----------
-    checkpoints, policies : 32 bytes each.
-    labels : whose labels which key signs, by its id; None: which labels gates with signed labels have read is not checked.
-    witnesses : who cosigns checkpoints, 32 bytes each.
+    `labels` has whose labels which key signs, by its id; None: which labels gates with signed labels have read is not checked.
     """
 
     checkpoints: Sequence[bytes]
@@ -160,13 +147,7 @@ class Trusted:
 
 @dataclass(frozen=True, slots=True)
 class Lookups:
-    """What the record says of gates and runs, looked up while the snapshot is read.
-
-    Attributes
-    ----------
-    revisions : every revision of a gate.
-    inputs : what a calibration run has read, in order of decision.
-    """
+    """What the record says of a gate's revisions, and of what a run has read, in order of decision; looked up meanwhile."""
 
     revisions: Callable[[str], Sequence[GateRevision]]
     inputs: Callable[[int], Sequence[SampledGroup]]
@@ -184,30 +165,21 @@ def verify_record(
     progress: Callable[[int], None] = lambda _done: None,
     beside: Processes | None = None,
 ) -> VerificationReport:
-    """Verify a record.
+    """Verify a record by its `snapshot`, which was opened after `outside` was read.
 
-    Parameters
-    ----------
-    snapshot : opened after `outside` was read.
-    trusted : what checkpoints and policies may be signed with.
-    outside : checkpoints from where whoever can write the database cannot, and where these come from, in words; None: the
-        database's own are used.
-    rescorer : scores stored texts again, and has judges' marks read again from their stored words; None: scores are taken as
-        they are.
-    since : where an earlier verification of this record ended; None: all of it is verified. Outcomes and calibration runs that
-        are older are not read again.
-    receipts : of decisions, which somebody has kept, as `Verifier.receipts` reads them, and where they come from.
-    progress : called with how many outcomes are done.
-    beside : processes that take part, each with a `RecordReader` of this moment; no `rescorer`.
+    `outside` are checkpoints from where whoever can write the database cannot, and where these come from, in words; None: the
+    database's own are used. `receipts` likewise, of decisions, as `Verifier.receipts` reads them. `rescorer` scores stored
+    texts again, and has judges' marks read again from their stored words; None: scores are taken as they are. Outcomes and
+    calibration runs before `since`, where an earlier verification ended, are not read again. `progress` is called with how
+    many outcomes are done. `beside` are processes that take part, each with a `RecordReader` of this moment; no `rescorer`.
     """
     rules = ActionRules(cache(lookups.revisions), lookups.inputs)
-    verifier = Verifier(
-        trusted.checkpoints,
-        verify_signature=signing.verify,
-        derive=rules,
-        canonical=canonical_json,
-        parse=_parsed,
-    )
+    faster: dict[str, Any] = {
+        "verify_signature": signing.verify,
+        "canonical": canonical_json,
+        "parse": _parsed,
+    }
+    verifier = Verifier(trusted.checkpoints, derive=rules, **faster)
     verifier.witnesses = trusted.witnesses
     reached: Reached | None = None
     if outside is None:
@@ -237,6 +209,9 @@ def verify_record(
         )
         verifier.control(head, alarms.control(runs.control(control)))
         snapshot.segments.check(verifier)
+        for line in snapshot.control("give_outs") if after else ():
+            if line["index"] >= after[()] and line["row"] is not None:
+                verifier.given_out_since(line["row"]["id"], lambda *piece: snapshot.within(piece))
         verifier.policy_signatures(trusted.policies)
         ranges = snapshot.ranges(after, AT_ONCE)
         if beside is not None:
@@ -279,9 +254,7 @@ def verify_record(
 class RecordReader:
     """Reads ranges of a record in a process that takes part in its verification.
 
-    Parameters
-    ----------
-    joined : opens the record at a moment that another process named.
+    `joined` opens the record at a moment that another process named.
     """
 
     at = "the record"
@@ -304,13 +277,8 @@ class RecordReader:
             known.look_up(cache(self._lookups.revisions), self._lookups.inputs)
             self._known = known
         lines = self._snapshot.within(piece)
-        return _watched(
-            lines if again else formed("outcomes", lines, verifier.fault),
-            verifier,
-            known,
-            None,
-            lambda _: None,
-        )
+        lines = lines if again else formed("outcomes", lines, verifier.fault)
+        return _watched(lines, verifier, known, None, lambda _: None)
 
 
 def _parsed(value: bytes) -> Any:
@@ -357,11 +325,7 @@ def _reached(verifier: Verifier) -> str:
 
 
 def _calibrated_again(
-    lines: Iterable[dict[str, Any]],
-    verifier: Verifier,
-    lookups: Lookups,
-    rules: ActionRules,
-    after: int,
+    lines: Iterable[dict[str, Any]], verifier: Verifier, lookups: Lookups, rules: ActionRules, after: int
 ) -> Iterator[dict[str, Any]]:
     """Pass the lines on; calibrate each run from a leaf on again once the verifier has seen its line."""
     revisions = cache(lookups.revisions)
@@ -369,12 +333,10 @@ def _calibrated_again(
         yield line
         row = line["row"]
         rules.read(line)
-        if line["kind"] != "calibration_runs" or row is None:
+        if line["kind"] != "calibration_runs" or row is None or line["index"] < after:
             continue
         columns = row["candidates"]["columns"]
         candidates = [dict(zip(columns, values, strict=True)) for values in line["candidates"]]
-        if line["index"] < after:
-            continue
         place = f"control, leaf {line['index']}, {row_name(line['kind'], row)}"
         try:
             gate = next((one for one in revisions(row["gate"]) if one.revision == row["gate_revision"]), None)
@@ -385,15 +347,8 @@ def _calibrated_again(
             continue
         found: str | None
         try:
-            found = contradiction(
-                row,
-                candidates,
-                gate=gate,
-                inputs=lookups.inputs,
-                started_at=datetime.fromisoformat(row["started_at"]),
-                older_than=datetime.fromisoformat(row["older_than"]),
-                served=partial(rules.reading, row["gate"]),
-            )
+            served = partial(rules.reading, row["gate"])
+            found = contradiction(row, candidates, gate=gate, inputs=lookups.inputs, served=served)
         except UNREADABLE as error:
             found = f"it cannot be calibrated again: {type(error).__name__}: {error}"
         verifier.counts["calibrations derived again"] += 1
@@ -410,7 +365,7 @@ def _watched(
 ) -> Iterator[dict[str, Any]]:
     for done, line in enumerate(lines, 1):
         yield line
-        if line["kind"] == "decision" and line.get("facts") is not None:
+        if line["kind"] == "decision" and line["facts"] is not None:
             said, wrong = line["facts"].get("budget"), None
             try:
                 if said != (needed := rules.needed(line["facts"])):
@@ -420,7 +375,7 @@ def _watched(
             if wrong is not None:
                 verifier.fault("action", place_of(line), wrong)
             verifier.counts["budgets derived again"] += "budget" in line["facts"]
-        if rescorer is not None and line["kind"] == "decision" and line.get("facts") is not None:
-            rescorer.take(line, verifier)
+            if rescorer is not None:
+                rescorer.take(line, verifier)
         if done % 100 == 0:
             progress(done)

@@ -30,9 +30,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 class WitnessFailed(StreamerError):
     """A witness did not cosign a checkpoint.
 
-    Attributes
-    ----------
-    cosigned : how many heads of another history of this record it has cosigned; None: it said nothing of that.
+    `cosigned` is how many heads of another history of this record it has cosigned; None: it said nothing of that.
     """
 
     def __init__(self, message: str, *, cosigned: int | None = None) -> None:
@@ -123,12 +121,9 @@ def keep_up(
     leads: Callable[[], bool],
     show: Callable[[str, int, bool], None],
 ) -> None:
-    """Ask a witness again and again until `stop` is set.
+    """Ask a witness again and again until `stop` is set, while this process signs (`leads`).
 
-    Parameters
-    ----------
-    leads : whether this process signs; it is not asked while it does not.
-    show : given how many heads it has cosigned, and whether it failed just now.
+    `show` is given its name, how many heads it has cosigned, and whether it failed just now.
     """
     pause = _FIRST_PAUSE
     while not stop.wait(pause):

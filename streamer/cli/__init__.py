@@ -10,21 +10,13 @@ from typing import TextIO
 DONE, FAILED, WRONG_USAGE, FOUND, INTERRUPTED = 0, 1, 2, 3, 130
 """Exit statuses: done, failed, usage error, a check found something, Ctrl-C."""
 
-_SERVICES = ("worker", "recalibrator")
-"""Commands that write a log, in JSON unless a terminal shows it."""
-_SERVICES_FOR_PEOPLE = ("dev", "review")
-"""Those that also talk to a person, unless JSON is asked for."""
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit status.
+    """Run the command line (None: of this process) and return its exit status.
 
-    Errors are one line on standard error, what is wrong and what to do about it; with ``STREAMER_DEBUG=1`` the
-    traceback is printed as well. Where a service logs JSON, whatever it says on standard error is JSON from its first line.
-
-    Parameters
-    ----------
-    arguments : the arguments after ``streamer``; those of this process when None.
+    Errors are one line on standard error, what is wrong and what to do about it; with
+    ``STREAMER_DEBUG=1`` the traceback is printed as well. Where a service logs JSON, whatever it
+    says on standard error is JSON from its first line.
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
     hooks = (sys.excepthook, threading.excepthook, sys.unraisablehook)
@@ -156,7 +148,8 @@ def _begin_log(words: Sequence[str]) -> bool:
     """
     wanted = os.environ.get("STREAMER_LOGGING_FORMAT", "").strip().lower()
     command = next((word for word in words if not word.startswith("-")), None)
-    if command not in _SERVICES and not (command in _SERVICES_FOR_PEOPLE and wanted == "json"):
+    # Services write it in JSON unless a terminal shows it; those that also talk to a person, if asked to.
+    if command not in ("worker", "recalibrator") and not (command in ("dev", "review") and wanted == "json"):
         return False
     from streamer.telemetry.logs import configure_logging, log_uncaught
 

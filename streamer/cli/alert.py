@@ -10,6 +10,7 @@ from streamer.cli import options as opt
 from streamer.cli.console import print_json, print_list, print_pairs, say
 from streamer.errors import UsageError
 from streamer.wording.numbers import when
+from streamer.wording.verdicts import no_alerts
 
 if TYPE_CHECKING:
     from streamer.store.risk.alerts import RaisedAlert
@@ -39,7 +40,7 @@ def list_(
             raised.alert.kind, raised.alert.message,
             "" if raised.acknowledged_by is None else f"{raised.acknowledged_by}: {raised.acknowledged_reason}",
         ],
-        none="There is no unacknowledged alert." if open_ else "There is no alert.",
+        none=no_alerts(open_),
         to_json=alert_json if json else None,
     )  # fmt: skip
 
@@ -132,18 +133,7 @@ def acknowledge(
 
 def alert_json(raised: "RaisedAlert") -> dict[str, Any]:
     """Return an alert as JSON values, with its acknowledgement."""
-    event = raised.alert
-    return {
-        "alert_id": event.alert_id,
-        "gate": event.gate,
-        "kind": event.kind,
-        "level": event.level,
-        "message": event.message,
-        "details": event.details,
-        "policy_version": event.policy_version,
-        "raised_at": event.raised_at,
-        "assignee": raised.assignee,
-        "acknowledged_by": raised.acknowledged_by,
-        "acknowledged_at": raised.acknowledged_at,
-        "acknowledged_reason": raised.acknowledged_reason,
-    }
+    event = ("alert_id", "gate", "kind", "level", "message", "details", "policy_version", "raised_at")
+    since = ("assignee", "acknowledged_by", "acknowledged_at", "acknowledged_reason")
+    found = {name: getattr(raised.alert, name) for name in event}
+    return found | {name: getattr(raised, name) for name in since}

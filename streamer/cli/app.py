@@ -17,14 +17,11 @@ from streamer.security.visible import visible
 
 
 class DeferredCommand(TyperCommand):
-    """A command or a group of commands, of which only its name and its line in the list are known until it is called.
+    """A command or a group of commands, of which only its name and its line in `streamer --help`
+    are known until it is called.
 
-    Parameters
-    ----------
-    name : as on the command line.
-    home : where it is, ``module:attribute``: a function, or a `typer.Typer` with commands of its own.
-    line : what `streamer --help` says of it: a group's help, the first paragraph of a command's own.
-    extra : the extra of pyproject.toml that has what it imports; None: all is always there.
+    It is at `home`, ``module:attribute``: a function, or a `typer.Typer` with commands of its own.
+    What it imports is in `extra` of pyproject.toml; None: always there.
     """
 
     def __init__(self, name: str, home: str, line: str, extra: str | None) -> None:
@@ -81,7 +78,8 @@ _COMMANDS = {
         ("gate", "gate:app", "service", "Create, show and change gates."),
         ("apply", "apply:apply", "service",
          "Bring gates to what files say: a table [gates.NAME] with the options of `gate create`."),
-        ("export", "export:exports", "service", "Write gates as files, for `streamer apply`; decisions and labels as tables."),
+        ("export", "export:exports", "service",
+         "Write gates as files, for `streamer apply`; decisions, labels and segments as tables."),
         ("label", "label:app", "service", "Labels: list what waits for one, import files, label by program."),
         ("review", "review:review", "review",
          "Serve a page where people label what waits in the queues, until Ctrl-C. The oldest decision comes first."),

@@ -14,13 +14,15 @@ from streamer.cli import FOUND
 from streamer.cli import options as opt
 from streamer.cli.broker import announce_now
 from streamer.cli.console import print_json, say, warn
-from streamer.cli.gate import check_kind, wanted_settings, written
+from streamer.cli.gate import check_kind, wanted_settings
 from streamer.cli.gate_files import as_keys, read_files, refuse, told
 from streamer.errors import StreamerError, UsageError
 from streamer.gates.setting_changes import calibrated_for_another, differences
 from streamer.gates.settings import PARAMETERS, GateSettings
 from streamer.recalibration.verdict import closing
 from streamer.settings.settings import Settings
+from streamer.whatif.asking import SETTINGS as ASKED
+from streamer.wording.policies import setting_text
 
 if TYPE_CHECKING:
     from streamer.store import Store
@@ -44,13 +46,9 @@ class Step:
         about = self.about and f", {self.about}"
         lines = [f"{_MARKS.get(self.does, ' ')} {self.gate}: {self.does}{about}"]
         for name, (was, now) in (self.changes or {}).items():
-            before = "" if self.does == "create" else f"{_shown(name, was)} -> "
-            lines.append(f"    {name.removesuffix('_seconds')}: {before}{_shown(name, now)}")
+            before = "" if self.does == "create" else f"{setting_text(name, was)} -> "
+            lines.append(f"    {name.removesuffix('_seconds')}: {before}{setting_text(name, now)}")
         return "\n".join(lines)
-
-
-def _shown(name: str, value: object) -> object:
-    return "none" if value is None else written(name, value)
 
 
 def apply(
@@ -157,7 +155,6 @@ def _step(store: "Store", gate: str, before: GateSettings | None, wanted: GateSe
         another = ", ".join(calibrated_for_another(before, wanted))
         closes = another and f"closed until it is calibrated again, for another {another}"
         return Step(gate, "change", closes, wanted, changes)
-    from streamer.whatif.asking import SETTINGS as ASKED
 
     candidate = store.candidates.newest(gate)
     if candidate is not None and candidate.settings == wanted:

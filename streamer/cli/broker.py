@@ -12,10 +12,8 @@ _SECONDS = 2.0
 def require_broker(settings: Settings) -> None:
     """Return when one of the bootstrap servers accepts us.
 
-    Raises
-    ------
-    Unavailable : none answers.
-    UsageError : none is configured, or it refuses the way in which it is talked to.
+    Raises `Unavailable` where none answers, `UsageError` where none is configured or it refuses the
+    way in which it is talked to.
     """
     from streamer.stream.handshake import shake_hands
 

@@ -10,8 +10,11 @@ from streamer.cli import FOUND
 from streamer.cli import options as opt
 from streamer.cli.broker import announce_now
 from streamer.cli.console import note, print_fields, print_json, say
+from streamer.cli.gate import chosen_settings
 from streamer.cli.gate_options import with_settings
 from streamer.cli.policies import cut_json
+from streamer.cli.recalibrate import print_report, report_json
+from streamer.cli.what_if import answer_json, given_cut, period, show_answer
 from streamer.gates.policy import CandidatePolicy
 from streamer.gates.settings import PARAMETERS, GateSettings
 from streamer.whatif import Change
@@ -45,9 +48,6 @@ def set_(
     candidate, whose scores stay on record. Its scores are made beside the decision, which waits for them no longer than
     `worker.candidate_wait_seconds`: what fails or is late is recorded as no score.
     """
-    from streamer.cli.gate import chosen_settings
-    from streamer.cli.what_if import given_cut
-
     settings = wiring.load_settings()
     cut = None if threshold is None else given_cut(threshold)
     with wiring.open_store(settings) as store:
@@ -85,8 +85,6 @@ def show(
     A candidate without a threshold is calibrated on the older half of the labels and judged on the rest; a threshold that all of
     them give is proposed. Exit status 3 if a decision that is on record, of either, does not come out again.
     """
-    from streamer.cli.what_if import answer_json, period, show_answer
-
     back = period(since)
     settings, change, now = wiring.load_settings(), Change(candidate=True), wiring.now()
     answer, why_not = None, ""
@@ -174,8 +172,6 @@ def adopt(
     calibration finds, never one that somebody gave. The gate is closed for the moment between the two; one that demands two people
     stays closed until the second one approves. The candidate is stopped.
     """
-    from streamer.cli.recalibrate import print_report, report_json
-
     settings = wiring.load_settings()
     done, left_out = wiring.adopt_candidate(settings, gate, by=by, reason=reason)
     if json:

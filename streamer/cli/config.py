@@ -8,6 +8,15 @@ from streamer import wiring
 from streamer.cli.console import print_json, print_table, warn
 from streamer.cli.options import JsonOption
 from streamer.security.visible import redact
+from streamer.settings.settings import Settings
+from streamer.settings.sources import (
+    entry_type,
+    is_table,
+    leaves,
+    misspelt_variables,
+    setting_name,
+    variable_name,
+)
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -25,9 +34,6 @@ def show(json: JsonOption = False) -> None:
     STREAMER_GROUP_FIELD_FILE names), from .env, from streamer.toml (or the file that STREAMER_CONFIG names), from
     a running `streamer dev`, or is its default.
     """
-    from streamer.settings.settings import Settings
-    from streamer.settings.sources import misspelt_variables
-
     settings = wiring.load_settings()
     rows = setting_rows(settings)
     unknown = misspelt_variables(Settings)
@@ -41,8 +47,6 @@ def show(json: JsonOption = False) -> None:
 
 def setting_rows(settings: Any) -> list[dict[str, object]]:
     """Return setting, variable, value (secrets hidden) and origin of everything in `settings`, in order."""
-    from streamer.settings.sources import entry_type, is_table, leaves, setting_name, variable_name
-
     rows: list[dict[str, object]] = []
 
     def add(setting: str, variable: str, value: object, origin: str | None = None) -> None:

@@ -117,15 +117,11 @@ def _console() -> type[Console]:
 def print_table(
     columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str | None = None
 ) -> None:
-    """Print a table of plain texts; columns of numbers are right-aligned, None is a dash.
+    """Print a table of plain texts; columns of numbers are right-aligned, None is a dash,
+    `rich.text.Text` keeps its style.
 
-    Columns give way where the console is narrow, and break between words alone: what still does not fit is wider than it.
-
-    Parameters
-    ----------
-    columns : headings.
-    rows : one sequence a row, as long as `columns`; cells that are `rich.text.Text` keep their style.
-    title : a line above the table.
+    Columns give way where the console is narrow, and break between words alone: what still does not
+    fit is wider than it.
     """
     from rich.table import Table
     from rich.text import Text
@@ -233,16 +229,8 @@ def shown(value: object) -> str:
 
 @contextmanager
 def progress(text: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar on standard error, when that is a terminal.
-
-    Parameters
-    ----------
-    text : what is being done.
-    total : how much there is to do; None when unknown.
-
-    Yields
-    ------
-    A function to call with how much has been done in all.
+    """Show a progress bar on standard error, when that is a terminal; `total` None: unknown. Gives
+    what to call with how much has been done in all.
     """
     if not sys.stderr.isatty():
         yield lambda _done: None
@@ -280,13 +268,10 @@ def _plain(value: Any) -> object:
 
 
 class PatientInterrupt:
-    """Ctrl-C stops at once, but not between `hold` and `release`: then at `release`. For the main thread.
+    """Ctrl-C stops at once, but not between `hold` and `release`: then at `release`. For the main
+    thread; afterwards it does what it did before.
 
-    A context manager: afterwards Ctrl-C does what it did before.
-
-    Attributes
-    ----------
-    wanted : whether it came. To be asked where a library may have swallowed the exception.
+    `wanted` : whether it came, to be asked where a library may have swallowed the exception.
     """
 
     def __init__(self) -> None:

@@ -1,8 +1,8 @@
 """`streamer console`: gates, decisions, proposals, alerts and labelling in a browser; and who may use it."""
 
 import sys
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,6 +14,9 @@ from streamer.errors import UsageError
 from streamer.security.accounts import LEAST_CHARACTERS, ROLES, Account
 from streamer.wiring.console import OpenedConsole
 from streamer.wording.numbers import when
+
+if TYPE_CHECKING:
+    from streamer.store.people.accounts import Accounts
 
 PORT = 8471
 """Fixed, so that an open page finds the program again after a restart."""
@@ -82,7 +85,7 @@ def console(
     if until_stdin_closes:
         stop_when_stdin_closes()
 
-    def announce(opened: "OpenedConsole") -> None:
+    def announce(opened: OpenedConsole) -> None:
         _print(opened, json=json or collected())
 
     try:
@@ -166,11 +169,7 @@ def roles(
     json: opt.JsonOption = False,
 ) -> None:
     """Change a person's roles. Their sessions end."""
-    with wiring.open_store(wiring.load_settings()) as store:
-        account = store.accounts.set_roles(name, role, by=by, reason=reason)
-        people = store.accounts.list()
-    _say_account(account, json)
-    _note_nobody(people)
+    _change(lambda accounts: accounts.set_roles(name, role, by=by, reason=reason), json)
 
 
 @users.command("password")
@@ -181,9 +180,7 @@ def password(
     json: opt.JsonOption = False,
 ) -> None:
     """Give a person another password. Their sessions end."""
-    with wiring.open_store(wiring.load_settings()) as store:
-        account = store.accounts.set_password(name, _password(password_stdin), by=by)
-    _say_account(account, json)
+    _change(lambda accounts: accounts.set_password(name, _password(password_stdin), by=by), json)
 
 
 @users.command("close")
@@ -194,11 +191,7 @@ def close(
     json: opt.JsonOption = False,
 ) -> None:
     """Close an account: the person's sessions end, and they cannot sign in any more."""
-    with wiring.open_store(wiring.load_settings()) as store:
-        account = store.accounts.close(name, by=by, reason=reason)
-        people = store.accounts.list()
-    _say_account(account, json)
-    _note_nobody(people)
+    _change(lambda accounts: accounts.close(name, by=by, reason=reason), json)
 
 
 def _password(stdin: bool) -> str:
@@ -218,27 +211,30 @@ def _password(stdin: bool) -> str:
     return found
 
 
-def _say_account(account: "Account", json: bool) -> None:
+def _change(change: "Callable[[Accounts], Account]", json: bool) -> None:
+    with wiring.open_store(wiring.load_settings()) as store:
+        account, people = change(store.accounts), store.accounts.list()
     if json:
         print_json(_account_json(account))
     elif account.closed:
         say(f"{account.name} cannot sign in any more.")
     else:
         say(f"{account.name} is {', '.join(account.roles)}, and signs in again.")
+    _note_nobody(people)
 
 
-def _note_nobody(people: "Sequence[Account]") -> None:
+def _note_nobody(people: Sequence[Account]) -> None:
     if not any("administrator" in one.roles for one in people):
         note("Nobody is an administrator: `streamer console user add NAME --role administrator`.")
 
 
-def _where(account: "Account") -> str | None:
+def _where(account: Account) -> str | None:
     if account.closed:
         return None
     return "with a password" if account.issued is None else f"at {account.issued.issuer}"
 
 
-def _account_json(account: "Account") -> dict[str, object]:
+def _account_json(account: Account) -> dict[str, object]:
     return {
         "name": account.name,
         "roles": account.roles,
@@ -250,7 +246,7 @@ def _account_json(account: "Account") -> dict[str, object]:
     }
 
 
-def _print(opened: "OpenedConsole", *, json: bool) -> None:
+def _print(opened: OpenedConsole, *, json: bool) -> None:
     if opened.issuer_fault is not None:
         warn(
             f"Nobody can sign in at {opened.issuer} now: {opened.issuer_fault}. Whoever has a password here can, and each "

@@ -164,12 +164,8 @@ def prune(
     )
     found = run(dry_run=True)
     if not dry_run and found.total:
-        if not yes:
-            if json or not (sys.stdin is not None and sys.stdin.isatty()):
-                raise UsageError(
-                    "nothing was erased: give --yes, or use --dry-run first to see what would be"
-                )
-            typer.confirm(f"Erase {counted(found.total, 'row', 'rows')} permanently?", abort=True, err=True)
+        asked = f"Erase {counted(found.total, 'row', 'rows')} permanently?"
+        _confirm(asked, "nothing was erased", yes=yes, json=json)
         found = run(dry_run=False)
     if json:
         print_json({"dry_run": dry_run, **asdict(found)})
@@ -186,6 +182,15 @@ def prune(
         }
     )
     say("These would be erased." if dry_run else "Erased.")
+
+
+def _confirm(question: str, undone: str, *, yes: bool, json: bool) -> None:
+    """Ask, unless that was answered before. Raises `UsageError` where there is nobody to ask."""
+    if yes:
+        return
+    if json or not (sys.stdin is not None and sys.stdin.isatty()):
+        raise UsageError(f"{undone}: give --yes, or use --dry-run first to see what would be")
+    typer.confirm(question, abort=True, err=True)
 
 
 @app.command("give-out")
@@ -222,11 +227,8 @@ def give_out(
     )
     found = run(dry_run=True)
     if not dry_run:
-        if not yes:
-            if json or not (sys.stdin is not None and sys.stdin.isatty()):
-                raise UsageError("nothing was given out: give --yes, or use --dry-run first")
-            asked = counted(found.decisions, "decision", "decisions")
-            typer.confirm(f"Move {asked} into {out}?", abort=True, err=True)
+        asked = f"Move {counted(found.decisions, 'decision', 'decisions')} into {out}?"
+        _confirm(asked, "nothing was given out", yes=yes, json=json)
         found = run(dry_run=False)
     if json:
         print_json({"dry_run": dry_run, **asdict(found)})

@@ -3,26 +3,32 @@
 import sys
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
-from rich.table import Table
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
+from rich.table import Column, Table
 from rich.text import Text
 
 from streamer import wiring
 from streamer.calibration.registry import every
-from streamer.cli.console import note, output, print_json
+from streamer.cli.console import errors, note, output, print_json
 from streamer.cli.options import JsonOption, option, share
+from streamer.cli.services import end_on_sigterm
+from streamer.clouds.offline import summary
 from streamer.clouds.sentence import sentence
 from streamer.errors import UsageError
 from streamer.gates.settings import METHODS
 from streamer.report.demo_run import DemoRun, cases, excerpt, figure_rows, verdict
-
-if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
-
-    from streamer.report.page import DemoRun
 
 _EXCERPT = 90
 
@@ -101,8 +107,8 @@ def demo(
     the gate, and the second half streams through it. What is reported is measured on the second half. The gate cuts
     Gram energy, whose threshold the pictures show; `--method full` reads all signals, as a gate of `streamer gate create` does.
     """
+    from streamer.cli.dev.demonstration import Asked
     from streamer.cli.dev.embedded_step import run_demo
-    from streamer.cli.services import end_on_sigterm
 
     if not 0 < alpha < 1:
         raise UsageError(f"--alpha must be between 0 and 1, both excluded, not {alpha:g}")
@@ -117,20 +123,11 @@ def demo(
         )
     end_on_sigterm()
     with DemoProgress() as watch:
-        run, page = run_demo(
-            wiring.load_settings(http={"port": 0}),
-            data=data,
-            unit=gate_unit,
-            alpha=alpha,
-            method=method,
-            seed=seed,
-            watch=watch,
-        )
+        asked = Asked(unit=gate_unit, alpha=alpha, method=method, seed=seed)
+        run, page = run_demo(wiring.load_settings(http={"port": 0}), asked, data=data, watch=watch)
     if json:
         print_json(demo_json(run, page))
         return
-    from streamer.cli.demo import run_summary
-
     console = output()
     console.print(run_summary(run))
     console.print()
@@ -138,10 +135,8 @@ def demo(
         console.print(f"{name:<9} {place}", markup=False, soft_wrap=True)
 
 
-def demo_json(run: "DemoRun", page: Path) -> dict[str, Any]:
+def demo_json(run: DemoRun, page: Path) -> dict[str, Any]:
     """Return a run's figures as JSON values; null where a figure is not defined."""
-    from streamer.clouds.offline import summary
-
     figures = summary(
         run.report,
         alpha=run.alpha,
@@ -168,18 +163,6 @@ class DemoProgress:
 
     def __enter__(self) -> "DemoProgress":
         if sys.stderr.isatty():
-            from rich.progress import (
-                BarColumn,
-                MofNCompleteColumn,
-                Progress,
-                SpinnerColumn,
-                TextColumn,
-                TimeElapsedColumn,
-            )
-            from rich.table import Column
-
-            from streamer.cli.console import errors
-
             # Where space is short the bar is dropped first and names are wrapped; figures are never cut.
             console = errors()
             self._bars = Progress(
@@ -194,7 +177,7 @@ class DemoProgress:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: "TracebackType | None"
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._bars is not None:
             if kind is None:

@@ -20,9 +20,6 @@ _SCALE = 24
 
 _VERDICTS = {-1: ("BROKEN", "bold red"), 0: ("not known yet", "yellow"), 1: ("kept", "green")}
 
-_LINES = 5
-"""Policies and alarms that are shown."""
-
 
 def draw(look: Look) -> Group:
     """Return the whole picture."""
@@ -145,7 +142,7 @@ def _lines(title: str, lines: Sequence[Line], none: str) -> list[Text]:
     if not lines:
         return [Text(f"{title}: {none}", style="dim")]
     found = [Text(title, style="bold")]
-    for line in lines[:_LINES]:
+    for line in lines[:5]:
         text = Text(f"  {line.at.astimezone():%H:%M:%S} ", style="dim", no_wrap=True, overflow="ellipsis")
         text.append(f"{line.gate} ", style="bold")
         text.append(line.text, style="default")

@@ -23,6 +23,7 @@ from streamer.scoring.reading import SAYS, Rule
 from streamer.security.visible import redact_text
 from streamer.settings.settings import Settings
 from streamer.settings.sources import misspelt_variables
+from streamer.signing.policies import REFUSAL_TEXTS
 from streamer.wording.numbers import percent, waiting_items
 from streamer.wording.policies import cut_text, status_text, way_into_force
 
@@ -348,8 +349,6 @@ def _not_read(policy: "Policy", looked: int, by_rule: "Mapping[Rule, int]") -> I
 
 def _signatures(settings: "Settings") -> Iterator[Diagnosis]:
     """Say which gates workers with the keys that are configured here would decide with an older policy, or none."""
-    from streamer.signing.policies import REFUSAL_TEXTS
-
     keys = wiring.policy_keys(settings)
     with wiring.open_store(settings) as store:
         newest = store.policies.versions()

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, get_args
+from typing import TYPE_CHECKING, Annotated, NamedTuple, get_args
 
 from streamer import wiring
 from streamer.calibration.calibrators.mean import Mean
@@ -24,18 +24,24 @@ from streamer.cli.options import (
     option,
     share,
 )
+from streamer.clouds.cloud import Cloud
+from streamer.clouds.cloud_files import read_clouds
+from streamer.clouds.evaluated_claims import CLAIM, CLAIM_BUDGETS, has_claims
 from streamer.clouds.unlabelled import check_unlabelled
 from streamer.errors import UsageError
+from streamer.frames.results import AtBudget
 from streamer.gates.declared import Unit
+from streamer.gates.settings import NO_ENCODER
+from streamer.scoring.encoders.encoder import Encoder
 from streamer.scoring.judged import FORMS
-from streamer.scoring.registry import SCORER_NAMES
+from streamer.scoring.registry import GRAM, SCORER_NAMES
+from streamer.scoring.signals.signal_list import SignalList
+from streamer.settings.settings import Settings
 
 if TYPE_CHECKING:
     from streamer.labels.judge.client import JudgeClient
     from streamer.research.evaluation import DataSet, Evaluation, Options
     from streamer.research.evaluation.run import ProgressWatch
-    from streamer.scoring.encoders.encoder import Encoder
-    from streamer.settings.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,79 +163,52 @@ def evaluate(
     import msgspec
 
     from streamer.cli.demo import DemoProgress
-    from streamer.clouds.cloud_files import read_clouds
-    from streamer.clouds.evaluated_claims import CLAIM, CLAIM_BUDGETS, has_claims
-    from streamer.research.evaluation import Options, evaluated
+    from streamer.research.evaluation import evaluated
     from streamer.research.evaluation.data_sets import by_form, named_apart, read_data_set
-    from streamer.research.evaluation.run import check_data_set, check_options
+    from streamer.research.evaluation.run import check_data_set
     from streamer.research.evaluation.steps import check_folders
+    from streamer.research.evaluation.stored import stored_data_set
 
     if not files and not from_store:
         raise UsageError("name files of response clouds, or a gate with --from-store")
-    units = set(asked.unit or ())
-    for unit in sorted(units - {*get_args(Unit)}):
+    for unit in set(asked.unit or ()) - {*get_args(Unit)}:
         raise UsageError(f"--unit must be one of {', '.join(get_args(Unit))}, not {unit!r}")
-    options = check_options(
-        Options(
-            alphas=tuple(asked.alpha or Options().alphas),
-            units=tuple(unit for unit in asked.unit or () if unit != CLAIM) or Options().units,
-            splits=asked.splits,
-            seed=asked.seed,
-            scorers=names(scores.scorers, "--scorers"),
-            external=tuple(scores.score_field or ()),
-            judge_field=judging.judge_field,
-            signals=tables.signals().declared,
-            models=tables.signals().models,
-            judged=tuple(scores.judged or Options().judged),
-            unlabelled=unlabelled,
-        )
-    )
+    options = _options(asked, scores, judging.judge_field, tables.signals(), unlabelled)
     overrides = given(model=judging.judge_model, base_url=judging.judge_base_url)
     settings = wiring.load_settings(judge=overrides) if overrides else wiring.load_settings()
     reading = tables.reading()
     read = [(str(file), list(read_clouds(file, reading, report=note))) for file in files or ()]
-    cut = [one for one in read if CLAIM in units or (not units and has_claims(one[1]))]
-    rest = [one for one in read if units - {CLAIM} or not (units or has_claims(one[1]))]
-    stored = _stored(settings, from_store or [])
-    others, of_claims = (
-        [one for one in stored if (one[1].unit == CLAIM) is wanted] for wanted in (False, True)
-    )
-    for name, own, _ in stored:
-        if units and not (units & {CLAIM} if own.unit == CLAIM else units - {CLAIM}):
-            raise UsageError(f"gate {name} has the unit {own.unit}, and its record answers for no other")
-    if cut or of_claims:
-        if json and (rest or others):
+    cut, rest = _parted(_Some(read, _stored(settings, from_store or [])), set(asked.unit or ()))
+    if cut:
+        if json and rest:
             raise UsageError("--json prints one kind of evaluation; ask for --unit claim alone")
         check_folders(out)
-        budgets = options.alphas if asked.alpha else CLAIM_BUDGETS
-        results = claims.results(cut, of_claims, replace(options, alphas=budgets), out=out)
-        print_claims(results, json=json)
+        of_claims = replace(options, alphas=options.alphas if asked.alpha else CLAIM_BUDGETS)
+        print_claims(claims.results(cut.files, cut.gates, of_claims, out=out), json=json)
         if not json:
             say("")
             output().print(f"figures   {out / 'claims.json'}", markup=False, soft_wrap=True)
     elif claims.scorer is not None or claims.method != Mean.name:
         raise UsageError("--scorer and --method are of claims, and there are none; see --scorers")
-    if not rest and not others:
+    if not rest:
         return
     how = {"reading": reading, **options.reading()}
     data_sets = [
-        *by_form([read_data_set(name, clouds=some, **how) for name, some in rest], options.judged),
-        *_of_store(others, options),
+        *by_form([read_data_set(name, clouds=some, **how) for name, some in rest.files], options.judged),
+        *(
+            stored_data_set(some, name, settings=own, unlabelled=check_unlabelled(options.unlabelled))
+            for name, own, some in rest.gates
+        ),
     ]
     for data in data_sets:
         check_data_set(data, options)
     check_folders(out, run.cache)
+    processes = run.processes or len(os.sched_getaffinity(0))
     try:
         with ExitStack() as until, DemoProgress() as watch:
             grader = until.enter_context(wiring.judge(settings)) if judging.judge or overrides else None
             scored = _with_scores(settings, named_apart(data_sets), options, grader, run.cache, watch)
-            found = evaluated(
-                scored,
-                options,
-                out=out,
-                processes=run.processes or len(os.sched_getaffinity(0)),
-                watch=watch,
-            )
+            found = evaluated(scored, options, out=out, processes=processes, watch=watch)
     except KeyboardInterrupt:
         note(f"Stopped; scores and ratings are kept in {run.cache}, and the same command resumes with them.")
         raise
@@ -239,7 +218,55 @@ def evaluate(
         _print(found, out)
 
 
-def _stored(settings: "Settings", gates: list[str]) -> "list[StoredGate]":
+def _options(
+    asked: AskedOptions, scores: ScoreOptions, judge_field: str, signals: SignalList, unlabelled: str
+) -> "Options":
+    """Return what is evaluated of answers other than claims. Raises `UsageError`."""
+    from streamer.research.evaluation import Options
+    from streamer.research.evaluation.run import check_options
+
+    return check_options(
+        Options(
+            alphas=tuple(asked.alpha or Options().alphas),
+            units=tuple(unit for unit in asked.unit or () if unit != CLAIM) or Options().units,
+            splits=asked.splits,
+            seed=asked.seed,
+            scorers=names(scores.scorers, "--scorers"),
+            external=tuple(scores.score_field or ()),
+            judge_field=judge_field,
+            signals=signals.declared,
+            models=signals.models,
+            judged=tuple(scores.judged or Options().judged),
+            unlabelled=unlabelled,
+        )
+    )
+
+
+class _Some(NamedTuple):
+    """Files, by their names, and gates; false without any."""
+
+    files: "list[tuple[str, list[Cloud]]]"
+    gates: "list[StoredGate]"
+
+    def __bool__(self) -> bool:
+        return bool(self.files or self.gates)
+
+
+def _parted(every: _Some, units: set[str]) -> tuple[_Some, _Some]:
+    """Part what is evaluated by claims from the rest; a file may be both. Raises `UsageError` for a unit that a gate has not."""
+    others = units - {CLAIM}
+    for name, own, _ in every.gates:
+        if units and not (units & {CLAIM} if own.unit == CLAIM else others):
+            raise UsageError(f"gate {name} has the unit {own.unit}, and its record answers for no other")
+    cut = [one for one in every.files if CLAIM in units or (not units and has_claims(one[1]))]
+    rest = [one for one in every.files if others or not (units or has_claims(one[1]))]
+    return (
+        _Some(cut, [one for one in every.gates if one[1].unit == CLAIM]),
+        _Some(rest, [one for one in every.gates if one[1].unit != CLAIM]),
+    )
+
+
+def _stored(settings: Settings, gates: list[str]) -> "list[StoredGate]":
     """Read the record of each gate, by its name and settings."""
     if not gates:
         return []
@@ -256,25 +283,16 @@ def _stored(settings: "Settings", gates: list[str]) -> "list[StoredGate]":
     return found
 
 
-def _of_store(gates: "list[StoredGate]", options: "Options") -> "list[DataSet]":
-    from streamer.research.evaluation.stored import stored_data_set
-
-    unlabelled = check_unlabelled(options.unlabelled)
-    return [stored_data_set(some, name, settings=own, unlabelled=unlabelled) for name, own, some in gates]
-
-
 def _with_scores(
-    settings: "Settings",
+    settings: Settings,
     data_sets: "list[DataSet]",
     options: "Options",
     judge: "JudgeClient | None",
     cache: Path,
     watch: "ProgressWatch",
 ) -> "list[DataSet]":
-    from streamer.gates.settings import NO_ENCODER
     from streamer.research.evaluation import Encoding, judged_data_sets, scored_data_sets
     from streamer.research.evaluation.data_sets import check_texts
-    from streamer.scoring.registry import GRAM
 
     if judge is not None:  # first: its marks are signals of the method full
         data_sets = judged_data_sets(data_sets, judge, cache=cache, watch=watch)
@@ -295,7 +313,7 @@ def _with_scores(
 
 
 @contextmanager
-def _encoder(settings: "Settings", *, own: bool) -> "Iterator[str | Encoder]":
+def _encoder(settings: Settings, *, own: bool) -> "Iterator[str | Encoder]":
     """Give the configured encoder's name, or what asks its endpoint; `own`: answers bring embeddings of their own."""
     asked = None if own else wiring.endpoint_encoder(settings)
     if asked is None:
@@ -311,7 +329,6 @@ def _encoder(settings: "Settings", *, own: bool) -> "Iterator[str | Encoder]":
 
 def _print(found: "Evaluation", out: Path) -> None:
     from streamer.cli.try_file import print_budgets
-    from streamer.frames.results import AtBudget
     from streamer.research.evaluation.findings import findings, headline
 
     for result in found.data_sets:

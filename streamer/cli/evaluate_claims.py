@@ -10,15 +10,23 @@ from streamer.calibration.claims import LOSSES
 from streamer.calibration.registry import every
 from streamer.cli.console import print_json, print_table, say, warn
 from streamer.cli.options import option, share, share_from
+from streamer.clouds.cloud import Cloud
+from streamer.clouds.evaluated_claims import (
+    ALL_LOSSES,
+    COLUMNS,
+    ClaimOptions,
+    ClaimResult,
+    claims_sentence,
+    evaluate_claims,
+    evaluate_prompts,
+)
 from streamer.clouds.line_files import shown_name
+from streamer.clouds.stored_answers import StoredBatch
 from streamer.errors import UsageError
+from streamer.gates.settings import GateSettings
 from streamer.scoring.registry import OF_CLAIMS, SUPPORT
 
 if TYPE_CHECKING:
-    from streamer.clouds.cloud import Cloud
-    from streamer.clouds.evaluated_claims import ClaimOptions, ClaimResult
-    from streamer.clouds.stored_answers import StoredBatch
-    from streamer.gates.settings import GateSettings
     from streamer.research.evaluation.results import Options
 
 
@@ -63,8 +71,6 @@ class OfClaims:
 
     def asked(self, *losses: str, **others: Any) -> "ClaimOptions":
         """Return what is evaluated; `losses` : unless others are named; all where there are none."""
-        from streamer.clouds.evaluated_claims import ALL_LOSSES, ClaimOptions
-
         return ClaimOptions(
             losses=tuple(self.loss or losses or ALL_LOSSES),
             answer=self.answer,
@@ -113,7 +119,6 @@ class Calibrating(ScoredClaims):
         """
         import msgspec
 
-        from streamer.clouds.evaluated_claims import evaluate_claims, evaluate_prompts
         from streamer.frames.recorded import calibrator_of, claimed
         from streamer.research.evaluation.outputs import write_file
 
@@ -148,8 +153,6 @@ class Calibrating(ScoredClaims):
 
 def print_claims(results: "Sequence[ClaimResult]", *, json: bool) -> None:
     """Print a sentence and a table for each file or gate."""
-    from streamer.clouds.evaluated_claims import COLUMNS, claims_sentence
-
     if json:
         _print_json(results)
         return
@@ -165,8 +168,6 @@ def print_claims(results: "Sequence[ClaimResult]", *, json: bool) -> None:
 
 def print_plan(results: "Sequence[ClaimResult]", *, json: bool) -> None:
     """Print what ever more labelled prompts would give, a table for each loss."""
-    from streamer.clouds.evaluated_claims import COLUMNS, claims_sentence
-
     if json:
         _print_json(results)
         return

@@ -1,10 +1,14 @@
-"""`streamer export`: gates as files, and decisions and labels as tables."""
+"""`streamer export`: gates as files; decisions, labels and segments as tables."""
 
+import hashlib
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta
+from itertools import chain, islice
 from pathlib import Path
+from statistics import fmean
 from typing import Annotated, Any, TextIO
 
 import typer
@@ -13,13 +17,15 @@ from streamer import wiring
 from streamer.cli import options as opt
 from streamer.cli.console import note, say
 from streamer.cli.gate_files import SCHEMA, gate_file, schema
-from streamer.errors import UsageError, why
+from streamer.errors import UsageError, named_beside, why
 from streamer.extras import needed_by
 from streamer.security.csv_cells import CsvTable
 
 exports = typer.Typer(no_args_is_help=True)
 Pages = Iterator[Sequence[Sequence[Any]]]
 """Rows, some at a time."""
+_AT_ONCE = 20_000
+"""Rows of a row group: engines read these side by side."""
 
 GateOption = Annotated[
     str | None, opt.option("GATE", "Of this gate. [default: of all]", autocompletion=opt.gate_names)
@@ -60,15 +66,28 @@ def _export(what: str, gate: str | None, since: str | None, form: str, out: Path
             if out is None:
                 _csv(sys.stdout, columns, pages)
                 return
-            try:
-                if form == "csv":
-                    with out.open("w", encoding="utf-8", newline="") as file:
-                        count = _csv(file, columns, pages)
+            with _whole(out) as part:
+                if form == "parquet":
+                    count = _parquet(part, columns, chain.from_iterable(pages))
                 else:
-                    count = _parquet(out, columns, pages)
-            except OSError as error:
-                raise UsageError(f"cannot write {out}: {why(error)}") from None
+                    with part.open("w", encoding="utf-8", newline="") as file:
+                        count = _csv(file, columns, pages)
     note(f"Wrote {count:,} {what} into {out}.")
+
+
+@contextmanager
+def _whole(out: Path) -> Iterator[Path]:
+    """Where to write a file that gets its name once it is whole: a part looks like a table."""
+    part = out if out.exists() and not out.is_file() else named_beside(out, ".partial")
+    try:
+        yield part
+        if part != out:
+            part.replace(out)
+    except OSError as error:
+        raise UsageError(f"cannot write {out}: {why(error)}") from None
+    finally:
+        if part != out:
+            part.unlink(missing_ok=True)
 
 
 def _csv(lines: TextIO, columns: Mapping[str, type], pages: Pages) -> int:
@@ -81,8 +100,9 @@ def _csv(lines: TextIO, columns: Mapping[str, type], pages: Pages) -> int:
     return count
 
 
-def _parquet(out: Path, columns: Mapping[str, type], pages: Pages) -> int:
-    with needed_by("export --format parquet", "parquet"):
+def _parquet(out: Path, columns: Mapping[str, Any], rows: Iterator[Any], **said: str) -> int:
+    """Write rows, and what is `said` of them as the file's own metadata; returns how many."""
+    with needed_by("export to Parquet", "parquet"):
         import pyarrow
         from pyarrow import parquet
 
@@ -93,10 +113,14 @@ def _parquet(out: Path, columns: Mapping[str, type], pages: Pages) -> int:
         bool: pyarrow.bool_(),
         datetime: pyarrow.timestamp("us", tz="UTC"),
     }
-    schema_ = pyarrow.schema([(name, kinds.get(kind, kinds[str])) for name, kind in columns.items()])
+    answer = pyarrow.struct([(name, kinds[kind]) for name, kind in _ANSWER.items()])
+    kinds[list] = pyarrow.list_(answer)
+    schema_ = pyarrow.schema(
+        [(name, kinds.get(kind, kinds[str])) for name, kind in columns.items()], metadata=said
+    )
     count = 0
-    with parquet.ParquetWriter(out, schema_) as writer:
-        for page in pages:
+    with parquet.ParquetWriter(out, schema_, compression="zstd") as writer:
+        while page := list(islice(rows, _AT_ONCE)):
             count += len(page)
             told = [[_text(cell) if isinstance(cell, dict) else cell for cell in row] for row in page]
             filled = zip(*told, strict=True)
@@ -107,6 +131,91 @@ def _parquet(out: Path, columns: Mapping[str, type], pages: Pages) -> int:
 
 def _text(cell: datetime | Mapping[str, Any]) -> str:
     return cell.isoformat() if isinstance(cell, datetime) else json.dumps(cell, ensure_ascii=False)
+
+
+_ANSWER: dict[str, type] = {
+    "response_id": str, "score": float, "raw_energy": float, "action": str, "drawn": bool,
+}  # fmt: skip
+"""What `answers` has of each response of a decision, as its leaf has it."""
+_SEALED: dict[str, type] = {
+    "kind": str, "recorded_at": datetime, "log_id": str, "index": int, "leaf": str, "answers": list,
+    "data": str,
+}  # fmt: skip
+"""Columns of a segment beside those of decisions."""
+
+
+@exports.command("segment")
+def export_segment(
+    segment: Annotated[Path, opt.argument("FILE", "What `streamer db give-out` wrote.")],
+    out: Annotated[Path, opt.option("FILE", "Where to, as Parquet.")],
+) -> None:
+    """Write a row for each leaf of a segment, without texts; docs/using.md says what the columns are.
+
+    It needs no database.
+    """
+    from streamer.audit.bundle import reading
+    from streamer.store.log.reports import columns_of
+
+    columns = columns_of("decisions") | _SEALED
+    with reading(segment) as bundle, _whole(out) as part, segment.open("rb") as file:
+        if damaged := bundle.damaged():
+            raise UsageError(f"{segment} was changed: {damaged[0]} is not what was written")
+        leaves = _leaves(bundle.values("control.jsonl"), bundle.values("outcomes.jsonl"))
+        rows = ([row.get(name) for name in columns] for row in leaves)
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+        count = _parquet(part, columns, rows, segment=segment.name, sha256=sha256)
+    note(f"Wrote {count:,} leaves into {out}.")
+
+
+def _leaves(
+    control: Iterable[dict[str, Any]], outcomes: Iterable[dict[str, Any]]
+) -> Iterator[dict[str, Any]]:
+    from streamer.audit.story import fits, leaf_data
+
+    known: dict[str, dict[tuple[Any, ...], dict[str, Any]]] = {"policies": {}, "gate_revisions": {}}
+    for line in control:
+        if line["kind"] in known and (row := line["row"]) is not None:
+            known[line["kind"]][row["gate"], row.get("version", row.get("revision"))] = row
+    for line in outcomes:
+        told = dict(zip(("log_id", "topic", "partition", "offset"), line["source"], strict=True))
+        told |= {name: line[name] for name in ("kind", "index", "leaf")}
+        told["recorded_at"] = datetime.fromisoformat(line["recorded_at"])
+        if line["facts"] is not None:
+            if not fits(line):
+                raise UsageError(f"leaf {line['index']} of {line['source'][:3]} was changed")
+            told["data"] = leaf_data(line).decode()
+            if line["kind"] == "decision":
+                told |= _decision(line["facts"], **known)
+        yield told
+
+
+def _decision(
+    facts: dict[str, Any],
+    policies: Mapping[tuple[Any, ...], dict[str, Any]],
+    gate_revisions: Mapping[tuple[Any, ...], dict[str, Any]],
+) -> dict[str, Any]:
+    """The columns of a decision, from its leaf and its policy."""
+    gate, batch_id, attempt = facts["batch"]
+    policy = policies[gate, facts["policy"]]
+    settings = gate_revisions[gate, policy["gate_revision"]]
+    answers = [dict(zip(_ANSWER, one, strict=True)) for one in facts["responses"]]
+    scores = [one["score"] for one in answers if one["score"] is not None]
+    return facts | {
+        "gate": gate,
+        "batch_id": batch_id,
+        "attempt": attempt,
+        "decided_at": datetime.fromisoformat(facts["decided_at"]),
+        "responses": len(answers),
+        "shipped": sum(one["action"] == "ship" for one in answers),
+        "best_score": max(scores, default=None),
+        "mean_score": fmean(scores) if scores else None,
+        "policy_version": facts["policy"],
+        "policy_state": facts.get("cut_state", policy["state"]),
+        "lambda": facts.get("cut_threshold") if "cut_state" in facts else policy["threshold"],
+        "alpha": settings["alpha"],
+        "method": settings["method"],
+        "answers": answers,
+    }
 
 
 @exports.command("gates")

@@ -14,6 +14,7 @@ import typer
 from streamer import wiring
 from streamer.calibration import registry
 from streamer.calibration.calibrators.full import Full
+from streamer.calibration.history import LEAST, MOST, level_above
 from streamer.cli import options as opt
 from streamer.cli.broker import announce_now
 from streamer.cli.console import (
@@ -28,20 +29,33 @@ from streamer.cli.console import (
 )
 from streamer.cli.gate_options import DEFAULT_METHOD, SETTINGS, with_settings
 from streamer.cli.policies import NO_GATE, gate_json, styled_threshold, unread_json, unread_text
+from streamer.clouds.simulation import SIMULATED_KIND
 from streamer.errors import UsageError
-from streamer.gates.declared import FIRST_PARAMETERS, Embeddings
+from streamer.gates.declared import Embeddings
 from streamer.gates.policy import Policy
 from streamer.gates.setting import EXTERNAL_PREFIX, UPSTREAM_ID
 from streamer.gates.setting_changes import calibrated_for_another, differences, unread
 from streamer.gates.settings import HELD_WORDS, NO_ENCODER, GateSettings, is_in_place, stands_for
 from streamer.gates.shapes import INDICATOR_SHAPE
+from streamer.recalibration.run import SampleQuery
+from streamer.risk.rounds.report import Drawing
+from streamer.scoring.encoders.registry import DEFAULT_ENCODER
 from streamer.scoring.judged import WHOLE, form
+from streamer.scoring.plugins import entry_points, frozen
 from streamer.scoring.registry import CHOICE, CHOOSING, EVERY, GRAM, LIKELIHOOD, OF_CLAIMS, SUPPORT
 from streamer.scoring.scorer import Scorer
 from streamer.scoring.signals.signal_list import SignalList
 from streamer.settings.settings import Settings
 from streamer.wording.numbers import percent, when
-from streamer.wording.policies import guarantee_text, status_text, threshold_text
+from streamer.wording.policies import (
+    NOTHING_PROMISED,
+    guarantee_text,
+    setting_name,
+    setting_text,
+    settings_shown,
+    status_text,
+    threshold_text,
+)
 from streamer.wording.verdicts import drawing_text
 
 if TYPE_CHECKING:
@@ -184,7 +198,10 @@ def set_(
     else:
         print_table(
             ["setting", "was", "would be" if dry_run else "is"],
-            [[name, written(name, was), written(name, now)] for name, (was, now) in changes.items()],
+            [
+                [setting_name(name), setting_text(name, was), setting_text(name, now)]
+                for name, (was, now) in changes.items()
+            ],
         )
         say(_effect(gate, policy, another, calibrated=calibrated, dry_run=dry_run))
         if another and labels:
@@ -210,7 +227,6 @@ def _warn_of_options(chosen: GateSettings, given: "Mapping[str, object]") -> Non
 
 def check_kind(kind: object) -> None:
     """Raise `UsageError` where an unknown kind of severity looks like a known one: labels of that one would never count."""
-    from streamer.clouds.simulation import SIMULATED_KIND
     from streamer.labels import registry
 
     known = [*registry.every(), SIMULATED_KIND]
@@ -265,8 +281,6 @@ def _cells(policy: "Policy") -> list[object]:
 @app.command()
 def show(gate: opt.GateArgument, json: opt.JsonOption = False) -> None:
     """Show one gate: what it decides with, and why it ships or holds."""
-    from streamer.risk.rounds.report import Drawing
-
     with wiring.open_store(wiring.load_settings()) as store:
         revision, policy = store.gates.get(gate), store.policies.newest(gate)
         unread = store.labels.unread(gate)
@@ -281,17 +295,14 @@ def show(gate: opt.GateArgument, json: opt.JsonOption = False) -> None:
         return
     say(f"{gate}: {status_text(policy)}")
     print_fields(
-        {
-            name.replace("_", " ").removesuffix(" seconds"): written(name, value)
-            for name, value in _meant(revision.settings).items()
-        }
+        {name: value for name, _, value in settings_shown(revision.settings)}
         | {
             "labels drawn": drawing_text(drawing),
             **({"labels not read": unread_text(unread[gate])} if gate in unread else {}),
             "seed": revision.seed,
             "revision": f"{revision.revision}, {when(revision.created_at)} by {revision.created_by}: {revision.reason}",
             "policy": f"version {policy.version}, {when(policy.valid_from)} by {policy.created_by}: {policy.reason}",
-            "guarantee": guarantee_text(policy.guarantee) or "none",
+            "guarantee": guarantee_text(policy.guarantee) or NOTHING_PROMISED,
             **({} if candidate is None else {"candidate": f"decided beside; streamer candidate show {gate}"}),
         }
     )
@@ -317,9 +328,6 @@ def with_floor(
     `settings` : those that the floor is for; scores that others gave say nothing of it.
     """
     import numpy as np
-
-    from streamer.calibration.history import LEAST, MOST, level_above
-    from streamer.recalibration.run import SampleQuery
 
     if "label_floor" in given:
         raise UsageError("--label-above finds a --label-floor: leave one of them out")
@@ -349,15 +357,12 @@ def wanted_settings(
     before: GateSettings | None = None,
     settings_of: "Callable[[str], GateSettings] | None" = None,
 ) -> GateSettings:
-    """Return what a gate has once the given settings stand in place of present ones.
+    """Return what a gate has once the given settings stand in place of the `present` ones, by their
+    names.
 
-    Parameters
-    ----------
-    present : by their names; a new gate's by default.
-    before : of a gate that may stay as unsuited for its upstream as it is.
-    settings_of : of another gate; by default as they are on record.
-
-    Raises `UsageError` for what no gate can have, and for one that could ship no answer of its upstream.
+    `before` : of a gate that may stay as unsuited for its upstream as it is. `settings_of` : of
+    another gate; by default as they are on record. Raises `UsageError` for what no gate can have,
+    and for one that could ship no answer of its upstream.
     """
     given = _with_upstream(
         gate, given, settings, settings_of or (lambda name: store.gates.get(name).settings)
@@ -475,8 +480,6 @@ def _with_upstream(
 
 def _of_another_package(name: str) -> "dict[str, str]":
     """Freeze the scorer of an installed package. Raises `UsageError` for a name that none has."""
-    from streamer.scoring.plugins import entry_points, frozen
-
     if name not in entry_points():
         if "@" in name:
             return {}  # by its whole name, as it is recorded
@@ -518,7 +521,6 @@ def _dimension_of(
 ) -> int:
     """Find the dimension of an encoder's vectors; raises `UsageError` where it is unknown, or known to be another."""
     from streamer.scoring.encoders.endpoint_encoder import is_endpoint_name, parted_name
-    from streamer.scoring.encoders.registry import DEFAULT_ENCODER
 
     known = None
     if is_endpoint_name(encoder):
@@ -562,27 +564,3 @@ def _encoder_id(name: str, chosen: "Mapping[str, Any]", settings: "Settings") ->
     if name.startswith(EXTERNAL_PREFIX) or _IDENTITY.fullmatch(name):
         return name
     return wiring.encoder_identity(settings, name).id
-
-
-def _meant(settings: GateSettings) -> dict[str, object]:
-    """The settings that have an effect on this gate."""
-    own = settings.calibrator.parameters() | settings.shape.parameters()
-    shown: dict[str, object] = {}
-    for name, value in settings.flat().items():
-        if name in unread(settings) or name == "parameters":
-            continue
-        shown[name] = value
-        if name == "shape":
-            shown |= {one: number for one, number in own.items() if one not in FIRST_PARAMETERS}
-    return shown
-
-
-def written(name: str, value: object) -> object:
-    """Write the value of a setting for people."""
-    if name == "model" and isinstance(value, str):
-        return f"{len(value)} characters of JSON; --json shows them"
-    if name.endswith("_seconds"):
-        return opt.duration(value if isinstance(value, int | float) else None)
-    if isinstance(value, tuple):
-        return ", ".join(value)
-    return value

@@ -9,6 +9,7 @@ import typer
 
 from streamer.calibration.calibrators.mean import Mean
 from streamer.cli import options as opt
+from streamer.cli.console import output
 from streamer.errors import UsageError
 from streamer.gates import settings as declared
 from streamer.gates.declared import FIRST_PARAMETERS
@@ -16,6 +17,7 @@ from streamer.gates.labeller_names import normalised
 from streamer.gates.setting import NO_VALUE, PANELS, Setting
 from streamer.gates.settings import PARAMETERS, parameter_setting
 from streamer.scoring.signals.signal_list import signal_list
+from streamer.wording.numbers import duration
 
 SHOWN = (
     "unit", "alpha", "method", "severity_kind", "hold_action", "mode", "audit_probability", "recalibrate",
@@ -79,7 +81,7 @@ def _annotation(one: Setting, *, of_new_gates: bool) -> Any:
         elif new is None:
             new = one.nothing
         elif one.name.endswith("_seconds"):
-            new = opt.duration(new)
+            new = duration(new)
         text += f" New gates: {new}."
     return Annotated[
         kind | None,
@@ -97,21 +99,11 @@ def _annotation(one: Setting, *, of_new_gates: bool) -> Any:
 
 def _show_all(context: typer.Context, wanted: bool) -> None:
     if wanted:
-        from streamer.cli.console import output
-
         for one in context.command.params:
             one.hidden = False  # type: ignore[attr-defined]
         if text := context.get_help():  # Typer may have printed it already
             output().print(text)
         raise typer.Exit
-
-
-HelpAllOption = Annotated[
-    bool,
-    opt.flag(
-        "--help-all", "Show every option and exit.", callback=_show_all, is_eager=True, expose_value=False
-    ),
-]
 
 
 def with_settings(
@@ -142,8 +134,9 @@ def with_settings(
     options = [
         opt.keyword(name_of(one), _annotation(one, of_new_gates=only is None), None) for one in offered
     ]
-    everything = opt.keyword("help_all", HelpAllOption, False)
+    shows: Any = {"callback": _show_all, "is_eager": True, "expose_value": False}
+    everything = opt.flag("--help-all", "Show every option and exit.", **shows)
     first, rest = own[:1], [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own[1:]]
-    parameters = [*first, *options, *rest, everything]
+    parameters = [*first, *options, *rest, opt.keyword("help_all", Annotated[bool, everything], False)]
     del run.__wrapped__
     return opt.with_parameters(run, parameters)

@@ -10,12 +10,15 @@ from typing import Annotated
 from streamer import wiring
 from streamer.cli import options as opt
 from streamer.cli.console import note, print_json, say
+from streamer.cli.gate import wanted_settings
 from streamer.cli.options import JsonOption, share
+from streamer.clouds.simulation import SIMULATED_KIND, simulate_clouds
 from streamer.errors import UsageError, why
 from streamer.gates.declared import LEAST_ALPHA
 from streamer.gates.setting import GATE_NAME, GATE_NAME_RULE
 from streamer.security.csv_cells import CsvTable
 from streamer.security.visible import redact_text
+from streamer.settings.sources import DEFAULT_CONFIG_FILE
 
 SETTINGS = """\
 # Settings of the commands that run in this folder. `streamer config show` prints them all, and where each came from.
@@ -41,10 +44,6 @@ def init(
 
     The answers are simulated, and so are their severities: put your own in their place. Existing files are not overwritten.
     """
-    from streamer.cli.gate import wanted_settings
-    from streamer.clouds.simulation import SIMULATED_KIND
-    from streamer.settings.sources import DEFAULT_CONFIG_FILE
-
     actor = opt.who(None)
     if GATE_NAME.fullmatch(gate) is None:
         raise UsageError(f"--gate {gate!r} is not a valid gate name: {GATE_NAME_RULE}")
@@ -103,8 +102,6 @@ def _remove(folder: Path, files: Iterable[str], made: Sequence[Path]) -> None:
 
 
 def _answers() -> str:
-    from streamer.clouds.simulation import SIMULATED_KIND, simulate_clouds
-
     text = io.StringIO(newline="")
     table = CsvTable(text)
     table.write(("prompt_id", "prompt", "answer", "severity", "kind"))

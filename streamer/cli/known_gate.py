@@ -8,23 +8,24 @@ from typing import TYPE_CHECKING
 
 from streamer import wiring
 from streamer.cli.console import warn
+from streamer.clouds.simulation import QUESTION_ID_PREFIX
 from streamer.errors import StreamerError, UsageError
+from streamer.events.labels import decode_label
+from streamer.events.limits import Limits
+from streamer.events.responses import content_hash, decode_responses
+from streamer.settings.settings import Settings
 
 if TYPE_CHECKING:
-    from streamer.events.limits import Limits
-    from streamer.settings.settings import Settings
     from streamer.store import Store
 
 
 class WhatIsKnown:
-    """What the record says of batches before they are published.
+    """What the record says of batches before they are published; nothing where it is not `readable`
+    from here.
 
-    Attributes
-    ----------
-    readable : whether the record can be read from here; if not, nothing else is known.
-    unknown_gates : names of gates that nobody has created, in the order in which batches named them.
-    repeats : batches that are decided already, or were there before in the same files.
-    conflicts : those of them whose content is another.
+    `repeats` are decided already, or were there before in the same files; of `conflicts` among them
+    the content is another. `unknown_gates` nobody has created, in the order in which batches named
+    them.
     """
 
     def __init__(self, store: Store | None, limits: Limits) -> None:
@@ -38,17 +39,12 @@ class WhatIsKnown:
         self.repeats = self.conflicts = 0
 
     def look(self, events: Sequence[bytes], labels: Sequence[bytes] = ()) -> list[bool]:
-        """Look at what is to be published next; warns of gates that nobody has created, and of labels that control none.
+        """Look at what is to be published next, as the topics require it; labels are of those
+        batches or of earlier ones.
 
-        Returns which batches will be refused, since others of their names have other content.
-
-        Parameters
-        ----------
-        events, labels : batches and labels, as their topics require them; the labels are of those batches or of earlier ones.
+        Warns of gates that nobody has created, and of labels that control none. Returns which
+        batches will be refused, since others of their names have other content.
         """
-        from streamer.events.labels import decode_label
-        from streamer.events.responses import content_hash, decode_responses
-
         if self._store is None:
             return [False] * len(events)
         batches = [decode_responses(value, self._limits) for value in events]
@@ -108,8 +104,6 @@ def asking(settings: Settings, limits: Limits) -> Iterator[WhatIsKnown]:
 
 def refuse_real_gate(settings: Settings, gate: str) -> None:
     """Raise `UsageError` when a gate has batches or labels that no simulation made."""
-    from streamer.clouds.simulation import QUESTION_ID_PREFIX
-
     try:
         with wiring.open_store(settings) as store:
             real = store.reports.has_others_than(gate, batch_prefix=QUESTION_ID_PREFIX)

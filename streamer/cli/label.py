@@ -2,11 +2,12 @@
 
 import sys
 from collections import Counter
+from collections.abc import Collection
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, cast
 
 import typer
 
@@ -24,13 +25,23 @@ from streamer.clouds.tables.marks import Annotators
 from streamer.errors import UsageError
 from streamer.gates import labeller_names
 from streamer.journal import LabelRevision
+from streamer.labels.bridges.bridge import identity
+from streamer.labels.bridges.registry import bridges
+from streamer.labels.label_files import (
+    NAMED_FIELDS,
+    LabelReader,
+    format_of,
+    one_each,
+    open_labels,
+    write_queue,
+)
 from streamer.labels.registry import by_programs
 from streamer.security.visible import VisibleLines
 from streamer.wording.numbers import items, waiting_items
 
 if TYPE_CHECKING:
-    from streamer.labels.label_files import LabelReader
     from streamer.store import Store
+    from streamer.store.labels.revisions import Added
 
 
 app = typer.Typer(no_args_is_help=True)
@@ -88,84 +99,108 @@ def import_(
     importing it again changes nothing, and an older file does not undo a newer one. Exit status 1 when no row has a
     severity.
     """
-    settings = wiring.load_settings()
     reading = Reading(
         marks=opt.given_marks(scale, words),
         annotators=cast("Annotators", annotators),
         trust_score=trust_score,
     )
-    labels, several, reader = _read(file, gate, kind, labeller, _columns(column or []), format_, reading)
-    empty, unmatched = reader.unlabelled, reader.unmatched
-    with wiring.open_store(settings) as store:
+    named = {"gate": gate, "kind": kind, "labeller": labeller}
+    labels, several, reader = _read(file, reading, format_, columns=_columns(column or []), **named)
+    with wiring.open_store(wiring.load_settings()) as store:
         added = store.labels.add(labels, source="file", sign=sign)
-        unrecorded = store.labels.unrecorded(labels)
-        other_kinds = _of_other_kinds(store, labels)
+        done = _Imported(
+            file, gate, labels, several, reader, added,
+            unrecorded=store.labels.unrecorded(labels), other_kinds=_of_other_kinds(store, labels),
+        )  # fmt: skip
     if json:
-        print_json(
-            {
-                "file": str(file),
-                "read": len(labels),
-                "stored": added.added,
-                "repeated": added.repeated,
-                "signed": added.signed,
-                "unread": unread_json(added.unread),
-                "without_severity": empty,
-                "unmatched": unmatched,
-                "unrecorded": len(unrecorded),
-                "other_kind": sum(count for _, _, _, count in other_kinds),
-            }
-        )
-        if not labels:
-            raise typer.Exit(FAILED)
-        return
-    say(f"imported {counted(added.added, 'label', 'labels')} from {file.name}")
-    if several:
-        note(several)
-    if added.repeated:
-        note(f"{counted(added.repeated, 'label was', 'labels were')} known already")
-    if added.signed:
-        note(f"{counted(added.signed, 'label is', 'labels are')} newly signed")
-    for name, unread in added.unread.items():
-        warn(f"gate {name}: {unread_text(unread)}")
-    if empty:
-        note(f"{counted(empty, 'row has', 'rows have')} no severity yet")
-    if unmatched:
-        warn(
-            f"{counted(unmatched, 'label is', 'labels are')} of no answer that was drawn here"
-            f"{'' if gate is None else f' by {gate}'}, and passed over"
-        )
-    if unrecorded:
-        warn(
-            f"{counted(len(unrecorded), 'label names', 'labels name')} a batch, attempt or response that is not in the "
-            "record, or was given out of it; while it is not there, they change nothing"
-        )
-    for name, kind_given, kind_wanted, count in other_kinds:
-        warn(
-            f"{counted(count, 'label is', 'labels are')} of the kind {kind_given!r}, and gate {name} is controlled by "
-            f"{kind_wanted!r}: they change no threshold"
-        )
-    ignored = {(name, kind_given) for name, kind_given, _, _ in other_kinds}
-    gates = {
-        one.key.gate for one in set(labels).difference(unrecorded) if (one.key.gate, one.kind) not in ignored
-    }
-    if gates:
-        note("Next: streamer recalibrate" + (f" {gates.pop()}" if len(gates) == 1 else ""))
+        print_json(done.to_json())
+    else:
+        done.say()
     if not labels:
-        table = reader.table
-        warn(
-            f"No row of {file.name} is a label; its columns are {shown_columns([*table.columns, *table.inner])}. Name that of the "
-            "severities: --column severity=NAME, or --column correct=NAME where 1 means right; "
-            "or the tool that wrote it: --format TOOL"
-            if table.unit != "record"
-            else f"No record of {file.name} is a label of an answer that is known here"
-        )
         raise typer.Exit(FAILED)
+
+
+class _Imported(NamedTuple):
+    """What came of a file: its labels, what was stored of them, and those that change nothing.
+
+    `several` : what to say of those that one labeller gave one answer. `other_kinds` as `_of_other_kinds` gives them.
+    """
+
+    file: Path
+    gate: str | None
+    labels: list[LabelRevision]
+    several: str
+    reader: "LabelReader"
+    added: "Added"
+    unrecorded: Collection[LabelRevision]
+    other_kinds: list[tuple[str, str, str, int]]
+
+    def to_json(self) -> dict[str, object]:
+        """Write it as JSON values."""
+        return {
+            "file": str(self.file),
+            "read": len(self.labels),
+            "stored": self.added.added,
+            "repeated": self.added.repeated,
+            "signed": self.added.signed,
+            "unread": unread_json(self.added.unread),
+            "without_severity": self.reader.unlabelled,
+            "unmatched": self.reader.unmatched,
+            "unrecorded": len(self.unrecorded),
+            "other_kind": sum(count for _, _, _, count in self.other_kinds),
+        }
+
+    def say(self) -> None:
+        """Print it for people, and what to do next."""
+        added, unmatched = self.added, self.reader.unmatched
+        say(f"imported {counted(added.added, 'label', 'labels')} from {self.file.name}")
+        if self.several:
+            note(self.several)
+        for number, said in (
+            (added.repeated, ("label was known already", "labels were known already")),
+            (added.signed, ("label is newly signed", "labels are newly signed")),
+        ):
+            if number:
+                note(counted(number, *said))
+        for name, unread in added.unread.items():
+            warn(f"gate {name}: {unread_text(unread)}")
+        if empty := self.reader.unlabelled:
+            note(f"{counted(empty, 'row has', 'rows have')} no severity yet")
+        if unmatched:
+            warn(
+                f"{counted(unmatched, 'label is', 'labels are')} of no answer that was drawn here"
+                f"{'' if self.gate is None else f' by {self.gate}'}, and passed over"
+            )
+        if self.unrecorded:
+            warn(
+                f"{counted(len(self.unrecorded), 'label names', 'labels name')} a batch, attempt or response that is not in the "
+                "record, or was given out of it; while it is not there, they change nothing"
+            )
+        for name, given, wanted, count in self.other_kinds:
+            warn(
+                f"{counted(count, 'label is', 'labels are')} of the kind {given!r}, and gate {name} is controlled by {wanted!r}: "
+                "they change no threshold"
+            )
+        ignored = {(name, given) for name, given, _, _ in self.other_kinds}
+        used = {(one.key.gate, one.kind) for one in set(self.labels).difference(self.unrecorded)} - ignored
+        if gates := {name for name, _ in used}:
+            note("Next: streamer recalibrate" + (f" {gates.pop()}" if len(gates) == 1 else ""))
+        if not self.labels:
+            warn(self._nothing())
+
+    def _nothing(self) -> str:
+        table = self.reader.table
+        if table.unit == "record":
+            return f"No record of {self.file.name} is a label of an answer that is known here"
+        return (
+            f"No row of {self.file.name} is a label; its columns are {shown_columns([*table.columns, *table.inner])}. Name that of "
+            "the severities: --column severity=NAME, or --column correct=NAME where 1 means right; "
+            "or the tool that wrote it: --format TOOL"
+        )
 
 
 def _columns(given: list[str]) -> dict[str, str]:
     """Read ``FIELD=NAME``, each field once. Raises `UsageError`."""
-    from streamer.labels.label_files import NAMED_FIELDS
-
     found: dict[str, str] = {}
     for text in given:
         field, _, name = text.partition("=")
@@ -179,20 +214,12 @@ def _columns(given: list[str]) -> dict[str, str]:
 
 
 def _read(
-    file: Path,
-    gate: str | None,
-    kind: str | None,
-    labeller: str | None,
-    columns: dict[str, str],
-    bridge: str | None,
-    reading: "Reading",
-) -> tuple[list["LabelRevision"], str, "LabelReader"]:
-    """Read a whole label file, so that a fault in its last row keeps all of it out.
+    file: Path, reading: Reading, bridge: str | None, *, gate: str | None, **named: Any
+) -> tuple[list[LabelRevision], str, "LabelReader"]:
+    """Read a whole label file, so that a fault in its last row keeps all of it out; `named` as `open_labels` has it.
 
     Returns its labels, what to say of those that one labeller gave one answer, and the reader.
     """
-    from streamer.labels.label_files import one_each, open_labels
-
     defaults = {"labeller": cache(lambda: opt.who(None, "--labeller"))}
     if gate is not None:
         defaults["kind"] = cache(lambda: _kind_of(gate))
@@ -200,14 +227,12 @@ def _read(
         file,
         now=_last_changed(file),
         gate=gate,
-        kind=kind,
-        labeller=labeller,
         defaults=defaults,
-        columns=columns,
         reading=reading,
         bridge=bridge,
         answers=cache(lambda: _drawn(gate, bridge)),
         report=note,
+        **named,
     ) as reader:
         return *one_each(list(reader), reading.annotators), reader
 
@@ -220,9 +245,6 @@ def _kind_of(gate: str) -> str:
 
 def _drawn(gate: str | None, bridge: str | None) -> dict[str, dict[str, object]]:
     """Return every answer that was drawn for a label, by its name in a labelling tool that keeps no more."""
-    from streamer.labels.bridges.bridge import identity
-    from streamer.labels.bridges.registry import bridges
-
     tool = bridges()[bridge or ""]
     with wiring.open_store(wiring.load_settings()) as store:
         return {
@@ -239,7 +261,7 @@ def _last_changed(file: Path) -> datetime:
     return now
 
 
-def _of_other_kinds(store: "Store", labels: list["LabelRevision"]) -> list[tuple[str, str, str, int]]:
+def _of_other_kinds(store: "Store", labels: list[LabelRevision]) -> list[tuple[str, str, str, int]]:
     """Return (gate, kind given, kind wanted, how many) of labels that do not control their gate."""
     given = Counter((label.key.gate, label.kind) for label in labels)
     wanted = {gate: store.gates.get(gate).settings.severity_kind for gate, _ in given}
@@ -267,9 +289,6 @@ def queue(
     Rows of gates whose audit probability is raised come before all others and say `yes` in the column `urgent`: the risk
     alarm waits for them.
     """
-    from streamer.labels.bridges.registry import bridges
-    from streamer.labels.label_files import format_of, write_queue
-
     chosen = format_ or (format_of(out) if out is not None else "csv")
     with wiring.open_store(wiring.load_settings()) as store:
         if gate is not None:

@@ -17,6 +17,8 @@ from streamer.cli.evaluate_claims import AnswerOption
 from streamer.cli.label_filling import parameter
 from streamer.clouds.claims import WHY_HELD
 from streamer.errors import UsageError
+from streamer.labels.claim_files import write_claims
+from streamer.labels.cloud_labels import CloudLabelling
 from streamer.labels.filling import FillingTally, fill
 from streamer.labels.kinds.lexical import Lexical
 from streamer.labels.registry import by_programs, program_kind
@@ -81,7 +83,6 @@ def claims(
             )
         _label(file, out, program_kind(by)(), tables, "claim", json=json, claims=answer)
         return
-    from streamer.labels.claim_files import write_claims
 
     written = write_claims(file, out, answer, reading=tables.reading(), report=note)
     if json:
@@ -113,8 +114,6 @@ def _label(
     json: bool,
     **of: Any,
 ) -> None:
-    from streamer.labels.cloud_labels import CloudLabelling
-
     tally, many, reading = FillingTally(), f"{what}s", tables.reading()
     with (
         kind.labeller(wiring.load_settings()) as labeller,
@@ -169,20 +168,18 @@ def _options() -> Iterator[inspect.Parameter]:
         yield parameter(one, _WITHOUT_SETTINGS[names[0]].options()[one], ", ".join(names))
 
 
-_Out = Annotated[
-    Path, opt.option("FILE", "The clouds with labels; what it holds already is not labelled again.")
-]
+_KEPT = "The clouds with labels; what it holds already is not labelled again."
+_PARTS = f"What of the answers is read: {', '.join(FORMS)}."
 _By: Any = Annotated[
     Literal[tuple(by_programs())], opt.option(None, "Who labels; settings in the groups of these names.")
 ]
-_Judged = Annotated[str, opt.option("PART", f"What of the answers is read: {', '.join(FORMS)}.")]
 opt.with_parameters(
     clouds,
     [
         opt.keyword("file", _File),
-        opt.keyword("out", _Out),
+        opt.keyword("out", Annotated[Path, opt.option("FILE", _KEPT)]),
         opt.keyword("by", _By, Lexical.name),
-        opt.keyword("judged", _Judged, "whole"),
+        opt.keyword("judged", Annotated[str, opt.option("PART", _PARTS)], "whole"),
         *opt.of_group(opt.TableOptions),
         *_options(),
         opt.keyword("json", opt.JsonOption, default=False),

@@ -18,17 +18,16 @@ from streamer.cli import options as opt
 from streamer.cli.console import PatientInterrupt, counted, note, print_json, progress, say, warn
 from streamer.errors import StreamerError, UsageError
 from streamer.gates.batch_key import BatchKey
+from streamer.labels.filling import Attempted, FillingTally, fill
+from streamer.labels.severity import LabelTask
+from streamer.labels.severity_kind import KindOption, ProgramKind
+from streamer.scoring.judged import form
 from streamer.wording.numbers import items, waiting_items
 
 if TYPE_CHECKING:
-    from streamer.labels.filling import Attempted, FillingTally
-    from streamer.labels.severity import LabelTask
-    from streamer.labels.severity_kind import KindOption, ProgramKind
     from streamer.store import Store
 
 _PAGE = 500
-
-LimitOption = Annotated[int | None, opt.option("N", "Label at most this many responses.", "--limit", min=1)]
 
 
 def filling(kind: type[ProgramKind]) -> Callable[..., None]:
@@ -38,11 +37,12 @@ def filling(kind: type[ProgramKind]) -> Callable[..., None]:
         _fill(kind(**options), gate, limit, json)
 
     run.__doc__ = kind.command
+    limit = opt.option("N", "Label at most this many responses.", "--limit", min=1)
     return opt.with_parameters(
         run,
         [
             opt.keyword("gate", opt.GateFilter, None),
-            opt.keyword("limit", LimitOption, None),
+            opt.keyword("limit", Annotated[int | None, limit], None),
             *(parameter(name, one) for name, one in kind.options().items()),
             opt.keyword("json", opt.JsonOption, default=False),
         ],
@@ -60,8 +60,6 @@ def parameter(name: str, one: KindOption, of: str = "") -> inspect.Parameter:
 
 def _fill(kind: ProgramKind, gate: str | None, limit: int | None, json: bool) -> None:
     """Fill the queues and report, also when something stops it in the middle: what was kept stays."""
-    from streamer.labels.filling import FillingTally, fill
-
     settings = wiring.load_settings(**kind.overrides())
     opened, priced = kind.labeller(settings), kind.priced(settings)
     tally, who, stopped = FillingTally(), None, None
@@ -223,9 +221,6 @@ def waiting(store: Store, gate: str | None, *, textless: Counter[str] | None = N
 
     `textless` counts by gate what is kept without a text, which is then passed over.
     """
-    from streamer.labels.severity import LabelTask
-    from streamer.scoring.judged import form
-
     last, urgent = None, store.labels.urgent(wiring.now())
     while page := store.labels.queue(gate, limit=_PAGE, after=last, urgent=urgent):
         for one in page:

@@ -248,7 +248,7 @@ def in_groups(command: Callable[..., None]) -> Callable[..., None]:
         }
         command(**held, **values)
 
-    run.__doc__ = command.__doc__
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
     return with_parameters(run, parameters)
 
 
@@ -355,16 +355,6 @@ def promised_method(promise: str, named: str | None) -> str:
     if named not in (None, method):
         raise UsageError(f"--promise {promise} is --method {method}: leave --method {named} out")
     return method
-
-
-def duration(value: float | None) -> str:
-    """Write seconds the way that `seconds` reads them; ``none`` for None."""
-    if value is None:
-        return "none"
-    for unit in ("d", "h", "m"):
-        if value and value % _SECONDS[unit] == 0:
-            return f"{value / _SECONDS[unit]:g}{unit}"
-    return f"{value:g}s"
 
 
 def write_key_files(out: Path, private: str, public: str) -> Path:

@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from streamer import wiring
-from streamer.calibration.registry import offered, promises
+from streamer.calibration.arguments import check_alpha
+from streamer.calibration.registry import calibrator, offered, promises
 from streamer.calibration.specification import Calibrator
 from streamer.cli.console import note, print_json, progress, warn
 from streamer.cli.evaluate_claims import ScoredClaims, print_plan
@@ -22,20 +23,23 @@ from streamer.cli.options import (
     share_from,
 )
 from streamer.cli.plan_report import print_past, print_rungs
+from streamer.clouds.cloud import Cloud, severity_kind
+from streamer.clouds.cloud_files import read_clouds
+from streamer.clouds.evaluated_claims import has_claims, planned_claims
 from streamer.clouds.line_files import shown_name
+from streamer.clouds.tables.answers import Reading
 from streamer.clouds.unlabelled import check_unlabelled, counts, filled, unlabelled_note
 from streamer.errors import UsageError
+from streamer.frames.answers import Read
 from streamer.gates.declared import Unit
+from streamer.planning.past import PastPlan, plan_past
+from streamer.planning.prompts import Guess, fewer_answers, guessed_answers
+from streamer.planning.rungs import ROUNDS, first_answers, paired, plan_rungs
+from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.scoring.registry import SUPPORT
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
-
-    from streamer.clouds.cloud import Cloud
-    from streamer.clouds.tables.answers import Reading
-    from streamer.planning.past import PastPlan
-    from streamer.planning.prompts import Guess
-    from streamer.scoring.encoders.encoder import CachedEncoder
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,12 +158,12 @@ def plan(
     Numbers of labels are tried on the halves of `streamer try`: of past answers (--data), or of 2,000 prompts that are made from your
     guess. A plan promises nothing: only a threshold calibrated on labels does.
     """
-    from streamer.calibration.registry import calibrator
-    from streamer.clouds.evaluated_claims import has_claims
-    from streamer.planning.past import plan_past
-    from streamer.planning.prompts import guessed_answers
-
+    try:
+        check_alpha(alpha)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
     past = None if data is None else _Past(data, tables.reading(), unlabelled)
+    asked = _Asked(alpha, labels, seed, gate, claims)
     guessed = asdict(guess)
     given = {
         "--labels": labels, "--promise": gate.promise, "--responses": responses,
@@ -168,45 +172,56 @@ def plan(
         "--method": gate.method,
     }  # fmt: skip
     others = [name for name, value in given.items() if value is not None]
-    of_claims = partial(_plan_claims, past, others, gate, claims, alpha, labels, seed, json=json)
     if gate.unit == "claim":
-        of_claims()
+        _plan_claims(past, others, asked, json=json)
         return
     unit = gate.unit or "best"
     if gate.rungs is not None:
         _plan_rungs(_of_two_gates(past, others, unit), gate.rungs, alpha, seed, json=json)
         return
-    chosen = calibrator(_method(gate.promise, gate.method))
-    if chosen.risk == "selective" and gate.attempts > 1:
-        asked = f"--method {chosen.name}" if gate.promise is None else f"--promise {gate.promise}"
-        raise UsageError(f"--attempts must be 1 with {asked}: attempts change what ships")
+    chosen = _calibrator(gate)
     measured = past is not None or chosen.of_signals
     if measured:
         _check_measured(chosen, unit, guessed, responses if past is None else None)
     if past is not None and gate.unit is None and has_claims(past.read):
-        of_claims()
+        _plan_claims(past, others, asked, json=json)
         return
     if claims.scorer is not None:
         raise UsageError("--scorer is of claims, and --data names none: leave it out")
-    asked_for: dict[str, Any] = {
-        "alpha": alpha, "attempts": gate.attempts, "labels": labels, "seed": seed,
-    }  # fmt: skip
     try:
-        if not measured:
-            made = _guess(guessed, responses)
-            answers = guessed_answers(made, seed=seed)
-            found = plan_past(answers, chosen, unit, answers=made.responses, guessed=True, **asked_for)
-        elif past is None:
-            found = plan_past({}, chosen, unit, **asked_for)
+        if past is not None:
+            found = _plan_past(past, unit, asked, responses)
         else:
-            method = None if gate.promise is gate.method is None else chosen.name
-            found = _plan_past(past, unit, method, responses, **asked_for)
+            found = _plan_guess({} if measured else {**guessed, "responses": responses}, chosen, unit, asked)
     except ValueError as error:
         raise UsageError(str(error)) from None
     if json:
         print_json(asdict(found))
     else:
         print_past(found)
+
+
+class _Asked(NamedTuple):
+    """What is planned, whatever on."""
+
+    alpha: float
+    labels: int | None
+    seed: int
+    gate: GateOptions
+    claims: ScoredClaims
+
+    def of_past(self) -> dict[str, Any]:
+        """Return it as `plan_past` takes it."""
+        return {"alpha": self.alpha, "attempts": self.gate.attempts, "labels": self.labels, "seed": self.seed}
+
+
+def _calibrator(gate: GateOptions) -> Calibrator:
+    """Return the calibrator that is asked for. Raises `UsageError`, also where attempts do not go with it."""
+    chosen = calibrator(_method(gate.promise, gate.method))
+    if chosen.risk == "selective" and gate.attempts > 1:
+        asked = f"--method {chosen.name}" if gate.promise is None else f"--promise {gate.promise}"
+        raise UsageError(f"--attempts must be 1 with {asked}: attempts change what ships")
+    return chosen
 
 
 def _method(promise: str | None, method: str | None) -> str:
@@ -217,7 +232,7 @@ def _method(promise: str | None, method: str | None) -> str:
 
 
 def _check_measured(
-    method: "Calibrator", unit: Unit, guessed: "Mapping[str, float | None]", responses: int | None
+    method: Calibrator, unit: Unit, guessed: Mapping[str, float | None], responses: int | None
 ) -> None:
     """Refuse what a plan on past answers cannot look at."""
     if method.of_signals and unit == "response":
@@ -230,19 +245,24 @@ def _check_measured(
         )
 
 
-def _plan_past(
-    past: "_Past", unit: Unit, method: str | None, responses: int | None, **asked: Any
-) -> "PastPlan":
-    """Try numbers of labels and of answers on past ones, by the gate that `streamer try` makes of them."""
-    from streamer.frames.answers import Read
-    from streamer.frames.gate import Gate
-    from streamer.planning.past import plan_past
-    from streamer.planning.prompts import fewer_answers
+def _plan_guess(guessed: Mapping[str, Any], method: Calibrator, unit: Unit, asked: _Asked) -> "PastPlan":
+    """Plan on prompts that are made from a guess; empty: on none, where only past answers could say more."""
+    if not guessed:
+        return plan_past({}, method, unit, **asked.of_past())
+    made = Guess(**{name: value for name, value in guessed.items() if value is not None})
+    answers = guessed_answers(made, seed=asked.seed)
+    return plan_past(answers, method, unit, answers=made.responses, guessed=True, **asked.of_past())
 
+
+def _plan_past(past: "_Past", unit: Unit, asked: _Asked, responses: int | None) -> "PastPlan":
+    """Try numbers of labels and of answers on past ones, by the gate that `streamer try` makes of them."""
+    from streamer.frames.gate import Gate
+
+    of = asked.gate
     gate = Gate(
-        alpha=asked["alpha"],
+        alpha=asked.alpha,
         unit=unit,
-        method=method,
+        method=None if of.promise is of.method is None else _method(of.promise, of.method),
         unlabelled=past.unlabelled,
         encoder=past.encode,
         signals=past.reading.signals,
@@ -250,7 +270,7 @@ def _plan_past(
     )
     table = Read(tuple(past.clouds), None, len(past.clouds), str(past.file))
     settings = gate._settings(table)
-    by_size = fewer_answers(table.clouds, responses, seed=asked["seed"])
+    by_size = fewer_answers(table.clouds, responses, seed=asked.seed)
     found = {}
     with progress("Scoring responses", len(by_size)) as advance:
         for done, (size, clouds) in enumerate(by_size.items(), start=1):
@@ -258,35 +278,23 @@ def _plan_past(
             found[size] = gate._scored(part, gate._settings(part))[0]
             advance(done)
     drop = past.unlabelled == "drop"
-    return plan_past(found, settings.calibrator, unit, drop_unlabelled=drop, **asked)
+    return plan_past(found, settings.calibrator, unit, drop_unlabelled=drop, **asked.of_past())
 
 
-def _plan_claims(
-    past: "_Past | None",
-    others: "Sequence[str]",
-    gate: GateOptions,
-    claims: ScoredClaims,
-    alpha: float,
-    labels: int | None,
-    seed: int,
-    *,
-    json: bool,
-) -> None:
-    from streamer.clouds.evaluated_claims import planned_claims
-
+def _plan_claims(past: "_Past | None", others: Sequence[str], asked: _Asked, *, json: bool) -> None:
     if past is None:
         raise UsageError("claims are planned on past answers with labelled ones: name --data")
     others = [name for name in others if name not in ("--labels", "--method")]
-    others += ["--rungs"] if gate.rungs is not None else []
+    others += ["--rungs"] if asked.gate.rungs is not None else []
     if others:
         raise UsageError(f"the unit claim does not go with {', '.join(others)}")
-    how: Any = {} if gate.method is None else {"method": gate.method}
-    how["scorer"] = claims.scorer or SUPPORT
-    asked = claims.asked("any", alphas=(alpha,), seed=seed, unlabelled=past.unlabelled, **how)
-    print_plan(planned_claims(shown_name(past.file), past.read, asked, labels=labels), json=json)
+    how: Any = {} if asked.gate.method is None else {"method": asked.gate.method}
+    how |= {"scorer": asked.claims.scorer or SUPPORT, "unlabelled": past.unlabelled}
+    options = asked.claims.asked("any", alphas=(asked.alpha,), seed=asked.seed, **how)
+    print_plan(planned_claims(shown_name(past.file), past.read, options, labels=asked.labels), json=json)
 
 
-def _of_two_gates(data: "_Past | None", others: "Sequence[str]", unit: Unit) -> "_Past":
+def _of_two_gates(data: "_Past | None", others: Sequence[str], unit: Unit) -> "_Past":
     """Return the past answers, which a plan of rungs needs, for the unit `best` and without these other options."""
     if data is None:
         raise UsageError("--rungs are planned on past answers: name the cheap gate's file with --data")
@@ -298,8 +306,6 @@ def _of_two_gates(data: "_Past | None", others: "Sequence[str]", unit: Unit) -> 
 
 
 def _plan_rungs(data: "_Past", rungs: str, alpha: float, seed: int, *, json: bool) -> None:
-    from streamer.planning.rungs import ROUNDS, first_answers, paired, plan_rungs
-
     clouds, encoder = data.clouds, data.encoder_of_scores()
     if rungs.isascii() and rungs.isdigit():
         cheap, dear, encoders = first_answers(clouds, int(rungs)), clouds, (encoder, encoder)
@@ -321,15 +327,6 @@ def _plan_rungs(data: "_Past", rungs: str, alpha: float, seed: int, *, json: boo
         print_rungs(made)
 
 
-def _guess(guessed: dict[str, float | None], responses: int | None) -> "Guess":
-    from streamer.planning.prompts import Guess
-
-    stated: dict[str, Any] = {name: value for name, value in guessed.items() if value is not None}
-    if responses is not None:
-        stated["responses"] = responses
-    return Guess(**stated)
-
-
 @dataclass(frozen=True)
 class _Past:
     """Past answers, and how they are to be read: once, for standard input has them once."""
@@ -341,15 +338,11 @@ class _Past:
     @cached_property
     def read(self) -> "list[Cloud]":
         """The prompts as they are in the file."""
-        from streamer.clouds.cloud_files import read_clouds
-
         return list(read_clouds(self.file, self.reading, report=note))
 
     @cached_property
     def clouds(self) -> "list[Cloud]":
         """The prompts; an answer without a severity counts as 1, or has none, as the option says."""
-        from streamer.clouds.cloud import severity_kind
-
         clouds = self.read
         severity_kind(clouds)
         choice = check_unlabelled(self.unlabelled)

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import floor, log10
-from typing import TYPE_CHECKING
 
+from streamer.calibration.plan import Interval
 from streamer.cli.console import counted, percent, print_fields, print_table, say
-
-if TYPE_CHECKING:
-    from streamer.calibration.plan import Interval
-    from streamer.planning.past import PastPlan, Tried
-    from streamer.planning.rungs import PlannedRungs, Rungs
+from streamer.frames.results import spread_text
+from streamer.planning.past import PastPlan, Tried
+from streamer.planning.rungs import PlannedRungs, Rungs
 
 
 def print_past(made: PastPlan) -> None:
-    from streamer.frames.results import spread_text
-
     each = f" / {made.attempts} attempts" if made.attempts > 1 else ""
     half, high = made.prompts // 2, percent(1.5 * made.alpha / made.attempts)
     of = "no past answers"

@@ -11,13 +11,13 @@ from streamer.gates.policy import GateRevision, Policy
 from streamer.gates.rule import Cut, rule_to_json
 from streamer.gates.settings import GateSettings
 from streamer.risk.rounds.report import RiskReport
-from streamer.wording.policies import guarantee_text, own_cuts, threshold_text
+from streamer.signing.policies import PolicyKeys, PolicyVersion
+from streamer.wording.policies import NOTHING_PROMISED, guarantee_text, own_cuts, threshold_text
 from streamer.wording.verdicts import figures
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from streamer.signing.policies import PolicyKeys, PolicyVersion
     from streamer.store.labels.read_labels import UnreadLabels
 
 NO_GATE = "There is no gate yet; create one with `streamer gate create NAME`."
@@ -39,8 +39,8 @@ def styled_threshold(policy: Policy) -> Text:
 
 
 def promise_text(guarantee: str, *, explain: bool) -> str:
-    """Return a guarantee in full, or what holds and a word on how to read the rest."""
-    parts = guarantee_text(guarantee)
+    """Return a guarantee in full, or what holds and a word on how to read the rest; or that there is none."""
+    parts = guarantee_text(guarantee) or NOTHING_PROMISED
     if explain or "\n" not in parts:
         return parts
     return f"{parts.partition(chr(10))[0]}\n{EXPLAIN}."

@@ -1,6 +1,7 @@
 """`streamer publish`: files of events or of response clouds, checked line by line, onto the topics."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -36,14 +37,10 @@ from streamer.settings.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """One batch to send, and the labels that go with it.
+    """One batch to send, as the responses topic requires it, and the labels that go with it, as the labels topic does.
 
-    Attributes
-    ----------
-    key : of all these messages, so that attempts and labels of one batch keep their order.
-    value : the event, as the responses topic requires it.
-    labels : events for the labels topic.
-    alone : it has one answer, and nothing that says how safe that is.
+    `key` : of all these messages, so that attempts and labels of one batch keep their order. `alone` :
+    it has one answer, and nothing that says how safe that is.
     """
 
     key: bytes
@@ -66,20 +63,11 @@ def publications(
 ) -> Iterator[Publication]:
     """Iterate over what a file asks to publish, in its order, one line in memory at a time.
 
-    Parameters
-    ----------
-    file : a path, or ``-`` for standard input; plain or gzip, detected by content.
-    gate : needed for clouds and tables; replaces the gate of events when given.
-    labels : take the severities of clouds and tables along.
-    labeller : who gave them; ``file:NAME`` when None.
-    limits : bounds on an event.
-    kind : of severities whose file does not state theirs; None: ``unstated``.
-    reading, report : see `streamer.clouds.cloud_files.read_clouds`.
-    embeddings_of : what made the embeddings of clouds and tables, which then go along; None: they do not.
+    `file` is a path, or ``-`` for standard input; plain or gzip, detected by content. `gate` is needed for clouds and tables, and
+    replaces the gate of events. With `labels` severities of clouds and tables go along, given by `labeller` (None: ``file:NAME``);
+    so do their embeddings, where `embeddings_of` says what made them. `kind` is of severities whose file states none. `reading` and `report` as `read_clouds` has them.
 
-    Raises
-    ------
-    UsageError : the file cannot be read, or a line is not fit to be published; the text names the line.
+    Raises `UsageError` where the file cannot be read, or a line is not fit to be published; the text names the line.
     """
     if gate is not None and GATE_NAME.fullmatch(gate) is None:
         raise UsageError(f"--gate {gate!r} is not a valid gate name: {GATE_NAME_RULE}")
@@ -143,13 +131,7 @@ _PATIENCE_SECONDS = 120.0
 
 
 class Backpressure:
-    """Blocks publishing while the worker is too far behind.
-
-    Parameters
-    ----------
-    outcomes : how many records of this log have been recorded.
-    sleep, clock : of the `time` module.
-    """
+    """Blocks publishing while the worker is too far behind; `outcomes` : how many records of this log have been recorded."""
 
     def __init__(
         self,
@@ -236,7 +218,6 @@ def publish(
     If the database can be read, batches that were already decided are reported as repeats. Exit status 1 when
     workers refuse a batch: its gate is unknown, until that is created, or its name has other content.
     """
-    reading = tables.reading()
     settings = wiring.load_settings()
     topics, limits = wiring.topics(settings), wiring.limits(settings)
     batches_of = partial(
@@ -245,7 +226,7 @@ def publish(
         labels=labels,
         labeller=labeller,
         limits=limits,
-        reading=reading,
+        reading=tables.reading(),
         embeddings_of=embeddings_of,
     )
     for file in files:
@@ -254,8 +235,7 @@ def publish(
         if file != "-" and (path.is_file() or not path.exists()):
             next(batches_of(file), None)
     require_broker(settings)
-    batches = label_count = alone = 0
-    start = monotonic()
+    sent, start = Counter(batches=0, labels=0, one_answer=0), monotonic()
     with (
         _pace(settings) as pace,
         wiring.publisher(settings) as publisher,
@@ -268,55 +248,44 @@ def publish(
             read = batches_of(file, report=note, kind=known.kind_of(gate))
             for one in _looked_at(read, known, ahead):
                 if rate is not None:
-                    sleep(max(0.0, start + batches / rate - monotonic()))
+                    sleep(max(0.0, start + sent["batches"] / rate - monotonic()))
                 publisher.send(topics.responses, one.value, key=one.key)
                 pace(len(one.value))
                 for label in one.labels:
                     publisher.send(topics.labels, label, key=one.key)
                     pace(len(label))
-                batches += 1
-                label_count += len(one.labels)
-                alone += one.alone
-                advance(batches)
+                sent.update(batches=1, labels=len(one.labels), one_answer=one.alone)
+                advance(sent["batches"])
     seconds = monotonic() - start
     if json:
-        print_json(
-            {
-                "batches": batches,
-                "labels": label_count,
-                "seconds": round(seconds, 3),
-                "repeats": known.repeats if known.readable else None,
-                "conflicts": known.conflicts if known.readable else None,
-                "unknown_gates": known.unknown_gates,
-                "one_answer": alone,
-            }
-        )
+        counts = {name: getattr(known, name) if known.readable else None for name in ("repeats", "conflicts")}
+        print_json({**sent, "seconds": round(seconds, 3), **counts, "unknown_gates": known.unknown_gates})
     else:
-        say(
-            f"published {counted(batches, 'batch', 'batches')}"
-            + (f" and {counted(label_count, 'label', 'labels')}" if labels else "")
-            + f" in {seconds:.1f} s"
-        )
-        if alone:
-            say(
-                f"{counted(alone, 'batch has', 'batches have')} one answer only: held (too_few_responses), unless the gate "
-                "compares none"
-            )
-        if known.repeats:
-            say(
-                f"{counted(known.repeats - known.conflicts, 'repeat', 'repeats')} of batches that were there before: "
-                "each gets its stored decision again"
-            )
-        if known.conflicts:
-            say(
-                f"{counted(known.conflicts, 'batch has', 'batches have')} other content than the one of that name before: "
-                "refused (conflicting_content), and no labels sent with it"
-            )
+        with_labels = f" and {counted(sent['labels'], 'label', 'labels')}" if labels else ""
+        say(f"published {counted(sent['batches'], 'batch', 'batches')}{with_labels} in {seconds:.1f} s")
+        if sent["one_answer"]:
+            alone = counted(sent["one_answer"], "batch has", "batches have")
+            say(f"{alone} one answer only: held (too_few_responses), unless the gate compares none")
+        _say_known(known)
     if known.unknown_gates or known.conflicts:
         raise typer.Exit(FAILED)
 
 
-def _looked_at(batches: "Iterator[Publication]", known: "WhatIsKnown", ahead: int) -> "Iterator[Publication]":
+def _say_known(known: WhatIsKnown) -> None:
+    """Say what becomes of batches that were there before."""
+    if known.repeats:
+        say(
+            f"{counted(known.repeats - known.conflicts, 'repeat', 'repeats')} of batches that were there before: "
+            "each gets its stored decision again"
+        )
+    if known.conflicts:
+        say(
+            f"{counted(known.conflicts, 'batch has', 'batches have')} other content than the one of that name before: "
+            "refused (conflicting_content), and no labels sent with it"
+        )
+
+
+def _looked_at(batches: Iterator[Publication], known: WhatIsKnown, ahead: int) -> Iterator[Publication]:
     """Pass batches on when the record was asked about them, `ahead` at a time."""
     while group := list(islice(batches, ahead)):
         labels = [label for one in group for label in one.labels]
@@ -325,7 +294,7 @@ def _looked_at(batches: "Iterator[Publication]", known: "WhatIsKnown", ahead: in
 
 
 @contextmanager
-def _pace(settings: "Settings") -> "Iterator[Callable[[int], None]]":
+def _pace(settings: Settings) -> Iterator[Callable[[int], None]]:
     """Give what to call with each record's size: it waits for the worker when the broker is the embedded one."""
     from streamer.stream.embedded_broker import is_embedded
 

@@ -6,6 +6,8 @@ import typer
 
 from streamer import wiring
 from streamer.calibration import Threshold
+from streamer.calibration.registry import every
+from streamer.calibration.specification import Sample
 from streamer.cli import FAILED
 from streamer.cli import options as opt
 from streamer.cli.broker import announce_now
@@ -15,6 +17,7 @@ from streamer.errors import UsageError
 from streamer.gates.policy import Policy
 from streamer.gates.rule import Cut, Indicator, rule_to_json
 from streamer.recalibration.run import CalibrationRun, Recalibration
+from streamer.recalibration.skill import separation
 from streamer.wording.numbers import items, percent
 from streamer.wording.policies import cut_text, own_cuts, threshold_text, way_into_force
 from streamer.wording.verdicts import headline
@@ -77,8 +80,6 @@ def print_report(done: "Recalibration", headline: str | None, *, explain: bool) 
     """Print a run: its sample, its candidates, and what it changed."""
     from rich.text import Text
 
-    from streamer.recalibration.skill import separation
-
     run = done.run
     if headline is not None:
         say(headline)
@@ -123,15 +124,11 @@ def print_report(done: "Recalibration", headline: str | None, *, explain: bool) 
 
 def _role(name: str) -> str:
     """What a candidate that does not decide is: one that promises nothing at all says so."""
-    from streamer.calibration.registry import every
-
     return "diagnostic, asymptotic" if every()[name].family == "no promise" else "diagnostic"
 
 
 def why_closed(run: "CalibrationRun") -> str:
     """Say what would open a gate that calibration has found no threshold for."""
-    from streamer.calibration.specification import Sample
-
     settings = run.gate.settings
     least = settings.calibrator.groups_needed(run.effective_alpha)
     if len(run.groups) < least:

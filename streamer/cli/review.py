@@ -9,6 +9,7 @@ from typing import Annotated
 from streamer import wiring
 from streamer.cli import options as opt
 from streamer.cli.console import note, print_json, say, warn
+from streamer.cli.services import begin, collected
 from streamer.wiring.review import Opened
 
 PORT = 8470
@@ -44,8 +45,6 @@ def review(
     decided is shown only after a severity was given. Gates whose severities a program gives (`streamer label --help`) are
     left out.
     """
-    from streamer.cli.services import begin, collected
-
     settings = wiring.load_settings()
     begin(settings)
 
@@ -61,8 +60,6 @@ def review(
         wiring.run_review(settings, gate=gate, names=as_ or [], host=host, port=port, announce=announce)
     except KeyboardInterrupt:
         if not json:
-            from streamer.cli.console import note
-
             note(
                 "Stopped. Severities that are not stored yet stay in the browsers and are sent when it runs again."
             )

@@ -45,7 +45,7 @@ def risk(
         _show(report, desk)
         if (promise := promises[place]) is not None:
             say("")
-            say(promise_text(promise, explain=True) or "Nothing is promised and nothing ships.")
+            say(promise_text(promise, explain=True))
 
 
 def _show(report: "RiskReport", desk: "DeskReport | None") -> None:

@@ -12,6 +12,8 @@ from streamer.cli import FAILED
 from streamer.cli import options as opt
 from streamer.cli.console import print_json, print_table, say, warn
 from streamer.errors import UsageError
+from streamer.scoring.contract import Finding
+from streamer.scoring.contract import check as findings
 from streamer.scoring.plugins import entry_points, frozen, scorer_of
 from streamer.scoring.registry import EVERY
 
@@ -48,9 +50,6 @@ def check(
     It scores batches of made-up answers, with copies, blank and long ones: twice, in other orders, after other batches, and in
     processes of its own with other hash seeds.
     """
-    from streamer.scoring.contract import Finding
-    from streamer.scoring.contract import check as findings
-
     if "" not in sys.path:
         sys.path.insert(0, str(Path.cwd()))  # a class that is being written is in no package yet
     if ":" in scorer:

@@ -30,6 +30,7 @@ from streamer.cli.options import JsonOption
 from streamer.gates.settings import NO_ENCODER
 from streamer.security.visible import redact
 from streamer.settings.settings import Settings
+from streamer.settings.sources import misspelt_variables
 
 if TYPE_CHECKING:
     from streamer.cli.dev.look import Look
@@ -55,12 +56,8 @@ def run_processes(settings: Settings, count: int, *, json: bool) -> int:
         subprocess.Popen(  # noqa: S603 - our own program
             [
                 *(sys.executable, "-m", "streamer", "worker", "--until-stdin-closes"),
-                *(
-                    "--process",
-                    str(place + 1),
-                    "--port",
-                    str(settings.http.port and settings.http.port + place),
-                ),
+                *("--process", str(place + 1)),
+                *("--port", str(settings.http.port and settings.http.port + place)),
                 *(["--json"] if json else []),
             ],
             stdin=subprocess.PIPE,
@@ -117,7 +114,6 @@ def worker(
     took its partitions, 75 the database gave no lease in time, 78 a topic was deleted and recreated, 124 it did
     not stop in time.
     """
-    from streamer.cli.services import run_processes
     from streamer.wiring import run_worker
 
     run: Callable[..., int] = run_worker
@@ -200,6 +196,7 @@ def dev(
     its log in memory, about 5 MiB a partition, and forgets it at the end; the record stays in the database. Metrics
     are at the ports 9464 and 9470, where deploy/prometheus looks for them; if one is in use and you named none, at any free one.
     """
+    from streamer.cli.dev.embedded import Beside
     from streamer.cli.dev.embedded_step import run_dev
 
     settings = wiring.load_settings(**({} if port is None else {"http": {"port": port}}))
@@ -209,15 +206,13 @@ def dev(
     _warn_of_misspelt()
     loading = "" if settings.encoder.name == NO_ENCODER else "; loading the encoder takes some seconds"
     note(f"Starting an embedded broker, a worker, the endpoint, a recalibrator and the console{loading}.")
-    run = partial(
-        run_dev,
-        settings,
-        endpoint_port=endpoint_port,
-        recalibrator_port=_RECALIBRATOR_PORT if recalibrator_port is None else recalibrator_port,
-        console_port=console_port,
-        any_port=any_port,
-        moved=note,
+    beside = Beside(
+        endpoint=endpoint_port,
+        recalibrator=_RECALIBRATOR_PORT if recalibrator_port is None else recalibrator_port,
+        console=console_port,
+        moving=any_port,
     )
+    run = partial(run_dev, settings, beside, moved=note)
     if view and not json and _on_a_terminal():
         with _living_view() as show:
             status = run(announce=lambda _facts: None, show=show)
@@ -315,10 +310,6 @@ def end_on_sigterm() -> None:
 
 
 def _warn_of_misspelt() -> None:
-
-    from streamer.settings.settings import Settings
-    from streamer.settings.sources import misspelt_variables
-
     for name in misspelt_variables(Settings):
         warn(f"{name} is set but is not a setting; is it misspelt? `streamer config show` lists them all")
 
@@ -345,7 +336,6 @@ def serve(
     stop in time.
     """
     from streamer.wiring import run_serving
-    from streamer.wording.verdicts import sentence
 
-    run = partial(run_serving, kafka=kafka, host=host, port=port, wait=wait, sentence=sentence)
+    run = partial(run_serving, kafka=kafka, host=host, port=port, wait=wait)
     raise typer.Exit(run_service(run, None, until_stdin_closes=until_stdin_closes, json=json))

@@ -10,7 +10,10 @@ from streamer.cli.broker import require_broker
 from streamer.cli.console import counted, note, print_json, say
 from streamer.cli.known_gate import refuse_real_gate, warn_of_unknown
 from streamer.cli.options import gate_names
+from streamer.cli.services import end_on_sigterm
 from streamer.clouds.cloud import cloud_labels, cloud_message
+from streamer.clouds.simulation import SIMULATED_KIND
+from streamer.clouds.traffic import endless_clouds, occurrences
 from streamer.errors import UsageError
 from streamer.events.labels import encode_label
 from streamer.gates.setting import GATE_NAME, GATE_NAME_RULE
@@ -53,10 +56,6 @@ def simulate(
     No language model answers: questions, right, wrong and noisy answers and their severities come from a simulation.
     Every response is labelled; only labels of the audit sample count. A gate with real batches or labels is refused.
     """
-    from streamer.cli.services import end_on_sigterm
-    from streamer.clouds.simulation import SIMULATED_KIND
-    from streamer.clouds.traffic import endless_clouds, occurrences
-
     if GATE_NAME.fullmatch(gate) is None:
         raise UsageError(f"--gate {gate!r} is not a valid gate name: {GATE_NAME_RULE}")
     delay = opt.seconds(label_after, "--label-after")

@@ -24,7 +24,9 @@ from streamer.cli.policies import (
 )
 from streamer.errors import Unavailable, UsageError
 from streamer.gates.policy import Policy
+from streamer.recalibration.verdict import Proposal
 from streamer.settings.settings import Settings
+from streamer.signing.policies import REFUSAL_TEXTS, PolicyKeys, PolicyVersion
 from streamer.wording.numbers import percent, when
 from streamer.wording.policies import (
     cut_text,
@@ -33,6 +35,7 @@ from streamer.wording.policies import (
     status_text,
     threshold_text,
     variability_text,
+    waits_text,
     way_into_force,
     weights_text,
     who,
@@ -40,8 +43,6 @@ from streamer.wording.policies import (
 from streamer.wording.verdicts import headline
 
 if TYPE_CHECKING:
-    from streamer.recalibration.verdict import Proposal
-    from streamer.signing.policies import PolicyKeys, PolicyVersion
     from streamer.store import Store
 
 _POLL_SECONDS = 0.5
@@ -85,10 +86,7 @@ def list_(
         ],
     )  # fmt: skip
     for found in proposals:
-        note(
-            f"Run {found.run} proposes {cut_text(found.cut, found.rule)} for {found.gate}, {when(found.at)} by {found.by}: "
-            f"{way_into_force(found.gate, found.settings)}{_why_it_waits(found)}"
-        )
+        note(_proposed(found, f" for {found.gate}, {when(found.at)} by {found.by}"))
 
 
 @app.command()
@@ -101,8 +99,6 @@ def show(
     json: opt.JsonOption = False,
 ) -> None:
     """Show one policy: its threshold, what it promises and what not, who made it and why."""
-    from streamer.signing.policies import REFUSAL_TEXTS
-
     settings = wiring.load_settings()
     keys = wiring.policy_keys(settings)
     with wiring.open_store(settings) as store:
@@ -124,50 +120,39 @@ def show(
     if (verdict := headline(risk)) is not None:
         say(verdict)
     say(f"{gate}, version {policy.version}{'' if present else ' (superseded)'}: {status_text(policy)}")
-    print_fields(
-        {
-            "threshold": styled_threshold(policy),
-            **({"segments": lines} if (lines := segment_lines(policy.rule)) is not None else {}),
-            **({"carried by": weights} if (weights := weights_text(policy)) is not None else {}),
-            "budget": percent(policy.settings.alpha),
-            "unit": policy.settings.unit,
-            "method": policy.settings.method,
-            "scorer": f"{policy.settings.scorer}, {policy.settings.encoder}",
-            "severity": policy.settings.severity_kind,
-            **labels_fields(policy.settings, unread.get(gate)),
-            **({"labels": f"at the newest run: {waiting}"} if waiting is not None and present else {}),
-            "calibration run": policy.calibration_run,
-            "since": when(policy.valid_from),
-            "by": who(policy.created_by),
-            "why": policy.reason,
-            **(
-                {"signature": styled_signature(found, keys)}
-                if keys.demanded or found.signature is not None
-                else {}
-            ),
-            "guarantee": promise_text(policy.guarantee, explain=explain)
-            or "none: nothing is promised and nothing ships",
-            **({"chosen": selection} if selection is not None else {}),
-            **(
-                {"one calibration": varies}
-                if (varies := variability_text(policy, len(sample))) is not None
-                else {}
-            ),
-        }
-    )
+    signed = keys.demanded or found.signature is not None
+    fields = {
+        "threshold": styled_threshold(policy),
+        "segments": segment_lines(policy.rule),
+        "carried by": weights_text(policy),
+        "budget": percent(policy.settings.alpha),
+        "unit": policy.settings.unit,
+        "method": policy.settings.method,
+        "scorer": f"{policy.settings.scorer}, {policy.settings.encoder}",
+        "severity": policy.settings.severity_kind,
+        **labels_fields(policy.settings, unread.get(gate)),
+        "labels": f"at the newest run: {waiting}" if waiting is not None and present else None,
+        "calibration run": policy.calibration_run or "-",
+        "since": when(policy.valid_from),
+        "by": who(policy.created_by),
+        "why": policy.reason,
+        "signature": styled_signature(found, keys) if signed else None,
+        "guarantee": promise_text(policy.guarantee, explain=explain),
+        "chosen": selection,
+        "one calibration": variability_text(policy, len(sample)),
+    }
+    print_fields({name: value for name, value in fields.items() if value is not None})
     if (refusal := keys.refusal(found)) is not None:
         warn(f"Workers with the same public keys refuse this policy: {REFUSAL_TEXTS[refusal]}.")
     if proposal is not None and present:
-        note(
-            f"Run {proposal.run} proposes {cut_text(proposal.cut, proposal.rule)}: "
-            f"{way_into_force(gate, policy.settings)}{_why_it_waits(proposal)}"
-        )
+        note(_proposed(proposal))
 
 
-def _why_it_waits(proposal: "Proposal") -> str:
-    if proposal.held_until is not None:
-        return f". It is held until {when(proposal.held_until)} and comes into force if it passes then: {proposal.why}."
-    return f". It waits for a person: {proposal.why}." if proposal.why else ""
+def _proposed(found: "Proposal", about: str = "") -> str:
+    """Say what is proposed, how it comes into force, and what it waits for."""
+    waits, way = waits_text(found), way_into_force(found.gate, found.settings)
+    said = f"Run {found.run} proposes {cut_text(found.cut, found.rule)}{about}: {way}"
+    return f"{said}. {waits}" if waits else said
 
 
 @app.command()

@@ -18,20 +18,22 @@ from streamer.cli.console import note, print_json, print_table, say, warn
 from streamer.cli.evaluate_claims import OfClaims, print_claims
 from streamer.cli.gate_options import with_settings
 from streamer.cli.review import has_screen
+from streamer.cli.services import begin
 from streamer.clouds.cloud import Cloud
+from streamer.clouds.evaluated_claims import evaluate_claims
 from streamer.clouds.line_files import shown_name
 from streamer.clouds.tables.columns import Role, parse_mapping
 from streamer.clouds.unlabelled import check_unlabelled
 from streamer.errors import UsageError, why
 from streamer.frames.answers import Doubt
-from streamer.frames.results import AtBudget, Report, spread_text
+from streamer.frames.results import AtBudget, Report, report_page, spread_text
 from streamer.gates.settings import PARAMETERS
 from streamer.scoring.registry import SUPPORT
 from streamer.settings.settings import Settings
 from streamer.wiring.trying import tried
 from streamer.wording.numbers import percent
 
-ASKED = (
+ASKED = [
     "alpha",
     "unit",
     "method",
@@ -41,11 +43,10 @@ ASKED = (
     "group_by",
     "scorer",
     "encoder",
-)
+]
 """The settings of a gate that a file can be asked about, beside the parameters of methods."""
 
 _SHOWN = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3)
-_WRONG = 5
 
 
 @partial(with_settings, only={*ASKED, *PARAMETERS})
@@ -91,8 +92,6 @@ def try_(
     from streamer.cli.demo import DemoProgress
 
     def of_claims(clouds: Sequence[Cloud]) -> None:
-        from streamer.clouds.evaluated_claims import evaluate_claims
-
         for name in given.keys() & {"label_floor", "segment_by", "segment_fallback", "group_by"}:
             raise UsageError(f"claims are not tried with --{name.replace('_', '-')}: leave it out")
         budgets = tuple(sorted({given.get("alpha", 0.05), *_SHOWN}))
@@ -127,7 +126,6 @@ def try_(
         print_json(report_json(report))
         return
     _print(report)
-    from streamer.frames.results import report_page
 
     try:
         out.write_text(
@@ -141,7 +139,6 @@ def try_(
 
 
 def _serve(settings: Settings, port: int, show: bool) -> None:
-    from streamer.cli.services import begin
     from streamer.wiring.trying import run_trials
 
     def announce(url: str) -> None:
@@ -185,7 +182,7 @@ def _print(report: Report) -> None:
             *(one for one in report.budgets if one.alpha in _SHOWN and one.alpha != report.at.alpha),
         ]
     )
-    print_through(report, _WRONG, "on the page")
+    print_through(report, 5, "on the page")
 
 
 def print_budgets(shown: Iterable[AtBudget], title: str | None = None) -> None:

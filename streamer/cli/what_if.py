@@ -1,10 +1,10 @@
 """`streamer what-if`: what another policy would have made of the recorded past, beside what was in force."""
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,6 +13,7 @@ from streamer.cli import FOUND
 from streamer.cli import options as opt
 from streamer.cli.console import note, print_json, print_table, say, warn
 from streamer.cli.evaluate_claims import print_claims
+from streamer.cli.gate import chosen_settings
 from streamer.cli.gate_options import with_settings
 from streamer.cli.options import gate_names
 from streamer.cli.policies import cut_json
@@ -20,7 +21,9 @@ from streamer.cli.try_file import print_budgets, print_through, report_json
 from streamer.errors import UsageError
 from streamer.frames.results import Report
 from streamer.gates.rule import Cut, rule_to_json
-from streamer.gates.settings import PARAMETERS
+from streamer.gates.setting_changes import unread
+from streamer.gates.settings import PARAMETERS, GateSettings
+from streamer.settings.settings import Settings
 from streamer.whatif import Changed, WhatIfAnswer
 from streamer.whatif.answers import Change
 from streamer.whatif.asking import SETTINGS
@@ -28,9 +31,38 @@ from streamer.whatif.words import among, answer_rows, basis_sentence, caveats, c
 from streamer.wording.numbers import counted, items, when
 from streamer.wording.policies import guarantee_text
 
-_SHOWN_ANSWERS = 10
-_SINCE = "30d"
+if TYPE_CHECKING:
+    from streamer.store import Store
+
 _LONGEST = 36_500 * 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class AskedOptions:
+    """In place of settings."""
+
+    threshold: Annotated[
+        str | None, opt.option("Q|open|closed", "A threshold on the score instead of a calibrated one.")
+    ] = None
+    against: Annotated[int | None, opt.option("VERSION", "An earlier policy of the gate instead.", min=1)] = (
+        None
+    )
+    proposal: Annotated[bool, opt.flag("--proposal", "The threshold that waits for a person instead.")] = (
+        False
+    )
+    candidate: Annotated[
+        bool, opt.flag("--candidate", "The gate's candidate policy instead; see `streamer candidate`.")
+    ] = False
+
+    def change(self) -> Change | None:
+        """Return what is asked about; None: settings are. Raises `UsageError`."""
+        cut = None if self.threshold is None else given_cut(self.threshold)
+        if cut is None and self.against is None and not (self.proposal or self.candidate):
+            return None
+        try:
+            return Change(cut=cut, policy=self.against, proposal=self.proposal, candidate=self.candidate)
+        except ValueError as error:
+            raise UsageError(str(error)) from None
 
 
 @partial(with_settings, only={*SETTINGS, *PARAMETERS})
@@ -39,19 +71,8 @@ def what_if(
     gate: Annotated[str, opt.argument("GATE", "Name of a gate.", autocompletion=gate_names)],
     *,
     given: dict[str, Any],
-    threshold: Annotated[
-        str | None, opt.option("Q|open|closed", "A threshold on the score instead of a calibrated one.")
-    ] = None,
-    against: Annotated[
-        int | None, opt.option("VERSION", "An earlier policy of the gate instead.", min=1)
-    ] = None,
-    proposal: Annotated[
-        bool, opt.flag("--proposal", "The threshold that waits for a person instead.")
-    ] = False,
-    candidate: Annotated[
-        bool, opt.flag("--candidate", "The gate's candidate policy instead; see `streamer candidate`.")
-    ] = False,
-    since: opt.SinceOption = _SINCE,
+    asked: AskedOptions,
+    since: opt.SinceOption = "30d",
     monitor_delta: Annotated[
         float | None,
         opt.option(
@@ -62,7 +83,7 @@ def what_if(
     ] = None,
     answers: Annotated[
         int, opt.option("N", "How many of the answers that would have been decided otherwise to list.", min=0)
-    ] = _SHOWN_ANSWERS,
+    ] = 10,
     explain: opt.ExplainOption = False,
     json: opt.JsonOption = False,
 ) -> None:
@@ -73,57 +94,41 @@ def what_if(
     labels had no part in it; these intervals rest on the audit draw. Nothing is changed. Exit status 3 if a recorded decision
     cannot be derived again from its own policy.
     """
-    from streamer.cli.gate import chosen_settings
-    from streamer.gates.setting_changes import unread
-    from streamer.gates.settings import GateSettings
-
-    back = period(since)
+    now = wiring.now()
+    since_ = now - period(since)
     if monitor_delta is not None and not 0 < monitor_delta < 1:
         raise UsageError(f"--monitor-delta must be between 0 and 1, not {monitor_delta!r}")
-    cut = None if threshold is None else given_cut(threshold)
-    asked = threshold is not None or against is not None or proposal or candidate
-    change = Change(candidate=True)
-    if asked:
-        try:
-            change = Change(cut=cut, policy=against, proposal=proposal, candidate=candidate)
-        except ValueError as error:
-            raise UsageError(str(error)) from None
+    change = asked.change()
     settings = wiring.load_settings()
     if "/" in gate or gate == "-" or Path(gate).is_file():
         raise UsageError(f"what-if asks about a gate, and {gate} is a file: streamer try {gate}")
     with wiring.open_store(settings) as store:
-        present = store.gates.get(gate).settings
-        now = wiring.now()
-        for text in store.evidence.given_out(now - back):
+        store.gates.get(gate)
+        for text in store.evidence.given_out(since_):
             note(text)
         if doubt := store.alerts.doubt(gate):
             warn(doubt)
-        if asked:
+        if change is not None:
             if given:
                 raise UsageError(
                     "a threshold, a policy, a proposal and a candidate are asked about without other settings"
                 )
-            answer = wiring.what_if(store, gate, since=now - back, now=now).ask(change, delta=monitor_delta)
+            answer = wiring.what_if(store, gate, since=since_, now=now).ask(change, delta=monitor_delta)
+        elif (chosen := _chosen(store, gate, given, settings)).unit == "claim":
+            results, notes = wiring.tried_gate_of_claims(store, gate, chosen, since=since_, now=now)
+            print_claims(results, json=json)
+            for text in notes:
+                note(text)
+            return
         else:
-            chosen: GateSettings = chosen_settings(present.named(), given, settings, store.encoders.dimension)
-            for name in sorted(unread(chosen) & given.keys()):
-                note(
-                    f"--{name.replace('_', '-')} has no effect: method {chosen.method}, shape {chosen.shape.name}"
-                )
-            if chosen.unit == "claim":
-                results, notes = wiring.tried_gate_of_claims(store, gate, chosen, since=now - back, now=now)
-                print_claims(results, json=json)
-                for text in notes:
-                    note(text)
-                return
-            found, own, notes = wiring.tried_gate(settings, store, gate, chosen, since=now - back, now=now)
-    if not asked:
+            found, own, notes = wiring.tried_gate(settings, store, gate, chosen, since=since_, now=now)
+    if change is None:
         if json:
             print_json(report_json(found) | {"gate": gate, "present": asdict(own.at), "notes": notes})
-            return
-        _print_tried(found, own, notes, most=answers)
-        if explain:
-            say(guarantee_text(found.threshold.guarantee))
+        else:
+            _print_tried(found, own, notes, most=answers)
+            if explain:
+                say(guarantee_text(found.threshold.guarantee))
         return
     if json:
         print_json(answer_json(answer, change))
@@ -131,6 +136,15 @@ def what_if(
         show_answer(answer, change, most=answers, explain=explain)
     if answer.differences:
         raise typer.Exit(FOUND)
+
+
+def _chosen(store: "Store", gate: str, given: dict[str, Any], settings: Settings) -> GateSettings:
+    """Return the settings that are asked about, and say which of those that were given have no effect."""
+    present = store.gates.get(gate).settings.named()
+    chosen = chosen_settings(present, given, settings, store.encoders.dimension)
+    for name in sorted(unread(chosen) & given.keys()):
+        note(f"--{name.replace('_', '-')} has no effect: method {chosen.method}, shape {chosen.shape.name}")
+    return chosen
 
 
 def _print_tried(found: Report, own: Report, notes: list[str], *, most: int) -> None:
@@ -160,7 +174,7 @@ def given_cut(text: str) -> Cut:
         raise UsageError(f"--threshold must be a score like 0.7, or open, or closed, not {text!r}") from None
 
 
-def show_answer(answer: "WhatIfAnswer", change: Change, *, most: int, explain: bool) -> None:
+def show_answer(answer: WhatIfAnswer, change: Change, *, most: int, explain: bool) -> None:
     """Print an answer for people, with at most `most` of the answers that would have been decided otherwise."""
     say(sentence(answer, change))
     say(basis_sentence(answer))
@@ -187,7 +201,7 @@ def show_answer(answer: "WhatIfAnswer", change: Change, *, most: int, explain: b
         )
 
 
-def _show_changed(answer: "WhatIfAnswer", what: str, found: "Changed", *, most: int) -> None:
+def _show_changed(answer: WhatIfAnswer, what: str, found: Changed, *, most: int) -> None:
     named = items(answer.settings.unit)
     if not found.answers:
         say(f"No {named[0]} {what}.")
@@ -203,9 +217,6 @@ def _show_changed(answer: "WhatIfAnswer", what: str, found: "Changed", *, most: 
         say(f"... and {len(found.answers) - len(shown)} more: --answers N, or --json.")
 
 
-# -- as JSON -------------------------------------------------------------------------------------------------
-
-
 def period(since: str) -> timedelta:
     """Read `--since`. Raises `UsageError` for none that is above 0 and at most a hundred years."""
     seconds = opt.seconds(since, "--since")
@@ -214,7 +225,7 @@ def period(since: str) -> timedelta:
     return timedelta(seconds=seconds)
 
 
-def answer_json(answer: "WhatIfAnswer", change: Change) -> dict[str, Any]:
+def answer_json(answer: WhatIfAnswer, change: Change) -> dict[str, Any]:
     """Return an answer as JSON values; a `lambda` is null unless its state is cut."""
     return {
         "gate": answer.gate.gate,

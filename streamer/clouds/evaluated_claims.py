@@ -157,7 +157,7 @@ class ClaimResult:
             for why, count in self.held.items()
         ]
         if self.unlabelled:
-            said.append(f"{self.unlabelled} claims have no severity (--unlabelled).")
+            said.append(f"{self.unlabelled} claims have no severity.")
         if self.needless:
             said.append(
                 f"{self.needless} claims have no severity and need none: one that scores as much is "

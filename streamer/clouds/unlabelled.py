@@ -20,11 +20,13 @@ def check_unlabelled(choice: str) -> Unlabelled:
     return found
 
 
-def unlabelled_note(missing: int, answers: int, choice: Unlabelled, *, option: str = "--unlabelled ") -> str:
+def unlabelled_note(
+    missing: int, answers: int, choice: Unlabelled, *, option: str | None = "--unlabelled "
+) -> str:
     """Say in one line how many answers have no severity, and what that means; empty for none.
 
-    Raises `UsageError` when the choice is `fail`, and there are some. `option` stands before the
-    name of another choice.
+    `option` : what stands before the name of another choice; None: there is no choice. Raises
+    `UsageError` when the choice is `fail`, and there are some.
     """
     if not missing:
         return ""
@@ -35,9 +37,9 @@ def unlabelled_note(missing: int, answers: int, choice: Unlabelled, *, option: s
             "them out"
         )
     if choice == "worst":
+        other = "" if option is None else f" ({option}drop leaves them out)"
         return (
-            f"{count} and count as 1, the worst: the budget holds whatever they are, and less ships ({option}drop leaves "
-            "them out)."
+            f"{count} and count as 1, the worst: the budget holds whatever they are, and less ships{other}."
         )
     return (
         f"{count} and are left out: right if labels are missing at random; if bad answers are labelled less often, more "

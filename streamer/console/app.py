@@ -5,8 +5,7 @@ from __future__ import annotations
 import hmac
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import parse_qsl, quote
 
 import msgspec
@@ -18,25 +17,20 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from streamer.console.desk import MOST_FORM_BYTES, DeskPages, NoSuchItem, written
-from streamer.console.doors import Doors, IssuerAway, NotIdentified, Session, TooMany
-from streamer.console.forms import Act, Changes, Forms, Refused
+from streamer.console.desk import MOST_FORM_BYTES, NoSuchItem, written
+from streamer.console.doors import IssuerAway, NotIdentified, Session, TooMany
+from streamer.console.forms import Act, Forms, Refused
 from streamer.console.pages import NotThere, Pages
 from streamer.console.render import STATIC, environment
 from streamer.console.trial import BEGIN, Trials, Tried, trial_page, upload_form
 from streamer.errors import DatabaseFault, StreamerError, Unavailable, UsageError
 from streamer.gates import free_text
-from streamer.review.access import Access
 from streamer.review.app import PERSON
 from streamer.security.accounts import ROLES, Deed
 from streamer.signing.policies import PolicyKeys
-from streamer.store import Store
 from streamer.telemetry.metrics import RequestMetrics, measured
-from streamer.web.guard import Guard
+from streamer.web.guard import Guard, Served
 from streamer.web.requests import bounded_body, caller, media_type, static_file
-
-if TYPE_CHECKING:
-    from streamer.console.oidc import Issuer
 
 MOST_BYTES: Final = 65_536
 """Of a form."""
@@ -53,53 +47,23 @@ _TITLES: Final = {
 
 
 def console_app(
-    store: Store,
-    doors: Doors,
-    access: Access,
+    forms: Forms,
+    served: Served,
     *,
     review: ASGIApp,
     keys: PolicyKeys,
-    changes: Changes,
     tried: Tried,
-    announce: Callable[[], None],
-    listening: str,
-    port: int,
-    clock: Callable[[], datetime],
-    public: str | None = None,
-    proxies: int | None = None,
-    issuer: Issuer | None = None,
     requests: RequestMetrics | None = None,
-) -> ASGIApp:
+) -> Guard:
     """Make the console's application.
 
-    Parameters
-    ----------
-    access : who may use the review page; people who may label get a token for it.
-    review : the review page, which is put below ``/label/``.
-    keys : whose signatures of policies are trusted.
-    changes : what takes more than the store.
-    tried : says what a gate would make of an uploaded file.
-    announce : has a new policy announced to the workers, if that can be done from here.
-    listening, port : address that it is served on.
-    public : the address by which a proxy in front is known; None: there is none.
-    proxies : how many are in front, see `caller`; None: one on this machine, if `public` is given.
-    issuer : where people may sign in by OpenID Connect; None: nowhere else than here.
-    requests : counts requests; None: nothing does.
+    `review` : the review page, put below ``/label/`` for people who may label, who get a token of the forms' `access` for it.
+    `keys` : whose signatures of policies are trusted. `tried` : says what a gate would make of an uploaded file. `requests` counts
+    requests; None: nothing does.
     """
-    forms = Forms(
-        store=store,
-        doors=doors,
-        access=access,
-        desk=DeskPages(store, clock=clock),
-        changes=changes,
-        announce=announce,
-        clock=clock,
-        issuer=issuer,
-    )
-    proxies = 0 if public is None and proxies is None else proxies
-    site = _Site(forms, Pages(store, keys=keys, clock=clock), Trials(tried), port, public, proxies)
+    pages = Pages(forms.store, keys=keys, clock=forms.clock)
+    site = _Site(forms, pages, Trials(tried), served)
     page, act = site.page, site.act
-    pages = site.pages
     routes = [
         *(
             Route(path, static_file("streamer.console", *what), methods=["GET"])
@@ -133,36 +97,26 @@ def console_app(
         ),
         *site.issuers_routes(),
     ]
-    app = Starlette(
-        routes=routes,
-        exception_handlers={StreamerError: site.refused, HTTPException: site.refused},
-    )
-    return Guard(
-        app if requests is None else measured(app, requests), listening=listening, forms=True, public=public
-    )
+    refused = {StreamerError: site.refused, HTTPException: site.refused}
+    app: ASGIApp = Starlette(routes=routes, exception_handlers=refused)
+    if requests is not None:
+        app = measured(app, requests)
+    return Guard(app, listening=served.listening, forms=True, public=served.public)
 
 
 class _Site:
     """The handlers of one console."""
 
-    def __init__(
-        self,
-        forms: Forms,
-        pages: Pages,
-        trials: Trials,
-        port: int,
-        public: str | None,
-        proxies: int | None,
-    ) -> None:
+    def __init__(self, forms: Forms, pages: Pages, trials: Trials, served: Served) -> None:
         self.forms = forms
         self.pages = pages
         self._doors = forms.doors
         self._issuer = forms.issuer
         self._trials = trials
         self._templates = environment()
-        self._cookie = f"streamer-console-{port}"
-        self._secure = public is not None and public.startswith("https://")
-        self._proxies = proxies
+        self._cookie = f"streamer-console-{served.port}"
+        self._secure = served.public is not None and served.public.startswith("https://")
+        self._proxies = 0 if served.public is None and served.proxies is None else served.proxies
 
     # -- who asks -------------------------------------------------------------------------------------------
 
@@ -214,7 +168,9 @@ class _Site:
             session = await self._sender(request, form)
             _require(session, deed)
             try:
-                return _go(await run_in_threadpool(work, session, form))
+                done = await run_in_threadpool(work, session, form)
+                session.notice = done.notice or session.notice
+                return _go(done.where)
             except Unavailable:
                 raise Refused(
                     503,
@@ -307,22 +263,14 @@ class _Site:
     async def login(self, request: Request) -> Response:
         """Show the form, or let somebody in."""
         if request.method == "GET":
-            return await run_in_threadpool(
-                self._login_page, request, "", _inside(request.query_params.get("next", ""))
-            )
+            where = _inside(request.query_params.get("next", ""))
+            return await run_in_threadpool(self._login_page, request, "", where)
         form = await _form(request)
-        cookie = await self._signed_in(request, form)
-        if cookie is None:
-            wrong = "Name and password do not fit, or the account is closed."
-            return await run_in_threadpool(
-                self._login_page,
-                request,
-                wrong,
-                _inside(form.get("next", "")),
-                403,
-                form.get("name", "")[:200],
-            )
-        return self._let_in(cookie, _inside(form.get("next", "")))
+        where, name = _inside(form.get("next", "")), form.get("name", "")[:200]
+        if (cookie := await self._signed_in(request, form)) is not None:
+            return self._let_in(cookie, where)
+        wrong = "Name and password do not fit, or the account is closed."
+        return await run_in_threadpool(self._login_page, request, wrong, where, 403, name)
 
     async def enter(self, request: Request) -> Response:
         """Exchange the token of a printed link; a page with a script takes it out of the address."""

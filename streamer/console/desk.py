@@ -33,7 +33,7 @@ class NoSuchItem(StreamerError):
 
 
 class Done(NamedTuple):
-    """What a form did: a sentence, and where the browser goes next."""
+    """What a form did: a sentence, or nothing to say, and where the browser goes next."""
 
     notice: str
     where: str
@@ -76,7 +76,10 @@ class DeskPages:
                 for one in found
             ],
             "total": len(found) if len(found) < _LISTED else self.waiting(),
-            "lately": [(one, link(_key_of(one))) for one in self._store.desk.lately()],
+            "lately": [
+                (one, link(BatchKey(one.gate, one.batch_id, one.attempt)))
+                for one in self._store.desk.lately()
+            ],
             "desks": [
                 one.gate for one in self._store.gates.list() if one.settings.desk_deadline_seconds is not None
             ],
@@ -212,10 +215,6 @@ def _with(outcome: DeskV1) -> str:
 def _put(form: Mapping[str, str]) -> tuple[str, ...]:
     """The claims that a form puts back; of a field that is there several times the values are lines."""
     return tuple(form["put"].split("\n")) if form.get("put") else ()
-
-
-def _key_of(outcome: DeskV1) -> BatchKey:
-    return BatchKey(outcome.gate, outcome.batch_id, outcome.attempt)
 
 
 def _key(fields: Mapping[str, str]) -> BatchKey:

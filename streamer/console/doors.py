@@ -59,15 +59,12 @@ class NotIdentified(StreamerError):
 
 @dataclass(slots=True, eq=False)
 class Session:
-    """Somebody who is in.
+    """Somebody who is in, with what they may do; of whoever came by a link, everything.
 
-    Attributes
-    ----------
-    roles : what they may do; of whoever came by a link, everything.
-    account : the revision of their account; None: they came by a link, and their name is what they say.
-    key : a secret that every form has, beside the cookie that browsers send by themselves.
-    notice : what the next page tells them.
-    id_token : of the issuer where they signed in; empty: they signed in here.
+    `account` : the revision of their account; None: they came by a link, and their name is what
+    they say. `key` : a secret that every form has, beside the cookie that browsers send by
+    themselves. `notice` : what the next page tells them. `id_token` : of the issuer where they
+    signed in; empty: they signed in here.
     """
 
     name: str
@@ -95,11 +92,8 @@ class _Bucket(NamedTuple):
 
 
 class Doors:
-    """The sessions of one running console. They are kept in memory and end with it. Calls block; from any thread.
-
-    Parameters
-    ----------
-    monotonic : seconds that only grow.
+    """The sessions of one running console, kept in memory. Calls block; from any thread.
+    `monotonic` : seconds that only grow.
     """
 
     def __init__(self, accounts: Accounts, *, monotonic: Callable[[], float]) -> None:

@@ -54,14 +54,11 @@ _NEEDED: Final = ("authorization_endpoint", "token_endpoint", "jwks_uri")
 class Registration:
     """The console as an issuer's client, and how it reads the issuer's claims.
 
-    Attributes
-    ----------
-    client_secret : None: a public client, which PKCE alone protects.
-    name_claim : whose value is the person's name here; of ``email`` only a verified one.
-    roles_claim : whose values are, or mean, roles; None: people have the roles of their accounts. Dots lead into objects.
-    roles : what each value means, a role for each; empty: the values are the names of roles.
-    skew_seconds : by how much the issuer's clock and this one may differ.
-    insecure : permit an issuer on another machine without TLS.
+    Without `client_secret` it is a public client, which PKCE alone protects. `name_claim` has the
+    person's name here; of ``email`` only a verified one. `roles_claim` has values that are, or by
+    `roles` mean, roles; None: people have the roles of their accounts. Dots lead into objects.
+    `skew_seconds` : by how much the two clocks may differ. `insecure` : permit an issuer on another
+    machine without TLS.
     """
 
     issuer: str
@@ -100,13 +97,10 @@ class Begun(NamedTuple):
 
 
 class Person(NamedTuple):
-    """Whom an issuer identified.
+    """Whom an issuer identified, `subject` its identifier of them, `id_token` what its sign-out
+    asks for.
 
-    Attributes
-    ----------
-    subject : the issuer's identifier of the person.
-    roles : None: the issuer says nothing of roles. Empty: it says that there are none here.
-    id_token : what its sign-out asks for.
+    `roles` None: it says nothing of roles. Empty: it says that there are none here.
     """
 
     name: str
@@ -116,12 +110,8 @@ class Person(NamedTuple):
 
 
 class Issuer:
-    """One issuer. Calls block; from any thread.
-
-    Parameters
-    ----------
-    redirect : the address of ours to which the issuer sends people back.
-    monotonic : seconds that only grow.
+    """One issuer. Calls block; from any thread. `redirect` : the address of ours to which it sends
+    people back; `monotonic` : seconds that only grow.
     """
 
     def __init__(
@@ -166,11 +156,7 @@ class Issuer:
     def begin(self) -> Begun:
         """Begin a sign-in. Raises `IssuerAway`."""
         metadata = self.metadata()
-        state, nonce, verifier = (
-            secrets.token_urlsafe(32),
-            secrets.token_urlsafe(32),
-            secrets.token_urlsafe(48),
-        )
+        state, nonce, verifier = (secrets.token_urlsafe(size) for size in (32, 32, 48))
         query = {
             "response_type": "code",
             "client_id": self.registration.client_id,
@@ -325,11 +311,8 @@ class Issuer:
             return kept[1]
         found = self._get_json(metadata["jwks_uri"])
         keys = found.get("keys")
-        usable = (
-            [one for one in keys if isinstance(one, dict) and one.get("use", "sig") == "sig"]
-            if isinstance(keys, list)
-            else []
-        )
+        listed = keys if isinstance(keys, list) else []
+        usable = [one for one in listed if isinstance(one, dict) and one.get("use", "sig") == "sig"]
         if not usable:
             raise IssuerAway(f"{self.name} publishes no keys")
         made = KeySet.import_key_set({"keys": usable})

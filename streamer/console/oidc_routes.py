@@ -20,14 +20,11 @@ BACK: Final = "/oidc/callback"
 
 
 class OidcRoutes:
-    """The handlers.
+    """The handlers. The cookie of a sign-in under way is called after the console's own; `secure` :
+    by TLS alone.
 
-    Parameters
-    ----------
-    cookie : name of the console's own; the one of a sign-in under way is called after it.
-    secure : whether browsers send cookies by TLS alone.
-    inside : returns an address of ours, whatever somebody asks for.
-    let_in : makes the answer that gives somebody a session, and leads on.
+    `inside` returns an address of ours, whatever somebody asks for; `let_in` the answer that gives
+    somebody a session, and leads on.
     """
 
     def __init__(

@@ -14,9 +14,8 @@ from streamer.console.course import Courses
 from streamer.console.what_if import Questions, number
 from streamer.errors import Unreadable, UsageError
 from streamer.gates.policy import SIGNED_IN
-from streamer.gates.setting_changes import differences, unread
-from streamer.gates.settings import HELD_WORDS, PARAMETERS, SETTINGS, GateSettings, parameter_setting
-from streamer.recalibration.age_cut import span
+from streamer.gates.setting_changes import differences
+from streamer.gates.settings import HELD_WORDS, GateSettings
 from streamer.recalibration.comparison import NEWEST, Reading, direction, ship_rate
 from streamer.recalibration.skill import separation
 from streamer.recalibration.verdict import Proposal
@@ -29,13 +28,18 @@ from streamer.store.risk.incident_story import goes_back
 from streamer.store.risk.incident_story import story_of as story_of_incident
 from streamer.wording.numbers import SERVED, counted, items, percent, when
 from streamer.wording.policies import (
+    NOTHING_PROMISED,
     cut_text,
     guarantee_text,
     needed_text,
     own_cuts,
     segment_lines,
+    setting_name,
+    setting_text,
+    settings_shown,
     status_text,
     threshold_text,
+    waits_text,
 )
 from streamer.wording.verdicts import (
     ALARMS,
@@ -43,6 +47,7 @@ from streamer.wording.verdicts import (
     decided_text,
     facts,
     figures,
+    no_alerts,
     risk_names,
     risks_of,
     sentence,
@@ -61,12 +66,7 @@ _ALERTS: Final = 200
 
 
 class Pages:
-    """What the pages show.
-
-    Parameters
-    ----------
-    keys : whose signatures of policies are trusted.
-    """
+    """What the pages show; `keys` : whose signatures of policies are trusted."""
 
     def __init__(self, store: Store, *, keys: PolicyKeys, clock: Callable[[], datetime]) -> None:
         self._store = store
@@ -133,7 +133,7 @@ class Pages:
             "refused": None if refused is None else REFUSAL_TEXTS[refused],
             "guarantee": guarantee_text(policy.guarantee).split("\n") if policy.guarantee else [],
             "segments": segment_lines(policy.rule),
-            "settings": _settings(policy.settings),
+            "settings": settings_shown(policy.settings),
             "figures": figures(report),
             "facts": facts(report, self._store.desk.in_period(name, policy.settings, now=self._clock())),
             "versions": [
@@ -289,6 +289,7 @@ class Pages:
         return {
             "incidents": [one for one in found if everything or one.open],
             "all": everything,
+            "nothing": no_alerts(not everything),
             "gate": gate,
             "full": sum(len(one.alerts) for one in found) >= _ALERTS,
         }
@@ -379,7 +380,8 @@ class Pages:
                 ),
             ],
             "segments": (segment_lines(present.rule), segment_lines(proposal.rule)),
-            "guarantees": (guarantee_text(present.guarantee), guarantee_text(proposal.guarantee)),
+            "waits": waits_text(proposal),
+            "guarantees": [guarantee_text(one.guarantee) or NOTHING_PROMISED for one in (present, proposal)],
             "sample": (
                 f"{counted(proposal.groups, 'prompt', 'prompts')} of the audit sample, "
                 f"{counted(proposal.items, *items(unit, plain='drawn answer'))}, {proposal.missing} without a label"
@@ -440,31 +442,16 @@ def _whole(name: str, text: str) -> int | None:
     return int(text)
 
 
-def _settings(settings: GateSettings) -> list[tuple[str, str, object]]:
-    """Name, meaning and value of each setting that has an effect on this gate."""
-    said = {**SETTINGS, **{one: parameter_setting(one) for one in PARAMETERS}}
-    skipped = unread(settings) | {"model", "signals"}
-    return [
-        (
-            name,
-            said[name].help,
-            "none" if value is None else span(value) if name.endswith("_seconds") else value,
-        )
-        for name, value in settings.named().items()
-        if name not in skipped
-    ]
-
-
 def _differences(before: GateSettings, after: GateSettings) -> list[tuple[str, str, str]]:
-    """The settings that differ: name, and what each was and is."""
+    """The settings that differ: name, and what each was and is; alpha is the budget."""
 
     def said(name: str, value: object) -> str:
         if name == "alpha" and isinstance(value, float):
             return percent(value)
-        return "none" if value is None else str(value)
+        return setting_text(name, value)
 
     return [
-        ("budget" if name == "alpha" else name.replace("_", " "), said(name, was), said(name, now))
+        ("budget" if name == "alpha" else setting_name(name), said(name, was), said(name, now))
         for name, (was, now) in differences(before, after).items()
         if name not in ("model", "signals")
     ]

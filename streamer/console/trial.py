@@ -116,7 +116,7 @@ def trial_page(html: str) -> Response:
     return HTMLResponse(html, headers={"content-security-policy": PAGE_POLICY})
 
 
-def trial_app(tried: Tried, *, listening: str) -> ASGIApp:
+def trial_app(tried: Tried) -> ASGIApp:
     """Make an application that is this page alone, for whoever is at this machine."""
     trials, templates = Trials(tried), environment()
 
@@ -138,4 +138,4 @@ def trial_app(tried: Tried, *, listening: str) -> ASGIApp:
 
     static = [Route(path, static_file("streamer.console", *what)) for path, what in STATIC.items()]
     routes = [Route("/", home), Route("/try", page, methods=["GET", "POST"]), *static]
-    return Guard(Starlette(routes=routes), listening=listening, forms=True)
+    return Guard(Starlette(routes=routes), listening="127.0.0.1", forms=True)

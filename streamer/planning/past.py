@@ -28,14 +28,13 @@ _RUNS = {one.name: one.run for one in METHODS_COMPARED}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """What calibrations on so many labelled prompts, or with so many answers to each, give on prompts that did not calibrate.
+    """What calibrations on so many labelled prompts, or with so many answers to each, give on
+    prompts that did not calibrate.
 
-    Attributes
-    ----------
-    served, exposure, selective : as in `streamer try`; None: there are not enough past prompts.
-    by_one_score : of method `full`, the mean share that a cut of one score serves on the same labels.
-    allowed, above : of method `full`, the largest count that ships, and the share of calibrations that expose more than half as
-        much again as the budget.
+    `served`, `exposure`, `selective` as in `streamer try`; None: there are not enough past prompts.
+    Of method `full`, `by_one_score` is the mean share that a cut of one score serves on the same
+    labels, `allowed` the largest count that ships, and `above` the share of calibrations that
+    expose more than half as much again as the budget.
     """
 
     labels: int
@@ -52,14 +51,10 @@ class Tried:
 class PastPlan:
     """What a budget needs on answers like the past ones, and what it would give.
 
-    Attributes
-    ----------
-    least : fewest labelled prompts with which anything can ship.
-    prompts : past ones; 0: there are none, and only what needs none is said.
-    mean_severity, least_held : if everything shipped, and the share that any gate holds; None without past prompts.
-    ladder : numbers of labels; `enough` is the fewest of these that steadily serve `ENOUGH` of what the most do; None: none does.
-    sizes : numbers of answers, with half of the past as labels.
-    guessed : the past is a guess.
+    `least` : fewest labelled prompts with which anything can ship. `prompts` : past ones; 0: only
+    what needs none is said. `mean_severity` and `least_held`, the share that any gate holds, are
+    None then. `enough` : the fewest labels of the ladder that steadily serve `ENOUGH` of what the
+    most do; None: none does. `sizes` : numbers of answers, with half of the past as labels.
     """
 
     alpha: float
@@ -90,15 +85,12 @@ def plan_past(
     drop_unlabelled: bool = False,
     seed: int = 0,
 ) -> PastPlan:
-    """Calibrate on some prompts of the first halves and measure on the second ones, which no calibration has seen.
+    """Calibrate on some prompts of the first halves and measure on the second ones, which no
+    calibration has seen.
 
+    `by_size` has the past prompts with so many answers to each; empty: there are none. `answers` is
+    the plan's number; None: the most. `labels` is looked at besides `LABELS` and half of the past.
     Raises `UsageError` if a number is out of its range, or there is one past prompt alone.
-
-    Parameters
-    ----------
-    by_size : the past prompts with so many answers to each; empty: there are none.
-    answers : the plan's number; None: the most. `guessed` : the prompts are made from a guess.
-    labels : a number of labels to look at besides `LABELS` and half of the past.
     """
     if labels is not None:
         try:

@@ -29,17 +29,12 @@ Floats = NDArray[np.float64]
 
 
 def area_under_curve(scores: Floats, severities: Floats) -> float | None:
-    """Return the chance that a fine answer scores above a bad one, ties counting half (the area under the ROC curve).
+    """Return the chance in [0, 1] that a fine answer scores above a bad one, ties counting half
+    (the area under the ROC curve).
 
-    An answer of severity m counts as fine with weight 1 - m and as bad with weight m; with severities 0 and 1 this is
-    the usual area. Answers of different prompts are compared with one another.
-
-    Returns a number in [0, 1], where 0.5 is no better than chance; None where all answers are fine,
-    or all are bad.
-
-    Parameters
-    ----------
-    scores, severities : of one shape, severities in [0, 1].
+    An answer of severity m in [0, 1] counts as fine with weight 1 - m and as bad with weight m;
+    with severities 0 and 1 this is the usual area. Answers of different prompts are compared with
+    one another; both arrays are of one shape. None where all answers are fine, or all are bad.
     """
     order = np.argsort(scores, axis=None)
     ranked, bad = scores.ravel()[order], severities.ravel()[order]
@@ -62,16 +57,12 @@ _STEPS = 18
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """What is thought of the answers before any is labelled.
+    """What is thought of the answers before any is labelled. Raises `UsageError` if a number is
+    outside its range.
 
-    Raises `UsageError` if a number is outside its range.
-
-    Attributes
-    ----------
-    severity : mean severity mu of a response, in (0, 1).
-    auc : chance in [.5, 1) that a fine answer scores above a bad one, with `responses` samples a prompt.
-    correlation : how alike the severities of one prompt's answers are, in [0, 1): 0 not at all.
-    responses : samples n a prompt, 2..256, at which the score is as good as `auc` says.
+    `severity` : the mean mu of a response, in (0, 1). `auc` : chance in [.5, 1) that a fine answer
+    scores above a bad one, with `responses` samples a prompt, 2..256. `correlation` : how alike the
+    severities of one prompt's answers are, in [0, 1): 0 not at all.
     """
 
     severity: float = 0.3
@@ -100,16 +91,13 @@ class Guess:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GuessedWorld:
-    """Prompts made from a guess, each with as many answers as anyone will ask for.
+    """P prompts made from a guess, each with as many answers, N, as anyone will ask for.
 
-    Attributes
-    ----------
-    fine : shape (P, N), True for a fine answer.
-    repeats : shape (P, 1), how inclined a prompt is to one favoured mistake, uniform on [0, 1].
-    luck : shape (P, N), uniform on [0, 1]: whether a bad answer is the favoured mistake.
-    noise : shape (P, N), standard normal, alike within a prompt by the guessed correlation.
-    weakness : in [0, 2], what makes the score as good as guessed: up to 1 repeated mistakes, from there on noise; 2 is
-        a score of noise alone.
+    `fine`, `luck`, `noise` : shape (P, N): whether an answer is fine; uniform on [0, 1], whether a
+    bad answer is the favoured mistake; standard normal, alike within a prompt by the guessed
+    correlation. `repeats` : shape (P, 1), uniform on [0, 1], how inclined a prompt is to that
+    mistake. `weakness` in [0, 2] makes the score as good as guessed: up to 1 repeated mistakes,
+    from there on noise; 2 is a score of noise alone.
     """
 
     fine: NDArray[np.bool_]
@@ -127,15 +115,12 @@ class GuessedWorld:
 def make_world(
     guess: Guess, *, most_responses: int, prompts: int = PROMPTS, rng: np.random.Generator
 ) -> GuessedWorld:
-    """Make prompts that fit a guess.
+    """Make prompts that fit a guess, with `most_responses` answers to each, at least those of the
+    guess.
 
-    Raises `UsageError` if no such score is that good: agreement among few samples shows little.
-
-    Parameters
-    ----------
-    most_responses : answers to each prompt, at least those of the guess.
-    prompts : how many, >= 1; fewer are made where they would have more than two million answers.
-    rng : every random choice comes from it.
+    Fewer than `prompts` are made where they would have more than two million answers. Every random
+    choice comes from `rng`. Raises `UsageError` if no such score is that good: agreement among few
+    samples shows little.
     """
     drawn = _draw(guess, most_responses, min(prompts, _MOST_ANSWERS // most_responses), rng)
     return replace(drawn, weakness=_fit(drawn, guess))
@@ -213,12 +198,8 @@ _SUBSETS, _WORLD = 1, 2
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SampledBatches:
-    """P prompts with n scored responses each, and what is known of them.
-
-    Attributes
-    ----------
-    scores, severities : shape (P, n), in [0, 1].
-    blank : shape (P, n), True for a blank answer, which never ships.
+    """P prompts with n responses each: scores and severities in [0, 1], and which are blank and
+    never ship; all of shape (P, n).
     """
 
     scores: Floats
@@ -232,13 +213,11 @@ class SampledBatches:
 
 
 def guessed_answers(guess: Guess, *, seed: int) -> dict[int, list[ScoredCloud]]:
-    """Make prompts that fit a guess, scored with any number of samples up to 20, or up to the guess's, by that number.
+    """Make prompts that fit a guess, scored with any number of samples up to 20, or up to the
+    guess's, by that number.
 
-    Raises `UsageError` if no such prompts can be; see `make_world`.
-
-    Parameters
-    ----------
-    seed : a whole number >= 0; the same gives the same prompts.
+    The same seed, a whole number >= 0, gives the same prompts. Raises `UsageError` if no such
+    prompts can be; see `make_world`.
     """
     sizes = _sizes(max(_GUESSED_UP_TO, guess.responses), guess.responses)
     rng = np.random.default_rng([seed, _WORLD])
@@ -264,15 +243,12 @@ def guessed_answers(guess: Guess, *, seed: int) -> dict[int, list[ScoredCloud]]:
 def past_prompts(
     clouds: Sequence[Cloud], size: int, *, encoder: CachedEncoder | None, seed: int
 ) -> SampledBatches:
-    """Score a random `size` answers of each cloud by Gram energy. Blocks for as long as the encoder takes.
+    """Score a random `size` answers of each cloud by Gram energy. Blocks for as long as the encoder
+    takes.
 
-    Raises `AssertionError` if a cloud needs an encoder, and there is none.
-
-    Parameters
-    ----------
-    clouds : with severities of all answers, `size` of them or more. Scores of their own stand for Gram energies; embeddings
-        of their own for the encoder's.
-    seed : of the subsets, a whole number >= 0.
+    The clouds have severities of all answers, `size` of them or more; scores of their own stand for
+    Gram energies, embeddings of their own for the encoder's. `seed` >= 0 : of the subsets. Raises
+    `AssertionError` if a cloud needs an encoder, and there is none.
     """
     rng = np.random.default_rng([seed, _SUBSETS])
     scored = all(cloud.own_scores is not None for cloud in clouds)

@@ -39,13 +39,8 @@ _LEAST_PROMPTS = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetSplit:
-    """How a budget is split.
-
-    Attributes
-    ----------
-    share : of the budget that is the cheap gate's, in (0, 1).
-    floor : the cheap gate's label floor: what scores at most this is handed on, ...
-    start : ... if it scores at least this.
+    """How a budget is split: the cheap gate gets `share` of it, in (0, 1), and hands on what scores
+    from `start` to `floor`, its label floor.
     """
 
     share: float
@@ -57,15 +52,11 @@ class BudgetSplit:
 class Rungs:
     """A split, and what choosing one in this way gave on prompts that chose nothing.
 
-    Attributes
-    ----------
-    kept : what it was chosen to keep, a share of what the expensive gate alone serves.
-    split : the one to set, chosen on half of the prompts; None: no split keeps so much.
-    first, later : the budgets of the two gates, the later one's for a prompt that reaches it, with the share that is handed on
-        counted on the other half; None without a split.
-    handed_on : share of prompts that cost an expensive call.
-    served : share of prompts served.
-    exposure : mean severity shipped a prompt.
+    It was chosen to keep `kept`, a share of what the expensive gate alone serves, on half of the
+    prompts; None: no split keeps so much. `first` and `later` are the budgets of the two gates, the
+    later one's for a prompt that reaches it, with the share that is handed on counted on the other
+    half; None without a split. `handed_on` and `served` are shares of prompts, `exposure` the mean
+    severity shipped a prompt.
     """
 
     kept: float
@@ -79,18 +70,13 @@ class Rungs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedRungs:
-    """What asking a cheap gate first saves and costs.
+    """What asking a cheap gate first saves and costs, within the budget `alpha` on exposure risk
+    over all prompts.
 
-    Attributes
-    ----------
-    alpha : the budget on exposure risk over all prompts.
-    prompts : past prompts that both gates have answers to.
-    left_out : those that could not be used.
-    answers : that each of the two gates decides about.
-    cheap_served, dear_served : shares served by one gate alone with the whole budget.
-    rungs : one for each of `KEPT`.
-    rounds, level : in each round a third of the prompts chooses a split, a third calibrates, a third is measured; intervals
-        hold this share of the rounds.
+    `prompts` : past prompts that both gates have answers to; `left_out` could not be used.
+    `cheap_served`, `dear_served` : shares served by one gate alone with the whole budget. `rungs` :
+    one for each of `KEPT`. In each of `rounds` a third of the prompts chooses a split, a third
+    calibrates, a third is measured; intervals hold the share `level` of the rounds.
     """
 
     alpha: float
@@ -227,12 +213,9 @@ def paired(
 ) -> tuple[SampledBatches, SampledBatches, int]:
     """Score both gates' answers to the prompts that both files have, matched by name.
 
-    Of each file as many answers a prompt are taken as most of its prompts have. Returns also how many prompts were left out.
-    Blocks for as long as the encoder takes.
-
-    Raises
-    ------
-    UsageError : fewer than two prompts can be used.
+    Of each file as many answers a prompt are taken as most of its prompts have. Returns also how
+    many prompts were left out. Blocks for as long as the encoder takes. Raises `UsageError` where
+    fewer than two prompts can be used.
     """
     usable: list[dict[str, Cloud]] = []
     sizes: list[int] = []
@@ -277,19 +260,14 @@ def plan_rungs(
     seed: int = 0,
     progress: Callable[[int], None] = lambda _done: None,
 ) -> PlannedRungs:
-    """Find the splits with the fewest expensive calls, and measure what choosing them gives on other prompts.
+    """Find the splits with the fewest expensive calls, and measure what choosing them gives on
+    other prompts.
 
-    With the first gate's price given, fewest expensive calls is cheapest: the first gate is asked about every prompt.
-    Raises `UsageError` if alpha is out of its range, or there are too few prompts.
-
-    Parameters
-    ----------
-    cheap, dear : answers to the same prompts, in the same order; unit `best`.
-    alpha : budget on exposure risk over all prompts, in (0, 1).
-    left_out : prompts that could not be used, to be told.
-    rounds : >= 1; see `PlannedRungs`.
-    seed : of the thirds and halves, >= 0.
-    progress : called with the number of rounds done.
+    `cheap` and `dear` have answers to the same prompts, in the same order; unit `best`. `alpha` :
+    budget on exposure risk over all prompts, in (0, 1). `rounds` >= 1, see `PlannedRungs`; `seed`
+    >= 0 : of the thirds and halves. With the first gate's price given, fewest expensive calls is
+    cheapest: the first gate is asked about every prompt. Raises `UsageError` if alpha is out of its
+    range, or there are too few prompts.
     """
     try:
         alpha = check_alpha(alpha)

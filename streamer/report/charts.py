@@ -77,14 +77,6 @@ class ScoreCounts:
         return cls(tuple(fine), tuple(bad), *middle)
 
 
-def score_chart(units: Units, unit: Unit, *, threshold: float, of: str = "of the second half") -> str:
-    """Draw how the scores of fine units (upwards) and of wrong ones (downwards) are spread; `of`: which units these are."""
-    meaning = (
-        "score: higher is safer" if of != "of the second half" else "score: agreement with the other answers"
-    )
-    return score_counts_chart(ScoreCounts.of(units), unit, threshold=threshold, of=of, meaning=meaning)
-
-
 def score_counts_chart(counts: ScoreCounts, unit: Unit, *, threshold: float, of: str, meaning: str) -> str:
     """Draw counts of scores; `of` says which units these are, `meaning` what stands along the axis."""
     many = UNIT_WORDS[unit][1]
@@ -143,11 +135,6 @@ def _two_ways(plot: Plot, ups: Sequence[int], downs: Sequence[int], css: tuple[s
             plot.bar(left, right, -float(down), css[1])
 
 
-def tradeoff_chart(units: Units, unit: Unit, *, alpha: float, threshold: float) -> str:
-    """Draw ship rate, selective risk and exposure risk over every threshold, the chosen one marked."""
-    return tradeoff_curves_chart(*tradeoff(units), unit, alpha=alpha, threshold=threshold)
-
-
 def tradeoff_curves_chart(
     starts: Floats,
     ship: Floats,
@@ -158,7 +145,7 @@ def tradeoff_curves_chart(
     alpha: float,
     threshold: float,
 ) -> str:
-    """Draw the curves of `tradeoff`."""
+    """Draw ship rate, selective risk and exposure risk over every threshold, as `tradeoff` has them, the chosen one marked."""
     many = UNIT_WORDS[unit][1]
     at = int(np.searchsorted(starts, max(threshold, 0.0), side="right")) - 1 if threshold < math.inf else -1
     chosen = [float(curve[at]) for curve in (ship, selective, exposure)]
@@ -220,12 +207,11 @@ def budget_chart(
 
 
 def tradeoff(units: Units) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return, from each threshold on at which something changes: ship rate, exposure risk and selective risk.
+    """Return, from each threshold on at which something changes: that start, ship rate, exposure
+    risk and selective risk.
 
-    Returns
-    -------
-    starts, ship, exposure, selective : shape (k,), k >= 1, `starts` rising from 0; selective risk is NaN where
-        nothing ships. A threshold of 0 ships whatever may ship and scores above 0.
+    All of shape (k,), k >= 1, starts rising from 0; selective risk is NaN where nothing ships. A
+    threshold of 0 ships whatever may ship and scores above 0.
     """
     may = units.shippable
     starts = np.unique(np.concatenate([[0.0], units.scores[may]]))

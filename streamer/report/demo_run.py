@@ -22,21 +22,14 @@ _LONGEST_EXCERPT = 240
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DemoRun:
-    """Everything that the report shows of one run.
+    """Everything that the report shows of one run: the labelled groups of the first half calibrate,
+    the second half is decided.
 
-    Attributes
-    ----------
-    threshold : lambda; None unless `state` is `cut`.
-    guarantee : what the policy promises, in words.
-    calibration : the labelled groups of the first half.
-    decided : the decisions of the second half, with the severities that are known.
-    report : `measure(decided, unit)`.
-    origin : where the clouds came from, one sentence; `simulated` says whether a program made them up.
-    severity_kind : how the severities arose, as gates name it.
-    encoder : the encoder's identity.
-    database : where the record of every decision is.
-    seconds, batches_per_second : of the streaming; None for a run without a stream.
-    next_steps : commands to try, each with what it does.
+    `threshold` : lambda; None unless `state` is `cut`. `report` : `measure(decided, unit)`.
+    `origin` : where the clouds came from, one sentence; `simulated` : a program made them up.
+    `severity_kind`, `encoder` : as gates name them. `database` : where the record of every decision
+    is. `seconds`, `batches_per_second` : of the streaming; None without a stream. `next_steps` :
+    commands to try, each with what it does.
     """
 
     unit: Unit

@@ -7,7 +7,13 @@ from pathlib import Path
 from streamer.calibration.registry import every
 from streamer.clouds.measurement import Units, units_of
 from streamer.clouds.sentence import UNIT_WORDS, percent, sentence
-from streamer.report.charts import calibration_chart, score_chart, tradeoff_chart
+from streamer.report.charts import (
+    ScoreCounts,
+    calibration_chart,
+    score_counts_chart,
+    tradeoff,
+    tradeoff_curves_chart,
+)
 from streamer.report.demo_run import Case, DemoRun, bounded, cases, excerpt, figure_rows, verdict
 from streamer.report.style import STYLE
 from streamer.wording.numbers import unbroken
@@ -117,21 +123,27 @@ def _pictures(run: DemoRun, units: Units) -> Iterator[str]:
     if len(units):
         yield picture(
             "Scores of right and wrong answers",
-            score_chart(units, run.unit, threshold=run.bar),
+            score_counts_chart(
+                ScoreCounts.of(units),
+                run.unit,
+                threshold=run.bar,
+                of="of the second half",
+                meaning="score: agreement with the other answers",
+            ),
             "On the second half. The gate sees the score and never the label. Wrong answers to the right of the line "
             "are those on which the responses agree with one another and are wrong all the same: consensus is not truth.",
             score_key(many),
         )
         yield picture(
             "What another threshold would have done",
-            tradeoff_chart(units, run.unit, alpha=run.alpha, threshold=run.bar),
+            tradeoff_curves_chart(*tradeoff(units), run.unit, alpha=run.alpha, threshold=run.bar),
             "On the second half. To look at, not to choose from: a threshold picked on this curve would have no guarantee.",
             TRADEOFF_KEY,
         )
 
 
 def score_key(many: str) -> tuple[tuple[str, str], ...]:
-    """The legend of `score_chart`; `many` is what units are called."""
+    """The legend of `score_counts_chart`; `many` is what units are called."""
     return (("k-fine", f"right {many}, upwards"), ("k-wrong", f"wrong {many}, downwards"))
 
 
@@ -143,7 +155,7 @@ TRADEOFF_KEY = BUDGET_KEY = (
     ("k-selective", "error rate among shipped (selective risk)"),
     ("k-exposure", "exposure risk: average harm, held ones counting 0"),
 )
-"""The legend of `tradeoff_chart` and of `budget_chart`."""
+"""The legend of `tradeoff_curves_chart` and of `budget_chart`."""
 
 
 def _against_the_curve(method: str) -> str:

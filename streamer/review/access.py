@@ -17,12 +17,10 @@ _MOST_SESSIONS: Final = 1_000
 class LabellingSession:
     """A person who came with a token.
 
-    Attributes
-    ----------
-    key : a second secret beside the cookie. The page keeps it, and a page of another port cannot read it; the
-        cookie alone opens nothing, for browsers send cookies to every port of a host.
-    name : the labeller; None until the person says it.
-    named : by the address; nobody can say another name then.
+    `key` : a second secret beside the cookie. The page keeps it, and a page of another port cannot
+    read it; the cookie alone opens nothing, for browsers send cookies to every port of a host.
+    `name` : None until the person says it. `named` : by the address; nobody can say another name
+    then.
     """
 
     key: str

@@ -69,15 +69,10 @@ def review_app(
 ) -> ASGIApp:
     """Make the page's application.
 
-    Parameters
-    ----------
-    gates : names of the gates whose queues are shown; asked at each request, and may block.
-    recalibrating : what gates' next recalibrations wait for, of those that wait for labels; the same.
-    listening, port : address that it is served on.
-    clock : the present moment, with zone.
-    hold : how long an answer stays with a person who does nothing.
-    public : the address by which a proxy in front is known; None: there is none.
-    rubrics : what severities mean at gates, where that is not what the page says of all.
+    `gates` returns whose queues are shown, asked at each request, and may block; `recalibrating`
+    what their next recalibrations wait for, likewise. `hold` : how long an answer stays with a
+    person who does nothing. `public` : the address by which a proxy in front is known; None: there
+    is none. `rubrics` : what severities mean at gates, where that is not what the page says of all.
     """
     desk = _Desk(
         store=store, gates=gates, recalibrating=recalibrating, clock=clock, hold=hold, rubrics=rubrics

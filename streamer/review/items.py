@@ -14,12 +14,8 @@ class UnknownItem(StreamerError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reviewer:
-    """One open page of one person.
-
-    Attributes
-    ----------
-    labeller : the person's name, 1 to 200 characters.
-    holder : the page's own random name, 1 to 64 characters: two pages of one person do not get the same item.
+    """One open page of one person, 1 to 200 characters; its random name, 1 to 64, tells two pages
+    of one person apart.
     """
 
     labeller: str
@@ -30,19 +26,16 @@ class Reviewer:
 class ReviewItem:
     """An answer to judge, without what the gate or anyone else decided about it.
 
-    Attributes
-    ----------
-    token : what the page calls it; tells nothing of batch, attempt or place.
-    text : as it would go out; `came` : as it came, where that is another; `judged` : what of it is judged, where that is not all of
-        it: field by field its JSON Pointer, its value, and whether other answers say otherwise.
-    claim : `text` before the claim to judge, that, and behind it; empty: all of it is judged.
-    until_wrong : once a claim of the answer is worst, no other of it is asked for.
-    references : acceptable answers that came with the prompt; empty when none did.
-    others : how many other answers the batch has.
-    skipped : this person has skipped it before.
-    marks : how many severities this person has given to it already; a page counts on from here.
-    severity : the last of them, in [0, 1]; None when there is none.
-    wrong : JSON Pointers of the fields that got one above 0 with it.
+    `token` : what the page calls it; tells nothing of batch, attempt or place. `text` : as it would
+    go out; `came` : as it came, where that is another; `judged` : what of it is judged, where that
+    is not all of it: field by field its JSON Pointer, its value, and whether other answers say
+    otherwise. `claim` : `text` before the claim to judge, that, and behind it; empty: all of it is
+    judged. `until_wrong` : once a claim of the answer is worst, no other of it is asked for.
+    `others` : how many other answers the batch has.
+
+    `marks` : how many severities this person has given to it already; a page counts on from here.
+    `severity` : the last of them, in [0, 1]; None when there is none. `wrong` : JSON Pointers of
+    the fields that got one above 0 with it.
     """
 
     token: str
@@ -73,16 +66,12 @@ class Rubric:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """A severity that a person gave.
+    """A severity in [0, 1], 0 = fine, that a person gave.
 
-    Attributes
-    ----------
-    severity : in [0, 1], 0 = fine.
-    name : the page's random name for it, 1 to 64 characters: when the page sends it again it is still one mark.
-    count : 1 for the page's first mark of this item, one more for each that replaces it; one that was overtaken
-        changes nothing.
-    remark : what the person wrote beside it, 1 to 500 characters; None: nothing.
-    wrong : JSON Pointers of fields whose severity is 1.
+    `name` : the page's random name for it, 1 to 64 characters: when the page sends it again it is
+    still one mark. `count` : 1 for the page's first mark of this item, one more for each that
+    replaces it; one that was overtaken changes nothing. `remark` : 1 to 500 characters; None:
+    nothing. `wrong` : JSON Pointers of fields whose severity is 1.
     """
 
     token: str
@@ -97,13 +86,9 @@ class Mark:
 class Decided:
     """What the gate decided about an answer: shown only to people who have labelled it.
 
-    Attributes
-    ----------
-    action : of this answer: `ship`, or what the gate did in place of it.
-    reason : of the decision about its batch.
-    score : in [0, 1], higher is safer; None when the batch was not scored.
-    threshold : lambda, where this answer's own score was compared with it; None otherwise.
-    enforced : False in mode `shadow`.
+    `action` : of this answer: `ship`, or what the gate did in place of it; `reason` is of its
+    batch. `score` : in [0, 1], higher is safer; None when the batch was not scored. `threshold` :
+    lambda, where this answer's own score was compared with it. `enforced` : False in mode `shadow`.
     """
 
     action: str
@@ -116,14 +101,10 @@ class Decided:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateProgress:
-    """The state of one gate's queue.
+    """The state of one gate's queue: drawn answers that nobody has labelled and whose text is kept.
 
-    Attributes
-    ----------
-    waiting : drawn answers that nobody has labelled and whose text is kept.
-    held : those of them that another page has at the moment.
-    skipped : those of them that this person has skipped.
-    textless : drawn answers that cannot be shown, because the gate keeps no texts.
+    Of these another page has `held` at the moment, and this person has `skipped` some; `textless`
+    cannot be shown.
     """
 
     gate: str
@@ -135,12 +116,8 @@ class GateProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recalibrating:
-    """What a gate's next recalibration waits for.
-
-    Attributes
-    ----------
-    labelled : batches that were labelled, or got a higher label, since the last run.
-    wanted : how many of them bring the next run about.
+    """A gate's next recalibration comes with `wanted` batches that were labelled, or got a higher
+    label, since the last.
     """
 
     labelled: int
@@ -149,11 +126,8 @@ class Recalibrating:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far the work is, for one person.
-
-    Attributes
-    ----------
-    done : answers that this person has labelled since the moment that was asked about.
+    """How far the work is, and how many answers this person has labelled since the moment that was
+    asked about.
     """
 
     gates: tuple[GateProgress, ...]

@@ -36,13 +36,8 @@ _ALIKE = frozenset({str, bool, type(None)})
 def canonical_json(value: object) -> bytes:
     """Write `value` in the canonical form that this module documents.
 
-    Raises `ValueError` when a float is NaN or infinite, or a string has a lone surrogate;
-    `TypeError` when a value has another type.
-
-    Parameters
-    ----------
-    value : object
-        A dict with str keys, a list or tuple, str, int, float, bool or None, nested as you like.
+    It is a dict with str keys, a list or tuple, str, int, float, bool or None, nested as you like. Raises `ValueError` when a
+    float is NaN or infinite, or a string has a lone surrogate; `TypeError` when a value has another type.
     """
     return _fast.encode(value) if _written_alike(value) else _canonical.encode(value).encode()
 

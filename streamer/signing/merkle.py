@@ -36,11 +36,8 @@ class Edge:
     >>> edge.size, edge.root() == node_hash(node_hash(leaf_hash(b"a"), leaf_hash(b"b")), leaf_hash(b"c"))
     (3, True)
 
-    Parameters
-    ----------
-    size : how many leaves there are.
-    hashes : of the perfect subtrees, the largest first, as `to_bytes` has put them together. Raises `ValueError` where their
-        number is not that of the bits of `size`.
+    `hashes` are of the perfect subtrees, the largest first, as `to_bytes` has put them together. Raises `ValueError` where
+    their number is not that of the bits of `size`, the number of leaves.
     """
 
     __slots__ = ("_hashes", "size")

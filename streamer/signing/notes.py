@@ -89,14 +89,10 @@ def origin_of(record_id: str) -> str:
 
 
 class Restoration(NamedTuple):
-    """Heads of other logs that this record's once was, given up where a backup was restored.
+    """Heads of other logs that this record's once was, given up where a backup was restored; numbered from 1.
 
-    Attributes
-    ----------
-    id : from 1.
-    origin : of checkpoints from here on.
-    kept : how many heads stay as they are.
-    given_up : a JSON array of origins, each with the size of its largest log of heads that is given up.
+    `origin` is that of checkpoints from here on, `kept` how many heads stay as they are, and `given_up` a JSON array of origins,
+    each with the size of its largest log of heads that is given up.
     """
 
     id: int

@@ -65,14 +65,9 @@ class PolicySigner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PolicySignature:
-    """A signature of a policy.
+    """A signature of a policy of a record: `value` is the base64 of its 64 bytes.
 
-    Attributes
-    ----------
-    value : base64 of the 64 bytes.
-    key_id : SHA-256 of the public key's 32 bytes, in hexadecimal.
-    record : which record the policy is of, in hexadecimal.
-    audit_salt : commitment to the gate's audit salt, in hexadecimal.
+    In hexadecimal, `key_id` is the SHA-256 of the public key's 32 bytes, and `audit_salt` the commitment to the gate's.
     """
 
     value: str
@@ -83,13 +78,9 @@ class PolicySignature:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyVersion:
-    """One version of a gate's policy as the record has it now, not yet trusted.
+    """One version of a gate's policy as the record `record_id` has it now, not yet trusted.
 
-    Attributes
-    ----------
-    active : None when its values are of no form that this program knows.
-    signature, key_id : as they are stored; None: there is none.
-    record_id : which record it was read from.
+    `active` is None when its values are of no form that this program knows. Signature and key's id are as they are stored.
     """
 
     gate: str
@@ -103,59 +94,45 @@ class PolicyVersion:
         """The signature that is stored, good or not; None when there is none, or nothing that it could be of."""
         if self.active is None or self.signature is None or self.key_id is None:
             return None
-        return PolicySignature(
-            value=self.signature,
-            key_id=self.key_id,
-            record=self.record_id.hex(),
-            audit_salt=salt_commitment(self.gate, self.active.audit_salt),
-        )
+        commitment = salt_commitment(self.gate, self.active.audit_salt)
+        return PolicySignature(self.signature, self.key_id, self.record_id.hex(), commitment)
+
+
+_AS_THEY_ARE = (
+    "gate", "version", "gate_revision", "state", "calibrated", "calibration_run", "guarantee", "reason"
+)  # fmt: skip
 
 
 def statement(policy: Policy, *, record_id: bytes, audit_salt: bytes) -> bytes:
     """Write what a signature of this policy covers.
 
-    Parameters
-    ----------
-    record_id : drawn once for each database: a policy of another one says something else.
-    audit_salt : of the gate; only a commitment to it is in the text.
+    `record_id` is drawn once for each database: a policy of another one says something else. Of the gate's salt only a
+    commitment is in the text.
     """
     return signed_text(
         "policy",
         {
+            **{name: getattr(policy, name) for name in _AS_THEY_ARE},
             "format": 1,
             "record": record_id.hex(),
-            "gate": policy.gate,
-            "version": policy.version,
-            "gate_revision": policy.gate_revision,
             "settings": _settings(policy.settings),
-            "state": policy.state,
             "lambda": None if policy.threshold is None else stored_number(policy.threshold),
             # Through its JSON: there whole numbers of a rule become floats, as when it is read back.
             "rule": rule_to_json(rule_from_json(rule_to_json(policy.rule))),
-            "calibrated": policy.calibrated,
-            "calibration_run": policy.calibration_run,
             "seed": seed_commitment(policy.gate, policy.seed),
             "audit_salt": salt_commitment(policy.gate, audit_salt),
             "valid_from": policy.valid_from.astimezone(UTC).isoformat(timespec="microseconds"),
-            "guarantee": policy.guarantee,
             "by": policy.created_by,
-            "reason": policy.reason,
         },
     )
 
 
 class PolicyKeys:
-    """The keys that this process signs policies with and trusts.
+    """The keys that this process signs policies with and trusts, 32 bytes each; with none every readable policy is trusted.
 
-    Raises `ValueError` when the signer's own key is not trusted: whatever it signs would be
-    refused.
-
-    Parameters
-    ----------
-    trusted : public keys, 32 bytes each; with none every readable policy is trusted.
-    verify : checks whether a signature (64 bytes) by a key is good for a message; see `streamer.audit.signing`.
-    signer : signs policies that are written here; None: nothing is signed.
-    give_up_signing : an unsigned policy may follow a signed one.
+    `verify` checks whether a signature (64 bytes) by a key is good for a message; see `streamer.audit.signing`. `signer` signs
+    policies that are written here; None: nothing is signed. With `give_up_signing` an unsigned policy may follow a signed one.
+    Raises `ValueError` when the signer's own key is not trusted: whatever it signs would be refused.
     """
 
     def __init__(
@@ -189,12 +166,8 @@ class PolicyKeys:
         if self.signer is None:
             return None
         text = statement(policy, record_id=record_id, audit_salt=audit_salt)
-        return PolicySignature(
-            value=self.signer.sign(text),
-            key_id=self.signer.key_id,
-            record=record_id.hex(),
-            audit_salt=salt_commitment(policy.gate, audit_salt),
-        )
+        commitment = salt_commitment(policy.gate, audit_salt)
+        return PolicySignature(self.signer.sign(text), self.signer.key_id, record_id.hex(), commitment)
 
     def refusal(self, found: PolicyVersion) -> Refusal | None:
         """Say why a policy may not be obeyed; None when it may."""
@@ -225,9 +198,8 @@ NO_KEYS = PolicyKeys(verify=_no_signature_is_good, key_id=bytes.hex)
 
 
 def _settings(settings: GateSettings) -> dict[str, Any]:
-    values = settings.flat()
     return {
         name: stored_number(value) if name in NUMBERS and value is not None else value
-        for name, value in values.items()
+        for name, value in settings.flat().items()
         if name not in YOUNGER_SETTINGS or value != YOUNGER_SETTINGS[name]
     }

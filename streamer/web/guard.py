@@ -1,7 +1,7 @@
 """What surrounds every answer of a page: the hosts a server answers to, and headers that a browser obeys."""
 
 import ipaddress
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -12,6 +12,20 @@ from streamer_client.loopback import is_loopback
 
 _PORTS: Final = {"http": 80, "https": 443}
 _EVERY_ADDRESS: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - asked about, not listened on
+
+
+class Served(NamedTuple):
+    """Where an application is served.
+
+    `listening` and `port` : what it listens on. `public` : the address by which a proxy in front is known, for example
+    ``https://streamer.example``; None: there is none. `proxies` : how many are in front, as `streamer.web.requests.caller` counts
+    them; None: one on this machine, if `public` is given.
+    """
+
+    listening: str
+    port: int
+    public: str | None = None
+    proxies: int | None = None
 
 
 def origin_of(address: str) -> str:
@@ -76,13 +90,11 @@ HEADERS: Final = {
 
 
 class Guard:
-    """Wraps an application: refuses other hosts and other origins, and puts on whatever goes out what it does not say of `HEADERS` itself.
+    """Wraps an application: refuses other hosts and other origins, and puts on whatever goes out
+    what it does not say of `HEADERS` itself.
 
-    Parameters
-    ----------
-    listening : address that it is served on.
-    forms : whether its pages send forms, to itself.
-    public : the address by which a proxy in front is known, for example ``https://streamer.example``; None: there is none.
+    `listening` and `public` as `Served` has them; `forms` : whether its pages send forms, to
+    itself.
     """
 
     def __init__(

@@ -13,14 +13,11 @@ TENTHS = tuple((tenth / 10, f"{tenth / 10:g}") for tenth in range(0, 11, 2))
 
 @dataclass(slots=True)
 class Plot:
-    """A picture over numbers along x; what lies beyond its bounds is drawn at the edge.
+    """A picture over numbers along x, by default scores; what lies beyond its bounds is drawn at
+    the edge.
 
-    Attributes
-    ----------
-    title, description : for people who do not see it.
-    low, high : bounds of y.
-    left, right : bounds of x; by default those of a score.
-    height : in the picture's own units, of which it is 720 wide.
+    `title`, `description` : for people who do not see it. `low`, `high` : bounds of y; `left`,
+    `right` : of x. `height` : in the picture's own units, of which it is 720 wide.
     """
 
     title: str
@@ -47,9 +44,7 @@ class Plot:
         """Draw the axes, with ticks (value, text) along y and along x."""
         for value, text in ticks:
             y = self.y(value)
-            self.parts.append(
-                f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
-            )
+            self._line("grid", f"{LEFT}", f"{WIDTH - RIGHT}", f"{y:.1f}", f"{y:.1f}")
             self.text(LEFT - 8, y + 4, text, anchor="end", css="tick")
         for place, (value, text) in enumerate(along):
             # A long one at an edge stands beside its place, or it would be cut off, or upon the other axis.
@@ -84,9 +79,7 @@ class Plot:
     def level(self, value: float, words: str, *, at_left: bool = False) -> None:
         """Draw a dashed line across at `value`, with words above it at one end."""
         y = self.y(value)
-        self.parts.append(
-            f'<line class="budget" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
-        )
+        self._line("budget", f"{LEFT}", f"{WIDTH - RIGHT}", f"{y:.1f}", f"{y:.1f}")
         if at_left:
             self.text(LEFT + 6, y - 6, words, css="note strong")
         else:
@@ -95,9 +88,7 @@ class Plot:
     def cut(self, threshold: float, words: str) -> None:
         """Draw a line up at `threshold`, with words above its top, clear of the curves, on the side where there is room."""
         x = self.x(threshold)
-        self.parts.append(
-            f'<line class="cut" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP - 4}" y2="{self.height - BOTTOM}"/>'
-        )
+        self._line("cut", f"{x:.1f}", f"{x:.1f}", f"{TOP - 4}", f"{self.height - BOTTOM}")
         left = x > (LEFT + WIDTH) / 2
         self.text(
             x - 6 if left else x + 6, TOP - 10, words, anchor="end" if left else "start", css="note strong"
@@ -121,16 +112,12 @@ class Plot:
     def mark(self, left: float, right: float, value: float, css: str) -> None:
         """Draw a line across a range along x at `value`."""
         y = self.y(value)
-        self.parts.append(
-            f'<line class="{css}" x1="{self.x(left):.1f}" x2="{self.x(right):.1f}" y1="{y:.1f}" y2="{y:.1f}"/>'
-        )
+        self._line(css, f"{self.x(left):.1f}", f"{self.x(right):.1f}", f"{y:.1f}", f"{y:.1f}")
 
     def whisker(self, x: float, low: float, high: float) -> None:
         """Draw an error upright at `x`, from `low` to `high`."""
         at = self.x(x)
-        self.parts.append(
-            f'<line class="cut" x1="{at:.1f}" x2="{at:.1f}" y1="{self.y(low):.1f}" y2="{self.y(high):.1f}"/>'
-        )
+        self._line("cut", f"{at:.1f}", f"{at:.1f}", f"{self.y(low):.1f}", f"{self.y(high):.1f}")
 
     def bar(self, left: float, right: float, value: float, css: str, *, base: float = 0.0) -> None:
         """Draw a bar from `base` to `value` over a range along x."""
@@ -139,6 +126,9 @@ class Plot:
             f'<rect class="{css}" x="{self.x(left) + 0.75:.1f}" width="{self.x(right) - self.x(left) - 1.5:.1f}" '
             f'y="{top:.1f}" height="{bottom - top:.1f}"/>'
         )
+
+    def _line(self, css: str, x1: str, x2: str, y1: str, y2: str) -> None:
+        self.parts.append(f'<line class="{css}" x1="{x1}" x2="{x2}" y1="{y1}" y2="{y2}"/>')
 
     def svg(self) -> str:
         """Return the whole picture."""

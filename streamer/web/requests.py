@@ -24,13 +24,10 @@ def media_type(request: Request) -> str:
 def caller(request: Request, *, proxies: int | None) -> str:
     """Return the address that a request comes from; empty where the connection has none.
 
-    Each proxy adds the address that it was called from at the end of `X-Forwarded-For`, over all its lines; what stands before
-    that anybody can have sent. So the caller's is the one so many places from the end, and where there are fewer, or it is no
-    address, the connection's.
-
-    Parameters
-    ----------
-    proxies : how many are in front; None: one, if the connection comes from this machine.
+    Each proxy adds the address that it was called from at the end of `X-Forwarded-For`, over all
+    its lines; what stands before that anybody can have sent. So the caller's is the one as many
+    places from the end as there are `proxies` in front (None: one, if the connection comes from
+    this machine), and where there are fewer, or it is no address, the connection's.
     """
     peer = "" if request.client is None else request.client.host
     if proxies is None:

@@ -94,15 +94,13 @@ def server(
     most_of_one: int | None = None,
     patience: Patience | None = None,
 ) -> Server:
-    """Return a server for an application. No request is logged, and none tells what it is served by.
+    """Return a server for an application. No request is logged, and none tells what it is served
+    by.
 
-    Parameters
-    ----------
-    signals : whether SIGINT and SIGTERM end it.
-    stop_seconds : how long requests that are under way may take once it ends.
-    idle_seconds : how long a connection may be idle before it is closed.
-    most, most_of_one : connections at once, in all and of one address; fewer where the process may not open as many files.
-    patience : how long a connection waits for its client; None: as `Patience` says.
+    `signals` : whether SIGINT and SIGTERM end it. Requests under way may then take `stop_seconds`;
+    a connection may be idle for `idle_seconds`. `most`, `most_of_one` : connections at once, in all
+    and of one address; fewer where the process may not open as many files. `patience` : how long a
+    connection waits for its client; None: as `Patience` says.
     """
     kind = _Server if signals else _Obedient
 

@@ -4,7 +4,7 @@
     answer = asking.ask(Change(cut=Cut.at(0.7)))  # the past is read once: a slider may ask as often as it likes
 
 `past` holds what is read, `replay` decides it again by `streamer.gates`, `figures` weighs labels by the audit draw, `asking`
-puts them together; `answers` has the values, `ports` what else is read. Another budget, method or scorer is tried on halves of the
+puts them together and says what else is read; `answers` has the values. Another budget, method or scorer is tried on halves of the
 record, as a file is: `streamer.frames.recorded`.
 """
 

@@ -18,14 +18,10 @@ from streamer.whatif.replay import Difference
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What is asked about: one of these.
-
-    Attributes
-    ----------
-    cut : a threshold on the score: `Cut.at(0.7)`, `Cut("open", None)`, `Cut("closed", None)`. It serves every segment alike.
-    policy : the version of an earlier policy.
-    proposal : the threshold that waits for a person.
-    candidate : the gate's candidate policy, by the scores that it gave the same prompts when they were decided.
+    """What is asked about, one of these: a threshold on the score, which serves every segment alike
+    (`Cut.at(0.7)`, `Cut("open", None)`, `Cut("closed", None)`); the version of an earlier policy;
+    the threshold that waits for a person; the gate's candidate policy, by the scores that it gave
+    the same prompts when they were decided.
     """
 
     cut: Cut | None = None
@@ -43,14 +39,12 @@ class Change:
 class Basis:
     """Where the threshold comes from, and whether the labels that chose it also judge it.
 
-    Attributes
-    ----------
-    source : `calibrated` now, `given` by whoever asks, or that of a `policy`, `proposal` or `candidate`.
-    before : labels of prompts decided from here on had no part in it; None: no labels had.
-    prompts, labelled : of the calibration that was made now; 0 where none was.
-    drawn, missing : responses of these prompts, and those that counted as severity 1 for want of a label.
-    moved : the period begins later than was asked for, so that it is not.
-    guarantee : what the calibration, policy or proposal promises; empty for a given threshold.
+    `source` : `calibrated` now, `given` by whoever asks, or that of a `policy`, `proposal` or
+    `candidate`. `before` : labels of prompts decided from here on had no part in it; None: no
+    labels had. `prompts`, `labelled` : of the calibration that was made now, or 0; `drawn`,
+    `missing` : responses of these, and those that counted as severity 1 for want of a label.
+    `moved` : the period begins later than was asked for, so that it is not. `guarantee` : what is
+    promised; empty for a given threshold.
     """
 
     source: Literal["calibrated", "given", "policy", "proposal", "candidate"]
@@ -67,11 +61,9 @@ class Basis:
 class ChangedAnswer:
     """An answer that one of the two ships and the other holds.
 
-    Attributes
-    ----------
-    score : its score, in [0, 1], by the scorer that was asked about; None where that has none.
-    severity : by its label, in [0, 1]; None where it has none.
-    drawn : by the audit; other labels enter no figure.
+    `score` : by the scorer that was asked about, in [0, 1]; None where that has none. `severity` :
+    by its label, in [0, 1]; None where it has none. `drawn` : by the audit; other labels enter no
+    figure.
     """
 
     batch_id: str
@@ -84,13 +76,8 @@ class ChangedAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changed:
-    """The answers that would have got through, or would have been held instead.
-
-    Attributes
-    ----------
-    answers : in the order of decisions.
-    prompts : how many prompts they are of.
-    selective : the error rate among them, by the audit draw.
+    """The answers, of so many prompts, that would have got through, or been held instead, in the
+    order of decisions; `selective` : the error rate among them, by the audit draw.
     """
 
     answers: tuple[ChangedAnswer, ...]
@@ -102,27 +89,19 @@ class Changed:
 class WhatIfAnswer:
     """What would have come of it.
 
-    Attributes
-    ----------
-    settings : that were asked about.
-    reading : the threshold that would have served.
-    basis : where that comes from.
-    since, until : when the first and the last of the prompts was decided.
-    prompts : of the period, old and young.
-    judged : those of them old enough for their labels: figures, intervals and listed answers are of these.
-    age : from which age on they are.
-    younger : what the labels of the others say already, in a sentence; empty where there are none.
-    unscored : of the judged: prompts held without scores, in the record and here.
-    closed : of the judged: prompts decided while the gate shipped nothing.
-    shadow : of the judged: prompts decided in shadow mode.
-    unaudited : of the judged: prompts that no interval is about because the audit could not draw them.
-    left_out : prompts of the period that are not counted, by reason.
-    versions : the oldest and the newest policy among those that decided the judged.
-    recorded, asked : the figures of the record, and of what was asked about.
-    more, less : what would have got through, and what would have been held instead.
-    differences : decisions of the record that their own policies do not come to again, and with a candidate what it decided and
-        does not come to again; there should be none.
-    delta : chance that an interval is wrong, for one question; the two intervals of a column fail together.
+    `since`, `until` : when the first and the last of the prompts was decided. `judged` : of
+    `prompts` those old enough, by `age`, for their labels: figures, intervals and listed answers
+    are of these. `younger` : what the labels of the others say already, in a sentence; empty where
+    there are none. Of the judged, `unscored` were held without scores, in the record and here;
+    `closed` decided while the gate shipped nothing; `shadow` in shadow mode; of `unaudited` no
+    interval is because the audit could not draw them. `left_out` : prompts of the period that are
+    not counted, by reason. `versions` : the oldest and the newest policy that decided.
+
+    `recorded`, `asked` : the figures of the record, and of what was asked about. `more`, `less` :
+    what would have got through, and what would have been held instead. `differences` : decisions of
+    the record that their own policies do not come to again, and with a candidate what it decided
+    and does not come to again; there should be none. `delta` : chance that an interval is wrong,
+    for one question; the two intervals of a column fail together.
     """
 
     gate: GateRevision

@@ -1,17 +1,17 @@
 """One question about the past: which threshold would have served, over which prompts, and with what result."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamer.errors import TryLater, UsageError
-from streamer.gates.policy import NOT_TRIED, CandidatePolicy, GateRevision, Policy
+from streamer.gates.policy import NOT_TRIED, CandidatePolicy, GateRevision, MadeBeside, Policy
 from streamer.gates.rule import Chance, Indicator, Rank, Rule
 from streamer.gates.settings import SETTINGS as DECLARED
 from streamer.gates.settings import GateSettings
@@ -22,6 +22,7 @@ from streamer.recalibration.run import (
     AuditSample,
     CalibrationRun,
     NothingToCalibrate,
+    Since,
     calibrate_gate,
 )
 from streamer.recalibration.verdict import Proposal
@@ -29,7 +30,6 @@ from streamer.risk.states import RiskInterval
 from streamer.whatif.answers import Basis, Change, Changed, ChangedAnswer, WhatIfAnswer, budget_of
 from streamer.whatif.figures import figures, risk, watched
 from streamer.whatif.past import MOST, Past, PastReader
-from streamer.whatif.ports import CandidateRecord, PastPolicies, PastSample
 from streamer.whatif.replay import Difference, replay, replay_record, segments_under
 from streamer.whatif.rescored import Found, RescoredSample, ScoresOf, rescored
 from streamer.wording.numbers import younger_labels
@@ -44,17 +44,48 @@ class NothingToJudge(TryLater):
     """Nothing was decided in the period that could be judged."""
 
 
-class WhatIf:
-    """Questions about one gate's past. What is read is kept, so that further questions cost a replay only.
+class PastSample(AuditSample, Protocol):
+    """Where calibrations read."""
 
-    Parameters
-    ----------
-    gate : as it is now.
-    past, sample, policies : where the record is read.
-    since : the period begins here.
-    now : the present moment; the period ends here.
-    most : prompts that are looked at, the newest.
-    candidates : where candidate policies are; None: there is none.
+    def alarm_closure(self, gate: str) -> Since | None:
+        """Return where the newest alarm that closed the gate, or should have, restarts its sample; None: nowhere."""
+        ...
+
+    def proposal(self, gate: str) -> Proposal | None:
+        """Return the threshold that waits for a person; None: there is none."""
+        ...
+
+
+class PastPolicies(Protocol):
+    """Where policies are."""
+
+    def get(self, gate: str, version: int) -> Policy:
+        """Return one version. Raises `UsageError` when it does not exist."""
+        ...
+
+    def list(self, gate: str) -> Sequence[Policy]:
+        """Return every version that is trusted, the oldest first."""
+        ...
+
+
+class CandidateRecord(Protocol):
+    """Where candidate policies are, and what they made of batches."""
+
+    def present(self, gate: str) -> tuple[CandidatePolicy, GateSettings]:
+        """Return the gate's candidate and its settings. Raises `UsageError` where it has none."""
+        ...
+
+    def made(self, gate: str, settings: GateSettings, numbers: Sequence[int]) -> Iterable[MadeBeside]:
+        """Return what candidates with the scorer and the encoder of these settings made of batches; not all need be there."""
+        ...
+
+
+class WhatIf:
+    """Questions about one gate's past. What is read is kept, so that further questions cost a
+    replay only.
+
+    The record is read by `past`, `sample`, `policies` and, where there are any, `candidates`: the
+    newest `most` prompts from `since` to `now`.
     """
 
     def __init__(
@@ -85,22 +116,18 @@ class WhatIf:
     def ask(self, change: Change, *, delta: float | None = None) -> WhatIfAnswer:
         """Say what a change would have done.
 
-        A threshold is judged on prompts that had no part in finding it: an earlier policy from its calibration on, a candidate with
-        a threshold from when it was set on. One without is calibrated on the prompts decided before the period and judged on the
-        period; where there are too few of these (`least_groups` of the gate, or what the method needs to open at all), the older half
-        of those of the period that are old enough for their labels calibrates, and what was decided later is judged.
+        A threshold is judged on prompts that had no part in finding it: an earlier policy from its
+        calibration on, a candidate with a threshold from when it was set on. One without is
+        calibrated on the prompts decided before the period and judged on the period; where there
+        are too few of these (`least_groups` of the gate, or what the method needs to open at all),
+        the older half of those of the period that are old enough for their labels calibrates, and
+        what was decided later is judged.
 
-        Parameters
-        ----------
-        delta : chance that an interval is wrong, in (0, 1); None: the gate's `monitor_delta`. To compare k thresholds, give
-            each delta / k: then all their intervals hold together.
+        `delta` : chance that an interval is wrong, in (0, 1); None: the gate's `monitor_delta`. To
+        compare k thresholds, give each delta / k: then all their intervals hold together.
 
-        Raises
-        ------
-        UsageError
-            For what the record cannot answer, and an unknown policy.
-        NothingToJudge
-            When nothing was decided in the period.
+        Raises `UsageError` for what the record cannot answer, and an unknown policy;
+        `NothingToJudge` when nothing was decided in the period.
         """
         settings = self._settings(change)
         past, usable, left_out = self._usable(settings, beside=change.candidate)

@@ -23,16 +23,11 @@ Flags = NDArray[np.bool_]
 class Figures:
     """One way of deciding the prompts of a past.
 
-    Attributes
-    ----------
-    prompts : how many they are.
-    served : share of them of which something ships, in [0, 1]: counted, so exact.
-    shipped : share of the responses that ships, in [0, 1], each prompt counting once; with the units `best` and `batch` it
-        is `served`.
-    answers : responses that ship.
-    labelled : drawn ones among them with a label.
-    exposure : average harm per prompt, held ones counting 0.
-    selective : error rate among what ships. Both intervals hold together.
+    `served` : share of prompts of which something ships, in [0, 1]: counted, so exact. `shipped` :
+    share of the responses that ships, in [0, 1], each prompt counting once; with the units `best`
+    and `batch` it is `served`. `answers` : responses that ship, of which drawn ones with a label
+    are `labelled`. `exposure` : average harm per prompt, held ones counting 0. `selective` : error
+    rate among what ships. Both intervals hold together.
     """
 
     prompts: int
@@ -47,15 +42,12 @@ class Figures:
 def figures(
     past: Past, ships: Flags, *, unit: Unit, alpha: float, delta: float, loss: str = "any"
 ) -> Figures:
-    """Say what shipping these responses would have meant.
+    """Say what shipping these responses of the past, marked in shape (m,), would have meant.
 
-    Parameters
-    ----------
-    ships : shape (m,); which responses of the past would ship.
-    unit : what ships as one; it says which responses of a batch the audit asks labels for.
-    loss : what a prompt loses by the claims that ship, with the unit `claim`.
-    alpha : the budget of one attempt, in (0, 1): where the interval is to be narrow, nothing else.
-    delta : chance that an interval is wrong, in (0, 1).
+    `unit` : what ships as one; it says which responses of a batch the audit asks labels for. `loss`
+    : what a prompt loses by the claims that ship, with the unit `claim`. `alpha` : the budget of
+    one attempt, in (0, 1): where the interval is to be narrow, nothing else. `delta` : chance that
+    an interval is wrong, in (0, 1).
     """
     shares = shares_shipped(past, ships, unit)
     open_time = risk(past, ships, unit=unit, alpha=alpha, delta=delta, loss=loss)

@@ -26,31 +26,23 @@ MOST = 100_000
 class Past:
     """First attempts of one gate in the order of the record, n of them with m responses in all.
 
-    Attributes
-    ----------
-    gate : its name.
-    numbers : shape (n,), rising; what the store calls each.
-    batch_ids : n of them.
-    decided_at : n moments.
-    versions : shape (n,); the policy that decided each.
-    policies : by version; one that this program cannot read is missing.
-    sampled : shape (n,); whether the audit drew it.
-    probability : shape (n,), in [0, 1]; logged with the decision, 0 where it was not up for the draw.
-    selected : n of them; the response that was shown, with the unit `best`.
-    cuts : what cut each, as far as that was recorded, by place.
-    bursts : n of them; as recorded by the policy that decided, None where it knew none.
-    burst_names : n of them; by the key that was asked for, None where they are erased or each is the only one of its burst.
-    segments : n of them; as recorded by the policy that decided, None without segments.
-    rows : n of them; the signals of what its unit may ship, d float32, little-endian; None where none were kept.
-    needed : n of them; the budget that each would have shipped with, None where its policy did not say.
-    named : by metadata key the segment that each batch names; None where its metadata are erased.
-    starts : shape (n + 1,); the responses of batch i are `starts[i]` to `starts[i + 1]`, in event order, at least one.
-    response_ids : m of them.
-    scores : shape (m,), in [0, 1]; NaN where the batch was not scored.
-    uniforms : shape (m,), in (0, 1); NaN where the gate was not random.
-    blank, shipped, drawn : shape (m,).
-    severities : shape (m,), in [0, 1]; the present mean over labellers, NaN where there is no label.
-    earlier : decisions of the period that are left out because there are more than were asked for.
+    Of shape (n,), or n of them: `numbers`, rising, which the store calls each; `versions` of the
+    policy that decided; `sampled`, whether the audit drew it, and `probability` in [0, 1], logged
+    with the decision, 0 where it was not up for the draw; `selected`, the response that was shown,
+    with the unit `best`; `bursts` and `segments`, as recorded by the policy that decided, None where
+    it knew none; `burst_names`, by the key that was asked for, None where they are erased or each is
+    the only one of its burst; `rows`, the signals of what its unit may ship, d float32,
+    little-endian, None where none were kept; `needed`, the budget that it would have shipped with,
+    None where its policy did not say. `cuts` has what cut each, as far as that was recorded, by
+    place; `named`, by metadata key, the segment that each names, None where its metadata are erased.
+
+    Of shape (m,), or m of them: `scores` in [0, 1], NaN where the batch was not scored; `uniforms` in
+    (0, 1), NaN where the gate was not random; `severities` in [0, 1], the present mean over
+    labellers, NaN where there is no label. The responses of batch i are `starts[i]` to
+    `starts[i + 1]`, in event order, at least one; `starts` has shape (n + 1,).
+
+    `policies` lacks one that this program cannot read. `earlier` : decisions of the period that are
+    left out because there are more than were asked for.
     """
 
     gate: str

@@ -23,13 +23,9 @@ Why = Literal["ships", "selected", "cut", "needed", "policy", "candidate"]
 class Difference:
     """A decision of the record that its own policy, applied again, does not come to.
 
-    Attributes
-    ----------
-    batch_id : which decision.
-    policy_version : by which policy it was decided.
-    what : what differs: which responses ship, which one was selected, what the batch was cut by, which budget it needed; or its `policy` is not on
-        record in a form that this program reads; or its `candidate` decided otherwise than it comes to again.
-    detail : in words.
+    `what` differs: which responses ship, which one was selected, what the batch was cut by, which
+    budget it needed; or its `policy` is not on record in a form that this program reads; or its
+    `candidate` decided otherwise than it comes to again.
     """
 
     batch_id: str
@@ -107,15 +103,12 @@ def replay_record(past: Past) -> list[Difference]:
 
 
 def replay(past: Past, settings: GateSettings, reading: Reading, *, salt: bytes) -> Flags:
-    """Decide every batch by another policy, and return which responses would have shipped: shape (m,).
+    """Decide every batch by another policy, and return which responses would have shipped: shape
+    (m,).
 
-    What was not scored stays held: no policy ships it.
-
-    Parameters
-    ----------
-    settings : the policy's; unit, and the metadata key of segments, are read.
-    reading : what it cuts by.
-    salt : the gate's secret, which random gates draw their numbers from: they are those that they would have drawn.
+    Of its settings unit, and the metadata key of segments, are read. Random gates draw their
+    numbers from the gate's secret `salt`: they are those that they would have drawn. What was not
+    scored stays held: no policy ships it.
     """
     ships = np.zeros(len(past.response_ids), dtype=np.bool_)
     if reading.ships_nothing:

@@ -30,9 +30,8 @@ ScoresOf = Callable[[str, Sequence[int]], Mapping[int, Found]]
 def rescored(past: Past, scores_of: ScoresOf) -> tuple[Past, NDArray[np.bool_]]:
     """Put other scores in place of the recorded ones, also where the recorded scorer had none.
 
-    Returns
-    -------
-    The past with the new scores, and which of its batches it now holds rightly: shape (n,). Of the others nothing was found.
+    Returns the past with the new scores, and which of its batches it now holds rightly: shape (n,).
+    Of the others nothing was found.
     """
     found = scores_of(past.gate, past.numbers.tolist())
     scores = past.scores.copy()
@@ -52,13 +51,8 @@ def rescored(past: Past, scores_of: ScoresOf) -> tuple[Past, NDArray[np.bool_]]:
 
 
 class RescoredSample:
-    """The audit sample with other scores; implements `streamer.recalibration.run.AuditSample`.
-
-    Parameters
-    ----------
-    sample : as it was decided.
-    scores_of : where they are.
-    recorded : the settings that it was decided by.
+    """The audit sample, decided by the `recorded` settings, with other scores; implements
+    `streamer.recalibration.run.AuditSample`.
     """
 
     def __init__(self, sample: AuditSample, scores_of: ScoresOf, recorded: GateSettings) -> None:

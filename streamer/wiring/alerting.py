@@ -181,12 +181,8 @@ class Mail:
 
 
 class Delivery:
-    """Sends over one channel whatever it has not taken yet.
-
-    Parameters
-    ----------
-    monotonic : seconds that only grow.
-    show : gets how many alerts wait for the channel, whenever that is counted.
+    """Sends over one channel whatever it has not taken yet; `show` gets how many alerts wait for
+    it, whenever that is counted.
     """
 
     def __init__(

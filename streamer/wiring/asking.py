@@ -1,22 +1,19 @@
 """Questions about a gate's past, asked of the real record."""
 
-from __future__ import annotations
-
 from datetime import datetime
-from typing import TYPE_CHECKING
 
+from numpy.typing import ArrayLike
+
+from streamer.clouds.evaluated_claims import ClaimResult
 from streamer.errors import UsageError
+from streamer.frames.recorded import beside, recorded, tried_claims
+from streamer.frames.results import Report
 from streamer.gates.settings import GateSettings
 from streamer.settings.settings import Settings
+from streamer.store import Store
+from streamer.whatif import WhatIf
+from streamer.wiring.encoders import encoder
 from streamer.wiring.parts import now as present
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
-    from streamer.clouds.evaluated_claims import ClaimResult
-    from streamer.frames.results import Report
-    from streamer.store import Store
-    from streamer.whatif import WhatIf
 
 
 def tried_gate(
@@ -26,8 +23,6 @@ def tried_gate(
 
     Another scorer's scores need the configured encoder. See `streamer.frames.recorded`.
     """
-    from streamer.frames.recorded import beside, recorded
-    from streamer.wiring.encoders import encoder
 
     def encode(texts: list[str]) -> ArrayLike:
         cached = encoder(settings)
@@ -49,8 +44,6 @@ def tried_gate_of_claims(
     store: Store, gate: str, asked: GateSettings, *, since: datetime, now: datetime
 ) -> tuple[list[ClaimResult], list[str]]:
     """Say the same of a gate of claims, in results of `evaluate_claims`."""
-    from streamer.frames.recorded import recorded, tried_claims
-
     own = store.gates.get(gate).settings
     batches, young = recorded(store.answers, store.calibration, gate, own, now=now, since=since)
     found, left = tried_claims(gate, batches, own, asked)
@@ -62,8 +55,6 @@ def what_if(store: Store, gate: str, *, since: datetime, now: datetime | None = 
 
     Raises `UsageError` when there is no such gate.
     """
-    from streamer.whatif import WhatIf
-
     return WhatIf(
         store.gates.get(gate),
         past=store.past,

@@ -11,17 +11,19 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from streamer.audit.checkpointing import Checkpointer, CheckpointFile, Signing
+from streamer.audit.signing import Signer, read_public_keys
+from streamer.audit.witnesses import Witness, keep_up, read_witness
+from streamer.clouds.line_files import read_whole
 from streamer.errors import Unavailable, UsageError, small_text
+from streamer.events.receipts import receipt_line
 from streamer.settings.settings import Settings
 from streamer.wiring.parts import connection, now, topics
 
 if TYPE_CHECKING:
-    from streamer.audit.checkpointing import Checkpointer
     from streamer.audit.logged import LogReport
     from streamer.audit.rescoring import Rescorer
-    from streamer.audit.signing import Signer
     from streamer.audit.verification import Processes, RecordReader, Segments
-    from streamer.audit.witnesses import Witness
     from streamer.store import Store
     from streamer.telemetry.recalibrator_metrics import RecalibratorMetrics
 
@@ -31,9 +33,6 @@ TOPIC = "topic"
 
 def checkpointer(settings: Settings, store: Store) -> Checkpointer:
     """Return what makes checkpoints. Raises `UsageError` when no private key is configured, or it is none."""
-    from streamer.audit.checkpointing import Checkpointer, CheckpointFile
-    from streamer.audit.signing import Signer
-
     if settings.audit.private_key is None:
         raise UsageError(
             "no key to sign checkpoints with is configured; `streamer audit keygen --out FILE` makes one, and"
@@ -52,8 +51,6 @@ def checkpointer(settings: Settings, store: Store) -> Checkpointer:
 
 def witnesses(settings: Settings) -> list[Witness]:
     """Return who cosigns checkpoints. Raises `UsageError` for one that is none."""
-    from streamer.audit.witnesses import read_witness
-
     return list(map(read_witness, settings.audit.witnesses))
 
 
@@ -64,9 +61,6 @@ def signing(
 
     `stack` : at its end another process may sign.
     """
-    from streamer.audit.checkpointing import Signing
-    from streamer.audit.witnesses import keep_up
-
     lease = store.leases.of_signer()
     stack.callback(lease.release)
     leading, others = store.under(lease), witnesses(settings)
@@ -91,8 +85,6 @@ def trusted_keys(settings: Settings, file: Path | None) -> list[bytes]:
 
     Those in `file`, or else those that are configured, or else that of the configured private key.
     """
-    from streamer.audit.signing import Signer, read_public_keys
-
     if file is not None:
         try:
             return read_public_keys(small_text(file), place=str(file))
@@ -107,8 +99,6 @@ def trusted_keys(settings: Settings, file: Path | None) -> list[bytes]:
 
 def signer(file: Path) -> Signer:
     """Return what signs with the private key in a file. Raises `UsageError`."""
-    from streamer.audit.signing import Signer
-
     try:
         return Signer(small_text(file))
     except (OSError, UnicodeDecodeError) as error:
@@ -121,7 +111,6 @@ def outside_checkpoints(settings: Settings, where: str | None) -> tuple[list[byt
     `where` is a file, or ``topic``; None: the configured file, if there is one. Returns None when there is none.
     """
     from streamer.audit.verification import checkpoint_lines
-    from streamer.clouds.line_files import read_whole
 
     if where == TOPIC:
         return _from_topic(settings), f"the topic {topics(settings).checkpoints}"
@@ -216,7 +205,6 @@ def receipts(settings: Settings, place: str) -> tuple[list[bytes], str]:
             return receipt_lines(Path(place).read_bytes()), place
         except OSError as error:
             raise UsageError(f"cannot read receipts from {place}: {error.strerror}") from error
-    from streamer.events.receipts import receipt_line
     from streamer.stream.tail import KafkaLog
 
     log, named = KafkaLog(connection(settings), log_id=settings.kafka.log_id), topics(settings)

@@ -1,22 +1,19 @@
 """Candidate policies of gates: set with a threshold where labels give one, and put in force."""
 
-from __future__ import annotations
-
 from collections import Counter
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from streamer.errors import TryLater, UsageError
+from streamer.gates.gate import gate_batch
 from streamer.gates.policy import SIGNED_IN, CandidatePolicy
 from streamer.gates.rule import Cut
 from streamer.gates.settings import PARAMETERS, GateSettings
+from streamer.recalibration.run import CHOSEN, CalibrationRun, Recalibration
 from streamer.settings.settings import Settings
+from streamer.store import Store
+from streamer.whatif.asking import SETTINGS, plain_rule
 from streamer.wiring.asking import what_if
 from streamer.wiring.parts import now, open_store, recalibrate
-
-if TYPE_CHECKING:
-    from streamer.recalibration.run import CalibrationRun, Recalibration
-    from streamer.store import Store
 
 _AT_ONCE = 500
 NOT_BESIDE = "not_beside"
@@ -43,16 +40,12 @@ def set_candidate(
 ) -> CandidatePolicy:
     """Decide beside a gate from now on by other settings.
 
-    Raises `UsageError` for what cannot be tried beside: another unit, or a scorer that asks a
-    language model, which somebody pays for; `TryLater` where it must ship and would not.
-
-    Parameters
-    ----------
-    cut : its threshold; None: what a calibration finds on the labels that there are, and where that ships nothing, none.
-    must_ship : refuse, and change nothing, where that calibration is closed, whatever segments of it would ship.
+    `cut` : its threshold; None: what a calibration finds on the labels that there are, and where
+    that ships nothing, none. `must_ship` : refuse, and change nothing, where that calibration is
+    closed, whatever segments of it would ship. Raises `UsageError` for what cannot be tried beside:
+    another unit, or a scorer that asks a language model, which somebody pays for; `TryLater` where
+    it must ship and would not.
     """
-    from streamer.whatif.asking import plain_rule
-
     if wanted.asks:
         raise UsageError(
             f"the scorer {wanted.scorer} asks a language model for every answer, and who pays for that decides by it: a candidate cannot"
@@ -88,9 +81,6 @@ def adopt_candidate(
     there is none, it reads another encoder's embeddings, or has the gate's settings; or when there
     is nothing to calibrate on.
     """
-    from streamer.recalibration.run import CHOSEN
-    from streamer.whatif.asking import SETTINGS
-
     with open_store(settings) as store:
         present, (candidate, wanted) = store.gates.get(gate).settings, store.candidates.present(gate)
         if wanted.encoder != present.encoder:
@@ -130,8 +120,6 @@ def _carry(store: Store, gate: str, wanted: GateSettings) -> Counter[str]:
 
     Returns how many have no scores, by the reason.
     """
-    from streamer.gates.gate import gate_batch
-
     found: dict[int, dict[str, float]] = {}
     rows: dict[int, bytes] = {}
     asked, made = store.candidates.drawn(gate, wanted)

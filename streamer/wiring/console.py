@@ -4,29 +4,31 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
 from streamer.errors import StreamerError, UsageError
+from streamer.review.access import Access, labeller_name
 from streamer.settings.settings import Settings
-from streamer.wiring.parts import now, open_store, publish_pending
+from streamer.wiring.parts import now, open_store, publish_pending, when_available
 
 if TYPE_CHECKING:
+    from streamer.console.doors import Doors
     from streamer.console.oidc import Issuer
+    from streamer.store import Store
+    from streamer.telemetry.metrics import RequestMetrics
+    from streamer.web.guard import Guard, Served
 
 
 class OpenedConsole(NamedTuple):
     """A console that is about to be served.
 
-    Attributes
-    ----------
-    url : where people open it, the proxy's address where there is one.
-    link : lets whoever has it in, with every right; None: people sign in.
-    metrics : where Prometheus finds its metrics.
-    issuer : where they sign in by OpenID Connect; None: nowhere.
-    issuer_fault : why nobody can sign in there at the moment; None: they can.
+    `url` : where people open it, the proxy's address where there is one. `link` : lets whoever has
+    it in, with every right; None: people sign in. `metrics` : where Prometheus finds its metrics.
+    `issuer` : where they sign in by OpenID Connect; None: nowhere. `issuer_fault` : why nobody can
+    sign in there at the moment; None: they can.
     """
 
     url: str
@@ -46,74 +48,33 @@ def run_console(
     proxies: int | None = None,
     announce: Callable[[OpenedConsole], None],
 ) -> None:
-    """Serve the console until SIGINT or SIGTERM.
+    """Serve the console until SIGINT or SIGTERM; `name` : under which whoever comes by the link acts.
 
-    Raises `UsageError` where the name or an address cannot be, or the issuer's settings.
-
-    Parameters
-    ----------
-    name : under which whoever comes by the link acts.
-    public : the address by which a proxy in front is known; None: there is none.
-    proxies : how many are in front; None: one on this machine, if `public` is given.
+    `public` and `proxies` as `streamer.web.guard.Served` has them. Raises `UsageError` where the name or an address cannot be, or
+    the issuer's settings.
     """
-    from streamer.console.app import console_app
     from streamer.console.doors import Doors
-    from streamer.review.access import Access, labeller_name
-    from streamer.review.app import review_app
     from streamer.review.server import listen, serve
     from streamer.telemetry.http import TelemetryServer
     from streamer.telemetry.metrics import RequestMetrics
+    from streamer.web.guard import Served
     from streamer.web.server import base_url
-    from streamer.wiring.console_changes import Changes
-    from streamer.wiring.keys import policy_keys
-    from streamer.wiring.process import when_available
-    from streamer.wiring.review import Due, for_people, rubrics
-    from streamer.wiring.trying import try_upload
 
     person = labeller_name(name)
-    if public is not None:
-        public = _checked(public)
+    origin = None if public is None else _checked(public)
     # Without a broker nothing would ever take what is put into the outbox, texts among it.
     publish = settings.kafka.bootstrap_servers is not None
-    with when_available(partial(open_store, settings, publish=publish)) as store:
-        listening = listen(host, port, insecure=settings.insecure, command="console")
-        with listening:
-            base = base_url(host, listening)
-            url = base if public is None else f"{public}/"
-            issuer = _issuer(settings, url)
-            access, doors = Access(), Doors(store.accounts, monotonic=monotonic)
-            bound = listening.getsockname()[1]
-            review = review_app(
-                store.reviews,
-                access,
-                gates=lambda: for_people(store),
-                recalibrating=Due(store),
-                listening=host,
-                port=bound,
-                clock=now,
-                public=public,
-                rubrics=rubrics(settings),
-            )
-            metrics = RequestMetrics()
-            app = console_app(
-                store,
-                doors,
-                access,
-                review=review,
-                keys=policy_keys(settings),
-                changes=Changes(settings, store),
-                tried=partial(try_upload, settings),
-                announce=lambda: _announce_policies(settings),
-                listening=host,
-                port=bound,
-                clock=now,
-                public=public,
-                proxies=proxies,
-                issuer=issuer,
-                requests=metrics,
-            )
-            # A console beside a worker, as on a laptop, takes any free port for its metrics.
-            with TelemetryServer(
+    with ExitStack() as stack:
+        store = stack.enter_context(when_available(partial(open_store, settings, publish=publish)))
+        listening = stack.enter_context(listen(host, port, insecure=settings.insecure, command="console"))
+        url = base_url(host, listening) if origin is None else f"{origin}/"
+        issuer = _issuer(settings, url)
+        doors, metrics = Doors(store.accounts, monotonic=monotonic), RequestMetrics()
+        served = Served(host, listening.getsockname()[1], origin, proxies)
+        app = _application(settings, store, doors, issuer, served, metrics)
+        # A console beside a worker, as on a laptop, takes any free port for its metrics.
+        telemetry = stack.enter_context(
+            TelemetryServer(
                 metrics.exposition,
                 alive=dict,
                 ready=dict,
@@ -121,12 +82,55 @@ def run_console(
                 host=settings.http.host,
                 port=settings.http.port,
                 any_port=True,
-            ) as telemetry:
-                # A link that does everything is no way in where people have identities.
-                by_link = issuer is None and not store.accounts.any()
-                link = f"{url}enter#{doors.invite(person)}" if by_link else None
-                announce(OpenedConsole(url, link, f"{telemetry.url}/metrics", *_standing(issuer)))
-                serve(app, listening)
+            )
+        )
+        # A link that does everything is no way in where people have identities.
+        by_link = issuer is None and not store.accounts.any()
+        link = f"{url}enter#{doors.invite(person)}" if by_link else None
+        announce(OpenedConsole(url, link, f"{telemetry.url}/metrics", *_standing(issuer)))
+        serve(app, listening)
+
+
+def _application(
+    settings: Settings,
+    store: Store,
+    doors: Doors,
+    issuer: Issuer | None,
+    served: Served,
+    metrics: RequestMetrics,
+) -> Guard:
+    from streamer.console.app import console_app
+    from streamer.console.forms import Forms
+    from streamer.review.app import review_app
+    from streamer.wiring.console_changes import Changes
+    from streamer.wiring.keys import policy_keys
+    from streamer.wiring.review import Due, for_people, rubrics
+    from streamer.wiring.trying import try_upload
+
+    forms = Forms(
+        store=store,
+        doors=doors,
+        access=Access(),
+        changes=Changes(settings, store),
+        announce=lambda: _announce_policies(settings),
+        clock=now,
+        issuer=issuer,
+    )
+    review = review_app(
+        store.reviews,
+        forms.access,
+        gates=lambda: for_people(store),
+        recalibrating=Due(store),
+        listening=served.listening,
+        port=served.port,
+        clock=now,
+        public=served.public,
+        rubrics=rubrics(settings),
+    )
+    tried = partial(try_upload, settings)
+    return console_app(
+        forms, served, review=review, keys=policy_keys(settings), tried=tried, requests=metrics
+    )
 
 
 def _checked(public: str) -> str:

@@ -28,11 +28,9 @@ def encoder(
 ) -> CachedEncoder | None:
     """Load the encoder, which takes seconds, behind its cache; None when there is to be none.
 
-    Parameters
-    ----------
-    in_worker : of an endpoint: one attempt a call, for the worker calls again after `Unavailable`, and `EncoderGivenUp`
-        after the configured wait. It need not answer at the start if the name gives the dimension.
-    report_status : see `EndpointEncoder`.
+    `in_worker` : of an endpoint one attempt a call, for the worker calls again after `Unavailable`,
+    and `EncoderGivenUp` after the configured wait; it need not answer at the start if the name
+    gives the dimension.
     """
     from streamer.scoring.encoders.encoder import CachedEncoder
     from streamer.scoring.encoders.registry import load_encoder

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from streamer.errors import UsageError
 from streamer.gates import labeller_names
 from streamer.settings.settings import Settings
-from streamer.signing.policies import PolicyKeys
+from streamer.signing.policies import NO_KEYS, PolicyKeys
 
 if TYPE_CHECKING:
     from streamer.labels.signing import LabelKeys
@@ -25,7 +25,6 @@ def policy_keys(settings: Settings) -> PolicyKeys:
     Raises `UsageError` when a key cannot be read, or what is signed with the private one would be refused.
     """
     from streamer.audit import signing
-    from streamer.signing.policies import NO_KEYS, PolicyKeys
 
     configured = settings.policies
     if configured.private_key is None and configured.public_keys is None and not configured.give_up_signing:

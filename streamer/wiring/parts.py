@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from streamer.events.alerts import alert_message
+from streamer.events.dead_letters import dead_letter_message
+from streamer.events.desk import desk_message
 from streamer.events.limits import RECORD_OVERHEAD_BYTES, Limits
+from streamer.events.thresholds import threshold_event, threshold_message
 from streamer.events.topic import every
 from streamer.events.topics import Topics
+from streamer.failpoints import from_environment
 from streamer.gates.policy import Policy
 from streamer.journal import OutboxMessage
 from streamer.settings.settings import Settings
@@ -24,6 +30,7 @@ if TYPE_CHECKING:
     from streamer.stream.publisher import Publisher
     from streamer.stream.tail import TailedRecord
 
+T = TypeVar("T")
 
 GATE_LOCK_SECONDS = 15.0
 """How long a command waits for another run of the same gate."""
@@ -69,11 +76,6 @@ def open_store(settings: Settings, *, publish: bool = True) -> Store:
 
     Raises `UsageError` when it is not migrated.
     """
-    from streamer.events.alerts import alert_message
-    from streamer.events.dead_letters import dead_letter_message
-    from streamer.events.desk import desk_message
-    from streamer.events.thresholds import threshold_event, threshold_message
-    from streamer.failpoints import from_environment
     from streamer.store import open_store as open_database
     from streamer.wiring.keys import label_keys, policy_keys
 
@@ -97,6 +99,15 @@ def open_store(settings: Settings, *, publish: bool = True) -> Store:
         publish=publish,
         failpoint=from_environment(),
     )
+
+
+def when_available(
+    call: Callable[[], T], report_status: Callable[[str, bool], None] = lambda _part, _up: None
+) -> T:
+    """Return what a call of the database returns, however long it is away: what starts a service may start before it."""
+    from streamer.stream.backoff import until_available
+
+    return cast("T", asyncio.run(until_available(None, call, part="database", report_status=report_status)))
 
 
 def migrate(settings: Settings, *, lock_seconds: float | None = None) -> SchemaState:
@@ -175,8 +186,6 @@ def publish_pending(settings: Settings) -> int:
 
 def publish_waiting(settings: Settings, store: Store) -> int:
     """The same with a store that is open; the broker is asked for only where something waits."""
-    from streamer.failpoints import from_environment
-
     if not store.unpublished([], limit=1):
         return 0
     failpoint = from_environment()

@@ -1,28 +1,30 @@
 """The recalibrator from settings: schedule, runs, the watch over the risk in service, metrics and health."""
 
-from __future__ import annotations
-
 import signal
 import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING
 
 import structlog
 
+from streamer.failpoints import from_environment
+from streamer.recalibration.gate_status import GateStatus
+from streamer.recalibration.one_gate import recalibrate_by_rule, tighten_by_rule
+from streamer.recalibration.runner import GateWork
+from streamer.recalibration.service import Recalibrator, Timing, Watch
+from streamer.risk.rounds.watch import RiskWatch
 from streamer.settings.settings import Settings
-
-if TYPE_CHECKING:
-    from streamer.recalibration.gate_status import GateStatus
-    from streamer.recalibration.service import Watch
-    from streamer.store import Store
-    from streamer.telemetry.recalibrator_metrics import RecalibratorMetrics
-
+from streamer.store import Store
+from streamer.stream.ending import StopDeadline
+from streamer.stream.handshake import shake_hands
+from streamer.telemetry.http import TelemetryServer
+from streamer.telemetry.recalibrator_metrics import RecalibratorMetrics, RiskMetrics
+from streamer.wiring.alerting import Delivery, channels
 from streamer.wiring.audit import signing
-from streamer.wiring.parts import connection, now, open_store, publish_waiting
-from streamer.wiring.process import settle_memory, tracing, when_available
+from streamer.wiring.parts import connection, now, open_store, publish_waiting, when_available
+from streamer.wiring.process import settle_memory, tracing
 
 log = structlog.get_logger(__name__)
 
@@ -35,9 +37,6 @@ BROKER_ASKED_EVERY_SECONDS = 15.0
 
 def watch(store: Store, metrics: RecalibratorMetrics, *, stopping: Callable[[], bool]) -> Watch:
     """Return what watches the risk in service, with the metrics that it serves."""
-    from streamer.risk.rounds.watch import RiskWatch
-    from streamer.telemetry.recalibrator_metrics import RiskMetrics
-
     return RiskWatch(
         store.monitoring, alerts=store.alerts, observer=RiskMetrics(metrics.of), stopping=stopping
     )
@@ -53,8 +52,6 @@ class _Announcements:
         self._asked = float("-inf")
 
     def __call__(self) -> None:
-        from streamer.stream.handshake import shake_hands
-
         waiting = bool(self._store.unpublished([], limit=1))
         if not waiting and time.monotonic() - self._asked < BROKER_ASKED_EVERY_SECONDS:
             return
@@ -70,15 +67,9 @@ def run_recalibrator(
 ) -> int:
     """Run one recalibrator until SIGTERM or Ctrl-C, and return the process's exit status.
 
-    `kafka`: publish policies and alerts; without it they wait in the outbox for a broker. `announce` gets the addresses once they are known, before the service is ready.
+    `kafka` : publish policies and alerts; without it they wait in the outbox for a broker. `announce` gets the addresses once
+    they are known, before the service is ready.
     """
-    from streamer.failpoints import from_environment
-    from streamer.recalibration.one_gate import recalibrate_by_rule, tighten_by_rule
-    from streamer.recalibration.runner import GateWork
-    from streamer.recalibration.service import Recalibrator, Timing
-    from streamer.telemetry.recalibrator_metrics import RecalibratorMetrics
-    from streamer.wiring.alerting import Delivery, channels
-
     metrics = RecalibratorMetrics()
     stop = threading.Event()
     failpoint = from_environment()
@@ -154,8 +145,6 @@ def run_recalibrator(
 
 def run_signer(settings: Settings, *, announce: Callable[[Mapping[str, object]], None]) -> int:
     """Run what signs alone until SIGTERM or Ctrl-C, and return the process's exit status."""
-    from streamer.telemetry.recalibrator_metrics import RecalibratorMetrics
-
     metrics, stop = RecalibratorMetrics(), threading.Event()
     with ExitStack() as stack:
         store = stack.enter_context(when_available(partial(open_store, settings)))
@@ -174,9 +163,6 @@ def _serve(
     unready: Callable[[], list[str]],
 ) -> None:
     """Serve metrics and health, announce where, and set `stop` at SIGTERM and Ctrl-C."""
-    from streamer.stream.ending import StopDeadline
-    from streamer.telemetry.http import TelemetryServer
-
     # Never called off: it also ends an interpreter that waits for a thread which does not come back.
     deadline = StopDeadline()
     http = stack.enter_context(

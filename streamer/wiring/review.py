@@ -8,11 +8,13 @@ from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
 from streamer.errors import UsageError
+from streamer.labels.registry import by_programs
+from streamer.review.access import Access, labeller_name
+from streamer.review.items import Recalibrating, Rubric
 from streamer.settings.settings import Settings
 from streamer.wiring.parts import now, open_store
 
 if TYPE_CHECKING:
-    from streamer.review.items import Recalibrating, Rubric
     from streamer.store import Store
 
 _COUNT_SECONDS = 1.0
@@ -26,13 +28,11 @@ class Address(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """A page that is about to be served.
+    """A page that is about to be served, and whose queues it shows at the moment.
 
-    Attributes
-    ----------
-    own_browser : an address for one use, for the browser of the person who started it.
-    gates : whose queues are shown at the moment.
-    refusals : sentences: gates that would not read labels of the people who were named, and are not shown to them.
+    `own_browser` : an address for one use, for the browser of the person who started it. `refusals`
+    : sentences: gates that would not read labels of the people who were named, and are not shown to
+    them.
     """
 
     addresses: tuple[Address, ...]
@@ -52,11 +52,9 @@ def run_review(
 ) -> None:
     """Serve the review page until SIGINT or SIGTERM.
 
-    Raises
-    ------
-    UsageError : there is no such gate, programs label it, a name cannot be, or the address cannot be listened on.
+    Raises `UsageError` where there is no such gate, programs label it, a name cannot be, or the
+    address cannot be listened on.
     """
-    from streamer.review.access import Access, labeller_name
     from streamer.review.app import review_app
     from streamer.review.server import listen, serve
     from streamer.web.server import base_url
@@ -99,8 +97,6 @@ def run_review(
 
 def rubrics(settings: Settings) -> dict[str, Rubric]:
     """Return what severities mean at gates, for whoever labels."""
-    from streamer.review.items import Rubric
-
     return {gate: Rubric(**one.model_dump()) for gate, one in settings.rubrics.items()}
 
 
@@ -119,8 +115,6 @@ class Due:
         return self._counted
 
     def _count(self) -> dict[str, Recalibrating]:
-        from streamer.review.items import Recalibrating
-
         counted = {}
         for status in self._store.recalibration_status.statuses(now=now()):
             settings = status.gate.settings
@@ -132,14 +126,10 @@ class Due:
 
 def for_people(store: Store) -> tuple[str, ...]:
     """Return the gates whose severities people give."""
-    from streamer.labels.registry import by_programs
-
     return tuple(one.gate for one in store.gates.list() if one.settings.severity_kind not in by_programs())
 
 
 def _check_for_people(store: Store, gate: str) -> None:
-    from streamer.labels.registry import by_programs
-
     kind = store.gates.get(gate).settings.severity_kind
     if kind in by_programs():
         raise UsageError(

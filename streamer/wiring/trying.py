@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import ArrayLike
 
 from streamer.clouds.cloud import Cloud, held_note, one_call
+from streamer.clouds.evaluated_claims import CLAIM, CLAIM_BUDGETS, ClaimOptions, evaluate_claims, has_claims
 from streamer.clouds.halves import SPLITS
 from streamer.clouds.tables.answers import Reading
 from streamer.clouds.tables.columns import Role, parse_mapping
@@ -22,8 +23,9 @@ from streamer.clouds.tables.rows import UnclearMarks
 from streamer.clouds.unlabelled import check_unlabelled, counts, unlabelled_note
 from streamer.errors import StreamerError, UsageError
 from streamer.frames.answers import Doubt, Read, doubt_of, read
-from streamer.frames.results import Report
+from streamer.frames.results import Report, claims_page, report_page
 from streamer.gates.settings import NO_ENCODER, PARAMETERS
+from streamer.scoring.encoders.registry import load_encoder
 from streamer.scoring.registry import LIKELIHOOD
 from streamer.settings.settings import Settings
 from streamer.wiring.encoders import endpoint_encoder
@@ -56,26 +58,17 @@ def tried(
     of_claims: Callable[[Sequence[Cloud]], None],
     note: Callable[[str], None] = lambda _text: None,
     warn: Callable[[str], None] = lambda _text: None,
-    name: str | None = None,
+    upload: str | None = None,
     watch: "ProgressWatch | None" = None,
 ) -> tuple[Report | None, list[str]]:
     """Say what a gate would make of a labelled file; and how it was read, in sentences.
 
-    Parameters
-    ----------
-    given : settings of the gate and parameters of its method.
-    ask : told once what the file leaves open; returns the columns that were named.
-    of_claims : receives answers with claims, of which there is no report.
-    note, warn : receive these sentences before the rest is done.
-    name : of the file, in what is said; None: as `file` says.
-    watch : receives progress, where texts are encoded and halves tried; None: nobody does.
-
-    Raises
-    ------
-    UsageError
-        The file cannot be tried; the message says what to do.
+    `given` : settings of the gate and parameters of its method. `ask` is told once what the file
+    leaves open, and returns the columns that were named; `of_claims` gets answers with claims, of
+    which there is no report; `note` and `warn` get the sentences before the rest is done. `upload` :
+    what somebody calls the file, who has no options. `watch` : receives progress. Raises `UsageError` where the file cannot be
+    tried; the message says what to do.
     """
-    from streamer.clouds.evaluated_claims import CLAIM, has_claims
     from streamer.frames.gate import Gate
 
     named, choice = dict(given), check_unlabelled(unlabelled)
@@ -91,20 +84,24 @@ def tried(
             **named,
         )
         table = _read(file, reading, gate.kept_columns, ask)
-        said = [f"{name or file}: {table.recognised}", *table.notes]
+        said = [f"{upload or file}: {table.recognised}", *table.notes]
         for one in said:
             note(one)
         if given.get("unit") == CLAIM or ("unit" not in given and has_claims(table.clouds)):
             of_claims(table.clouds)
             return None, said
         missing, answers = counts(table.clouds)
+        option = "--unlabelled " if upload is None else None
         if missing == answers:
             raise UsageError(
                 f"{file}: no answer has a severity, so there is nothing to judge by; say which column has them: "
                 "--column severity=NAME, or --column correct=NAME where 1 means right"
             )
         likely = given.get("scorer") == LIKELIHOOD or ("scorer" not in given and one_call(table.clouds))
-        left = unlabelled_note(missing, answers, choice), held_note(table.clouds, likely=likely)
+        left = (
+            unlabelled_note(missing, answers, choice, option=option),
+            held_note(table.clouds, likely=likely),
+        )
         for one in filter(None, left):
             warn(one)
             said.append(one)
@@ -139,18 +136,12 @@ def _read(file: Path, reading: Reading, kept: Sequence[str], ask: Ask) -> Read:
 def try_upload(
     settings: Settings, name: str, content: bytes, alpha: float, columns: Sequence[str]
 ) -> str | Doubt:
-    """Return the page of `streamer try` about an uploaded file, or what has to be asked first. Nothing of it is kept.
+    """Return the page of `streamer try` about an uploaded file, or what has to be asked first.
+    Nothing of it is kept.
 
-    A process of its own reads it: a file that takes all memory or time costs that process alone.
-
-    Parameters
-    ----------
-    columns : like ``answer=text``; those that are not named are recognised.
-
-    Raises
-    ------
-    UsageError
-        The file cannot be tried, or takes longer than `MOST_SECONDS`.
+    `columns` like ``answer=text``; those that are not named are recognised. A process of its own
+    reads it: a file that takes all memory or time costs that process alone. Raises `UsageError`
+    where the file cannot be tried, or takes longer than `MOST_SECONDS`.
     """
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe(duplex=False)
@@ -180,9 +171,6 @@ def try_upload(
 def _try_upload(
     answer: Connection, settings: Settings, name: str, content: bytes, alpha: float, columns: Sequence[str]
 ) -> None:
-    from streamer.clouds.evaluated_claims import CLAIM_BUDGETS, ClaimOptions, evaluate_claims
-    from streamer.frames.results import claims_page, report_page
-
     os.nice(10)
     with TemporaryDirectory(prefix="streamer-try-") as folder:
         file = Path(folder, f"upload{''.join(Path(name).suffixes[-2:])[:20]}")
@@ -195,7 +183,7 @@ def _try_upload(
         try:
             file.write_bytes(content)
             reading = Reading(columns=parse_mapping(columns))
-            how: Any = {"reading": reading, "ask": ask, "of_claims": of_claims.append, "name": name}
+            how: Any = {"reading": reading, "ask": ask, "of_claims": of_claims.append, "upload": name}
             report, said = tried(settings, file, {"alpha": alpha}, **how)
             if report is None:
                 alphas = tuple(sorted({alpha, *CLAIM_BUDGETS}))
@@ -225,8 +213,6 @@ class _Encode:
         self.total: int | None = None
 
     def __call__(self, texts: list[str]) -> ArrayLike:
-        from streamer.scoring.encoders.registry import load_encoder
-
         if self._name == NO_ENCODER:
             raise UsageError("answers are scored by their embeddings, and encoder.name is none: set one")
         if self._loaded is None:
@@ -252,4 +238,4 @@ def run_trials(settings: Settings, port: int, announce: Callable[[str], None]) -
 
     with listen("127.0.0.1", port, command="try") as listening:
         announce(base_url("127.0.0.1", listening))
-        serve(trial_app(partial(try_upload, settings), listening="127.0.0.1"), listening)
+        serve(trial_app(partial(try_upload, settings)), listening)

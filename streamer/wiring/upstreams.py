@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from streamer.errors import UsageError
+from streamer.gates.setting import GATE_NAME, GATE_NAME_RULE
 from streamer.gates.settings import GateSettings
 from streamer.settings.settings import Settings
 from streamer.settings.sources import file_text
@@ -60,7 +61,6 @@ def upstreams(
 
     `with_keys` : False where nothing will be asked of them.
     """
-    from streamer.gates.setting import GATE_NAME, GATE_NAME_RULE
     from streamer.labels.llm.record import Price
     from streamer.serving.chat.rungs import check_rungs
     from streamer.serving.chat.upstream import Upstream

@@ -1,35 +1,26 @@
-"""A worker from settings: encoder, policies, decider, stream, metrics and health, put together and run."""
-
-from __future__ import annotations
+"""A worker from settings: what decides, and the stream that it reads, put together and run."""
 
 import asyncio
-import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from functools import partial
-from typing import TYPE_CHECKING
 
-from streamer.gates.settings import NO_ENCODER
+from streamer.deciding.decider import BatchDecider
+from streamer.deciding.policy_book import Announcements
+from streamer.deciding.reading_ahead import reading_ahead
+from streamer.failpoints import from_environment
 from streamer.journal import Partition
 from streamer.settings.settings import Settings
-
-if TYPE_CHECKING:
-    from streamer.stream.worker import WorkerLimits
-
+from streamer.stream.connection import Subscription
+from streamer.stream.ending import Ending, StopDeadline, WorkerHalted
+from streamer.stream.faust_engine import ReaderLimits
+from streamer.stream.health import WorkerHealth
+from streamer.stream.isolation import DeadLetterLimits
+from streamer.stream.worker import Thresholds, WorkerLimits
+from streamer.stream.worker import run_worker as run_stream
 from streamer.wiring.configured_judge import judge_scores
-from streamer.wiring.encoders import encoder_identity
-from streamer.wiring.parts import connection, limits, now, open_store, topics
-from streamer.wiring.process import (
-    candidate_encoder,
-    housekeeping,
-    loaded_encoder,
-    policy_book,
-    settle_memory,
-    telemetry,
-    tracing,
-    when_available,
-)
+from streamer.wiring.parts import connection, limits, now, topics
+from streamer.wiring.process import Begun, settle_memory
 
 
 def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]], None]) -> int:
@@ -37,38 +28,22 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
 
     `announce` gets the addresses once they are known, before the worker is ready.
     """
-    from streamer.deciding.decider import BatchDecider
-    from streamer.deciding.policy_book import Announcements
-    from streamer.deciding.reading_ahead import reading_ahead
-    from streamer.failpoints import from_environment
-    from streamer.stream.connection import Subscription
-    from streamer.stream.ending import Ending, StopDeadline, WorkerHalted
-    from streamer.stream.health import WorkerHealth
-    from streamer.stream.worker import Thresholds
-    from streamer.stream.worker import run_worker as run_stream
-    from streamer.telemetry.metrics import Metrics
-
     named, bounds = topics(settings), limits(settings)
-    broker = connection(settings)
-    identity = None if settings.encoder.name == NO_ENCODER else encoder_identity(settings)
-    encoder_id = NO_ENCODER if identity is None else identity.id
-    metrics = Metrics(encoder=encoder_id)
-    health = WorkerHealth(metrics, essential=[named.actions])
-    loaded = threading.Event()
+    broker, group = connection(settings), settings.kafka.group_id
     # Never called off: it also ends an interpreter that waits for a thread which does not come back.
     ending = Ending(deadline=StopDeadline())
     with ExitStack() as stack:
-        http = stack.enter_context(telemetry(settings, metrics, health, part="worker", loaded=loaded))
-        traces = stack.enter_context(tracing("worker"))
-        at_last = partial(when_available, report_status=health.part)
-        store = stack.enter_context(at_last(partial(open_store, settings)))
-        if identity is not None:
-            at_last(partial(store.encoders.register, identity))
-        group = settings.kafka.group_id
-        announce({"http": http.url, "encoder": encoder_id, "broker": broker.bootstrap, "group": group})
-        book = policy_book(settings, store, metrics)
+        begun = Begun(
+            stack, settings, lambda metrics: WorkerHealth(metrics, essential=[named.actions]), part="worker"
+        )
+        health, store = begun.health, begun.store
+        announce(
+            {
+                "http": begun.http.url, "encoder": begun.encoder_id, "broker": broker.bootstrap, "group": group,
+            }
+        )  # fmt: skip
         announcements = Announcements(
-            book,
+            begun.book,
             message=store.policies.message,
             announce=store.policies.announce,
             # This one publishes what commands left in the outbox.
@@ -76,22 +51,18 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
             limits=bounds,
             clock=time.monotonic,
         )
-        at_last(book.refresh)
-        cached = loaded_encoder(settings, metrics, health)
-        beside = candidate_encoder(settings, store)
-        loaded.set()
-        stack.enter_context(housekeeping(store, metrics, health, book, chore=announcements.keep))
-        judge = stack.enter_context(judge_scores(settings, metrics, traces))
+        begun.load()
+        begun.keep_house(announcements.keep)
         decider = BatchDecider(
-            book=book,
-            judge=judge,
+            book=begun.book,
+            judge=stack.enter_context(judge_scores(settings, begun.metrics, begun.tracing)),
             known=store.known,
-            encoder=cached,
+            encoder=begun.encoder,
             topics=named,
             limits=bounds,
             clock=now,
-            tracing=traces,
-            candidate_encoder=beside,
+            tracing=begun.tracing,
+            candidate_encoder=begun.candidate_encoder,
             candidate_seconds=settings.worker.candidate_wait_seconds,
         )
         stream = run_stream(
@@ -103,12 +74,12 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
             ),
             journal=store,
             decider=decider,
-            prepare=stack.enter_context(reading_ahead(decider, cached)),
+            prepare=stack.enter_context(reading_ahead(decider, begun.encoder)),
             thresholds=Thresholds(topic=named.thresholds, on_message=announcements.hear),
             limits=_worker_limits(settings),
             health=health,
             failpoint=from_environment(),
-            tracing=traces,
+            tracing=begun.tracing,
             ending=ending,
         )
         settle_memory()
@@ -120,10 +91,6 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
 
 
 def _worker_limits(settings: Settings) -> WorkerLimits:
-    from streamer.stream.faust_engine import ReaderLimits
-    from streamer.stream.isolation import DeadLetterLimits
-    from streamer.stream.worker import WorkerLimits
-
     bounds, worker = limits(settings), settings.worker
     return WorkerLimits(
         reader=ReaderLimits(

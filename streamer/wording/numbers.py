@@ -47,6 +47,14 @@ def waiting_items(*units: str) -> tuple[str, str]:
     return f"{one} waits", f"{many} wait"
 
 
+def duration(seconds: float) -> str:
+    """Write seconds the way that commands read them: ``90s``, ``30m``, ``12h``, ``7d``."""
+    for unit, length in (("d", 86_400.0), ("h", 3600.0), ("m", 60.0)):
+        if seconds and seconds % length == 0:
+            return f"{seconds / length:g}{unit}"
+    return f"{seconds:g}s"
+
+
 def when(moment: datetime) -> str:
     """Write a moment to the second, in UTC."""
     return moment.strftime("%Y-%m-%d %H:%M:%SZ")

@@ -10,10 +10,46 @@ from itertools import pairwise
 from streamer.calibration.full_fit import allowed, chance_above
 from streamer.gates.policy import MONITOR, RECALIBRATOR, SIGNED_IN, WARNING, GateRevision, Policy
 from streamer.gates.rule import INDICATOR, BatchCut, Chance, Cut, Full, Needed, Quantile, Rank, Rule, Segments
-from streamer.gates.setting_changes import calibrated_for_another
-from streamer.gates.settings import GateSettings
+from streamer.gates.setting_changes import calibrated_for_another, unread
+from streamer.gates.settings import PARAMETERS, SETTINGS, GateSettings, parameter_setting
 from streamer.recalibration.sampled import SampledGroup, cuts_at_budget
-from streamer.wording.numbers import counted, percent, when
+from streamer.recalibration.verdict import Proposal
+from streamer.scoring.signals.signal_list import SignalList
+from streamer.wording.numbers import counted, duration, percent, when
+
+NOTHING_PROMISED = "Nothing is promised, and nothing ships."
+
+
+def setting_name(name: str) -> str:
+    """Write the name of a setting for people: ``label deadline``."""
+    return name.replace("_", " ").removesuffix(" seconds")
+
+
+def setting_text(name: str, value: object) -> str:
+    """Write the value of a setting for people: ``12h``, ``yes``, ``none``."""
+    if value is None:
+        return SETTINGS[name].nothing if name in SETTINGS else "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if name == "model":
+        return f"{len(str(value))} characters of JSON"
+    if name == "signals":
+        return ", ".join(SignalList.of_text(str(value)).written) or "none but those computed here"
+    if isinstance(value, tuple):
+        return ", ".join(value)
+    if isinstance(value, float):
+        return duration(value) if name.endswith("_seconds") else f"{value:.6g}"
+    return str(value)
+
+
+def settings_shown(settings: GateSettings) -> list[tuple[str, str, str]]:
+    """Name, meaning and value, as people read them, of each setting that has an effect on its gate."""
+    said = {**SETTINGS, **{one: parameter_setting(one) for one in PARAMETERS}}
+    return [
+        (setting_name(name), said[name].help, setting_text(name, value))
+        for name, value in settings.named().items()
+        if name not in unread(settings)
+    ]
 
 
 def cut_text(cut: Cut, rule: Rule) -> str:
@@ -103,12 +139,10 @@ def variability_text(policy: Policy, groups: int) -> str | None:
 def selection_text(
     policy: Policy, history: Sequence[GateRevision], sample: Sequence[SampledGroup]
 ) -> str | None:
-    """Say that what the policy was calibrated for was settled when some of its prompts had been seen; None where it was not.
+    """Say that what the policy was calibrated for was settled when some of its prompts, `sample`,
+    had been seen; None where it was not.
 
-    Parameters
-    ----------
-    history : every revision of the gate, the oldest first.
-    sample : the prompts of the policy's run.
+    `history` : every revision of the gate, the oldest first.
     """
     until = [one for one in history if one.revision <= policy.gate_revision]
     for before, after in reversed(list(pairwise(until))):
@@ -197,6 +231,14 @@ def way_into_force(gate: str, settings: GateSettings) -> str:
     return f"streamer threshold activate {gate}"
 
 
+def waits_text(proposal: Proposal) -> str:
+    """Say in a sentence what a proposal waits for; empty where nobody said."""
+    if proposal.held_until is not None:
+        why = f": {proposal.why}" if proposal.why else ""
+        return f"It is held until {when(proposal.held_until)} and comes into force if it passes then{why}."
+    return f"It waits for a person: {proposal.why}." if proposal.why else ""
+
+
 def guarantee_text(guarantee: str) -> str:
     """Break a guarantee into its parts, one a line: what holds, on what basis, if what, and what is not promised."""
     return re.sub(r" (?=(?:Basis|Assumptions|Not promised|Besides): )", "\n", guarantee)
@@ -209,12 +251,8 @@ NO_CHANCE = "It is no chance of being wrong, and a budget that is chosen by it h
 
 
 def needed_text(needed: Needed, *, alpha: float, attempts: int = 1) -> str:
-    """Say why a budget was or was not enough: ``31 of 250 labelled prompts were wrong and looked at least this good; ...``.
-
-    Parameters
-    ----------
-    needed : of a decision.
-    alpha : the gate's budget, which this many attempts share.
+    """Say why a budget, which this many attempts share, was or was not enough for a decision: ``31
+    of 250 labelled prompts were wrong and looked at least this good; ...``.
     """
     others, k = needed.count - 1, allowed(alpha, needed.groups, attempts=attempts)
     were = "was wrong and looked" if others == 1 else "were wrong and looked"

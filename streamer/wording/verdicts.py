@@ -35,6 +35,11 @@ ALARMS = {
 }
 
 
+def no_alerts(only_open: bool) -> str:
+    """Say that there is none; open is what nobody has acknowledged."""
+    return "No open alerts." if only_open else "No alerts."
+
+
 _DOUBTS = ("reading stands still", "draws are in doubt", "what comes has drifted")
 
 
@@ -97,12 +102,8 @@ Rows = list[tuple[str, ...]]
 
 
 class RiskColumns(NamedTuple):
-    """A gate's figures side by side.
-
-    Attributes
-    ----------
-    columns : what each column is about: the policy in force, the period, what was before; at least one.
-    rows : what each row is, and a text for each column.
+    """A gate's figures side by side: of the policy in force, the period and what was before, at
+    least one; each row is named first.
     """
 
     columns: tuple[str, ...]

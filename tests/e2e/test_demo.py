@@ -44,9 +44,8 @@ def test_the_stream_decides_as_the_offline_computation_does_number_for_number(
     streamed: dict[str, Any] = json.loads(demo(tmp_path, "--data", str(data), *options, "--json").stdout)
     offline = run_scored(trivia[:CLOUDS], unit="best", alpha=0.1, method="rbwa", seed=0)
     summary = offline.summary()
-    assert {name: streamed[name] for name in SAME_AS_OFFLINE} == {
-        name: summary[name] for name in SAME_AS_OFFLINE
-    }
+    wanted = {name: summary[name] for name in SAME_AS_OFFLINE}
+    assert {name: streamed[name] for name in SAME_AS_OFFLINE} == wanted
     assert streamed["batches"] + streamed["calibration_groups"] == CLOUDS
     assert streamed["batches_per_second"] > 0
 
@@ -59,9 +58,8 @@ def test_the_stream_decides_as_the_offline_computation_does_number_for_number(
         assert store.evidence.log_faults() == []
         newest = store.policies.newest("demo")
         run = store.calibration.inputs(newest.calibration_run or 0)
-        assert {g.id: [i.severity for i in g.items] for g in run} == {
-            g.id: g.severities.tolist() for g in offline.calibration
-        }
+        wanted = {g.id: g.severities.tolist() for g in offline.calibration}
+        assert {g.id: [i.severity for i in g.items] for g in run} == wanted
 
 
 def test_all_signals_decide_as_a_gate_in_python_does(tmp_path: Path, triviaqa_path: Path):
@@ -74,11 +72,8 @@ def test_all_signals_decide_as_a_gate_in_python_does(tmp_path: Path, triviaqa_pa
     for path, half in zip(paths, halves, strict=True):
         path.write_text("".join(lines[cloud.question_id] for cloud in half))
     offline = streamer.Gate(alpha=0.1, encoder="all-MiniLM-L6-v2").fit(paths[0]).report(paths[1]).at
-    assert (streamed["state"], streamed["lambda"], streamed["calibration_groups"]) == (
-        "full",
-        None,
-        CLOUDS // 2,
-    )
+    wanted = ("full", None, CLOUDS // 2)
+    assert (streamed["state"], streamed["lambda"], streamed["calibration_groups"]) == wanted
     assert streamed["ship_rate"] == offline.ship_rate.mean
     assert streamed["exposure_risk"] == pytest.approx(offline.exposure.mean, rel=1e-12)
     assert streamed["selective_risk"] == pytest.approx(offline.selective.mean, rel=1e-12)

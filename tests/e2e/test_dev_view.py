@@ -26,22 +26,13 @@ _ENTER, _LEAVE = "\x1b[?1049h", "\x1b[?1049l"
 )
 def test_it_shows_what_happens_and_gives_the_terminal_back(tmp_path: Path) -> None:
     environment = os.environ | {
-        "STREAMER_ENCODER_NAME": "none",
-        "TERM": "xterm",
-        "COLUMNS": "100",
-        "LINES": "30",
-    }
+        "STREAMER_ENCODER_NAME": "none", "TERM": "xterm", "COLUMNS": "100", "LINES": "30",
+    }  # fmt: skip
     worker, recalibrator = free_port(), free_port()
     here, there = pty.openpty()
     process = subprocess.Popen(
         [
-            sys.executable,
-            "-m",
-            "streamer",
-            "dev",
-            "--port",
-            f"{worker}",
-            "--recalibrator-port",
+            sys.executable, "-m", "streamer", "dev", "--port", f"{worker}", "--recalibrator-port",
             f"{recalibrator}",
         ],
         stdin=there,
@@ -51,7 +42,7 @@ def test_it_shows_what_happens_and_gives_the_terminal_back(tmp_path: Path) -> No
         env=environment,
         start_new_session=True,
         preexec_fn=_take_terminal,
-    )
+    )  # fmt: skip
     os.close(there)
     try:
         seen = _read_until(here, "There is no gate yet", 90)
@@ -61,7 +52,6 @@ def test_it_shows_what_happens_and_gives_the_terminal_back(tmp_path: Path) -> No
         assert "loading the encoder" not in seen  # it has none
         seen += _read_until(here, "Press Ctrl-C to stop", 90)
         link = re.search(r"console .*?(http://127\.0\.0\.1:\d+/)enter#[\w-]{40,}", seen)
-        assert link is not None
         with urllib.request.urlopen(f"{link[1]}login", timeout=240) as answer:
             assert answer.status == 200
         assert "streamer_encoded_texts_total" in _metrics(worker)
@@ -103,13 +93,9 @@ def _paste(lines: str, folder: Path, environment: dict[str, str]) -> Any:
     """What a shell says to them, in another terminal of the same folder."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
-        ["bash", "-c", lines],
-        cwd=folder,
-        env=environment | {"PATH": path},
-        stdout=subprocess.PIPE,
-        check=True,
-        timeout=240,
-    )
+        ["bash", "-c", lines], cwd=folder, env=environment | {"PATH": path}, stdout=subprocess.PIPE,
+        check=True, timeout=240,
+    )  # fmt: skip
     return json.loads(done.stdout.splitlines()[-1])
 
 

@@ -40,7 +40,6 @@ def test_the_commands(checkout: Path, capsys: pytest.CaptureFixture[str]):
     assert shown in said[1].err
     assert "80 of 400 answers have no severity and are left out" in said[1].err
     tried = re.search(r"^```\n(Worth it: .*?)\n```$", PAGE, re.MULTILINE | re.DOTALL)
-    assert tried is not None
     assert tried[1].split() == said[0].out.split()[: len(tried[1].split())]
     assert (checkout / "evaluation" / "report.html").is_file()
 

@@ -43,14 +43,9 @@ def run(clone: Path, script: str, *, seconds: float = 540, **settings: str) -> s
     """Run a block of the README in the clone, in one shell, without any setting of this machine; its output."""
     finished = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", f'export PATH="$PWD/.venv/bin:$PATH"\n{script}'],
-        cwd=clone,
-        env=os.environ | settings,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=seconds,
-    )
+        cwd=clone, env=os.environ | settings, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, timeout=seconds,
+    )  # fmt: skip
     assert finished.returncode == 0, finished.stdout
     return finished.stdout
 

@@ -77,12 +77,9 @@ def test_the_consumer_asks_again_and_stops(site: Site) -> None:
 async def the_requests(site: Site, consumer: Any) -> None:
     def answers(model: Model, *, gate: str = GATE, seconds: float = 30.0) -> Any:
         return consumer(
-            gate,
-            model,
-            bootstrap=site.settings.bootstrap_servers,
-            seconds=seconds,
+            gate, model, bootstrap=site.settings.bootstrap_servers, seconds=seconds,
             prefix=site.settings.kafka.topic_prefix,
-        )
+        )  # fmt: skip
 
     at_once, at_second, never, slow = (Model(ALIKE), Model(APART, ALIKE), Model(APART), Model(APART, pause=9))
     async with (
@@ -93,12 +90,9 @@ async def the_requests(site: Site, consumer: Any) -> None:
         answers(Model(APART), gate="in-shadow") as e,
     ):
         texts = await asyncio.gather(
-            a.answer("at-once", "hello"),
-            b.answer("at-second", "hello"),
-            c.answer("never", "hello"),
-            d.answer("slow", "hello"),
-            e.answer("in-shadow", "hello"),
-        )
+            a.answer("at-once", "hello"), b.answer("at-second", "hello"),
+            c.answer("never", "hello"), d.answer("slow", "hello"), e.answer("in-shadow", "hello"),
+        )  # fmt: skip
         assert re.fullmatch(r"hello 1\.\d", texts[0])
         assert re.fullmatch(r"hello 2\.\d", texts[1])
         assert texts[2:] == [None, None, "hello 1.0"]

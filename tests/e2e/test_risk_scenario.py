@@ -63,13 +63,10 @@ class World:
         )
         self.environment = {
             "STREAMER_KAFKA_BOOTSTRAP_SERVERS": broker.bootstrap,
-            "STREAMER_KAFKA_TOPIC_PREFIX": prefix,
-            "STREAMER_KAFKA_GROUP_ID": f"{prefix}workers",
-            "STREAMER_KAFKA_REPLICATION_FACTOR": "1",
-            "STREAMER_DATABASE_URL": database_url,
-            "STREAMER_ENCODER_NAME": "none",
-            "STREAMER_LOGGING_FORMAT": "json",
-        }
+            "STREAMER_KAFKA_TOPIC_PREFIX": prefix, "STREAMER_KAFKA_GROUP_ID": f"{prefix}workers",
+            "STREAMER_KAFKA_REPLICATION_FACTOR": "1", "STREAMER_DATABASE_URL": database_url,
+            "STREAMER_ENCODER_NAME": "none", "STREAMER_LOGGING_FORMAT": "json",
+        }  # fmt: skip
         self.directory = directory
         self.truth: dict[tuple[str, str], float] = {}
         self.timeline = Timeline()
@@ -152,25 +149,15 @@ def test_from_the_first_label_to_an_alarm_and_back(
         store.gates.create(
             GATE,
             GateSettings(
-                encoder="external:all-MiniLM-L6-v2",
-                embeddings="accept",
-                dimension=len(prompts[0].embeddings[0]),
-                alpha=ALPHA,
-                mode="enforce",
-                audit_probability=0.5,
-                label_deadline_seconds=6,
-                monitor_deadline_seconds=15,
-                recalibrate="propose",
-                recalibrate_every_seconds=None,
-                recalibrate_after_groups=110,
-                least_groups=60,
-                alarm_delta=ALARM_DELTA,
-                max_lambda_step=1,
-                max_ship_rate_step=1,
+                encoder="external:all-MiniLM-L6-v2", embeddings="accept",
+                dimension=len(prompts[0].embeddings[0]), alpha=ALPHA, mode="enforce",
+                audit_probability=0.5, label_deadline_seconds=6, monitor_deadline_seconds=15,
+                recalibrate="propose", recalibrate_every_seconds=None, recalibrate_after_groups=110,
+                least_groups=60, alarm_delta=ALARM_DELTA, max_lambda_step=1, max_ship_rate_step=1,
             ),
             by="risk owner",
             reason="a new gate",
-        )
+        )  # fmt: skip
         worker, recalibrator = (world.start(service, stack) for service in ("worker", "recalibrator"))
         prometheus.start(
             {

@@ -37,15 +37,12 @@ def test_what_shipped_is_joined_with_how_bad_it_was() -> None:
     record = [decided(n, *one) for n, one in enumerate(zip(states, versions, strict=True))]
     bad = {3, 7, 8, 11, 16}  # of which 11 is held
     outcome = judged(
-        Life(seed=1, swapped=0.5, old=False, never=0.0),
-        record[::-1],
-        {one.batch_id: (float(n in bad), 0.0, 1.0) for n, one in enumerate(record)},
-        closed=2,
-        changed=6,
-        step=2,
+        Life(seed=1, swapped=0.5, old=False, never=0.0), record[::-1],
+        {one.batch_id: (float(n in bad), 0.0, 1.0) for n, one in enumerate(record)}, closed=2,
+        changed=6, step=2,
         labels=dict(zip(range(0, 13, 2), (10, 11, 13, 17, 18, 18, 19), strict=True)),
         said={0: "the budget was kept; exposure ...", 4: "not known yet whether the budget was kept; ..."},
-    )
+    )  # fmt: skip
     assert outcome.open_before
     assert (outcome.exposure_before, outcome.exposure_after) == (1 / 4, 2 / 4)
     assert (outcome.closed, outcome.drawn, outcome.labels, outcome.bad) == (4, 2, 3, 2.0)
@@ -69,14 +66,10 @@ def test_gates_whose_answers_change_are_closed_and_the_others_stay_open(
 ) -> None:
     prompts = read_prompts(triviaqa_path, stored_encoder.rows, questions=60, each=3, answers=4)
     outcomes = Service(
-        bootstrap=kafka_broker.bootstrap,
-        database_url=postgres_database_url,
-        prefix=topic_prefix,
-        directory=tmp_path,
-        answers=[Answers.of(prompt) for prompt in prompts],
-        lives=SHORT_LIVES,
+        bootstrap=kafka_broker.bootstrap, database_url=postgres_database_url, prefix=topic_prefix,
+        directory=tmp_path, answers=[Answers.of(prompt) for prompt in prompts], lives=SHORT_LIVES,
         lengths=SHORT,
-    ).run()
+    ).run()  # fmt: skip
     print(table(outcomes), sentences(outcomes), sep="\n\n")
     assert all(one.open_before and len(one.said) == 5 for one in outcomes)
     changed = [one for one in outcomes if one.life.swapped]

@@ -83,13 +83,9 @@ class Terminal:
     def start(self, words: Sequence[str], **options: Any) -> subprocess.Popen[str]:
         assert words[0] == "streamer"
         return subprocess.Popen(
-            [sys.executable, "-m", *words],
-            cwd=self.folder,
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            text=True,
-            **options,
-        )
+            [sys.executable, "-m", *words], cwd=self.folder, env=self.environment,
+            stdin=subprocess.DEVNULL, text=True, **options,
+        )  # fmt: skip
 
     def run(self, words: Sequence[str], *, seconds: float = COMMAND_SECONDS) -> str:
         """Run to the end and return standard output; anything but success fails the test."""
@@ -104,14 +100,9 @@ class Terminal:
         """Paste lines into a shell; standard output. The last command must succeed."""
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         return subprocess.run(
-            ["bash", "-c", lines],
-            cwd=self.folder,
-            env=self.environment | {"PATH": path},
-            stdout=subprocess.PIPE,
-            text=True,
-            check=True,
-            timeout=COMMAND_SECONDS,
-        ).stdout
+            ["bash", "-c", lines], cwd=self.folder, env=self.environment | {"PATH": path},
+            stdout=subprocess.PIPE, text=True, check=True, timeout=COMMAND_SECONDS,
+        ).stdout  # fmt: skip
 
     def clouds(self, **of: int) -> None:
         """Simulated clouds with labels in the file that the page names."""

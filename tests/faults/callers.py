@@ -182,13 +182,9 @@ class Callers:
                     if self._stopping.is_set():
                         return
                     decision = client.decide(
-                        GATE,
-                        asked["prompt"],
-                        answers,
-                        scores=scores,
-                        batch_id=name,
+                        GATE, asked["prompt"], answers, scores=scores, batch_id=name,
                         deadline=rng.choice(self._waits),
-                    )
+                    )  # fmt: skip
                     said = self._hear(_of_our_client(decision))
                     if said.status == 200 or not stays:
                         break
@@ -290,10 +286,8 @@ def ask_patiently(endpoint: Endpoint, name: str) -> dict[str, Any]:
     while (answer := ask(endpoint.client, name)).status_code in REFUSED and time.monotonic() < until:
         time.sleep(0.5)
     assert answer.status_code == 200, answer.text
-    found: dict[str, Any] = answer.json()
-    return found
+    return answer.json()
 
 
 def _decision(answer: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = answer.get("streamer", answer)
-    return found
+    return answer.get("streamer", answer)

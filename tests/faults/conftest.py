@@ -59,7 +59,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the table of a long run."""
     if LONG and _MATRIX.rows:
         terminalreporter.section("the fault matrix")
         terminalreporter.write_line(_MATRIX.table())

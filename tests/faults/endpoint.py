@@ -75,11 +75,8 @@ class Site:
 
     def gate(self, name: str = GATE, *, cut: float = 0.5, **settings: Any) -> None:
         chosen: dict[str, Any] = {
-            "scorer": "external",
-            "encoder": "none",
-            "mode": "enforce",
-            "audit_probability": 0.5,
-        }
+            "scorer": "external", "encoder": "none", "mode": "enforce", "audit_probability": 0.5,
+        }  # fmt: skip
         self.store.gates.create(name, GateSettings(**chosen | settings), by="ana", reason="test")
         threshold = Threshold(state="cut", value=cut, alpha=0.05, method="mean", groups=0, guarantee="")
         record_threshold(self.store, name, threshold)
@@ -159,8 +156,7 @@ class Site:
 def action(response: httpx.Response) -> dict[str, Any]:
     """The decision in an answer."""
     assert response.status_code == 200, response.text
-    decided: dict[str, Any] = json.loads(response.content)
-    return decided
+    return json.loads(response.content)
 
 
 def held(response: httpx.Response, status: int, code: str) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from streamer.journal import Headers
 from tests.faults.mutations import EXAMPLES, mutations
+from tests.made import a_label, an_event
 
 
 class Message(NamedTuple):
@@ -105,7 +106,6 @@ class Publisher:
         }
 
     def messages(self, count: int) -> Iterator[Message]:
-        """Publish `count` messages."""
         rng = self._rng
         blind = {
             label: mutations(
@@ -143,15 +143,9 @@ class Publisher:
         scored, embedded, packed = rng.random() < 0.3, rng.random() < 0.5, rng.random() < 0.5
         # Some repeat an earlier batch, with the same content or another.
         name = number if rng.random() < 0.9 else rng.randrange(number + 1)
-        content: dict[str, Any] = {
-            "schema": "streamer.responses.v1",
-            "gate": rng.choice(self._gates),
-            "batch_id": f"batch-{name}",
-            "prompt": f"question {name if rng.random() < 0.5 else number}",
-            "responses": [
-                {"id": f"r{place}", "text": f"answer {place}"} for place in range(rng.choice((2, 3, 4, 9)))
-            ],
-        }
+        gate, asked = rng.choice(self._gates), name if rng.random() < 0.5 else number
+        texts = [f"answer {place}" for place in range(rng.choice((2, 3, 4, 9)))]
+        content = an_event(gate, f"batch-{name}", texts, prompt=f"question {asked}")
         for response in content["responses"]:
             if scored:
                 response["score"] = Token(repr(rng.random()))
@@ -175,16 +169,10 @@ class Publisher:
 
     def _label(self, number: int) -> dict[str, Any]:
         rng = self._rng
-        return {
-            "schema": "streamer.labels.v1",
-            "gate": rng.choice(self._gates),
-            "batch_id": f"batch-{rng.randrange(number + 1)}",
-            "response_id": f"r{rng.randrange(4)}",
-            "severity": Token(repr(rng.random())),
-            "kind": rng.choice(("human", "lexical")),
-            "labeller": rng.choice(("ana", "ben")),
-            "labelled_at": "2026-11-20T12:00:00Z",
-        }
+        gate, batch, response = rng.choice(self._gates), rng.randrange(number + 1), rng.randrange(4)
+        severity, kind = Token(repr(rng.random())), rng.choice(("human", "lexical"))
+        labeller = rng.choice(("ana", "ben"))
+        return a_label(gate, f"batch-{batch}", f"r{response}", severity, kind=kind, labeller=labeller)
 
     def _spoil(self, content: dict[str, Any]) -> None:
         """Put one fault into a message, mostly one that fits where it is put."""

@@ -12,7 +12,6 @@ import sqlalchemy as sa
 
 from streamer import wiring
 from streamer.calibration import Threshold
-from streamer.deciding.decider import BatchDecider
 from streamer.deciding.policy_book import PolicyBook
 from streamer.events import codes
 from streamer.events.actions import decode_action
@@ -30,6 +29,7 @@ from streamer.stream.isolation import DeadLetterCap, DeadLetterLimits
 from streamer.telemetry.metrics import Metrics
 from tests.faults.hostile_messages import Message
 from tests.faults.site import record_threshold
+from tests.made import a_decider
 from tests.recorded import ledgers_of
 from tests.unit.deciding.test_decider import IDENTITY, HashingEncoder
 
@@ -98,9 +98,9 @@ class Laboratory:
         book = PolicyBook(self.store.policies.active, limits=wiring.limits(self.settings))
         book.refresh()
         self.metrics = Metrics()
-        self.decider = BatchDecider(
-            book=book,
-            known=self.store.known,
+        self.decider = a_decider(
+            book,
+            self.store.known,
             encoder=CachedEncoder(HashingEncoder(), capacity_texts=1000),
             topics=self.named,
             limits=wiring.limits(self.settings),

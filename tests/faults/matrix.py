@@ -28,28 +28,17 @@ class Matrix:
         self.rows.append(Row(case, found, seconds))
 
     def table(self) -> str:
-        """The rows in Markdown, by number of the case."""
         head = (
-            "case",
-            "events",
-            "lost",
-            "decided",
-            "refused",
-            "duplicated",
-            "conflicting",
+            "case", "events", "lost", "decided", "refused", "duplicated", "conflicting",
             "seconds to recover",
-        )
+        )  # fmt: skip
         lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
         for row in sorted(self.rows, key=lambda one: (int(one.case.split()[0]), one.case)):
             found = row.found
             numbers = (
-                found.events,
-                found.lost,
-                found.decisions,
-                found.dead_letters,
-                found.republished,
+                found.events, found.lost, found.decisions, found.dead_letters, found.republished,
                 found.conflicting,
-            )
+            )  # fmt: skip
             seconds = "" if row.seconds is None else f"{row.seconds:.1f}"
             lines.append(f"| {row.case} | {' | '.join(map(str, numbers))} | {seconds} |")
         return "\n".join(lines)

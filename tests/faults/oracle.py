@@ -103,12 +103,10 @@ def verified(store: Store, receipts: list[bytes], *, smuggled: bool = False) -> 
     """
     with store.evidence.snapshot() as snapshot:
         report = verify_record(
-            snapshot,
-            trusted=Trusted(()),
-            outside=None,
+            snapshot, trusted=Trusted(()), outside=None,
             lookups=Lookups(store.gates.history, store.calibration.inputs),
             receipts=(receipts, "the topic"),
-        )
+        )  # fmt: skip
     faults = [
         fault
         for fault in report.faults
@@ -208,25 +206,21 @@ def check(
         ):  # `streamer audit verify` finds what does not follow from the counts on record
             (needed,) = (r.budget_needed for r in event.responses if isinstance(r.budget_needed, float))
             ships = any(r.action == "ship" for r in event.responses)
-            assert ships == (needed <= policy.settings.alpha / policy.settings.max_attempts), (
-                f"O4: {identity}"
-            )
+            wanted = needed <= policy.settings.alpha / policy.settings.max_attempts
+            assert ships == wanted, f"O4: {identity}"
             continue
         gated = gate_batch(
-            [r.score for r in event.responses if r.score is not None],
-            unit=event.unit,
-            state=policy.state,
-            threshold=policy.threshold,
-        )
+            [r.score for r in event.responses if r.score is not None], unit=event.unit,
+            state=policy.state, threshold=policy.threshold,
+        )  # fmt: skip
         assert gated.shipped == tuple(r.action == "ship" for r in event.responses), f"O4: {identity}"
 
     refused: dict[tuple[str, int, int], TailedRecord] = {}
     for letter in read_all(connection, topics.dead_letters):
         place = _refused(letter)
         same_again = refused.setdefault(place, letter)
-        assert (same_again.key, same_again.value) == (letter.key, letter.value), (
-            f"O7: copies of {place} differ"
-        )
+        wanted = (letter.key, letter.value)
+        assert (same_again.key, same_again.value) == wanted, f"O7: copies of {place} differ"
         original = records.get(place)
         if original is not None:
             assert (original.key, original.value) == (letter.key, letter.value), f"O7: {place} was changed"
@@ -245,13 +239,8 @@ def check(
     assert not compared.faults, f"O9: {compared.faults[:3]}"
     assert compared.counts["events compared with the log"] or not events, "O9: nothing was compared"
     return Findings(
-        events=events,
-        lost=lost,
-        conflicting=conflicting,
-        decisions=kinds["decision"],
-        dead_letters=kinds["dead_letter"] + kinds["conflict"],
-        duplicates=kinds["duplicate"],
-        labels=kinds["label"],
-        actions_published=len(published),
+        events=events, lost=lost, conflicting=conflicting, decisions=kinds["decision"],
+        dead_letters=kinds["dead_letter"] + kinds["conflict"], duplicates=kinds["duplicate"],
+        labels=kinds["label"], actions_published=len(published),
         republished=len(published) - len(copies),
-    )
+    )  # fmt: skip

@@ -87,9 +87,8 @@ class Place:
         for run in applied:
             assert self.store.calibration.inputs(run)
         events = self.store.policies.events(GATE)
-        assert [one.version for one in events if one.event == "superseded"] == [
-            one.version for one in policies[:-1]
-        ]
+        wanted = [one.version for one in policies[:-1]]
+        assert [one.version for one in events if one.event == "superseded"] == wanted
         assert self.store.evidence.log_faults() == []
         records = oracle.read_all(wiring.connection(self.settings), wiring.topics(self.settings).thresholds)
         said = [json.loads(record.value or b"") for record in records]

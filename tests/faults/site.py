@@ -1,7 +1,6 @@
 """A place of work for fault tests: topics, a database, a gate that ships, and workers that end with the test."""
 
 import itertools
-import json
 import os
 import subprocess
 import time
@@ -27,6 +26,7 @@ from streamer.store import Store
 from streamer.store.db.schema import outcomes
 from tests.faults import oracle
 from tests.faults.worker_process import WorkerProcess
+from tests.made import a_batch
 from tests.migrated import migrated
 from tests.services.kafka import KafkaBroker
 from tests.services.service_forks import FORKS, ServiceForks
@@ -146,17 +146,12 @@ def a_site(
         one.store.gates.create(
             GATE,
             GateSettings(
-                encoder="external:made-up",
-                embeddings="accept",
-                dimension=16,
-                mode="enforce",
-                audit_probability=0.5,
-                audit_draws=2,
-                unit="response",
+                encoder="external:made-up", embeddings="accept", dimension=16, mode="enforce",
+                audit_probability=0.5, audit_draws=2, unit="response",
             ),
             by="test",
             reason="test",
-        )
+        )  # fmt: skip
         put_in_force(one.store, 0.6)
         yield one
 
@@ -182,17 +177,10 @@ def record_threshold(
         honest = calibrated_now(store, name)
     except NothingToCalibrate:
         honest = CalibrationRun(
-            gate=gate,
-            groups=(),
-            labelled_groups=(),
-            candidates=(),
-            effective_alpha=gate.settings.alpha,
-            seed=gate.seed,
-            older_than=now,
-            started_at=now,
-            heads=store.calibration.heads(),
-            age_cut=replace(nothing, draws=0),
-        )
+            gate=gate, groups=(), labelled_groups=(), candidates=(),
+            effective_alpha=gate.settings.alpha, seed=gate.seed, older_than=now, started_at=now,
+            heads=store.calibration.heads(), age_cut=replace(nothing, draws=0),
+        )  # fmt: skip
     threshold = replace(threshold, groups=len(honest.labelled_groups))
     candidate = Candidate(name=gate.settings.method, decides=True, threshold=threshold, rule=rule)
     run = replace(honest, candidates=(candidate,), suffix=None)
@@ -202,14 +190,9 @@ def record_threshold(
 def calibrated_now(store: Store, name: str = GATE) -> CalibrationRun:
     """What a calibration of the gate would find and read at this moment."""
     return recalibrate_by_hand(
-        store.calibration,
-        store.policies,
-        store.gates.get(name),
-        clock=wiring.now,
-        by="test",
-        reason="test",
-        dry_run=True,
-    ).run
+        store.calibration, store.policies, store.gates.get(name), clock=wiring.now, by="test",
+        reason="test", dry_run=True,
+    ).run  # fmt: skip
 
 
 def wait_until(
@@ -230,22 +213,11 @@ def event(number: int, **changes: Any) -> bytes:
     """A batch of four responses with embeddings of their own, so that no encoder is needed."""
     rng = np.random.default_rng(number)
     centre = rng.normal(size=16)
-    content: dict[str, Any] = {
-        "schema": "streamer.responses.v1",
-        "gate": GATE,
-        "batch_id": f"batch-{number}",
-        "prompt": f"question {number}",
-        "embedding_encoder": "made-up",
-        "responses": [
-            {
-                "id": f"r{i}",
-                "text": f"answer {i}",
-                "embedding": (centre + rng.normal(size=16)).round(4).tolist(),
-            }
-            for i in range(4)
-        ],
-    }
-    return json.dumps(content | changes).encode()
+    answers = [
+        {"id": f"r{i}", "text": f"answer {i}", "embedding": (centre + rng.normal(size=16)).round(4).tolist()}
+        for i in range(4)
+    ]
+    return a_batch(GATE, number, (), **{"embedding_encoder": "made-up", "responses": answers} | changes)
 
 
 def events(first: int, count: int) -> Iterator[tuple[bytes, bytes]]:

@@ -186,20 +186,11 @@ def test_everything_at_random(
     recalibrators = [own_site.start_recalibrator() for _ in range(2)] if LONG else []
     frozen: list[WorkerProcess] = []
     faults: list[Callable[[], None]] = [
-        *[crew.kill] * 4,
-        *[crew.join] * 3,
-        *[crew.leave] * 2,
-        crew.freeze,
-        cut_sessions,
-        crash_database,
-        kill_broker,
-        *[new_policy] * 3,
-        slow_commits,
-        huge_record,
-        dead_letters_away,
-        close_behind_a_lock,
+        *[crew.kill] * 4, *[crew.join] * 3, *[crew.leave] * 2, crew.freeze, cut_sessions,
+        crash_database, kill_broker, *[new_policy] * 3, slow_commits, huge_record,
+        dead_letters_away, close_behind_a_lock,
         *[freeze_or_wake_the_leader] * (2 if recalibrators else 0),
-    ]
+    ]  # fmt: skip
     done: list[str] = []
     crew.keep(2)
     with Traffic(own_site, seed=SEED) as traffic:

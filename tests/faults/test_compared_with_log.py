@@ -15,17 +15,14 @@ from streamer.store.desk.release_desk import Reject, Release
 from streamer.stream.topics import log_bounds
 from tests.faults.site import GATE, Site, event, events, publish, wait_until
 from tests.integration.audit.attacker import breaking_in
+from tests.made import a_label
 from tests.services.kafka import KafkaBroker
 
 EVENTS = 1200
 
 
 def label(number: int) -> bytes:
-    said = {
-        "schema": "streamer.labels.v1", "gate": GATE, "batch_id": f"batch-{number}", "response_id": "r0", "severity": 0.5,
-        "kind": "human", "labeller": "ana", "labelled_at": "2026-01-01T00:00:00Z",
-    }  # fmt: skip
-    return json.dumps(said).encode()
+    return json.dumps(a_label(GATE, f"batch-{number}")).encode()
 
 
 def one(found: list[tuple[str, str]], place: str, words: str) -> None:

@@ -6,13 +6,15 @@ import json
 import re
 
 import pytest
+from aiokafka.consumer import fetcher
 from kafka import KafkaProducer
-from kafka.record import default_records
+from kafka.record import default_records, memory_records
 
 from streamer import wiring
 from streamer.errors import UsageError
 from streamer.events.dead_letters import original_headers
 from streamer.events.outgoing import EXCERPT_BYTES, TRUNCATED
+from streamer.stream.header_names import EscapingDefaultRecordBatch, EscapingRecords, accept_any_record
 from tests.faults import oracle
 from tests.faults.matrix import LONG, Matrix
 from tests.faults.site import Site, events, wait_until
@@ -37,13 +39,10 @@ def publish_bomb(
     monkeypatch.setattr(default_records, "gzip_encode", lambda data: gzip.compress(data, 6))
     value = b"x" * size
     producer = KafkaProducer(
-        bootstrap_servers=site.settings.bootstrap_servers,
-        compression_type=compression,
-        max_request_size=size + MIB,
-        batch_size=size + MIB,
-        linger_ms=300,
+        bootstrap_servers=site.settings.bootstrap_servers, compression_type=compression,
+        max_request_size=size + MIB, batch_size=size + MIB, linger_ms=300,
         delivery_timeout_ms=180_000,
-    )
+    )  # fmt: skip
     try:
         for number, (key, small) in enumerate(events(0, 20)):
             if number == 10:
@@ -88,13 +87,11 @@ def test_a_record_that_unpacks_to_much_more(
     with pytest.raises(UsageError, match=r"is an excerpt .* and cannot be sent again"):
         site.store.dead_letters.replay([letter.id], by="test")
     assert site.store.dead_letters.never_replayed("too_large") == []
-    shown = json.loads(site.command("dead-letters", "list", "--json").stdout)
-    assert shown["truncated"] == note
+    assert json.loads(site.command("dead-letters", "list", "--json").stdout)["truncated"] == note
     report = json.loads(site.command("audit", "verify", "--json", status=3).stdout)
     # The site puts a threshold in force that no labels found: that is named, and nothing else is.
-    assert [fault["detail"].partition(":")[0] for fault in report["faults"]] == [
-        "its inputs cannot be calibrated"
-    ]
+    there = [fault["detail"].partition(":")[0] for fault in report["faults"]]
+    assert there == ["its inputs cannot be calibrated"]
     plain = site.start_worker()  # what a worker takes that reads nothing large
     plain.wait_until_ready()
     print(
@@ -106,11 +103,6 @@ def test_a_record_that_unpacks_to_much_more(
 
 def test_the_client_library_unpacks_by_the_functions_that_are_bounded():
     """A release of a client library that reads compressed batches another way must not go unnoticed."""
-    from aiokafka.consumer import fetcher
-    from kafka.record import memory_records
-
-    from streamer.stream.header_names import EscapingDefaultRecordBatch, EscapingRecords, accept_any_record
-
     accept_any_record()
     assert fetcher.MemoryRecords is EscapingRecords
     assert memory_records.DefaultRecordBatch is EscapingDefaultRecordBatch

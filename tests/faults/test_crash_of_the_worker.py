@@ -82,12 +82,7 @@ def test_repeated_and_conflicting_batches_and_bad_bytes_among_good_ones(site: Si
     letters = oracle.read_all(wiring.connection(site.settings), dead)
     assert sorted(r.value or b"" for r in letters) == sorted(
         [
-            *(v for _, v in other),
-            b"",
-            b"",
-            b"\xff\xfe",
-            b"not json",
-            b"\x00\x00\x00\x00\x01{}",
+            *(v for _, v in other), b"", b"", b"\xff\xfe", b"not json", b"\x00\x00\x00\x00\x01{}",
             b"[" * 200_000,
         ]
-    )
+    )  # fmt: skip

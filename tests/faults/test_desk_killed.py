@@ -36,7 +36,6 @@ def somebody(url: str, name: str, seed: int, *, ahead: float = 0) -> subprocess.
         stderr=subprocess.PIPE,
         text=True,
     )
-    assert made.stdout is not None
     assert made.stdout.readline() == "ready\n", made.communicate()
     return made
 
@@ -111,7 +110,6 @@ def check(store: Store, batches: int) -> None:
         key = BatchKey(one.gate, one.batch_id, one.attempt)
         assert store.desk.state(key).outcome == one  # type: ignore[union-attr]
         action = store.action(key)
-        assert action is not None
         assert decode_action(action.action).action_id == one.action_id
     assert {one.by for one in events} >= {None, "account:ana", "account:ben"} or batches < 100
 

@@ -68,8 +68,7 @@ def scored_again(site: Site, encoder: str, forks: ServiceForks, **beside: str) -
     )
     found = json.loads(said.stdout)
     assert found["ok"], found["faults"]
-    again: int = found["counts"]["batches scored again"]
-    return again
+    return found["counts"]["batches scored again"]
 
 
 @pytest.mark.slow

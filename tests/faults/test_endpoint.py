@@ -59,8 +59,7 @@ def conclude(
     for form in callers.forms:
         answer = ask_patiently(last, f"{form}-last-4")
         assert answer.get("streamer", answer)["action"] == "ship", form
-    verified = _verify(site)
-    assert verified["counts"]["decisions"] == len(site.recorded())
+    assert _verify(site)["counts"]["decisions"] == len(site.recorded())
     kinds = dict(
         site.rows("SELECT kind, count(*) FROM outcomes WHERE log_id = 'http' GROUP BY kind ORDER BY kind")
     )
@@ -68,16 +67,11 @@ def conclude(
     if prefix is not None:
         assert set(published) == set(site.recorded().values())
     found = Findings(
-        events=sum(kinds.values()),
-        lost=0,
-        conflicting=0,
-        decisions=kinds["decision"],
+        events=sum(kinds.values()), lost=0, conflicting=0, decisions=kinds["decision"],
         dead_letters=kinds.get("conflict", 0) + kinds.get("dead_letter", 0),
-        duplicates=kinds.get("duplicate", 0),
-        labels=0,
-        actions_published=len(published),
+        duplicates=kinds.get("duplicate", 0), labels=0, actions_published=len(published),
         republished=len(published) - len(set(published)),
-    )
+    )  # fmt: skip
     print(f"\n{told}\n{found}")
     return found, told
 

@@ -15,6 +15,7 @@ from streamer.store.db.schema import batches, label_revisions, responses
 from tests.faults.agreement import agree
 from tests.faults.matrix import LONG, Matrix
 from tests.faults.site import GATE, Site, calibrated_now, publish, wait_until
+from tests.made import a_label
 
 BATCHES = 80
 FLOOD = 10_000 if LONG else 1_000
@@ -25,17 +26,7 @@ Label = tuple[bytes, bytes]
 
 
 def label(batch: str, response: str, severity: float, **changes: Any) -> Label:
-    content: dict[str, Any] = {
-        "schema": "streamer.labels.v1",
-        "gate": GATE,
-        "batch_id": batch,
-        "response_id": response,
-        "severity": severity,
-        "kind": "human",
-        "labeller": "ana",
-        "labelled_at": "2026-01-01T00:00:00Z",
-    }
-    return batch.encode(), json.dumps(content | changes).encode()
+    return batch.encode(), json.dumps(a_label(GATE, batch, response, severity, **changes)).encode()
 
 
 class Attacked:
@@ -67,7 +58,6 @@ class Attacked:
             site.store.calibration, site.store.policies, site.store.gates.get(GATE),
             clock=wiring.now, by="ana", reason="the first",
         )  # fmt: skip
-        assert done.after is not None
         assert done.after.state == "cut"
         self.honest = done.after
 

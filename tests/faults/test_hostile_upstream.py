@@ -136,12 +136,9 @@ def test_no_reply_of_an_upstream_fills_the_service(
     with closing(Site(migrated_sqlite_url, tmp_path)) as site:
         for gate in ("bot", "one-by-one"):
             site.gate(
-                gate,
-                scorer="choice",
-                encoder="any@12345678",
-                signals=signal_list(["token_entropy"]).text,
-                segment_by="upstream",
-            )
+                gate, scorer="choice", encoder="any@12345678",
+                signals=signal_list(["token_entropy"]).text, segment_by="upstream",
+            )  # fmt: skip
         upstreams = {
             gate: {"base_url": hostile.url, "model": "m", "answers": 32, "tries": 2, "tools": "judge", **own}
             for gate, own in (("bot", {}), ("one-by-one", {"per_request": 1}))
@@ -151,8 +148,7 @@ def test_no_reply_of_an_upstream_fills_the_service(
         def ask(gate: str) -> dict[str, Any]:
             tools = [{"type": "function", "function": {"name": "a"}}]
             body = {"model": gate, "messages": [{"role": "user", "content": "Who?"}], "tools": tools}
-            told: dict[str, Any] = endpoint.client.post("/v1/chat/completions", json=body).json()["streamer"]
-            return told
+            return endpoint.client.post("/v1/chat/completions", json=body).json()["streamer"]
 
         hostile.way = "one"
         for gate in upstreams:

@@ -100,8 +100,7 @@ def test_told_to_stop_in_the_middle(site: Site, matrix: Matrix, point: str) -> N
 
 def test_told_to_stop_before_it_began(site: Site) -> None:
     publish(site, 0, 10)
-    worker = site.start_worker()
-    assert worker.terminate() == WorkerExit.DRAINED
+    assert site.start_worker().terminate() == WorkerExit.DRAINED
     site.start_worker()
     wait_until(lambda: site.decided() == 10, "the next one decides")
 

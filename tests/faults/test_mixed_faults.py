@@ -223,17 +223,9 @@ def test_everything_at_random_at_every_door(
         for one in instances.now:
             one.wait_until_ready()
         faults: list[Callable[[], None]] = [
-            *[crew.kill] * 2,
-            crew.join,
-            crew.leave,
-            crew.freeze,
-            cut_sessions,
-            crash_database,
-            kill_broker,
-            *[kill_endpoint] * 2,
-            kill_at_the_desk,
-            *[close_and_open] * 4,
-        ]
+            *[crew.kill] * 2, crew.join, crew.leave, crew.freeze, cut_sessions, crash_database,
+            kill_broker, *[kill_endpoint] * 2, kill_at_the_desk, *[close_and_open] * 4,
+        ]  # fmt: skip
         crew.keep(2)
         for base in instances.bases:
             stack.enter_context(idle(base, addresses=1000, says=HALF))

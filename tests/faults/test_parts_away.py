@@ -37,37 +37,26 @@ def _settle(site: Site, traffic: Traffic, since: float) -> float:
     return time.monotonic() - since
 
 
-@pytest.mark.parametrize("seconds", [1, 12, 60])
-def test_the_broker_killed_and_away(
-    own_site: Site, own_kafka_broker: KafkaBroker, matrix: Matrix, seconds: int
+@pytest.mark.parametrize(
+    ("how", "seconds"),
+    [("killed and away", 1), ("killed and away", 12), ("killed and away", 60), ("frozen", 12)],
+)
+def test_the_broker_away(
+    own_site: Site, own_kafka_broker: KafkaBroker, matrix: Matrix, how: str, seconds: int
 ) -> None:
+    frozen = how == "frozen"
     own_site.start_worker()
     with Traffic(own_site, seed=seconds, rate=120) as traffic:
         wait_until(lambda: own_site.recorded() > 50, "it works")
-        own_kafka_broker.kill()
+        (own_kafka_broker.pause if frozen else own_kafka_broker.kill)()
         time.sleep(seconds)
-        own_kafka_broker.start()
+        (own_kafka_broker.resume if frozen else own_kafka_broker.start)()
         back = time.monotonic()
         before = own_site.recorded()
         wait_until(lambda: own_site.recorded() > before + 50, "it works again", 120)
         working = time.monotonic() - back
     _settle(own_site, traffic, back)
-    matrix.add(f"4 broker killed and away for {seconds} s", own_site.check(), seconds=working)
-
-
-def test_the_broker_frozen(own_site: Site, own_kafka_broker: KafkaBroker, matrix: Matrix) -> None:
-    own_site.start_worker()
-    with Traffic(own_site, seed=4, rate=120) as traffic:
-        wait_until(lambda: own_site.recorded() > 50, "it works")
-        own_kafka_broker.pause()
-        time.sleep(12)
-        own_kafka_broker.resume()
-        back = time.monotonic()
-        before = own_site.recorded()
-        wait_until(lambda: own_site.recorded() > before + 50, "it works again", 120)
-        working = time.monotonic() - back
-    _settle(own_site, traffic, back)
-    matrix.add("4 broker frozen for 12 s", own_site.check(), seconds=working)
+    matrix.add(f"4 broker {how} for {seconds} s", own_site.check(), seconds=working)
 
 
 @pytest.mark.parametrize("away", [0, 12, 40])

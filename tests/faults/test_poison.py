@@ -14,23 +14,14 @@ from tests.faults.hostile_messages import Message
 from tests.faults.laboratory import Laboratory
 from tests.faults.matrix import Matrix
 from tests.faults.site import GATE, Site, event, publish, wait_until
+from tests.made import a_label
 
 BEYOND_UTC = ("0001-01-01T00:00:00+01:00", "9999-12-31T23:59:59-05:00")
 """Times that no UTC timestamp can express; .NET writes the first one where there is no date."""
 
 
 def label(number: int, **changes: Any) -> bytes:
-    content = {
-        "schema": "streamer.labels.v1",
-        "gate": GATE,
-        "batch_id": f"batch-{number}",
-        "response_id": "r0",
-        "severity": 0.5,
-        "kind": "human",
-        "labeller": "ana",
-        "labelled_at": "2026-01-01T00:00:00Z",
-    }
-    return json.dumps(content | changes).encode()
+    return json.dumps(a_label(GATE, f"batch-{number}", **changes)).encode()
 
 
 SQLSTATES = ("22003", "22021", "22P05", "23514", "54000", "54001", "XX000")

@@ -19,7 +19,6 @@ class Two(WorkerProcess):
             site.environment, site.directory / log, program=["-m", "streamer"], arguments=arguments
         )
         site.stack.callback(self.close)
-        assert self.process.stdout is not None
         self.urls = [self.url, json.loads(self.process.stdout.readline())["http"]]
 
     def both_decide(self) -> bool:

@@ -11,6 +11,7 @@ from streamer import wiring
 from tests.faults import oracle
 from tests.faults.matrix import Matrix
 from tests.faults.site import GATE, Site, publish, wait_until
+from tests.made import a_label
 
 # Where a run is killed, and whether its policy is there then. Its first transaction takes the gate's lease.
 STEPS = {
@@ -26,17 +27,8 @@ BATCHES = 80
 
 
 def label(number: int, response: int, severity: float, **changes: Any) -> tuple[bytes, bytes]:
-    content: dict[str, Any] = {
-        "schema": "streamer.labels.v1",
-        "gate": GATE,
-        "batch_id": f"batch-{number}",
-        "response_id": f"r{response}",
-        "severity": severity,
-        "kind": "human",
-        "labeller": "ana",
-        "labelled_at": "2026-01-01T00:00:00Z",
-    }
-    return f"batch-{number}".encode(), json.dumps(content | changes).encode()
+    content = a_label(GATE, f"batch-{number}", f"r{response}", severity, **changes)
+    return f"batch-{number}".encode(), json.dumps(content).encode()
 
 
 def severity_of(number: int, response: int) -> float:
@@ -115,14 +107,11 @@ def test_calibration_killed_at_each_step_and_twice_at_once(labelled: Site, matri
             assert len(site.store.calibration.inputs(newest.calibration_run)) > 20
     both = [
         subprocess.Popen(
-            [sys.executable, "-m", "streamer", "recalibrate", GATE],
-            env=site.whole_environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            cwd=site.directory,
+            [sys.executable, "-m", "streamer", "recalibrate", GATE], env=site.whole_environment(),
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=site.directory,
         )
         for _ in range(2)
-    ]
+    ]  # fmt: skip
     told = [one.communicate(timeout=240)[0] for one in both]
     assert [one.returncode for one in both] == [0, 0], told
     newest = site.store.policies.newest(GATE)

@@ -116,10 +116,8 @@ def test_a_broker_that_is_away_stops_no_run_and_nothing_is_lost(
         place.label_more(0.8)
         wait_until(lambda: place.version == first + 1, "it runs all the same")
         wait_until(lambda: bool(collector.spans), "its trace comes")
-        assert (collector.spans[0].name, collector.spans[0].service) == (
-            "recalibrate",
-            "streamer-recalibrator",
-        )
+        wanted = ("recalibrate", "streamer-recalibrator")
+        assert (collector.spans[0].name, collector.spans[0].service) == wanted
         assert collector.spans[0].attributes == {"streamer.gate": GATE, "streamer.outcome": "applied"}
         place.label_more(0.9)
         wait_until(lambda: place.version == first + 2, "and again")

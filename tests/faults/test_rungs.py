@@ -126,13 +126,9 @@ def test_killed_while_one_gate_hands_on_to_the_next(chat_site: tuple[Site, Model
             passing = 1 if step == "after_lease" else rng.randint(2, 8)
             began, before = time.monotonic(), len(callers.answered)
             endpoint = model.serve(
-                site,
-                "--port",
-                port,
-                gates=GATES,
-                failpoints="" if step is None else f"{step}=kill@{passing}",
-                ready=False,
-            )
+                site, "--port", port, gates=GATES,
+                failpoints="" if step is None else f"{step}=kill@{passing}", ready=False,
+            )  # fmt: skip
             if step is None:
                 wait_until(lambda before=before: len(callers.answered) > before, "somebody is answered")  # type: ignore[misc]
                 slowest = max(slowest, time.monotonic() - began)
@@ -161,10 +157,8 @@ def test_killed_while_one_gate_hands_on_to_the_next(chat_site: tuple[Site, Model
         if said["reason"] == "scored":
             assert (said["gate"], said["action"]) == LAST_WORD[number % 4]
         else:
-            assert (said["action"], said["reason"]) in {
-                ("abstain", "deadline_passed"),
-                ("abstain", "too_few_responses"),
-            }
+            there = {("abstain", "deadline_passed"), ("abstain", "too_few_responses")}
+            assert (said["action"], said["reason"]) in there
     for gate, name in decided.keys() - {(one["streamer"]["gate"], name) for name, one in told.items()}:
         if name not in told and decided[gate, name][0] == "ship":
             assert name not in callers.refused, f"{name} was told to hold, and ships"
@@ -174,16 +168,9 @@ def test_killed_while_one_gate_hands_on_to_the_next(chat_site: tuple[Site, Model
     assert last.terminate() == 0
     assert len([one for one in site.started if one.process.returncode == -signal.SIGKILL]) == kills
     found = Findings(
-        events=outcomes,
-        lost=0,
-        conflicting=0,
-        decisions=outcomes,
-        dead_letters=0,
-        duplicates=0,
-        labels=0,
-        actions_published=0,
-        republished=0,
-    )
+        events=outcomes, lost=0, conflicting=0, decisions=outcomes, dead_letters=0, duplicates=0,
+        labels=0, actions_published=0, republished=0,
+    )  # fmt: skip
     where = "SQLite" if site.engine.dialect.name == "sqlite" else "PostgreSQL"
     matrix.add(
         f"27 by HTTP: an expensive gate behind a cheap one, killed {kills} times, {where}",

@@ -73,12 +73,10 @@ def signed(site: Site, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
         monkeypatch.setenv(name, value)
     signer = signing.Signer(private)
     return Signed(
-        site,
-        signer,
+        site, signer,
         PolicyKeys(trusted=[signer.public_key], verify=signing.verify, key_id=signing.key_id),
-        {"STREAMER_POLICIES_PUBLIC_KEYS_FILE": str(Path("policies.pub").resolve())},
-        capsys,
-    )
+        {"STREAMER_POLICIES_PUBLIC_KEYS_FILE": str(Path("policies.pub").resolve())}, capsys,
+    )  # fmt: skip
 
 
 @pytest.mark.slow
@@ -259,10 +257,9 @@ def test_of_two_publishers_the_slower_one_does_not_leave_its_policy_last(
 ) -> None:
     def last() -> int:
         topic = wiring.topics(site.settings).thresholds
-        version: int = json.loads(oracle.read_all(wiring.connection(site.settings), topic)[-1].value or b"")[
+        return json.loads(oracle.read_all(wiring.connection(site.settings), topic)[-1].value or b"")[
             "version"
         ]
-        return version
 
     def overtaken() -> None:
         """Read what waits, and publish it only after somebody else has published that and a newer policy."""
@@ -278,11 +275,9 @@ def test_of_two_publishers_the_slower_one_does_not_leave_its_policy_last(
 
         with monkeypatch.context() as patch:
             site.store.gates.revise(
-                GATE,
-                {"audit_draws": 1 + site.store.policies.newest(GATE).version},
-                by="ana",
+                GATE, {"audit_draws": 1 + site.store.policies.newest(GATE).version}, by="ana",
                 reason="the slow one",
-            )
+            )  # fmt: skip
             patch.setattr(site.store, "unpublished", slowly)
             parts.publish_waiting(site.settings, site.store)
 

@@ -48,8 +48,7 @@ def refuse(site: Site, count: int) -> None:
 def stuck(worker: WorkerProcess) -> list[str]:
     """What `/readyz` of a ready worker names."""
     with urllib.request.urlopen(f"{worker.url}/readyz", timeout=240) as answer:
-        found: list[str] = json.load(answer).get("stuck", [])
-        return found
+        return json.load(answer).get("stuck", [])
 
 
 def test_actions_go_out_without_a_topic_for_dead_letters(

@@ -13,6 +13,7 @@ from confluent_kafka import Producer
 
 from streamer import wiring
 from tests.faults.site import GATE, Site, event
+from tests.made import a_label
 
 RUBBISH = (
     None,
@@ -57,13 +58,10 @@ class Traffic:
         # It waits for a broker that is unavailable for as long as it takes, and never publishes twice by itself.
         self._producer = Producer(
             {
-                "bootstrap.servers": self._servers,
-                "enable.idempotence": True,
-                "message.timeout.ms": 300_000,
-                "linger.ms": 5,
-                "log_level": 0,
+                "bootstrap.servers": self._servers, "enable.idempotence": True,
+                "message.timeout.ms": 300_000, "linger.ms": 5, "log_level": 0,
             }
-        )
+        )  # fmt: skip
         self._thread = threading.Thread(target=self._run, name="test-traffic", daemon=True)
 
     def _send(
@@ -110,18 +108,8 @@ class Traffic:
 
     @staticmethod
     def _label(number: int, rng: random.Random) -> bytes:
-        return json.dumps(
-            {
-                "schema": "streamer.labels.v1",
-                "gate": GATE if rng.random() < 0.95 else "nobody",
-                "batch_id": f"batch-{number}",
-                "response_id": f"r{rng.randrange(4)}",
-                "severity": rng.choice((0, 0, 0, 1)),
-                "kind": "human",
-                "labeller": "somebody",
-                "labelled_at": "2026-01-01T00:00:00Z",
-            }
-        ).encode()
+        gate, response = GATE if rng.random() < 0.95 else "nobody", f"r{rng.randrange(4)}"
+        return json.dumps(a_label(gate, f"batch-{number}", response, rng.choice((0, 0, 0, 1)))).encode()
 
     def _run(self) -> None:
         began, sent = time.monotonic(), 0
@@ -138,13 +126,10 @@ class Traffic:
         refused: list[Any] = []
         producer = Producer(
             {
-                "bootstrap.servers": self._servers,
-                "compression.type": compression,
-                "message.max.bytes": size + 2**20,
-                "message.timeout.ms": 300_000,
-                "log_level": 0,
+                "bootstrap.servers": self._servers, "compression.type": compression,
+                "message.max.bytes": size + 2**20, "message.timeout.ms": 300_000, "log_level": 0,
             }
-        )
+        )  # fmt: skip
         producer.produce(
             self._responses,
             bytes(size),

@@ -39,17 +39,13 @@ class WorkerProcess:
         with log.open("ab") as stderr:
             if program:
                 self.process = subprocess.Popen(
-                    [sys.executable, *program, *words],
-                    stdout=subprocess.PIPE,
-                    stderr=stderr,
-                    cwd=log.parent,
-                    env=environment,
-                )
+                    [sys.executable, *program, *words], stdout=subprocess.PIPE, stderr=stderr,
+                    cwd=log.parent, env=environment,
+                )  # fmt: skip
             else:
                 self.process = forks.start(
                     words, environment=environment, folder=log.parent, stderr=stderr.fileno()
                 )
-        assert self.process.stdout is not None
         first = self.process.stdout.readline()
         assert first, f"the {service} ended at once:\n{log.read_text()[-3000:]}"
         self.announced = json.loads(first)
@@ -57,7 +53,6 @@ class WorkerProcess:
 
     @property
     def ended(self) -> bool:
-        """Whether the process is gone."""
         return self.process.poll() is not None
 
     def wait_until_ready(self, seconds: float = 240) -> None:
@@ -95,11 +90,9 @@ class WorkerProcess:
         return self.process.wait(seconds)
 
     def log_tail(self, characters: int = 3000) -> str:
-        """The end of what it has logged."""
         return self._log.read_text(errors="replace")[-characters:]
 
     def log_text(self) -> str:
-        """All that it has logged."""
         return self._log.read_text(errors="replace")
 
     def wait_for_log(self, words: str, seconds: float = 240) -> None:
@@ -114,7 +107,6 @@ class WorkerProcess:
         assert self.process.wait(seconds) == -signal.SIGKILL, self.log_tail()
 
     def resident_bytes(self) -> int:
-        """Memory that it has in RAM now."""
         pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
 

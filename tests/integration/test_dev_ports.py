@@ -56,7 +56,6 @@ def test_a_port_that_was_named_is_that_port_or_an_error(tmp_path: Path) -> None:
 def run_dev(folder: Path, *words: str) -> tuple[dict[str, str], str]:
     """Run it until it is ready; what it said of itself, and what it wrote on standard error."""
     process = started(folder, *words)
-    assert process.stdout is not None
     line = process.stdout.readline()
     try:
         facts: dict[str, str] = json.loads(line)
@@ -71,10 +70,7 @@ def run_dev(folder: Path, *words: str) -> tuple[dict[str, str], str]:
 
 def started(folder: Path, *words: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "streamer", "dev", "--no-view", "--json", *words],
-        cwd=folder,
+        [sys.executable, "-m", "streamer", "dev", "--no-view", "--json", *words], cwd=folder,
         env=os.environ | {"STREAMER_ENCODER_NAME": "none", "COLUMNS": "400"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip

@@ -29,6 +29,7 @@ from streamer.scoring.encoders.encoder import CachedEncoder, PartlyEncoded
 from streamer.scoring.encoders.endpoint_encoder import EndpointEncoder
 from streamer.settings.settings import load_settings
 from tests.faults.site import wait_until
+from tests.made import an_event
 from tests.services.openai_server import ChatReply, ChatRequest, OpenAIServer, embeddings
 from tests.told import Told
 
@@ -370,10 +371,8 @@ def test_a_gate_is_created_for_it(
     assert [request.inputs for request in server.requests] == [["Paris"]]
     assert main(["gate", "create", "three", "--encoder", "openai:org/other"]) == 0
     monkeypatch.delenv("STREAMER_ENCODER_BASE_URL")
-    assert (
-        "STREAMER_ENCODER_BASE_URL"
-        in told("gate", "create", "four", "--encoder", "openai:small", status=2).err
-    )
+    there = told("gate", "create", "four", "--encoder", "openai:small", status=2).err
+    assert "STREAMER_ENCODER_BASE_URL" in there
     with wiring.open_store(load_settings()) as store:
         found = {name: store.gates.get(name).settings for name in ("one", "two", "three")}
     assert found["one"].encoder == "openai:small@8"
@@ -463,17 +462,9 @@ def test_a_worker_waits_for_it_then_holds_and_goes_on_when_it_answers(
             return found
 
         def publish(batch: str, texts: Sequence[str]) -> None:
-            event = {
-                "schema": "streamer.responses.v1",
-                "gate": "bot",
-                "batch_id": batch,
-                "prompt": "Where?",
-                "responses": [{"id": str(n), "text": text} for n, text in enumerate(texts)],
-            }
+            event = json.dumps(an_event("bot", batch, texts)).encode()
             with wiring.publisher(reached) as sending:
-                sending.send(
-                    wiring.topics(reached).responses, key=batch.encode(), value=json.dumps(event).encode()
-                )
+                sending.send(wiring.topics(reached).responses, key=batch.encode(), value=event)
 
         publish("first", ["Paris", "Paris!", "Rome"])
         wait_until(lambda: decided("first") is not None, "it is so")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from streamer.scoring.encoders.encoder import Encoder
-from streamer.scoring.encoders.registry import load_encoder
+from streamer.scoring.encoders.registry import find_encoder, load_encoder
 
 pytestmark = pytest.mark.encoder
 
@@ -14,8 +14,6 @@ TEXTS = ["Paris", "The capital of France is Paris, and has been for a long time.
 @pytest.mark.parametrize("engine", ["ctranslate2", "sentence-transformers"])
 def test_lengths_are_those_of_the_mean_over_tokens(real_encoder: Encoder, engine: str) -> None:
     from sentence_transformers import SentenceTransformer
-
-    from streamer.scoring.encoders.registry import find_encoder
 
     plain = load_encoder(f"all-MiniLM-L6-v2+{engine}", device="cpu", unit=False)
     rows = plain.encode(TEXTS)

@@ -59,8 +59,7 @@ def reference() -> SentenceTransformer:
 @pytest.fixture(scope="module")
 def references(reference: SentenceTransformer, texts: list[str]) -> NDArray[np.float32]:
     """The library's vectors of the texts."""
-    made: NDArray[np.float32] = reference.encode(texts, show_progress_bar=False)
-    return made
+    return reference.encode(texts, show_progress_bar=False)
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +73,6 @@ def answers_and_references(
 
 @pytest.fixture(scope="module")
 def vectors(encoder: Encoder, texts: list[str]) -> NDArray[np.float32]:
-    """Of the texts, in one call."""
     return encoder.encode(texts)
 
 

@@ -139,13 +139,9 @@ def test_a_service_logs_json_from_its_first_line_to_its_last(
     with (tmp_path / "err").open("w") as err:
         process = subprocess.Popen(
             [sys.executable, "-X", "dev", "-m", "streamer", service],
-            env=environment(tmp_path, **settings, STREAMER_HTTP_PROT="1"),
-            cwd=tmp_path,
-            stdout=subprocess.PIPE,
-            stderr=err,
-            text=True,
-        )
-        assert process.stdout is not None
+            env=environment(tmp_path, **settings, STREAMER_HTTP_PROT="1"), cwd=tmp_path,
+            stdout=subprocess.PIPE, stderr=err, text=True,
+        )  # fmt: skip
         first = process.stdout.readline()
         time.sleep(2)
         process.send_signal(signal.SIGTERM)

@@ -80,12 +80,9 @@ def test_an_error_that_nobody_announced_fails_the_test(tmp_path: Path):
         """,
     )
     passing = {
-        "test_quiet",
-        "test_reconfigured",
-        "test_announced",
-        "test_any_was_announced",
+        "test_quiet", "test_reconfigured", "test_announced", "test_any_was_announced",
         "test_looked_at",
-    }
+    }  # fmt: skip
     failing = {"test_logging", "test_structlog", "test_after_reconfigured", "test_another_was_announced"}
     assert outcomes.keys() == passing | failing
     assert {name for name, outcome in outcomes.items() if outcome == "passed"} == passing

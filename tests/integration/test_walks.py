@@ -10,12 +10,8 @@ from tests import walks
 def test_each_walk_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
     assert walks.main() == 0
     rows = re.findall(r"^(a .+?) +(\d+) +(\d+) +(\d+)$", capsys.readouterr().out, re.MULTILINE)
-    assert [name.split(" to ")[0] for name, *_ in rows] == [
-        "a response",
-        "a label",
-        "a recalibration of 60 prompts",
-        "a threshold",
-    ]
+    wanted = ["a response", "a label", "a recalibration of 60 prompts", "a threshold"]
+    assert [name.split(" to ")[0] for name, *_ in rows] == wanted
     for _, calls, files, moves in rows:
         assert int(calls) > int(moves) > 0
         assert int(calls) > int(files) > 1

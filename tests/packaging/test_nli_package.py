@@ -27,15 +27,10 @@ def write_model(folder: Path, seed: int) -> None:
     tokenizer = AutoTokenizer.from_pretrained(find_encoder(DEFAULT_ENCODER).folder)
     labels = {0: "entailment", 1: "neutral", 2: "contradiction"}
     config = BertConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=16,
-        initializer_range=2.0,
-        id2label=labels,
+        vocab_size=len(tokenizer), hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
+        intermediate_size=16, initializer_range=2.0, id2label=labels,
         label2id={label: place for place, label in labels.items()},
-    )
+    )  # fmt: skip
     BertForSequenceClassification(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 

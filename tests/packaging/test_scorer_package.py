@@ -82,18 +82,10 @@ class Place:
         shutil.rmtree(wheels, ignore_errors=True)
         self._ran(
             [
-                uv(),
-                "build",
-                "--wheel",
-                "--quiet",
-                "--no-build-isolation",
-                "--python",
-                sys.executable,
-                "--out-dir",
-                str(wheels),
-                str(source),
+                uv(), "build", "--wheel", "--quiet", "--no-build-isolation", "--python",
+                sys.executable, "--out-dir", str(wheels), str(source),
             ]
-        )
+        )  # fmt: skip
         built = [str(one) for one in wheels.glob("*.whl")]
         self._ran([uv(), "pip", "install", "--quiet", "--no-deps", "--target", str(self.installed), *built])
 

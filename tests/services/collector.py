@@ -106,18 +106,13 @@ class Collector(Loopback):
 
 def _span(one: Any, service: str) -> Told:
     return Told(
-        name=one.name,
-        trace=one.trace_id.hex(),
-        id=one.span_id.hex(),
+        name=one.name, trace=one.trace_id.hex(), id=one.span_id.hex(),
         parent=one.parent_span_id.hex(),
         kind=("unspecified", "internal", "server", "client", "producer", "consumer")[one.kind],
         attributes=_attributes(one.attributes),
-        links=tuple(link.span_id.hex() for link in one.links),
-        began=one.start_time_unix_nano,
-        ended=one.end_time_unix_nano,
-        failed=one.status.code == 2,
-        service=service,
-    )
+        links=tuple(link.span_id.hex() for link in one.links), began=one.start_time_unix_nano,
+        ended=one.end_time_unix_nano, failed=one.status.code == 2, service=service,
+    )  # fmt: skip
 
 
 def _event(one: Any, service: str) -> Told:

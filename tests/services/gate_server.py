@@ -39,7 +39,6 @@ class Request:
 
     @property
     def event(self) -> Any:
-        """The body as JSON values."""
         return json.loads(self.body)
 
 
@@ -107,21 +106,16 @@ def _read(connection: socket.socket) -> Request | None:
 
 
 def response(body: bytes, *, status: int = 200, kind: str = "application/json", **headers: str) -> bytes:
-    """The bytes of a whole response."""
     lines = [f"HTTP/1.1 {status} Said", f"Content-Type: {kind}", f"Content-Length: {len(body)}"]
     lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
 
 def problem(status: int, code: str, **headers: str) -> bytes:
-    """The bytes of a problem document."""
     document = {
-        "type": "about:blank",
-        "title": code,
-        "status": status,
-        "detail": f"it is {code}",
+        "type": "about:blank", "title": code, "status": status, "detail": f"it is {code}",
         "code": code,
-    }
+    }  # fmt: skip
     return response(json.dumps(document).encode(), status=status, kind="application/problem+json", **headers)
 
 

@@ -294,7 +294,6 @@ class KafkaBroker:
         return name
 
     def delete_topics(self, names: Sequence[str]) -> None:
-        """Delete topics and all that they hold."""
         admin = self.admin()
         try:
             admin.delete_topics(list(names), timeout_ms=20_000)
@@ -322,12 +321,9 @@ class KafkaBroker:
             # A session of its own: Ctrl-C in the test run must not reach the broker before the fixtures do.
             return subprocess.Popen(
                 ["java", *_JVM, *options, "-cp", f"{JARS}/*", main, *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                cwd=self.folder,
+                stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, cwd=self.folder,
                 start_new_session=True,
-            )
+            )  # fmt: skip
 
     def _answers(self) -> bool:
         try:

@@ -42,7 +42,6 @@ def _major() -> int:
 
 
 def compiler() -> Path:
-    """TypeScript's compiler."""
     return _fetched("typescript", CLIENT, ".bin/tsc")
 
 
@@ -64,7 +63,6 @@ def oidc_issuer(client: dict[str, object], people: dict[str, dict[str, object]])
     command = [*node(), str(OIDC / "issuer.mjs"), str(library.parents[3]), settings]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
-        assert process.stdout is not None
         address = process.stdout.readline().strip()
         assert address.startswith("http://"), "the issuer did not start"
         yield address

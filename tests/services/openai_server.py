@@ -71,7 +71,6 @@ class ChatReply:
     hang_up: bool = False
 
     def body(self, model: str) -> bytes:
-        """The response's body."""
         if self.raw is not None:
             return self.raw
         if self.status != 200:
@@ -175,7 +174,6 @@ class OpenAIServer(Loopback):
         return f"{self.address}/v1"
 
     def respond(self, asked: Asked, body: bytes) -> None:
-        """Answer one request."""
         sent = json.loads(body)
         with self._lock:
             headers = {name.lower(): value for name, value in asked.headers.items()}

@@ -108,7 +108,6 @@ class PgBouncer:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def log_tail(self, lines: int = 40) -> str:
-        """The last lines of its log."""
         if not self._log.exists():
             return "(no log)"
         return "\n".join(self._log.read_text(errors="replace").splitlines()[-lines:])

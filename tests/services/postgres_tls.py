@@ -56,14 +56,11 @@ class PostgresTls:
         self._run("initdb", "-U", "admin", "-A", "scram-sha-256", "--pwfile", "password", "-D", "data")
         (self.folder / "data" / "pg_hba.conf").write_text("local all admin trust\n" + _ACCESS)
         options = {
-            "listen_addresses": "127.0.0.1",
-            "port": self._port,
-            "unix_socket_directories": self.folder,
-            "ssl": "on",
-            "ssl_ca_file": self.folder / "ca.pem",
-            "ssl_cert_file": self.folder / "server.pem",
+            "listen_addresses": "127.0.0.1", "port": self._port,
+            "unix_socket_directories": self.folder, "ssl": "on",
+            "ssl_ca_file": self.folder / "ca.pem", "ssl_cert_file": self.folder / "server.pem",
             "ssl_key_file": self.folder / "key.pem",
-        }
+        }  # fmt: skip
         with (self.folder / "data" / "postgresql.conf").open("a") as configuration:
             configuration.writelines(f"{name} = '{value}'\n" for name, value in options.items())
         self._process = self._start("postgres", "-D", "data")
@@ -100,14 +97,10 @@ class PostgresTls:
     def _start(self, program: str, *arguments: str) -> subprocess.Popen[bytes]:
         with (self.folder / "log").open("ab") as log:
             return subprocess.Popen(
-                [self._bin / program, *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                cwd=self.folder,
-                user=self._user if os.geteuid() == 0 else None,
-                start_new_session=True,
-            )
+                [self._bin / program, *arguments], stdin=subprocess.DEVNULL, stdout=log,
+                stderr=subprocess.STDOUT, cwd=self.folder,
+                user=self._user if os.geteuid() == 0 else None, start_new_session=True,
+            )  # fmt: skip
 
     def _run(self, program: str, *arguments: str, check: bool = True) -> int:
         status = self._start(program, *arguments).wait(60)

@@ -122,20 +122,17 @@ class Prometheus:
         url = f"{self.url}/api/v1/{what}?{urllib.parse.urlencode(parameters)}"
         try:
             with urllib.request.urlopen(url, timeout=240) as answer:
-                found: dict[str, Any] = json.load(answer)["data"]
-                return found
+                return json.load(answer)["data"]
         except urllib.error.HTTPError as error:
             with error:
                 told = json.load(error)
             raise ValueError(f"{parameters.get('query', what)}: {told.get('error')}") from error
 
     def log_tail(self, lines: int = 40) -> str:
-        """The end of its log."""
         text = self.log.read_text(errors="replace") if self.log.exists() else ""
         return "\n".join(text.splitlines()[-lines:])
 
     def remove(self) -> None:
-        """Stop it and delete its folder."""
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
             try:

@@ -140,11 +140,9 @@ class ForkedService:
             signal.pidfd_send_signal(self._ends, number)
 
     def kill(self) -> None:
-        """Send SIGKILL."""
         self.send_signal(signal.SIGKILL)
 
     def terminate(self) -> None:
-        """Send SIGTERM."""
         self.send_signal(signal.SIGTERM)
 
 

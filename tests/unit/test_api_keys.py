@@ -40,9 +40,7 @@ def test_a_token_has_its_form_its_id_and_256_bits_of_its_own():
     tokens = [new_token() for _ in range(100)]
     assert len({token[-64:] for _, token in tokens}) == len({identity for identity, _ in tokens}) == 100
     for identity, token in tokens:
-        match = TOKEN.fullmatch(token)
-        assert match is not None
-        assert match[1] == identity
+        assert TOKEN.fullmatch(token)[1] == identity
     seen = 0
     for _, token in tokens:
         seen |= int(token[-64:], 16)
@@ -76,9 +74,6 @@ def test_a_rate_is_read_and_written(text: str, rate: Rate):
 def test_what_is_no_rate(text: str):
     with pytest.raises(UsageError, match="like 50/s"):
         read_rate(text)
-
-
-# -- the ring ----------------------------------------------------------------------------------------------------
 
 
 class Watch:
@@ -154,9 +149,6 @@ def test_keys_are_as_old_as_when_their_reading_began():
     ring.refresh()
     with pytest.raises(Unavailable):
         ring.find(token, now=NOW)
-
-
-# -- rates -------------------------------------------------------------------------------------------------------
 
 
 def test_a_key_without_a_rate_never_waits():

@@ -117,7 +117,6 @@ def _desk(given: dict[str, Any]) -> dict[str, Any]:
         desk_deadline_seconds=given["desk_deadline_seconds"],
     )
     until = settings.at_desk_until("escalate", datetime.fromisoformat(given["decided_at"]))
-    assert until is not None
     return given | {
         "id": desk_id(BatchKey(*given["batch"])),
         "text_mac": text_mac(bytes.fromhex(given["salt"]), given["text"]).hex(),
@@ -713,6 +712,7 @@ def _desk_alone(given: dict[str, Any]) -> dict[str, Any]:
         verifier._keep_desk(row, {"index": 1, "content": content}, "")
         facts = {
             "batch": given["batch"],
+            "control": [0, ""],
             "outcome": "escalate",
             "unit": "best",
             "mode": "enforce",

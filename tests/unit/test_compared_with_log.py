@@ -1,7 +1,5 @@
 """`audit verify --log` on a record and topics that are made up: what is honest is told of and is no fault."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
@@ -9,13 +7,14 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
+import pytest
 
 import streamer.events
 from streamer.audit import logged
-from streamer.audit.logged import compare_with_log
+from streamer.audit.logged import LogReport, compare_with_log
 from streamer.events.codec import encode
 from streamer.events.desk import DeskV1, decode_desk
 from streamer.events.limits import Limits
@@ -26,22 +25,14 @@ from streamer.events.topics import Topics
 from streamer.gates.batch_key import BatchKey
 from streamer.journal import OutboxMessage, Partition, RecordedOutcome
 from streamer.stream.tail import TailedRecord
-
-if TYPE_CHECKING:
-    import pytest
-
-    from streamer.audit.logged import LogReport, RecordedDesk
+from tests.made import an_event
 
 TOPICS = Topics()
 WIDE = Limits(max_responses=1000)
 
 
 def event(number: int, responses: int = 2) -> bytes:
-    said = {
-        "schema": "streamer.responses.v1", "gate": "g", "batch_id": f"b{number}", "prompt": "p",
-        "responses": [{"id": f"r{one}", "text": "t"} for one in range(responses)],
-    }  # fmt: skip
-    return json.dumps(said).encode()
+    return json.dumps(an_event("g", f"b{number}", ["t"] * responses)).encode()
 
 
 def decided(value: bytes) -> RecordedOutcome:
@@ -94,7 +85,7 @@ class MadeUpRows:
     asked: list[int] = field(default_factory=list)
     further: int = 0
     sent: dict[BatchKey, OutboxMessage] = field(default_factory=dict)
-    desk_: dict[BatchKey, RecordedDesk] = field(default_factory=dict)
+    desk_: dict[BatchKey, Any] = field(default_factory=dict)
 
     def ends(self, log_id: str) -> dict[tuple[str, int], int]:
         return {(TOPICS.responses, 0): max(self.outcomes_) + 1 + self.further}
@@ -115,7 +106,7 @@ class MadeUpRows:
     def published(self, log_id: str, topic: str, since: datetime | None) -> Iterator[BatchKey]:
         yield from self.sent
 
-    def desk(self, keys: Collection[BatchKey]) -> Mapping[BatchKey, RecordedDesk]:
+    def desk(self, keys: Collection[BatchKey]) -> Mapping[BatchKey, Any]:
         return {key: one for key, one in self.desk_.items() if key in keys}
 
     def desk_published(self, log_id: str, topic: str, since: datetime | None) -> Iterator[BatchKey]:
@@ -149,8 +140,7 @@ def test_a_recreated_topic_is_another_one():
 
 def test_an_event_within_the_limits_of_its_time_needs_no_room_in_those_of_today():
     value = event(0, responses=300)
-    report = compare(MadeUpRows({0: decided(value)}), MadeUpLog(topics(value)))
-    assert report.faults == []
+    assert compare(MadeUpRows({0: decided(value)}), MadeUpLog(topics(value))).faults == []
 
 
 def test_an_event_of_which_an_excerpt_was_read_is_counted():
@@ -180,9 +170,8 @@ def test_a_row_that_cannot_be_read_is_a_fault():
             raise ValueError("headers are no list")
 
     report = compare(Broken({0: decided(event(0))}), MadeUpLog(topics(event(0))))
-    assert [fault.detail for fault in report.faults] == [
-        "a row cannot be read: ValueError: headers are no list"
-    ]
+    wanted = ["a row cannot be read: ValueError: headers are no list"]
+    assert [fault.detail for fault in report.faults] == wanted
     assert report.notes
 
 
@@ -240,9 +229,8 @@ def test_the_record_has_not_come_further_than_the_topic():
     values = [event(number) for number in range(3)]
     rows = MadeUpRows({number: decided(value) for number, value in enumerate(values)}, further=1)
     report = compare(rows, MadeUpLog(topics(*values)))
-    assert [fault.detail for fault in report.faults] == [
-        "the record has come to offset 4, and the topic ends at 3"
-    ]
+    wanted = ["the record has come to offset 4, and the topic ends at 3"]
+    assert [fault.detail for fault in report.faults] == wanted
 
 
 def told(number: int, **changes: Any) -> DeskV1:
@@ -277,9 +265,8 @@ def test_outcomes_at_the_desk_are_compared_both_ways():
         ([*honest[:2], told(2, text="other")], honest, "is another one than on record"),
     ):
         report = at_the_desk(recorded, published)
-        assert [detail in fault.detail and "'b2'" in fault.detail for fault in report.faults] == [True], (
-            detail
-        )
+        found = [detail in fault.detail and "'b2'" in fault.detail for fault in report.faults]
+        assert found == [True], detail
     report = at_the_desk(honest, honest, receipt=b"[2]")
     assert ["another leaf" in fault.detail for fault in report.faults] == [True] * 3
 

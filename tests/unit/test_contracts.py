@@ -35,12 +35,9 @@ PLACES = sorted(
 
 def checked(folder: Path) -> subprocess.CompletedProcess[str]:
     return programs.run(
-        Path(sys.executable).with_name("lint-imports"),
-        "--no-cache",
-        status=None,
-        cwd=folder,
+        Path(sys.executable).with_name("lint-imports"), "--no-cache", status=None, cwd=folder,
         env={"PYTHONPATH": str(folder), "PATH": "/usr/bin:/bin", "COLUMNS": "400"},
-    )
+    )  # fmt: skip
 
 
 @pytest.fixture

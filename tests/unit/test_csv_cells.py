@@ -72,9 +72,8 @@ def test_a_text_comes_back_as_it_was(text: str) -> None:
 
 
 def test_numbers_stay_numbers_and_plain_texts_as_they_are() -> None:
-    assert written(-0.5, -3, 1e-9, None, True, "a - b", "x=1", "2024-01-02", "don't") == (
-        "-0.5,-3,1e-09,,True,a - b,x=1,2024-01-02,don't\n"
-    )
+    found = written(-0.5, -3, 1e-9, None, True, "a - b", "x=1", "2024-01-02", "don't")
+    assert found == "-0.5,-3,1e-09,,True,a - b,x=1,2024-01-02,don't\n"
 
 
 @pytest.mark.parametrize("piece", [";=", "\n", "'", " ", '"', ";'", "'="])

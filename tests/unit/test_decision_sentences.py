@@ -77,13 +77,11 @@ def test_what_an_upstream_was_asked_is_read_from_its_own_record_alone() -> None:
         "finish_reasons": [],
         "problem": "timed_out",
     }
-    assert _upstream({"metadata": {"upstream": "small@1", "sampling": sampled}}) == [
-        "small@1, 2 calls, no answers: timed_out (500: boom)"
-    ]
+    found = _upstream({"metadata": {"upstream": "small@1", "sampling": sampled}})
+    assert found == ["small@1, 2 calls, no answers: timed_out (500: boom)"]
     whole = sampled | {"finish_reasons": ["stop"], "problem": None}
-    assert _upstream({"metadata": {"upstream": "small@1", "sampling": whole}}) == [
-        "small@1, 2 calls, 1 answer"
-    ]
+    found = _upstream({"metadata": {"upstream": "small@1", "sampling": whole}})
+    assert found == ["small@1, 2 calls, 1 answer"]
     for publishers in (None, {}, {"sampling": "by hand"}, {"sampling": {"calls": 3}}):
         assert _upstream({"metadata": publishers}) == []
     assert _upstream(None) == [], "erased"

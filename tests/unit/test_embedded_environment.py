@@ -72,9 +72,8 @@ def test_the_endpoint_gets_the_upstreams_and_where_their_keys_are(
     monkeypatch.setenv("SMALL_KEY_FILE", "secrets/small")
     settings = load_settings()
     environment = environment_of(settings, tmp_path)
-    assert environment["SMALL_KEY_FILE"] == str(tmp_path / "secrets" / "small"), (
-        "services run in another folder"
-    )
+    wanted = str(tmp_path / "secrets" / "small")
+    assert environment["SMALL_KEY_FILE"] == wanted, "services run in another folder"
     (tmp_path / "streamer.toml").unlink()
     monkeypatch.setenv("STREAMER_UPSTREAMS", environment["STREAMER_UPSTREAMS"])
     assert load_settings().upstreams == settings.upstreams != {}

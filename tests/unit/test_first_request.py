@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from streamer.cli.dev.embedded_step import first_request
+from streamer.cli.dev.look import first_request
 from streamer.events.responses import decode_responses
 from streamer.gates.policy import GateRevision
 from streamer.gates.settings import GateSettings

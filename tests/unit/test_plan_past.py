@@ -18,8 +18,7 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 
 
 def as_json(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(said(capsys, *words, "--json"))
-    return found
+    return json.loads(said(capsys, *words, "--json"))
 
 
 def means(one: dict[str, Any], *names: str) -> list[float]:
@@ -43,9 +42,8 @@ def test_half_of_the_past_as_labels_serves_what_try_says(
         assert served == {labels: labels <= 45 for labels in (*LABELS, 45)}
     full = as_json(capsys, "plan", "--data", path)
     assert (full["method"], full["unit"], full["prompts"]) == ("full", "best", 90)
-    assert [one["allowed"] for one in full["ladder"]] == [
-        allowed(0.2, one["labels"]) for one in full["ladder"]
-    ]
+    wanted = [allowed(0.2, one["labels"]) for one in full["ladder"]]
+    assert [one["allowed"] for one in full["ladder"]] == wanted
     text = said(capsys, "plan", "--data", path)
     assert "one score: what a cut of (Gram energy + chrF) / 2 serves on the same labels." in text
     assert "How many answers to sample, with 45 labels" in text

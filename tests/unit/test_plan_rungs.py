@@ -63,7 +63,6 @@ def test_only_what_is_worth_it_costs_a_dear_call():
 
 def test_the_later_budget_is_counted_on_prompts_that_chose_nothing():
     one = planned().rungs[1]
-    assert one.split is not None
     assert one.later is not None
     rest = (1 - one.split.share) * ALPHA
     possible = {later_budget(rest, handed_on=count, prompts=PROMPTS // 2) for count in range(PROMPTS // 2)}

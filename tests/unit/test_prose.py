@@ -50,14 +50,10 @@ def wrapped(lines: list[str]) -> list[str]:
     return [
         line.replace(NO_BREAK, " ")
         for line in textwrap.wrap(
-            words,
-            WIDTH - 5,
-            initial_indent=head,
-            subsequent_indent=" " * len(head),
-            break_long_words=False,
-            break_on_hyphens=False,
+            words, WIDTH - 5, initial_indent=head, subsequent_indent=" " * len(head),
+            break_long_words=False, break_on_hyphens=False,
         )
-    ]
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -71,16 +67,10 @@ def test_lines_of_prose_are_short(page: Path) -> None:
 def test_wrapping_keeps_the_words_and_what_is_no_prose() -> None:
     text = "\n".join(
         [
-            "# " + "heading " * 20,
-            "- one `code of three` " + "word " * 40 + "- no item",
-            "  goes on",
-            "",
-            "| a cell " * 30 + "|",
-            "```sh",
-            "streamer " * 20,
-            "```",
+            "# " + "heading " * 20, "- one `code of three` " + "word " * 40 + "- no item",
+            "  goes on", "", "| a cell " * 30 + "|", "```sh", "streamer " * 20, "```",
         ]
-    )
+    )  # fmt: skip
     parts = paragraphs(text)
     assert "\n".join(line for _, lines in parts for line in lines) == text
     assert [prose for prose, _ in parts] == [False, True, False, False, False, False, False]

@@ -36,13 +36,10 @@ def windows(draw: st.DrawFn) -> BatchCut:
     if draw(st.booleans()):
         levels[0] = -math.inf
     return BatchCut(
-        alpha=draw(st.floats(0.01, 0.99)),
-        groups=draw(st.integers(0, 10**6)),
-        labelled=draw(st.none() | st.integers(1, 256)),
-        levels=tuple(levels),
-        totals=tuple(totals),
+        alpha=draw(st.floats(0.01, 0.99)), groups=draw(st.integers(0, 10**6)),
+        labelled=draw(st.none() | st.integers(1, 256)), levels=tuple(levels), totals=tuple(totals),
         floor=draw(st.none() | st.floats(0, 1)),
-    )
+    )  # fmt: skip
 
 
 rules: st.SearchStrategy[Rule] = st.one_of(

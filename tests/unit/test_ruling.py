@@ -1,6 +1,7 @@
 """A policy's rule applied to one batch, against what each rule says in words."""
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -8,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamer import LabelledGroup, calibrate_groups
-from streamer.calibration import prepare_transductive
+from streamer.calibration import calibrate, prepare_transductive
 from streamer.calibration.shapes import rank_scores
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.declared import Unit
 from streamer.gates.gate import gate_batch
 from streamer.gates.policy import segment_of
 from streamer.gates.policy_gate import PolicyGate
-from streamer.gates.rule import INDICATOR, BatchCut, Chance, Cut, Quantile, Rank, Segments
+from streamer.gates.rule import INDICATOR, BatchCut, CalibrationLosses, Chance, Cut, Quantile, Rank, Segments
 from streamer.gates.settings import UNITS
 from streamer.gates.uniforms import uniforms_for
 
@@ -193,3 +194,27 @@ def test_bad_uniforms_are_refused() -> None:
     for uniforms in (None, [0.5], [0.0, 0.5], [1.0, 0.5]):
         with pytest.raises(ValueError, match="uniform"):
             gate.decide([0.4, 0.6], uniforms=uniforms)
+
+
+@pytest.mark.parametrize("alpha", [0.05, 0.1, 0.29])
+@pytest.mark.parametrize("groups", [19, 60, 99])
+def test_it_is_within_the_budget_iff_the_score_is_above_the_cut(groups, alpha):
+    for seed in range(20):
+        rng = np.random.default_rng([groups, seed])
+        scores = np.round(rng.random(groups), 2)
+        severities = np.where(rng.random(groups) < 0.3, 1.0, 0.0)
+        losses = CalibrationLosses(scores.tolist(), severities.tolist())
+        found = calibrate(scores, severities, list(range(groups)), alpha=alpha)
+        gate = PolicyGate(unit="best", cut=Cut.at(found.value), rule=INDICATOR, losses=losses)
+        for score in np.round(rng.random(40), 2).tolist():
+            ruling = gate.decide([score, 0.0])
+            assert ruling.needed is not None
+            bad_above = int((severities[scores >= score]).sum())
+            assert (ruling.needed.count, ruling.needed.groups) == (1 + bad_above, groups)
+            within = Fraction(1 + bad_above, groups + 1) <= Fraction(str(alpha))
+            assert (ruling.gate.selected is not None) == within
+
+
+def test_severities_between_count_as_what_they_are():
+    needed = CalibrationLosses([0.2, 0.5, 0.9], [1.0, 0.5, 0.25]).needed(0.5)
+    assert (needed.count, needed.groups, needed.share) == (1.75, 3, 0.4375)

@@ -38,12 +38,9 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def session(pid: int) -> DevSession:
     return DevSession(
-        bootstrap_servers="127.0.0.1:4711",
-        log_id="embedded-1",
-        database_url="sqlite:///dev.db",
-        metrics_url="http://127.0.0.1:9",
-        pid=pid,
-    )
+        bootstrap_servers="127.0.0.1:4711", log_id="embedded-1", database_url="sqlite:///dev.db",
+        metrics_url="http://127.0.0.1:9", pid=pid,
+    )  # fmt: skip
 
 
 def dead_pid() -> int:
@@ -108,18 +105,13 @@ def test_client_properties_are_named_as_kafka_names_them(monkeypatch: pytest.Mon
     monkeypatch.setenv("STREAMER_KAFKA_PROPERTIES_SASL_PASSWORD_FILE", "password")
     settings = load_settings()
     assert settings.kafka.properties == {
-        "security.protocol": "SASL_SSL",
-        "request.timeout.ms": "5000",
-        "reconnect": "true",
-        "client.id": "me",
-        "sasl.password": "007",
-    }
+        "security.protocol": "SASL_SSL", "request.timeout.ms": "5000", "reconnect": "true",
+        "client.id": "me", "sasl.password": "007",
+    }  # fmt: skip
     assert "007" not in repr(settings)
     assert settings.origins["kafka.properties.request.timeout.ms"] == "streamer.toml [kafka.properties]"
-    assert (
-        settings.origins["kafka.properties.sasl.password"]
-        == "environment STREAMER_KAFKA_PROPERTIES_SASL_PASSWORD_FILE"
-    )
+    wanted = "environment STREAMER_KAFKA_PROPERTIES_SASL_PASSWORD_FILE"
+    assert settings.origins["kafka.properties.sasl.password"] == wanted
     monkeypatch.setenv("STREAMER_KAFKA_PROPERTIES", "[1]")
     with pytest.raises(UsageError, match="must hold a JSON object"):
         load_settings()

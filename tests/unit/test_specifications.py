@@ -78,7 +78,7 @@ from datetime import UTC, datetime
 import sqlalchemy as sa
 
 from docs.generate import cli_page
-from streamer.console.pages import _settings
+from streamer.wording.policies import settings_shown
 from streamer.errors import BadMessage
 from streamer.events.codec import encode
 from streamer.events.json_schema import json_schema
@@ -111,7 +111,7 @@ with open_store(
     after = store.policies.newest("g")
 assert after.settings.quiet_hours == 8
 assert calibrated_for_another(before.settings, after.settings) == []
-assert ("quiet_hours", "Hours after an alert in which no other is sent.", 8) in _settings(after.settings)
+assert ("quiet hours", "Hours after an alert in which no other is sent.", "8") in settings_shown(after.settings)
 covered = [statement(one, record_id=bytes(32), audit_salt=bytes(32)) for one in (before, after)]
 assert [b'"quiet_hours":8' in one for one in covered] == [False, True]
 assert b"quiet_hours" not in covered[0], "a policy of a gate that never had it is signed as before"
@@ -186,11 +186,8 @@ def drawn(groups: int = 1200) -> RunSample:
     severities = (rng.random((groups, 3)) < 0.4 * (1 - scores)).astype(float)
     return RunSample(
         groups=[LabelledGroup(f"g{n}", ("a", "b", "c"), scores[n], severities[n]) for n in range(groups)],
-        segments={},
-        alpha=0.15,
-        seed=3,
-        fewest_draws=3,
-    )
+        segments={}, alpha=0.15, seed=3, fewest_draws=3,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("name", [name for name in registry.offered() if name != "full"])

@@ -62,8 +62,7 @@ def test_the_list_of_commands_loads_no_command_and_no_rich():
         "import sys; from streamer.cli import main; main(['--help'])\n"
         "print([n for n in sys.modules if n.startswith(('rich', 'pydantic', 'streamer.gates', 'streamer.cli.gate'))])\n"
     )
-    done = programs.run(sys.executable, "-c", program)
-    assert done.stdout.splitlines()[-1] == "[]"
+    assert programs.run(sys.executable, "-c", program).stdout.splitlines()[-1] == "[]"
 
 
 @pytest.mark.parametrize(
@@ -86,16 +85,9 @@ def test_a_gate_on_a_table_loads_no_library_of_tables_and_no_settings():
 
 def test_the_client_loads_httpx_and_msgspec_alone():
     of_httpx = {
-        "anyio",
-        "certifi",
-        "h11",
-        "httpcore2",
-        "httpx2",
-        "idna",
-        "sniffio",
-        "truststore",
+        "anyio", "certifi", "h11", "httpcore2", "httpx2", "idna", "sniffio", "truststore",
         "typing_extensions",
-    }
+    }  # fmt: skip
     assert (
         {"httpx2", "msgspec"}
         <= loaded_by("from streamer_client import *")

@@ -142,15 +142,10 @@ def thresholds_of(
         groups = np.arange(some.stop - some.start) if by_item else labelled.groups[some]
         found.append(
             calibrate(
-                labelled.scores[some],
-                labelled.severities[some],
-                groups,
-                alpha=alpha,
-                method=method,
-                draws=3,
-                seed=repeat,
+                labelled.scores[some], labelled.severities[some], groups, alpha=alpha,
+                method=method, draws=3, seed=repeat,
             )
-        )
+        )  # fmt: skip
     return found
 
 

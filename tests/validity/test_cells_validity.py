@@ -149,11 +149,8 @@ def test_weighting_schemes_on_quantiles_of_the_calibration_itself(scheme, unit):
         frozen = FrozenQuantiles(np.concatenate([group.scores for group in groups]))
         level = calibrate_groups(
             [LabelledGroup(g.id, g.item_ids, frozen.of(g.scores), g.severities) for g in groups],
-            alpha=ALPHA,
-            method=scheme,
-            draws=3,
-            seed=repeat,
-        ).value
+            alpha=ALPHA, method=scheme, draws=3, seed=repeat,
+        ).value  # fmt: skip
         risks[repeat] = lost[frozen.of(levels) > level].sum()
     assert_within(risks, ALPHA)
     assert_pressed(risks)

@@ -132,12 +132,9 @@ def test_the_theorem_holds_wherever_its_condition_does():
     for n in (6, 300, 1500, 6000):
         for _ in range(15):
             classifier = fit_rows(
-                half_spaces(rng, n, (0, 1), noise),
-                half_spaces(rng, n, (2, 3), noise),
-                "C",
-                replicates=2,
-                seed=1,
-            )
+                half_spaces(rng, n, (0, 1), noise), half_spaces(rng, n, (2, 3), noise), "C",
+                replicates=2, seed=1,
+            )  # fmt: skip
             truth = np.eye(DIMENSIONS)[:, :2]
             population = truth @ truth.T + noise**2 * np.eye(DIMENSIONS)
             test = scatter_factor(half_spaces(rng, n, (0, 1), noise), PIPELINES["C"])

@@ -18,6 +18,7 @@ from streamer.calibration import History, calibrate_selective, calibrate_selecti
 from streamer.calibration.calibrators.selective import last_of_own, last_walked
 from streamer.calibration.calibrators.selective_mean import BOUND_DELTA, admitted
 from streamer.calibration.history import TENTHS
+from streamer.calibration.one_item import OneItem
 from streamer.calibration.p_values import binomial, upper_share
 from streamer.calibration.specification import Sample
 from tests.validity.known_risk import (
@@ -302,8 +303,7 @@ def test_the_calibrators_themselves_keep_their_promises(shape: str) -> None:
         counted.append(float(np.mean([(scores > averaged[-1]).mean() for scores in picked])) * groups)
     failed = sum(selective_risk(shape, value) > 0.2 for value in walked)
     assert failed <= most_violations(repeats, DELTA)
-    shares = np.array([shipped_share(shape, value) for value in averaged])
-    assert shares.mean() > 0.2
+    assert np.array([shipped_share(shape, value) for value in averaged]).mean() > 0.2
     if shape != "together":
         risks = [
             selective_risk(shape, value) * shipped_share(shape, value) * (groups + 1) / (n + 1)
@@ -319,8 +319,6 @@ def test_a_graded_severity_is_wrong_as_often_as_it_says() -> None:
         LabelledGroup(f"g{i}", ("a",), np.array([0.5]), np.array([severity]))
         for i, severity in enumerate(severities)
     ]
-    from streamer.calibration.one_item import OneItem
-
     _, errors = OneItem(groups, seed=9).above(0.0)
     spread = np.sqrt((severities * (1 - severities)).sum())
     assert abs(errors - severities.sum()) < z_bound() * spread

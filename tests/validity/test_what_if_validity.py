@@ -42,29 +42,15 @@ def a_past(scores: np.ndarray, severities: np.ndarray, drawn: np.ndarray, probab
     """Decisions of one answer each by `POLICY`, all labelled that were drawn: shapes (n,)."""
     count = len(scores)
     return Past(
-        gate="tests",
-        numbers=np.arange(count),
-        batch_ids=names(count)[0],
-        decided_at=names(count)[1],
-        versions=np.ones(count, dtype=np.int64),
-        policies={1: POLICY},
-        sampled=drawn,
-        probability=probability,
-        selected=["r" if ships else None for ships in (scores > RECORDED).tolist()],
-        cuts={},
-        segments=[None] * count,
-        named={},
-        rows=[None] * count,
-        needed=[None] * count,
-        starts=np.arange(count + 1),
-        response_ids=["r"] * count,
-        scores=scores,
-        uniforms=np.full(count, np.nan),
-        blank=np.zeros(count, dtype=np.bool_),
-        shipped=scores > RECORDED,
-        drawn=drawn,
-        severities=np.where(drawn, severities, np.nan),
-    )
+        gate="tests", numbers=np.arange(count), batch_ids=names(count)[0],
+        decided_at=names(count)[1], versions=np.ones(count, dtype=np.int64), policies={1: POLICY},
+        sampled=drawn, probability=probability,
+        selected=["r" if ships else None for ships in (scores > RECORDED).tolist()], cuts={},
+        segments=[None] * count, named={}, rows=[None] * count, needed=[None] * count,
+        starts=np.arange(count + 1), response_ids=["r"] * count, scores=scores,
+        uniforms=np.full(count, np.nan), blank=np.zeros(count, dtype=np.bool_),
+        shipped=scores > RECORDED, drawn=drawn, severities=np.where(drawn, severities, np.nan),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -177,9 +163,6 @@ def test_what_shipped_alone_says_nothing_of_what_was_held() -> None:
         weights = drawn / month.past.probability
         estimates.append(float((weights * month.true_severities).sum() / weights.sum()) * month.ships.mean())
     assert abs(bias(estimates, [month.truth for month in months()])) > 4
-
-
-# -- a candidate with another score, decided beside ---------------------------------------------------------------
 
 
 def test_intervals_of_a_candidate_hold_by_the_draws_of_the_gate_that_decided() -> None:

@@ -3,7 +3,6 @@
 import { existsSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { inflateRawSync } from "node:zlib";
-import { crc32 } from "./crc32.mjs";
 import { Num, canonical, parse, plain } from "./json.mjs";
 import { formOf } from "./schema.mjs";
 
@@ -163,4 +162,17 @@ export function canonicalObject(line) {
   if (tree === null || typeof tree !== "object" || Array.isArray(tree) || tree instanceof Num) throw new SyntaxError("it is no object");
   if (canonical(tree) !== text) throw new SyntaxError("it is not written as canonical JSON");
   return tree;
+}
+
+/** CRC-32 as .zip files have it; node:zlib has it from Node 22 on. */
+const TABLE = Uint32Array.from({ length: 256 }, (_, byte) => {
+  let value = byte;
+  for (let bit = 0; bit < 8; bit += 1) value = value & 1 ? (value >>> 1) ^ 0xedb88320 : value >>> 1;
+  return value >>> 0;
+});
+
+function crc32(bytes) {
+  let value = 0xffffffff;
+  for (const byte of bytes) value = (value >>> 8) ^ TABLE[(value ^ byte) & 0xff];
+  return (value ^ 0xffffffff) >>> 0;
 }

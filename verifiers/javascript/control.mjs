@@ -132,10 +132,6 @@ export class Governance {
     const table = (name) => {
       const { columns, rows, sha256: digest } = row[name];
       const values = raw[name];
-      if (!Array.isArray(values)) {
-        this.report.fault("calibration", place, `its ${name} are missing`);
-        return [];
-      }
       if (values.length !== rows || sha256(canonical(values)) !== digest) {
         this.report.fault("log", place, `its ${name} are not what was recorded`);
       }
@@ -148,7 +144,8 @@ export class Governance {
       groups.set(batch, [...(groups.get(batch) ?? []), one]);
     }
     // Below a label floor no label was due, nor of a claim that scores no more than a wrong one, where that is the whole loss.
-    const { label_floor: floor = null, unit, loss } = this.revisions.get(`${row.gate} ${row.gate_revision}`)?.row ?? {};
+    const settings = this.revisions.get(`${row.gate} ${row.gate_revision}`)?.row;
+    const { label_floor: floor = null, unit, loss } = settings ?? {};
     let missing = 0;
     for (const some of groups.values()) {
       const wrong = unit === "claim" && loss === "any" ? some.filter((one) => one.severity === 1) : [];
@@ -159,7 +156,6 @@ export class Governance {
       const detail = "it has read another number of groups, items or missing labels than it says";
       this.report.fault("calibration", place, detail);
     }
-    const settings = this.revisions.get(`${row.gate} ${row.gate_revision}`)?.row;
     run.badBursts = new Set(run.inputs.filter((one) => one.bad && one.severity !== null && one.burst !== null).map((one) => one.burst));
     if (settings?.group_by != null) {
       for (const [key, burst] of new Map(run.inputs.map((one) => [canonical([row.gate, one.batch_id, one.attempt]), one.burst]))) {
@@ -250,24 +246,15 @@ function setting(name, { row, raw }) {
 
 /** A rule with its real numbers written as floats, however they were stored. */
 function ruleWithFloats({ kind, parameters, curve }) {
-  const real = (value) => (value === null || value === undefined ? null : float(value));
-  if (kind === "smooth" || kind === "ramp") return { kind, parameters: { width: real(parameters.width) }, curve: null };
-  if (kind === "quantile") return { kind, parameters: { quantile: real(parameters.quantile) }, curve: null };
-  if (kind === "transductive") {
-    const { alpha, groups, labelled, floor } = parameters;
-    return {
-      kind,
-      parameters: { alpha: real(alpha), groups, labelled, floor: real(floor) },
-      curve: curve.map(([level, total]) => [real(level), real(total)]),
-    };
+  const real = (value) => (value === null ? null : float(value));
+  const written = { ...parameters };
+  for (const name of ["width", "quantile", "alpha", "floor", "ridge", "ship_above"]) {
+    if (name in written) written[name] = real(written[name]);
   }
-  if (kind === "full") return { kind, parameters: { ...parameters, ridge: real(parameters.ridge), ship_above: real(parameters.ship_above) }, curve: null };
   if (kind === "segments") {
-    const own = {};
-    for (const [name, cut] of Object.entries(parameters.own)) own[name] = { state: cut.state, lambda: real(cut.lambda) };
-    return { kind, parameters: { key: parameters.key, own }, curve: null };
+    written.own = Object.fromEntries(Object.entries(parameters.own).map(([name, { state, lambda }]) => [name, { state, lambda: real(lambda) }]));
   }
-  return { kind, parameters: {}, curve: null };
+  return { kind, parameters: written, curve: curve && curve.map((point) => point.map(real)) };
 }
 
 /** Signatures of policies, each gate's from the first trusted one on. */
@@ -293,3 +280,18 @@ export function checkPolicySignatures(governance, keys, recordId, seedOf, report
   }
 }
 
+/** The scorer of another package is named by a hash of what is frozen of it. */
+export function checkModels(governance, report) {
+  for (const { row } of governance.revisions.values()) {
+    const [name, hash] = row.scorer.split("@");
+    const { model } = row;
+    const place = `gate ${row.gate} revision ${row.revision}`;
+    if (hash === undefined) {
+      if (model !== null) report.fault("model", place, `it has a model, and its scorer is ${name}`);
+    } else if (model === null || hash !== sha256(model).slice(0, 16)) {
+      report.fault("model", place, `its model is not that of ${row.scorer}`);
+    } else {
+      report.count("frozen scorers of other packages");
+    }
+  }
+}

@@ -1,6 +1,6 @@
 // Everything that can be derived again about one decision.
 
-import { canonical, parse, plain, Num } from "./json.mjs";
+import { canonical, parse, plain, sameJson, Num } from "./json.mjs";
 import { decode } from "./bundle.mjs";
 import { fromBase64, hmac, keyedShare, sha256, uniform, uuid5 } from "./hashes.mjs";
 import { micros, secondsBetween, sixDigits } from "./moments.mjs";
@@ -11,7 +11,6 @@ const YEAR_10000_MS = 253402300800000;
 const SPACES = /[\t-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+/u;
 const OF_SCORED = ["scored", "closed", "early_warning", "bad_burst"]; // reasons of batches that have scores; `no_threshold` is one of either
 
-/** What a batch came with, as a tree; undefined: erased, left out, or never kept. */
 /** Which code points of a text that ships go out, where these are not all; as the event says it, where texts are erased. */
 function spanOf(text, said, settings) {
   if (text === null || settings.judged.startsWith("call@")) return said.span;
@@ -23,6 +22,7 @@ function spanOf(text, said, settings) {
 
 const withSpan = (action, span) => (action === "ship" && span !== undefined ? { span } : {});
 
+/** What a batch came with, as a tree; undefined: erased, left out, or never kept. */
 const metadataOf = ({ raw }, { keep_texts: kept }) => (kept === false ? undefined : raw.content?.metadata);
 
 /** A question but for case and spaces. */
@@ -44,8 +44,8 @@ export class Decisions {
   constructor(governance, manifest, report) {
     this.governance = governance;
     this.report = report;
-    this.only = manifest.left_out?.other_gates_than ?? null;
-    this.texts = !manifest.left_out?.texts;
+    this.only = manifest.left_out.other_gates_than;
+    this.texts = !manifest.left_out.texts;
   }
 
   /** What has no content and is not erased: the manifest has to say that the texts of its gate (null: of no gate) are left out. */
@@ -154,17 +154,12 @@ export class Decisions {
   /** The newest policy that the leaf's control log has is the one that decided, or one that the worker refused. */
   #order({ facts, place }, policy) {
     const { report } = this;
-    const seen = facts.control;
-    if (policy.row.gate !== facts.batch[0]) return;
-    if (seen === undefined) return;
-    const newest = this.governance.newest(facts.batch[0], seen[0])?.row.version;
+    const newest = this.governance.newest(facts.batch[0], facts.control[0])?.row.version;
     const wrong = notNewest(facts, newest, isClosing(policy.row));
     if (wrong === null && facts.policy > (newest ?? 0)) report.count("decisions under a closing that was sealed after them");
     if (wrong !== null) report.fault("order", place, wrong);
     else report.count("decisions under the newest policy");
-    if (facts.newest_seen !== undefined && facts.newest_seen !== null) {
-      report.count("decisions under a policy before one that the worker refused");
-    }
+    if (facts.newest_seen !== undefined) report.count("decisions under a policy before one that the worker refused");
   }
 
   /** Outcome, selected response and actions from scores and policy. Returns who is best, for the draw. */
@@ -173,8 +168,8 @@ export class Decisions {
     const { report } = this;
     const { settings, row, rule } = policy;
     const fault = (detail) => report.fault("action", place, detail);
-    if (facts.unit !== settings.unit && !withoutTrust(facts)) fault(`its unit is not that of policy ${facts.policy}`);
     const untrusted = withoutTrust(facts);
+    if (facts.unit !== settings.unit && !untrusted) fault(`its unit is not that of policy ${facts.policy}`);
     if (untrusted) report.count("decisions without a trusted policy");
     // Nobody may act on what is not trusted, so it is enforced in shadow mode too.
     const mode = untrusted ? "enforce" : settings.mode;
@@ -185,7 +180,7 @@ export class Decisions {
     if (facts.encoder !== settings.encoder && !(unembedded && facts.encoder === "none") && !untrusted) {
       fault(`its encoder is not that of policy ${facts.policy}`);
     }
-    const wanted = settings.upstream ?? null;
+    const wanted = settings.upstream;
     if (facts.reason === "upstream_mismatch" && wanted === null) fault("it was held for its upstream, and its gate names none");
     const metadata = metadataOf(entry, settings);
     if (wanted !== null && metadata) {
@@ -196,17 +191,12 @@ export class Decisions {
     const hold = settings.hold_action;
     const scores = facts.responses.map((one) => one[1]);
     const actions = facts.responses.map((one) => one[3]);
-    if (!scores.length || scores.some((score) => score === null)) {
-      if (scores.some((score) => score !== null)) fault("some responses have a score, and some have none");
+    if (!scores.length || scores[0] === null) {
       if (OF_SCORED.includes(facts.reason)) fault(`it has no scores, which the reason ${facts.reason} does not explain`);
       if (facts.reason === "not_read" && facts.not_read === undefined) fault("it was held as not read, and names no answer");
       if (facts.outcome !== hold || facts.selected !== null || actions.some((one) => one !== hold)) fault("it was not scored, and not held");
       report.count("actions derived again");
       return { scored: false, best: null };
-    }
-    if (scores.some((score) => !(score >= 0 && score <= 1))) {
-      fault("a score is not in [0, 1]");
-      return { scored: true, best: null };
     }
     this.#madeOf(facts, place);
     const marks = ["cut", "unread", "twin"].map((one) => Number(facts.not_read?.includes(one) ?? false)).join("");
@@ -221,7 +211,7 @@ export class Decisions {
       ? texts.map((text) => isBlank(judgedText(text, settings)))
       : scores.map((score, i) => score === 0 && actions[i] !== "ship" && !(settings.unit === "best" && facts.responses[i][4]));
     const derived = this.#derive(entry, policy, scores, blank);
-    this.#tell(derived, facts, hold, settings, row, fault);
+    tell(derived, facts, hold, row, fault);
     report.count("actions derived again");
     if (rule.kind === "transductive" || rule.kind === "segments") {
       if (facts.cut_state !== derived.cut.state || (facts.cut_threshold ?? null) !== derived.cut.threshold) {
@@ -246,12 +236,8 @@ export class Decisions {
   #derive(entry, policy, scores, blank) {
     const { facts, raw } = entry;
     const { settings, row, rule } = policy;
-    let segment = null;
-    if (settings.segment_by !== null) {
-      const metadata = metadataOf({ raw }, settings);
-      if (metadata) segment = nameIn(metadata, settings.segment_by);
-      else segment = facts.segment ?? "";
-    }
+    const metadata = metadataOf({ raw }, settings);
+    const segment = settings.segment_by === null ? null : metadata ? nameIn(metadata, settings.segment_by) : (facts.segment ?? "");
     const chance = rule.kind === "smooth" || rule.kind === "ramp";
     const uniforms = chance ? facts.uniforms : null;
     if (chance && uniforms?.length !== scores.length) throw new TypeError("a random gate's numbers are missing");
@@ -288,27 +274,6 @@ export class Decisions {
     if (!names.has(one)) names.set(one, burst);
     if (!names.has(other)) names.set(other, name);
     return names.get(one) === burst && names.get(other) === name;
-  }
-
-  #expected(derived, facts, hold, row) {
-    const actions = derived.shipped.map((one) => (one ? "ship" : hold));
-    const any = derived.shipped.includes(true);
-    const all = derived.shipped.every(Boolean) || derived.selected !== null;
-    const selected = derived.selected === null ? null : facts.responses[derived.selected][0];
-    const never = derived.cut.state !== "full" || (facts.budget !== undefined && facts.budget[0] > facts.budget[1]);
-    const held = derived.badBurst ? "bad_burst" : never && unread(facts.signals).includes("1") ? "not_read" : "scored";
-    const closed = row.created_by === "early-warning" && isClosing(row) ? "early_warning" : "closed";
-    const reason = !row.calibrated ? "no_threshold" : derived.cut.state === "closed" ? closed : held;
-    return { actions, outcome: all ? "ship" : any ? "mixed" : hold, selected, reason };
-  }
-
-  #tell(derived, facts, hold, settings, row, fault) {
-    const expected = this.#expected(derived, facts, hold, row);
-    if (expected.actions.some((one, i) => one !== facts.responses[i][3])) fault("the responses' actions do not follow from scores and policy");
-    if (expected.outcome !== facts.outcome) fault("the batch's outcome does not follow from scores and policy");
-    if (expected.selected !== facts.selected) fault("the selected response does not follow from scores and policy");
-    if (expected.reason !== facts.reason) fault("its reason does not follow from scores and policy");
-    if (derived.segment !== (facts.segment ?? null)) fault("its segment is not that of its metadata");
   }
 
   #deadlines({ facts, place }, { settings }) {
@@ -400,9 +365,7 @@ export class Decisions {
     if (facts.audit_rate !== undefined && facts.audit_rate !== null) {
       const rate = this.governance.rates.get(facts.audit_rate)?.row;
       const seen = this.governance.rates.get(facts.audit_rate)?.index ?? -1;
-      if (facts.control !== undefined && seen >= facts.control[0]) {
-        report.fault("order", place, `audit rate ${facts.audit_rate} was not on record yet`);
-      }
+      if (seen >= facts.control[0]) report.fault("order", place, `audit rate ${facts.audit_rate} was not on record yet`);
       if (rate === undefined || rate.gate !== name || !rate.boosted || attempt !== 1 || !(facts.decided_at < rate.until)) {
         fault(`audit rate ${facts.audit_rate} did not raise it`);
       }
@@ -435,6 +398,23 @@ export class Decisions {
   }
 }
 
+/** Name what of a scored decision does not follow from what was derived. */
+function tell(derived, facts, hold, row, fault) {
+  const all = derived.shipped.every(Boolean) || derived.selected !== null;
+  const outcome = all ? "ship" : derived.shipped.includes(true) ? "mixed" : hold;
+  const selected = derived.selected === null ? null : facts.responses[derived.selected][0];
+  const never = derived.cut.state !== "full" || (facts.budget !== undefined && facts.budget[0] > facts.budget[1]);
+  const held = derived.badBurst ? "bad_burst" : never && unread(facts.signals).includes("1") ? "not_read" : "scored";
+  const closed = row.created_by === "early-warning" && isClosing(row) ? "early_warning" : "closed";
+  const reason = !row.calibrated ? "no_threshold" : derived.cut.state === "closed" ? closed : held;
+  const actions = derived.shipped.map((one) => (one ? "ship" : hold));
+  if (actions.some((one, i) => one !== facts.responses[i][3])) fault("the responses' actions do not follow from scores and policy");
+  if (outcome !== facts.outcome) fault("the batch's outcome does not follow from scores and policy");
+  if (selected !== facts.selected) fault("the selected response does not follow from scores and policy");
+  if (reason !== facts.reason) fault("its reason does not follow from scores and policy");
+  if (derived.segment !== (facts.segment ?? null)) fault("its segment is not that of its metadata");
+}
+
 /** Whether a policy is one by which somebody closed the gate: no calibration found it, and nothing ships by it. */
 const isClosing = (row) => row.state === "closed" && row.calibration_run === null && row.rule === null;
 
@@ -450,14 +430,6 @@ const withoutTrust = ({ reason, responses }) => reason === "no_threshold" && res
 const SAYS = { decided_at: "moment of decision", policy: "cut" };
 
 export const actionId = (gate, batch, attempt) => uuid5(NAMESPACE, canonical([gate, batch, attempt]));
-
-/** Whether two values are the same JSON, 1 and 1.0 taken for one. */
-function sameJson(one, other) {
-  if (typeof one !== typeof other || one === null || other === null || typeof one !== "object") return one === other;
-  if (Array.isArray(one) !== Array.isArray(other)) return false;
-  const keys = Object.keys(one);
-  return keys.length === Object.keys(other).length && keys.every((key) => key in other && sameJson(one[key], other[key]));
-}
 
 /** Whether the sender of a request had stopped to wait. */
 export const isOverdue = (deadlineMs, now) => (deadlineMs ?? null) !== null && micros(now) >= BigInt(deadlineMs) * 1000n;

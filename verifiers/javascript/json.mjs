@@ -136,6 +136,15 @@ export function writeFloat(value) {
   return `${sign}${before}.${digits.slice(power + 1) || "0"}`;
 }
 
+/** Whether two values are the same JSON, 1 and 1.0 taken for one, and numbers that are `near` parts of them apart. */
+export function sameJson(one, other, near = 0) {
+  if (near > 0 && typeof one === "number" && typeof other === "number") return Math.abs(one - other) <= near * Math.max(1, Math.abs(one));
+  if (one === null || other === null || typeof one !== "object" || typeof other !== "object") return one === other;
+  if (Array.isArray(one) !== Array.isArray(other)) return false;
+  const keys = Object.keys(one);
+  return keys.length === Object.keys(other).length && keys.every((key) => key in other && sameJson(one[key], other[key], near));
+}
+
 /** Order by code points, which is also the order of the UTF-8 bytes (JavaScript's own is by UTF-16 units). */
 export function byCodePoint(left, right) {
   return Buffer.compare(Buffer.from(left), Buffer.from(right));

@@ -27,7 +27,6 @@ export function labelStatement(label, record) {
 
 export const CONTROL = canonical(["control", "", 0]); // how runs name the control log
 
-
 export class Labels {
   #byResponse = new Map();
   #signatures = new Map(); // label of a file: its signatures, with their leaves in the control log
@@ -102,9 +101,9 @@ export function checkSeverities(governance, labels, heads, report) {
     const reached = heads(row);
     for (const input of inputs) {
       const read = labels.of(row.gate, input).filter(
-        (one) => one.kind === settings.severity_kind && (!settings.labellers || listed(settings.labellers).includes(one.labeller)),
+        (one) => one.kind === settings.severity_kind && (!settings.labellers || JSON.parse(settings.labellers).includes(one.labeller)),
       );
-      const seen = (one) => one.index < (reached?.get(one.partition ?? CONTROL) ?? 0);
+      const seen = (one) => one.index < (reached.get(one.partition ?? CONTROL) ?? 0);
       const given = read.filter((one) => seen(one) && (!settings.signed_labels || labels.signed(one, reached.get(CONTROL) ?? 0)));
       if (severities(given, row.severities).includes(input.severity)) continue;
       const said = input.severity === null ? "no label" : `severity ${input.severity}`;
@@ -113,8 +112,6 @@ export function checkSeverities(governance, labels, heads, report) {
     }
   }
 }
-
-const listed = (names) => (typeof names === "string" ? JSON.parse(names) : names);
 
 /** What labels of one response come to: of each labeller the latest, averaged, or the highest of all. Ties may go either way. */
 export function severities(some, basis) {

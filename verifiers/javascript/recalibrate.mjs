@@ -1,6 +1,6 @@
 // What a run's policies compare batches with, from its inputs, and the budget that each decision needed by it. No calibrator is run.
 
-import { canonical, parse, plain } from "./json.mjs";
+import { canonical, parse, plain, sameJson } from "./json.mjs";
 import { sha256, uniform } from "./hashes.mjs";
 import { unread } from "./rules.mjs";
 import { ByScore, Fit, RIDGE, bySignals, fitted, severityOf } from "./signals.mjs";
@@ -39,15 +39,14 @@ function groupsOf(run, settings, governance, decisions, report) {
       const batch = [run.row.gate, one.batch_id, one.attempt];
       const facts = decisions.byBatch.get(canonical(batch))?.facts;
       const decidedAt = facts?.decided_at ?? "";
+      const { segment, burst, spare } = one;
       groups.set(id, {
-        id, decidedAt, old: decidedAt < run.row.older_than, segment: one.segment ?? "", draws: one.draws,
-        items: [], scores: [], severities: [], waits: false, bad: false, said: [], batch,
-        burst: one.burst, spare: one.spare,
+        id, decidedAt, old: decidedAt < run.row.older_than, segment: segment ?? "", burst, spare, batch,
+        scores: [], severities: [], waits: false, bad: false, said: [],
         signals: governance.carriedRow(settings, batch) ?? facts?.signals ?? null,
       });
     }
     const group = groups.get(id);
-    group.items.push(one.response_id);
     group.scores.push(one.score);
     group.severities.push(one.severity ?? 1);
     group.waits ||= one.severity === null;
@@ -97,11 +96,11 @@ function checkSignals(run, candidate, settings, groups, fault) {
   const newest = suffix?.calibrated_on > 0 ? fitted(groups.filter((group) => !group.waits).slice(-suffix.calibrated_on), settings) : null;
   const found = newest === null ? [first] : [first, newest];
   const { segment_by, segment_fallback, signals } = settings;
-  const { ship_above, least_alike } = settings.parameters ? (typeof settings.parameters === "string" ? plain(parse(settings.parameters)) : settings.parameters) : {};
+  const { ship_above, least_alike } = plain(parse(settings.parameters ?? "{}"));
   const parameters = { signals: sha256(signals), ridge: RIDGE, segment_by, pooled: segment_fallback === "pooled", ship_above, least_alike, fits: found.map(({ said }) => said) };
   const rule = { kind: "full", parameters, curve: null };
   const said = candidate.rule === null ? null : plain(parse(candidate.rule));
-  if (candidate.state !== "full" || candidate.threshold !== null || !near(said, rule)) {
+  if (candidate.state !== "full" || candidate.threshold !== null || !sameJson(said, rule, NEAR)) {
     fault(`by ${candidate.method} it says another rule than its inputs give`);
   }
   run.compares.bySignals = { rule, prompts: found.map(({ prompts }) => prompts) };
@@ -135,12 +134,4 @@ export function checkBudgets(governance, decisions, report) {
     const [first, second] = [said, needed].map((one) => (one === null ? "none" : `${one[0]} of ${one[1] + 1}`));
     report.fault("action", place, `the budget that it needed is ${second} by its policy's labelled prompts, and ${first} on record`);
   }
-}
-
-/** Whether two values are the same JSON, but for what rounding does to numbers. */
-function near(one, other) {
-  if (typeof one === "number" && typeof other === "number") return Math.abs(one - other) <= NEAR * Math.max(1, Math.abs(one));
-  if (one === null || other === null || typeof one !== "object" || typeof other !== "object") return one === other;
-  const keys = Object.keys(one);
-  return keys.length === Object.keys(other).length && keys.every((key) => key in other && near(one[key], other[key]));
 }

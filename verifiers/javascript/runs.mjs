@@ -18,20 +18,15 @@ export function checkCompleteness(governance, decisions, headsOf, report) {
       report.fault("calibration", place, "its gate or revision is not on record");
       continue;
     }
-    if (row.heads === undefined || row.heads === null) {
-      report.fault("calibration", place, "it does not say how far the record was when it read");
-      continue;
-    }
-    const ageCut = row.age_cut ? plain(parse(row.age_cut)) : null;
-    if (ageCut?.pending === "labelled-only") {
+    if (plain(parse(row.age_cut)).pending === "labelled-only") {
       report.note("runs by labels", "whether runs with labels alone left a batch out rightly is not checked");
       continue;
     }
-    const byMetadata = settings.segment_by !== null || (settings.group_by ?? null) !== null; // erased by then, they were not known
+    const byMetadata = settings.segment_by !== null || settings.group_by !== null; // erased by then, they were not known
     const heads = headsOf(row);
     const read = new Set(inputs.map((one) => canonical([row.gate, one.batch_id, one.attempt])));
     let oldest = "";
-    if (settings.window !== null && settings.window !== undefined) {
+    if (settings.window !== null) {
       const known = [...read].map((key) => decisions.byBatch.get(key)?.facts.decided_at).filter(Boolean).sort();
       oldest = known[0] ?? "";
     }
@@ -39,7 +34,7 @@ export function checkCompleteness(governance, decisions, headsOf, report) {
     for (const { facts, partition, index, place: where, erasedAt } of byGate.get(row.gate) ?? []) {
       const concerns =
         index < (heads.get(partition) ?? 0) && facts.decided_at < row.older_than && facts.decided_at > oldest &&
-        (row.newer_than === null || row.newer_than === undefined || facts.decided_at > row.newer_than) &&
+        (row.newer_than === null || facts.decided_at > row.newer_than) &&
         facts.policy >= (row.since_version ?? 0) && facts.unit === settings.unit && facts.scorer === settings.scorer &&
         facts.encoder === settings.encoder && ofSameRevisions(governance, facts, settings) && facts.responses.some((one) => one[4] && one[1] !== null);
       if (!concerns || read.has(canonical(facts.batch))) continue;
@@ -55,13 +50,13 @@ export function checkCompleteness(governance, decisions, headsOf, report) {
 /** A run for one upstream, or one list of signals, reads no decision that was made under another. */
 function ofSameRevisions(governance, facts, settings) {
   const served = governance.policy(facts.batch[0], facts.policy)?.settings;
-  return ["upstream", "signals", "judged"].every((name) => (settings[name] ?? null) === null || served?.[name] === settings[name]);
+  return ["upstream", "signals", "judged"].every((name) => settings[name] === null || served?.[name] === settings[name]);
 }
 
 /** Every run names logs as they are: size and root of each that it read. */
 export function checkHeads(governance, control, chains, report) {
   for (const { row, place, index } of governance.runs.values()) {
-    for (const [log, topic, partition, size, root] of plain(parse(row.heads ?? "[]"))) {
+    for (const [log, topic, partition, size, root] of plain(parse(row.heads))) {
       const own = log === "control";
       const chain = own ? control : chains.get(canonical([log, topic, partition]));
       if (chain === undefined || size > chain.size || (own && size > index) || (chain.root(size) ?? root) !== root) {

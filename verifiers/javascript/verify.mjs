@@ -7,10 +7,9 @@
 import { readFileSync } from "node:fs";
 import { Unreadable, decode, lines, openBundle } from "./bundle.mjs";
 import { checkCheckpoints, checkReceipts, checkUnchained, walkControl, walkOutcomes } from "./chains.mjs";
-import { Governance, checkPolicySignatures } from "./control.mjs";
+import { Governance, checkModels, checkPolicySignatures } from "./control.mjs";
 import { Decisions } from "./decisions.mjs";
 import { checkDesk } from "./desk.mjs";
-import { checkErasures } from "./erasures.mjs";
 import { readKeys, readWitnessKeys, seedCommitment, sha256 } from "./hashes.mjs";
 import { canonical, parse, plain } from "./json.mjs";
 import { Labels, checkSeverities, readLabelKeys } from "./labels.mjs";
@@ -18,8 +17,7 @@ import { checkBudgets, checkCalibrations } from "./recalibrate.mjs";
 import { Report, printable } from "./report.mjs";
 import { checkCompleteness, checkHeads, checkInputs } from "./runs.mjs";
 import { wrongForm } from "./schema.mjs";
-import { checkModels } from "./models.mjs";
-import { checkRefusals } from "./refusals.mjs";
+import { checkErasures, checkRefusals } from "./refusals.mjs";
 
 const USAGE = `usage: node verify.mjs [--public-key FILE] [--checkpoints FILE] [--receipts FILE] [--policy-keys FILE] [--label-keys FILE] [--witness-keys FILE] [--json] BUNDLE
 
@@ -106,9 +104,8 @@ function checkFiles(bundle, manifest, report) {
   }
 }
 
-/** How long the partitions' logs were when a run began to read; null where it does not say. */
+/** How long the partitions' logs were when a run began to read. */
 function headsOf(row) {
-  if (row.heads === null || row.heads === undefined) return null;
   return new Map(plain(parse(row.heads)).map(([log, topic, partition, size]) => [canonical([log, topic, partition]), size]));
 }
 

@@ -1,6 +1,6 @@
 // Looser thresholds wait for one label lag: section "The wait of a looser threshold" of docs/audit-format.md.
 
-import { parse, plain } from "./json.mjs";
+import { parse, plain, sameJson } from "./json.mjs";
 import { bar, budget } from "./rules.mjs";
 
 const WAITED = /it has waited for one label lag since run (\d+)/;
@@ -20,21 +20,15 @@ const ownCuts = ({ rule }) =>
 
 const shipsNothing = (one) => one.value === Infinity && [...ownCuts(one).values()].every((value) => value === Infinity);
 
-function same(one, other) {
-  if (one === null || other === null || typeof one !== "object" || typeof other !== "object") return one === other;
-  const keys = Object.keys(one);
-  return keys.length === Object.keys(other).length && keys.every((key) => key in other && same(one[key], other[key]));
-}
-
 /** Whether `after` may ship something that `before` holds; what cannot be compared may. */
 export function isLooser(before, after) {
-  if ((before.value === after.value && same(before.rule, after.rule)) || shipsNothing(after)) return false;
+  if ((before.value === after.value && sameJson(before.rule, after.rule)) || shipsNothing(after)) return false;
   if (shipsNothing(before)) return true;
   const [old, fresh] = [before.rule, after.rule];
   if (old.kind === "full" || fresh.kind === "full") return false; // which ships more is told by prompts, not by a threshold
   if (old.kind === "transductive" && fresh.kind === "transductive") return !holdsMore(old, fresh);
   const comparable =
-    same(old, fresh) || (old.kind === fresh.kind && (old.kind === "quantile" || (old.kind === "segments" && old.parameters.key === fresh.parameters.key)));
+    sameJson(old, fresh) || (old.kind === fresh.kind && (old.kind === "quantile" || (old.kind === "segments" && old.parameters.key === fresh.parameters.key)));
   if (!comparable || after.value < before.value) return true;
   const [was, is] = [ownCuts(before), ownCuts(after)];
   return [...was.keys(), ...is.keys()].some((name) => (is.get(name) ?? after.value) < (was.get(name) ?? before.value));

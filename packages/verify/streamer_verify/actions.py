@@ -22,7 +22,12 @@ _YEAR_10000_MS = 253_402_300_800_000
 
 def decided_without_trust(facts: dict[str, Any]) -> bool:
     """Report whether a batch was held, unscored, because the worker trusted no policy of its gate; consumers are to obey."""
-    return facts["reason"] == "no_threshold" and all(one[1] is None for one in facts["responses"])
+    return facts["reason"] == "no_threshold" and not has_scores(facts)
+
+
+def has_scores(facts: dict[str, Any]) -> bool:
+    """Report whether a batch's answers have scores: all of them have, or none."""
+    return bool(facts["responses"]) and facts["responses"][0][1] is not None
 
 
 def is_late(deadline: float | None, created_at: str | None, timestamp_ms: int, now: str) -> bool:
@@ -90,7 +95,7 @@ _REASONING = re.compile(r"<(/?)(?:think|thinking|reasoning)>", re.IGNORECASE | r
 
 def judged_text(settings: dict[str, Any], text: str) -> str:
     """Return an answer without its reasoning, empty where that does not end; by a gate that reads answers raw as it is."""
-    tags = [] if settings.get("judged") == "raw@1" else list(_REASONING.finditer(text))
+    tags = [] if "<" not in text or settings.get("judged") == "raw@1" else list(_REASONING.finditer(text))
     return text if not tags else text[tags[-1].end() :].strip(WHITE) if tags[-1][1] else ""
 
 

@@ -13,8 +13,8 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from streamer_verify.calibrators import claim_loss
-from streamer_verify.runs import Runs
-from streamer_verify.values import CLOCKS_APART, parsed, place_of
+from streamer_verify.runs import Decided, Runs
+from streamer_verify.values import CLOCKS_APART, parsed
 from streamer_verify.waits import Served
 
 _STRENGTHS = (0.8, 0.45, 0.22, 0.1, 0.045)
@@ -26,19 +26,7 @@ _MOST_WAITING = 4_500
 _NEAR = 1e-9
 _MOST_EVIDENCE = 1e300
 
-Losses = Callable[["_Draw"], float]
-
-
-class _Draw(NamedTuple):
-    """A first attempt that was drawn, by the number of its batch; `needed` are the drawn responses that shipped."""
-
-    number: int
-    policy: int
-    batch: tuple[str, str, int]
-    decided_at: str
-    drawn: int
-    needed: tuple[str, ...]
-    place: str
+Losses = Callable[[Decided], float]
 
 
 class _Terms(NamedTuple):
@@ -65,7 +53,7 @@ class _Terms(NamedTuple):
         return self.delta * 6 / (math.pi * number) ** 2
 
     def evidence(
-        self, draws: Iterable[_Draw], losses: Losses, chance: float, *, known: bool = False
+        self, draws: Iterable[Decided], losses: Losses, chance: float, *, known: bool = False
     ) -> Iterator[float]:
         """The evidence after each draw; `known`: the most that it can be where some unknown ones are left out."""
         inflow = 0.0 if self.every is None else _RESTART_EVERY / (self.every * chance)
@@ -89,24 +77,19 @@ class _Alarm:
     def __init__(self, number: int, most: int, terms: _Terms, after: int, after_policy: int) -> None:
         self.number, self.most = number, most
         self.terms, self.after, self.after_policy = terms, after, after_policy
-        self.draws: list[_Draw] = []
+        self.draws: list[Decided] = []
         self.raised: dict[str, Any] | None = None
 
 
 class Alarms:
     """Reads the logs along with the verifier, and then replays the risk alarms; `control` and `outcomes` pass their lines on.
 
-    Attributes
-    ----------
-    draws : by gate.
-    begins : by gate and policy, number and moment of its first decision.
-    alerts, rates : alerts of risk alarms and raised audit rates by gate, each row with its place.
-    seen : by alert, the newest batch when it was acknowledged.
-    newest : when anything was last recorded.
+    By gate it keeps in `begins`, by policy, number and moment of its first decision; in `alerts` and `rates` those of risk
+    alarms and raised audit rates, each row with its place. `seen` has by alert the newest batch when it was acknowledged,
+    `newest` when anything was last recorded.
     """
 
     def __init__(self) -> None:
-        self.draws: dict[str, list[_Draw]] = {}
         self.begins: dict[str, dict[int, tuple[int, str]]] = {}
         self.alerts: dict[str, dict[int, tuple[dict[str, Any], str]]] = {}
         self.seen: dict[int, int] = {}
@@ -129,45 +112,27 @@ class Alarms:
                 self.rates.setdefault(row["gate"], []).append((row, f"{place} id {row['id']}"))
 
     def outcomes(self, lines: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        """Pass the partitions' logs on, and keep what alarms bet on."""
+        """Pass the partitions' logs on, and keep where policies begin."""
         for line in lines:
             yield line
             self.newest, facts = max(self.newest, line["recorded_at"]), line["facts"]
             if line["kind"] != "decision" or facts is None or facts["batch"][2] != 1:
                 continue
-            gate, number, policy = facts["batch"][0], facts["number"], facts["policy"]
-            begins = self.begins.setdefault(gate, {})
-            begins[policy] = min(
-                begins.get(policy, (number, facts["decided_at"])), (number, facts["decided_at"])
+            begins, first = (
+                self.begins.setdefault(facts["batch"][0], {}),
+                (facts["number"], facts["decided_at"]),
             )
-            scores = facts["responses"]
-            if facts["sampled"] and scores and scores[0][1] is not None:
-                drawn = [one for one in scores if one[4]]
-                needed = tuple(one[0] for one in drawn if one[3] == "ship")
-                self.draws.setdefault(gate, []).append(
-                    _Draw(
-                        number,
-                        policy,
-                        tuple(facts["batch"]),
-                        facts["decided_at"],
-                        len(drawn),
-                        needed,
-                        place_of(line),
-                    )
-                )
+            begins[facts["policy"]] = min(begins.get(facts["policy"], first), first)
 
     def part(self) -> Alarms:
         """Give out what was collected of outcomes since the last time."""
         collected = Alarms()
-        collected.draws, collected.begins, collected.newest = self.draws, self.begins, self.newest
-        self.draws, self.begins = {}, {}
+        collected.begins, collected.newest, self.begins = self.begins, self.newest, {}
         return collected
 
     def add(self, part: Alarms) -> None:
         """Add what was collected elsewhere behind what is known."""
         self.newest = max(self.newest, part.newest)
-        for gate, draws in part.draws.items():
-            self.draws.setdefault(gate, []).extend(draws)
         for gate, policies in part.begins.items():
             begins = self.begins.setdefault(gate, {})
             for policy, first in policies.items():
@@ -184,7 +149,7 @@ class _Replay:
 
     def __init__(self, read: Alarms, runs: Runs, gate: str) -> None:
         self._runs, self._verifier, self._gate = runs, runs.verifier, gate
-        self._draws = sorted(read.draws.get(gate, ()))
+        self._draws = runs.bets(gate)
         self._moments = sorted(one.decided_at for one in self._draws)
         self._numbers = [one.number for one in self._draws]
         self._begins, self._rates, self._seen = read.begins.get(gate, {}), read.rates.get(gate, ()), read.seen
@@ -202,13 +167,11 @@ class _Replay:
         for alarm, ended in alarms:
             self._verifier.counts["alarms replayed"] += 1
             if alarm.raised is None and self._certain:
-                self._is_missing(
-                    alarm, self._until if ended is None else min(self._until, _later(ended, -_GRACE))
-                )
+                until = self._until if ended is None else min(self._until, _later(ended, -_GRACE))
+                self._is_missing(alarm, until)
         for _, place in self._unmatched.values():
-            self._fault(
-                place, f"no risk alarm of {self._gate} bets on the batch that is said to have raised it"
-            )
+            said = f"no risk alarm of {self._gate} bets on the batch that is said to have raised it"
+            self._fault(place, said)
         highest = [self._highest(alarm) for alarm, _ in alarms]
         for row, place in self._rates:
             until = _later(row["since"], 2 * _GRACE)  # decisions are dated by clocks of workers
@@ -253,14 +216,9 @@ class _Replay:
         """What an alarm on decisions of a policy is about; None where it bets on none of them."""
         row = self._verifier.row("policies", self._gate, policy)
         settings = self._verifier.settings(self._gate, policy)
-        if (
-            row is None
-            or settings is None
-            or not settings["audit_probability"]
-            or Served.of(row).ships_nothing
-        ):
+        if row is None or settings is None or Served.of(row).ships_nothing:
             return None
-        return _Terms.of(settings)
+        return _Terms.of(settings) if settings["audit_probability"] else None
 
     def _after(self, alarm: _Alarm, terms: _Terms, number: int, policy: int) -> _Alarm | None:
         """The alarm that follows one that was raised, where a decision is the first that it may bet on."""
@@ -321,7 +279,7 @@ class _Replay:
             most.append(max(most[-1], evidence))
         return sorted(one.decided_at for one in alarm.draws), most
 
-    def _loss(self, draw: _Draw, alarm: _Alarm, until: str) -> tuple[float, float]:
+    def _loss(self, draw: Decided, alarm: _Alarm, until: str) -> tuple[float, float]:
         """The least and the most that monitoring can have taken for the loss of a draw by a moment."""
         kind, told = alarm.terms.about[2], list[tuple[float, float, str]]()
         for response in draw.needed:
@@ -335,6 +293,7 @@ class _Replay:
             if found:
                 given = [one.severity for one in found]
                 told.append((min(given), max(given), min(one.received for one in found)))
+        drawn = sum(one for _, one in draw.responses.values())
         if len(told) < len(draw.needed):  # of claims a wrong one decides, whatever the others are
             decisive = [one for one in told if one[1] == 1 and alarm.terms.loss == "any"]
             sure = [one for one in decisive if one[0] == 1]
@@ -347,8 +306,7 @@ class _Replay:
         in_time = complete <= _later(draw.decided_at, timedelta(seconds=self._deadline))
         loss = alarm.terms.loss
         seen = in_time and waiting <= _MOST_WAITING
-        lowest = claim_loss(loss, least, draw.drawn) if seen else 0.0
-        return lowest, claim_loss(loss, most, draw.drawn)
+        return claim_loss(loss, least, drawn) if seen else 0.0, claim_loss(loss, most, drawn)
 
     def _fault(self, place: str, detail: str) -> None:
         self._verifier.fault("alarm", place, detail)

@@ -41,12 +41,8 @@ def _refuse_bomb(packed: zipfile.ZipFile, size: int) -> None:
 class Bundle:
     """The files of a bundle. Raises `ValueError` when it is none.
 
-    Attributes
-    ----------
-    manifest : as it was read.
-    digest : SHA-256 of its bytes, which names everything in the bundle.
-    at : what is being read.
-    lengths : how many lines each file has that `damaged` has read.
+    `manifest` is as it was read, `digest` the SHA-256 of its bytes, which names everything in the bundle, `at` what is being
+    read, and `lengths` how many lines each file has that `damaged` has read.
     """
 
     def __init__(self, path: Path) -> None:

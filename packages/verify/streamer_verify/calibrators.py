@@ -10,12 +10,14 @@ import math
 import struct
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
 from streamer_verify.distributions import binomial_cdf
 from streamer_verify.samples import (
     SLACK,
+    WEIGHTS,
     Group,
     Sample,
     budget,
@@ -195,10 +197,7 @@ def _window(sample: Sample) -> list[list[float | None]]:
 
 
 METHODS: dict[str, Callable[[Sample], float]] = {
-    "mean": lambda sample: by_scheme(sample, "mean"),
-    "crc": lambda sample: by_scheme(sample, "crc"),
-    "bb": lambda sample: by_scheme(sample, "bb"),
-    "rbwa": lambda sample: by_scheme(sample, "rbwa"),
+    **{scheme: partial(by_scheme, scheme=scheme) for scheme in WEIGHTS},
     "age": _by_age,
     "hb": _by_hb,
     "betting": _by_betting,

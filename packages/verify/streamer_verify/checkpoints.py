@@ -46,9 +46,8 @@ class Checkpoints:
         self.left_out: dict[str, Any] | None = None
         self.witnesses: Mapping[str, bytes] = {}
         self._cosigners: dict[tuple[int, str], list[str]] = {}
-        self._cosigned: dict[
-            str, tuple[int, int]
-        ] = {}  # of each witness: its newest head, and the leaves under it
+        # Of each witness its newest head, and the leaves under it.
+        self._cosigned: dict[str, tuple[int, int]] = {}
         # Of each size of the log of heads: its root, who says so, and whether that may be younger than the record.
         self._signed: dict[int, list[tuple[str, str, bool, str]]] = {}
         # What contradicts the log, and may have been given up.
@@ -243,25 +242,19 @@ class Checkpoints:
         if log.whole and root != line["root"] and chain not in self._rootless:
             self._rootless.add(chain)  # every later one says the same
             self.fault("log", place, "its root is not that of the leaves up to it")
-        for (leaf, after), witness in self._kept.get(chain, {}).pop(log.size - 1, []):
+        for (leaf, after), witness in self._kept.get(chain, {}).pop(log.size - 1, ()):
             if leaf != line["leaf"] or after != (root or after):
                 what = "the log up to it" if leaf == line["leaf"] else "it"
                 self.fault("receipt", place, f"{witness} was made of another history: {what} was changed")
-        for said, moment, run in (
-            self._read_at.get(chain, {}).pop(log.size, ()) if chain in self._read_at else ()
-        ):
-            self._was_read(said == root or not log.whole, line["recorded_at"], moment, run, place)
+        for said, moment, run in self._read_at.get(chain, {}).pop(log.size, ()):
+            late = datetime.fromisoformat(line["recorded_at"]) - datetime.fromisoformat(moment)
+            if log.whole and said != root:
+                self.fault("calibration", run, f"it has read another history than there is, up to {place}")
+            elif late > CLOCKS_APART:
+                said = f"it says that it began before {place}, which it has read, was recorded"
+                self.fault("calibration", run, said)
         self._mark(chain, log, place)
         return root
-
-    def _was_read(self, same: bool, recorded_at: str, moment: str, run: str, place: str) -> None:
-        """Check that a log is as a run says that it read it, at a moment."""
-        if not same:
-            self.fault("calibration", run, f"it has read another history than there is, up to {place}")
-        elif datetime.fromisoformat(recorded_at) - datetime.fromisoformat(moment) > CLOCKS_APART:
-            self.fault(
-                "calibration", run, f"it says that it began before {place}, which it has read, was recorded"
-            )
 
     def _cut_off(self, chain: Chain, name: str, size: int) -> None:
         marks, missing = self._marks.get(chain), {}
@@ -339,9 +332,8 @@ class Checkpoints:
             elif line["kind"] == "decision" and action is None:
                 self.notes["events"] = "actions that came with receipts: they are not in the bundle"
             else:
-                self.fault(
-                    "receipt", place, f"{witness} came with another action event than the one on record"
-                )
+                said = f"{witness} came with another action event than the one on record"
+                self.fault("receipt", place, said)
 
     def begin_behind(self, edges: Mapping[Chain, tuple[int, list[bytes]]]) -> dict[Chain, int]:
         """Take the partitions as they were at the checkpoint that `log_of_heads` got as `seen`, up to which the record was verified.
@@ -354,15 +346,10 @@ class Checkpoints:
         begins = {}
         for head in () if facts is None else facts["partitions"]:
             size, edge = edges.get(log_of(head), (0, []))
-            if len(edge) != size.bit_count() or (size, Log(size, edge).root()) != (
-                head["size"],
-                head["root"],
-            ):
-                self.fault(
-                    "checkpoint",
-                    f"checkpoint {number}",
-                    "it is not what an earlier verification has kept of it",
-                )
+            there = (head["size"], head["root"])
+            if len(edge) != size.bit_count() or (size, Log(size, edge).root()) != there:
+                said = "it is not what an earlier verification has kept of it"
+                self.fault("checkpoint", f"checkpoint {number}", said)
                 return {}
             begins[log_of(head)] = (size, edge, head["next_offset"] - 1)
             self._marks[log_of(head)].reach(size - 1)
@@ -385,14 +372,7 @@ class Checkpoints:
         size, edge, last = self._begins.get(chain, (0, [], -1))
         return Log(size, edge), last
 
-    def _end(
-        self,
-        chain: Chain,
-        name: str,
-        log: Log,
-        head: dict[str, Any] | None,
-        last: int | None,
-    ) -> None:
+    def _end(self, chain: Chain, name: str, log: Log, head: dict[str, Any] | None, last: int | None) -> None:
         if head is None:
             self.fault("log", name, "the record does not know this partition")
         elif head["size"] != log.size:
@@ -400,11 +380,8 @@ class Checkpoints:
         elif log.whole and head["root"] != log.root():
             self.fault("log", name, "its log has another root than its leaves give")
         elif last is not None and last >= head["next_offset"]:
-            self.fault(
-                "log",
-                f"{name}, leaf {log.size - 1}",
-                f"progress stands at {head['next_offset']}, before it",
-            )
+            said = f"progress stands at {head['next_offset']}, before it"
+            self.fault("log", f"{name}, leaf {log.size - 1}", said)
         self._cut_off(chain, name, log.size)
 
     def _next_offset(self, chain: Chain, name: str, present: int) -> None:

@@ -41,6 +41,14 @@ WRITTEN_AT = {
 """The column of a control row that says when it was written. An alert is raised before that, and a rate may begin later."""
 
 
+KEPT_BY = {
+    "gates": ("name",), "gate_revisions": ("gate", "revision"), "policies": ("gate", "version"), "calibration_runs": ("id",),
+    "audit_rates": ("id",), "api_keys": ("id",), "api_key_revocations": ("id",), "accounts": ("name", "revision"),
+    "proposal_rejections": ("run",), "restorations": ("id",), "give_outs": ("id",),
+}  # fmt: skip
+"""The key of each row that is kept."""
+
+
 class Control(Checkpoints):
     """Reads the control log."""
 
@@ -89,12 +97,9 @@ class Control(Checkpoints):
                 self._not_read(line, place, "the row that was sealed here is gone")
             else:
                 entry = {
-                    "record": head["record_id"],
-                    "index": log.size,
-                    "kind": kind,
-                    "recorded_at": line["recorded_at"],
-                    "row": row,
-                }
+                    "record": self.record_id, "index": log.size, "kind": kind,
+                    "recorded_at": line["recorded_at"], "row": row,
+                }  # fmt: skip
                 if sha256(b"\x00" + canonical_json(entry)) != line["leaf"]:
                     self.fault("log", place, "it is not what was recorded")
                 elif "sealed" in line:
@@ -156,25 +161,19 @@ class Control(Checkpoints):
             key = known.get(row["key_id"] or "")
             if row["signature"] is None or key is None:
                 if gate in trusted:
-                    what = (
-                        "it is not signed"
-                        if row["signature"] is None
-                        else "it is signed with a key that is not trusted"
+                    how = (
+                        "not signed" if row["signature"] is None else "signed with a key that is not trusted"
                     )
-                    self.fault("policy", place, f"{what}, and a policy before it was")
+                    self.fault("policy", place, f"it is {how}, and a policy before it was")
                 else:
                     self.counts["policies before the first that is signed with a trusted key"] += 1
                 continue
-            settings = self.row("gate_revisions", gate, row["gate_revision"])
-            named = self.row("gates", gate)
+            settings, named = self.settings(gate, version), self.row("gates", gate)
+            signature = base64.b64decode(row["signature"])
             if (
                 settings is not None
                 and named is not None
-                and self.signed(
-                    key,
-                    policy_statement(row, settings, named, self.record_id),
-                    base64.b64decode(row["signature"]),
-                )
+                and self.signed(key, policy_statement(row, settings, named, self.record_id), signature)
             ):
                 trusted.add(gate)
                 self.counts["policy signatures"] += 1
@@ -182,64 +181,47 @@ class Control(Checkpoints):
                 self.fault("policy", place, "its signature is not good for what it says")
 
     def _keep(self, kind: str, row: dict[str, Any], line: dict[str, Any], place: str) -> None:
-        key = {
-            "gates": ("name",),
-            "gate_revisions": ("gate", "revision"),
-            "policies": ("gate", "version"),
-            "calibration_runs": ("id",),
-            "audit_rates": ("id",),
-            "api_keys": ("id",),
-            "api_key_revocations": ("id",),
-            "accounts": ("name", "revision"),
-            "proposal_rejections": ("run",),
-            "restorations": ("id",),
-            "give_outs": ("id",),
-        }.get(kind)
+        if kind in KEPT_BY:
+            identity = tuple(row[name] for name in KEPT_BY[kind])
+            if identity in self._rows.setdefault(kind, {}):
+                self.fault("log", place, "it occurs twice in the log")
+            self._rows[kind][identity] = row
+            self._control_leaf[kind, identity] = line["index"]
         if kind == "label_revisions":
             self._label(row, row["effective_at"], place)
-        if kind == "erasures":
+        elif kind == "erasures":
             self._keep_erasure(row, place)
-        if kind == "desk_outcomes":
+        elif kind == "desk_outcomes":
             self._keep_desk(row, line, place)
-        if kind == "judgements" and self._words(line, row["content_mac"], place, row["gate"]):
+        elif kind == "judgements" and self._words(line, row["content_mac"], place, row["gate"]):
             self._forgotten.append((row["judged_at"], place))
-        if kind == "proposal_rejections":
+        elif kind == "proposal_rejections":
             self._looser.rejection(row["run"])
-        if kind == "data_gaps":
+        elif kind == "data_gaps":
             self._lost.setdefault(log_of(row), []).append((row["from_offset"], row["to_offset"]))
-        if key is None:
-            return
-        identity = tuple(row[name] for name in key)
-        if identity in self._rows.setdefault(kind, {}):
-            self.fault("log", place, "it occurs twice in the log")
-        self._rows[kind][identity] = row
-        self._control_leaf[kind, identity] = line["index"]
-        if kind == "policies":
-            written = self._written.setdefault(row["gate"], [])
-            self._looser.policy(row)
-            newest = written[-1][1] if written else 0
-            if row["version"] != newest + 1:
-                self.fault("policy", place, f"versions have no holes, and the one before it is {newest}")
-            written.append((line["index"], max(row["version"], newest)))
-        if kind == "gates":
+        elif kind == "gates":
             self._keep_gate(row, line, place)
         elif kind == "gate_revisions":
             self._check_model(row, place)
         elif kind == "calibration_runs":
-            for part in ("inputs", "candidates"):
-                digest = sha256(canonical_json(line.get(part)))
-                if digest != row[part]["sha256"] or len(line[part]) != row[part]["rows"]:
-                    self.fault("calibration", place, f"its {part} are not those that were recorded")
             self._keep_run(row, line, place)
         elif kind == "policies":
-            run = self.row("calibration_runs", row["calibration_run"])
-            if row["calibration_run"] is None:
-                if row["state"] != "closed":
-                    self.fault("policy", place, "it ships, and no calibration run found it")
-            elif run is None:
-                self.fault("policy", place, f"there is no run {row['calibration_run']} before it")
-            else:
-                self._policy_of_run(row, run, place)
+            self._keep_policy(row, line, place)
+
+    def _keep_policy(self, row: dict[str, Any], line: dict[str, Any], place: str) -> None:
+        written = self._written.setdefault(row["gate"], [])
+        self._looser.policy(row)
+        newest = written[-1][1] if written else 0
+        if row["version"] != newest + 1:
+            self.fault("policy", place, f"versions have no holes, and the one before it is {newest}")
+        written.append((line["index"], max(row["version"], newest)))
+        run = self.row("calibration_runs", row["calibration_run"])
+        if run is not None:
+            self._policy_of_run(row, run, place)
+        elif row["calibration_run"] is not None:
+            self.fault("policy", place, f"there is no run {row['calibration_run']} before it")
+        elif row["state"] != "closed":
+            self.fault("policy", place, "it ships, and no calibration run found it")
 
     def _policy_of_run(self, row: dict[str, Any], run: dict[str, Any], place: str) -> None:
         """Compare a policy with its run: what that found, and what for."""
@@ -253,7 +235,7 @@ class Control(Checkpoints):
             self.fault("policy", place, f"it is not what {name} found")
         elif row["guarantee"] != run["guarantee"]:
             self.fault("policy", place, f"its guarantee is not that of {name}")
-        elif "rule" in row and row["rule"] != self._rules.get(run["id"]):
+        elif row["rule"] != self._rules.get(run["id"]):
             self.fault("policy", place, f"its rule is not the one that {name} found")
         elif for_now is None or for_run is None:
             self.fault("policy", place, f"the revision of the gate that it, or {name}, is for is in no log")
@@ -263,15 +245,18 @@ class Control(Checkpoints):
             by, asked = row["created_by"], run["requested_by"]
             another = by.startswith(SIGNED_IN) and by.removeprefix(SIGNED_IN) != asked.removeprefix(SIGNED_IN)
             if not another and not by == asked == RECALIBRATOR:
-                self.fault(
-                    "policy",
-                    place,
-                    f"its gate demands two people: {asked} asked for {name}, and {by} put it in force",
-                )
+                people = f"{asked} asked for {name}, and {by} put it in force"
+                self.fault("policy", place, f"its gate demands two people: {people}")
         self._in_force_before.add(run["id"])
 
     def _keep_run(self, row: dict[str, Any], line: dict[str, Any], place: str) -> None:
         """Compare what a run says of itself with what it has read and found."""
+        for part in ("inputs", "candidates"):
+            if (sha256(canonical_json(line[part])), len(line[part])) != (
+                row[part]["sha256"],
+                row[part]["rows"],
+            ):
+                self.fault("calibration", place, f"its {part} are not those that were recorded")
         inputs, found = (
             [dict(zip(row[part]["columns"], one, strict=True)) for one in line[part]]
             for part in ("inputs", "candidates")
@@ -285,11 +270,8 @@ class Control(Checkpoints):
             floor = asked_above(settings, some)
             missing += sum(severity is None and score > floor for score, severity in some)
         if (row["groups"], row["items"], row["missing"]) != (len(given), len(inputs), missing):
-            self.fault(
-                "calibration",
-                place,
-                "it has read another number of groups, items or missing labels than it says",
-            )
+            what = "groups, items or missing labels"
+            self.fault("calibration", place, f"it has read another number of {what} than it says")
         deciding = next((one for one in found if one["decides"]), {})
         too_soon = self._looser.run(row, Served.of(deciding) if deciding else None)
         if too_soon is not None:
@@ -305,9 +287,7 @@ class Control(Checkpoints):
                 self._bursts_read.setdefault(batch, {})[row["id"]] = (key, one["burst"])
             bad = {one["burst"] for one in inputs if one["bad"] and one["severity"] is not None}
             self._bad_bursts[row["id"]] = bad - {None}
-        if row["heads"] is None:
-            self.fault("calibration", place, "it does not say how far the record was when it read")
-        elif settings is not None:
+        if settings is not None:
             heads = {tuple(head[:3]): head[3:] for head in parsed(row["heads"])}
             size, root = heads.pop(CONTROL, (0, ""))
             if not 0 < size <= line["index"] or root != (self._control_roots[size] or root):
@@ -319,7 +299,7 @@ class Control(Checkpoints):
 
     def _check_model(self, row: dict[str, Any], place: str) -> None:
         """Compare the scorer of another package with what is frozen of it, whose hash its name has."""
-        scorer, model = row["scorer"], row.get("model")
+        scorer, model = row["scorer"], row["model"]
         if "@" in scorer:
             if model is None or scorer != scorer.partition("@")[0] + "@" + sha256(model.encode())[:16]:
                 self.fault("policy", place, f"its model is not {scorer}")
@@ -447,11 +427,8 @@ class Control(Checkpoints):
             self.fault("desk", place, "its id does not follow from gate, batch and attempt")
         in_time = row["at"] <= row["until"]
         if in_time != (row["reason"] == "person"):
-            self.fault(
-                "desk",
-                place,
-                "nobody was waited for until its deadline" if in_time else "its deadline had passed",
-            )
+            late = "nobody was waited for until its deadline" if in_time else "its deadline had passed"
+            self.fault("desk", place, late)
         if "missing" in line:
             self.fault("seal", place, "the text that was released is gone, and was not erased")
         content = line.get("content")

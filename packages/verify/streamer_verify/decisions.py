@@ -18,6 +18,7 @@ from streamer_verify.actions import (
     action_id_of,
     decided_without_trust,
     derive_action,
+    has_scores,
     is_blank,
     is_late,
     is_overdue,
@@ -44,9 +45,6 @@ from streamer_verify.values import (
     strict_json,
 )
 
-_OF_SCORER = {"name": "scorer", "encoder": "encoder", "embedding_source": "embedding_source"}
-"""What an action event calls what is recorded of the scorer."""
-
 
 class Decision(NamedTuple):
     """A decision on record, with the policy and the settings that it was made under."""
@@ -59,13 +57,19 @@ class Decision(NamedTuple):
 
     @property
     def scored(self) -> bool:
-        """Whether any of its answers has a score."""
-        return any(response[1] is not None for response in self.facts["responses"])
+        """Whether its answers have scores."""
+        return has_scores(self.facts)
+
+    @property
+    def texts(self) -> list[str] | None:
+        """The texts of its answers; None: erased, left out, or never kept."""
+        content = self.line.get("content")
+        return None if content is None or None in content["texts"] else content["texts"]
 
     @property
     def kept(self) -> bool:
         """Whether its gate kept texts and metadata."""
-        return self.settings.get("keep_texts") is not False
+        return bool(self.settings["keep_texts"])
 
     @property
     def metadata(self) -> dict[str, Any] | None:
@@ -83,15 +87,14 @@ class Decision(NamedTuple):
         if self.metadata is None:
             return None
         if key == "prompt":
-            return " ".join(
-                unicodedata.normalize("NFKC", self.line["content"]["prompt"] or "").lower().split()
-            )
+            prompt = unicodedata.normalize("NFKC", self.line["content"]["prompt"] or "")
+            return " ".join(prompt.lower().split())
         return segment_of(self.metadata.get(key))
 
 
 def is_closing(policy: dict[str, Any]) -> bool:
     """Whether somebody closed the gate by it: no calibration found it, and nothing ships by it."""
-    return policy["state"] == "closed" and policy["calibration_run"] is None and policy.get("rule") is None
+    return policy["state"] == "closed" and policy["calibration_run"] is None and policy["rule"] is None
 
 
 class Decisions(Control):
@@ -160,24 +163,20 @@ class Decisions(Control):
         for name, _, made_of, *_ in answers if scored else ():
             # An answer that says nothing is put before no judge.
             if made_of != marks.get(name, 0.0 if made_of is not None else None):
-                self.fault(
-                    "score",
-                    place,
-                    f"the number that the score of response {name!r} is made of is not its judge's mark",
-                )
+                number = f"the number that the score of response {name!r} is made of"
+                self.fault("score", place, f"{number} is not its judge's mark")
 
     def _at_desk(self, decision: Decision, said: Any) -> None:
         """Compare a decision with what became of it at the desk, and until when its event says that it waits."""
         facts = decision.facts
         row, of_row, where = self._desk.get(tuple(facts["batch"]), (None, {}, ""))
-        seconds = decision.settings.get("desk_deadline_seconds")
+        seconds = decision.settings["desk_deadline_seconds"]
         until = None
         waits = facts["outcome"] == "escalate" or (facts["outcome"], facts["unit"]) == ("mixed", "claim")
         if waits and facts["mode"] == "enforce" and seconds is not None:
             until = datetime.fromisoformat(facts["decided_at"]) + timedelta(seconds=seconds)
-        if said is not None and (
-            until is None or moment_of(said) != until.isoformat(timespec="microseconds")
-        ):
+        due = None if until is None else until.isoformat(timespec="microseconds")
+        if said is not None and (due is None or moment_of(said) != due):
             self.fault(
                 "desk", decision.place, "its action says another deadline at the desk than its gate has"
             )
@@ -188,10 +187,9 @@ class Decisions(Control):
         if until is None:
             self.fault("desk", where, "the batch never waited for a person")
             return
-        if datetime.fromisoformat(row["until"]) != until:
+        if row["until"] != due:
             self.fault("desk", where, "its deadline is not that of the batch")
-        seen = facts.get("control")
-        if seen is not None and seen[0] > of_row["index"]:
+        if facts["control"][0] > of_row["index"]:
             self.fault("order", where, "it stands in the control log before its batch was decided")
         if row["action"] == "released":
             self._released(decision, row, of_row, where)
@@ -225,11 +223,8 @@ class Decisions(Control):
                     self.fault("desk", where, "a claim was put back without one it rests on")
             same = was == shown["text"]
             if same == row["edited"] and not decision.settings["judged"].startswith("call@"):
-                self.fault(
-                    "desk",
-                    where,
-                    "the answer is not the one it says" if not same else "it says that a person edited it",
-                )
+                wrong = "it says that a person edited it" if same else "the answer is not the one it says"
+                self.fault("desk", where, wrong)
 
     def _end_of_desk(self) -> None:
         """Say what became of nothing that was decided, and what should have had an outcome by now."""
@@ -260,14 +255,13 @@ class Decisions(Control):
         decision = Decision(line, facts, policy, settings, place)
         self.counts["decisions"] += 1
         self._in_force(facts, policy_version, place)
-        untrusted = decided_without_trust(facts)
+        scored, untrusted = decision.scored, decided_without_trust(facts)
         self.counts["decisions without a trusted policy"] += untrusted
         # Where nothing was embedded none is named.
-        nothing = {"encoder": "none"} if not decision.scored and facts["embedding_source"] == "none" else {}
+        nothing = not scored and facts["embedding_source"] == "none" == facts["encoder"]
         for name in ("unit", "mode", "scorer", "encoder"):
-            if facts[name] not in (settings[name], nothing.get(name, settings[name])) and not (
-                untrusted and (name != "mode" or facts[name] == "enforce")
-            ):
+            allowed = untrusted and (name != "mode" or facts[name] == "enforce")
+            if facts[name] != settings[name] and not (allowed or (name == "encoder" and nothing)):
                 self.fault("action", place, f"its {name} is not that of policy {policy_version}")
         if facts["action_id"] != action_id_of(batch):
             self.fault("action", place, "its action_id does not follow from gate, batch and attempt")
@@ -281,13 +275,8 @@ class Decisions(Control):
         elif facts["reason"] == "deadline_passed" and not overdue:
             self.fault("action", place, "it was held for a deadline that had not passed")
         self._of_upstream(decision)
-        key, metadata = settings.get("segment_by"), decision.metadata
-        if (
-            key is not None
-            and metadata is not None
-            and decision.scored
-            and facts.get("segment") != segment_of(metadata.get(key))
-        ):
+        key, metadata = settings["segment_by"], decision.metadata if scored else None
+        if key is not None and metadata is not None and facts.get("segment") != segment_of(metadata.get(key)):
             self.fault("action", place, "its segment is not that of its metadata")
         self._judged(decision)
         best = self._action(decision)
@@ -318,7 +307,7 @@ class Decisions(Control):
 
     def _of_upstream(self, decision: Decision) -> None:
         """Check that a gate which is calibrated for one upstream scored its answers alone, as far as metadata are there."""
-        wanted, place = decision.settings.get("upstream"), decision.place
+        wanted, place = decision.settings["upstream"], decision.place
         differs = decision.facts["reason"] == "upstream_mismatch"
         if wanted is None:
             if differs:
@@ -364,28 +353,24 @@ class Decisions(Control):
 
     def _made_of(self, facts: dict[str, Any], place: str) -> None:
         """Derive a judge's scores again from its marks, which the chain has beside them."""
-        if facts["scorer"] != "judge" or not facts["responses"] or facts["responses"][0][1] is None:
+        if facts["scorer"] != "judge":
             return
         for name, score, made_of, *_ in facts["responses"]:
             # A blank answer scores 0, whatever it brought.
             derived = 0.0 if made_of is None else round(made_of / 100, 6)
             if abs(derived - score) > 2e-6:
-                self.fault(
-                    "score",
-                    place,
-                    f"the score of response {name!r} does not follow from the number it is made of",
-                )
+                wrong = f"the score of response {name!r} does not follow from the number it is made of"
+                self.fault("score", place, wrong)
         self.counts["batches whose scores follow from recorded numbers"] += 1
 
     def _action(self, decision: Decision) -> int | bool | None:
         """Derive what ships again; returns the best response's position (None: no such), False if that is unknown."""
-        line, facts, policy, settings, place = decision
+        _, facts, policy, settings, place = decision
         scores = [response[1] for response in facts["responses"]]
-        self._made_of(facts, place)
         actions = [response[3] for response in facts["responses"]]
         held, best = settings["hold_action"], None
         shipped: list[bool] | None
-        if any(score is None for score in scores) or not scores:
+        if not decision.scored:
             shipped, reason = [False] * len(scores), ""
             if facts["reason"] in ("scored", "closed", "early_warning", "bad_burst"):
                 self.fault("action", place, f"its reason is {facts['reason']!r}, and it has no scores")
@@ -395,13 +380,13 @@ class Decisions(Control):
             marks = tuple(float(one in facts.get("not_read", ())) for one in RULES)
             if marks != (unread(facts.get("signals")) or (0.0,) * 3):
                 self.fault("action", place, "which answers were not read does not follow from its signals")
-            content = line.get("content")
+            self._made_of(facts, place)
             if facts["unit"] == "claim":
                 blank = [False] * len(scores)
             elif settings["judged"].partition("@")[0] not in ("whole", "raw"):
                 blank = [response[2] is None for response in facts["responses"]]  # nothing in it is judged
-            elif content is not None and None not in content["texts"]:
-                blank = [is_blank(judged_text(settings, text)) for text in content["texts"]]
+            elif (texts := decision.texts) is not None:
+                blank = [is_blank(judged_text(settings, text)) for text in texts]
             else:
                 # A blank text scores 0; which of those was blank is unknown without texts.
                 blank = [s == 0 and a != "ship" for s, a in zip(scores, actions, strict=True)]
@@ -472,7 +457,7 @@ class Decisions(Control):
     def _of_burst(self, decision: Decision) -> bool:
         """Whether a prompt of a decision's burst has a bad label; bursts are compared with their names where texts are there."""
         _, facts, policy, settings, place = decision
-        key, run = settings.get("group_by"), policy["calibration_run"]
+        key, run = settings["group_by"], policy["calibration_run"]
         for of, (by, burst) in self._bursts_read.get(tuple(facts["batch"]), {}).items():
             self._same_burst(decision, of, by, burst)
         if key is None or run is None or settings["method"] != "full":
@@ -491,15 +476,14 @@ class Decisions(Control):
     def _rule_of(self, policy: dict[str, Any]) -> Any:
         key = (policy["gate"], policy["version"])
         if key not in self._rule_of_policy:
-            self._rule_of_policy[key] = parsed(policy.get("rule") or PLAIN)
+            self._rule_of_policy[key] = parsed(policy["rule"] or PLAIN)
         return self._rule_of_policy[key]
 
     def _draw(self, decision: Decision, best: Any) -> None:
         line, facts, _, settings, place = decision
-        gate, batch, attempt = facts["batch"]
+        (gate, batch, attempt), scored = facts["batch"], decision.scored
         ids = [response[0] for response in facts["responses"]]
         drawn = [response[0] for response in facts["responses"] if response[4]]
-        scored = bool(ids) and all(response[1] is not None for response in facts["responses"])
         base = settings["audit_probability"] if scored else 0.0
         probability = base if facts.get("audit_rate") is None else self._raised(decision, scored)
         if facts["sampling_probability"] != probability:
@@ -513,23 +497,20 @@ class Decisions(Control):
         if "uniforms" in facts:
             drawn_by = [""] * len(ids) if facts["unit"] == "batch" else ids
             if facts["uniforms"] != [uniform_of(salt, "dither", names, one) for one in drawn_by]:
-                self.fault(
-                    "draw", place, "the random numbers that it was shipped by are not those of its salt"
-                )
-        sampled = scored and keyed_uniform(salt, "audit", *names) < probability
+                wrong = "the random numbers that it was shipped by are not those of its salt"
+                self.fault("draw", place, wrong)
+        number = keyed_uniform(salt, "audit", *names)
+        sampled, extra = scored and number < probability, scored and base <= number < probability
         if facts["sampled"] != sampled:
             self.fault(
                 "draw", place, f"the audit sample {'takes' if sampled else 'does not take'} this batch"
             )
-        extra = sampled and keyed_uniform(salt, "audit", *names) >= base
         if facts.get("extra_draw", False) != extra:
-            self.fault(
-                "draw",
-                place,
-                f"the gate's own probability {'does not take' if extra else 'takes'} this batch, the record says otherwise"
-                if sampled
-                else "it says that a raised audit rate drew it",
-            )
+            wrong = "it says that a raised audit rate drew it"
+            if sampled:
+                takes = "does not take" if extra else "takes"
+                wrong = f"the gate's own probability {takes} this batch, the record says otherwise"
+            self.fault("draw", place, wrong)
         if sampled and facts["unit"] == "best" and best is None and line.get("content") is None:
             return  # all scores are 0, and which text was blank is unknown
         if not sampled:
@@ -546,7 +527,7 @@ class Decisions(Control):
         """Return the probability that a decision was drawn with that names an audit rate."""
         facts, settings = decision.facts, decision.settings
         (gate, _, attempt), number = facts["batch"], facts["audit_rate"]
-        rate, boost = self.row("audit_rates", number), settings.get("audit_boost") or 1.0
+        rate, boost = self.row("audit_rates", number), settings["audit_boost"] or 1.0
         base: float = settings["audit_probability"]
         wrong = None
         if rate is None:
@@ -579,25 +560,17 @@ class Decisions(Control):
         needed = {} if count is None else {"budget_needed": count / (groups + 1)}
         not_read = facts.get("not_read") or [None] * len(facts["responses"])
         # what scores at or below a label floor is drawn, and never asked for
-        floor = settings.get("label_floor")
-        cut = (
-            facts.get("cut_state", policy["state"]),
-            facts.get("cut_threshold", None if "cut_state" in facts else policy["threshold"]),
-        )
-        if decided_without_trust(facts):
+        floor = settings["label_floor"]
+        cut = (policy["state"], policy["threshold"])
+        if "cut_state" in facts:
+            cut = (facts["cut_state"], facts.get("cut_threshold"))
+        elif decided_without_trust(facts):
             cut = ("closed", None)
         gate, batch_id, attempt = facts["batch"]
         recorded = {
-            "schema": "streamer.actions.v1",
-            "gate": gate,
-            "batch_id": batch_id,
-            "attempt": attempt,
-            "unit": facts["unit"],
-            "action": facts["outcome"],
-            "action_id": facts["action_id"],
-            "enforced": facts["mode"] == "enforce",
-            "selected": facts["selected"],
-            "reason": facts["reason"],
+            "schema": "streamer.actions.v1", "gate": gate, "batch_id": batch_id, "attempt": attempt,
+            "unit": facts["unit"], "action": facts["outcome"], "action_id": facts["action_id"],
+            "enforced": facts["mode"] == "enforce", "selected": facts["selected"], "reason": facts["reason"],
             "responses": [
                 {"id": one[0], "score": one[1], "action": one[3]}
                 | (needed if position == best else {})
@@ -611,11 +584,11 @@ class Decisions(Control):
                 "version": policy["version"], "state": cut[0], "lambda": cut[1], "alpha": settings["alpha"],
                 "method": settings["method"], "segment": facts.get("segment"),
             },
-            "scorer": {name: facts[of] for name, of in _OF_SCORER.items()}
-            | ({} if settings["judged"] == "whole@1" else {"judged": settings["judged"]}),
+            "scorer": {
+                "name": facts["scorer"], "encoder": facts["encoder"], "embedding_source": facts["embedding_source"],
+            } | ({} if settings["judged"] == "whole@1" else {"judged": settings["judged"]}),
             "audit": {
-                "sampled": facts["sampled"],
-                "probability": facts["sampling_probability"],
+                "sampled": facts["sampled"], "probability": facts["sampling_probability"],
                 "label": [
                     one[0]
                     for one in facts["responses"]
@@ -666,20 +639,21 @@ def shipped(claims: dict[str, Any], ships: Sequence[bool], left_out: str) -> tup
 
 def _spans(decision: Decision, event: dict[str, Any]) -> list[dict[str, Any]]:
     """Which part of each text that ships goes out, where that is not all; as the event says it, where texts are erased."""
-    content, published = decision.line.get("content"), event.get("responses")
-    texts = None if content is None or None in content["texts"] else content["texts"]
-    made: list[dict[str, Any]] = []
-    for position, response in enumerate(decision.facts["responses"]):
-        said = published[position] if isinstance(published, list) and position < len(published) else {}
-        span = said.get("span") if isinstance(said, dict) else None
-        if decision.claims is not None:
-            made.append({"span": decision.claims["spans"][position]})
-            continue
-        if decision.facts["unit"] == "claim" and decision.scored:
-            made.append({"span": span})
-            continue
-        if texts is not None and not decision.settings["judged"].startswith("call@"):
-            out, end = judged_text(decision.settings, texts[position]), len(texts[position].rstrip(WHITE))
-            span = None if out == texts[position] else [end - len(out), end]
-        made.append({"span": span} if span is not None and response[3] == "ship" else {})
-    return made
+    settings, responses, published = decision.settings, decision.facts["responses"], event.get("responses")
+    if decision.claims is not None:
+        return [{"span": span} for span in decision.claims["spans"]]
+    of_claims = decision.facts["unit"] == "claim" and decision.scored
+    texts = None if of_claims or settings["judged"].startswith("call@") else decision.texts
+    if texts is not None:
+        return [
+            {} if one[3] != "ship" or out == text else {"span": [end - len(out), end]}
+            for one, text in zip(responses, texts, strict=True)
+            for out, end in [(judged_text(settings, text), len(text.rstrip(WHITE)))]
+        ]
+    if not isinstance(published, list) or len(published) != len(responses):
+        published = [None] * len(responses)
+    spans = [one.get("span") if isinstance(one, dict) else None for one in published]
+    return [
+        {"span": span} if of_claims or (span is not None and one[3] == "ship") else {}
+        for one, span in zip(responses, spans, strict=True)
+    ]

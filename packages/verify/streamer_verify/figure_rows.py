@@ -18,13 +18,9 @@ from streamer_verify.values import EPOCH, canonical_value, sha256, sizes_of
 
 
 class Rows:
-    """Which rows of the logs a figure was read from.
+    """Which rows of the logs a figure was read from: how many, and how many `after` every checkpoint.
 
-    Attributes
-    ----------
-    count : how many.
-    newest : number of the checkpoint by which all of those that a checkpoint covers were covered; None: none is.
-    after : how many no checkpoint covers.
+    `newest` is the number of the checkpoint by which all that one covers were covered; None: none is.
     """
 
     def __init__(self) -> None:
@@ -77,6 +73,18 @@ class GateRows:
         self.at_desk: dict[tuple[str, int], tuple[str, str, frozenset[str]] | None] = {}
 
 
+_OF_RECORD = {
+    "erasures": "at", "accounts": "created_at", "api_keys": "created_at", "api_key_revocations": "revoked_at",
+    "data_gaps": "recorded_at",
+}  # fmt: skip
+"""Kinds of rows that are of no gate, and the moment by which each is in the period."""
+
+_OF_GATE = {
+    "gate_revisions": ("created_at", "settings"), "policy_events": ("at", "policies"), "desk_outcomes": ("at", "desk"),
+    "calibration_runs": ("started_at", "runs"), "alerts": ("raised_at", "alerts"),
+}  # fmt: skip
+"""The same of gates, and the figure that counts them."""
+
 Response = tuple[str, str, int, str]
 """Gate, batch id, attempt and id."""
 
@@ -98,11 +106,7 @@ class FigureRows:
         self._covered = 0
         self._kinds: Counter[str] = Counter()
         self._codes: Counter[str] = Counter()
-        self._gaps: list[dict[str, Any]] = []
-        self._erasures: list[dict[str, Any]] = []
-        self._accounts: list[dict[str, Any]] = []
-        self._keys: list[dict[str, Any]] = []
-        self._revocations: list[dict[str, Any]] = []
+        self._of_record: dict[str, list[dict[str, Any]]] = {kind: [] for kind in _OF_RECORD}
         self._first, self._last = "", ""
         self._leaves = 0
         self._labels: dict[Response, dict[str, dict[str, Label]]] = {}
@@ -169,57 +173,47 @@ class FigureRows:
         self._last = max(self._last, moment)
 
     def _of_control(self, line: dict[str, Any], kind: str, row: dict[str, Any]) -> None:
-        if kind in ("erasures", "accounts", "api_keys", "api_key_revocations", "data_gaps"):
-            kept, at = {
-                "erasures": (self._erasures, row.get("at")),
-                "accounts": (self._accounts, row.get("created_at")),
-                "api_keys": (self._keys, row.get("created_at")),
-                "api_key_revocations": (self._revocations, row.get("revoked_at")),
-                "data_gaps": (self._gaps, line["recorded_at"]),
-            }[kind]
-            if self._inside(at):
-                kept.append(row)
+        if kind in _OF_RECORD:
+            if self._inside(row[_OF_RECORD[kind]]):
+                self._of_record[kind].append(row)
                 self._count(None, kind, (), line)
-            return
-        if kind == "alert_acknowledgements":
+        elif kind == "alert_acknowledgements":
             for one, gate in self._gates.items():
                 if row["alert"] in gate.alerts:
                     gate.alerts[row["alert"]]["acknowledged"] = row
                     self._count(one, "alerts", (), line)
-            return
-        if kind == "label_signatures":
+        elif kind == "label_signatures":
             self._signed.add(row["label"])
-            return
-        if kind == "proposal_rejections":
+        elif kind == "proposal_rejections":
             for one, gate in self._gates.items():
                 if row["run"] in gate.runs and self._inside(row["rejected_at"]):
                     gate.rejections.append(row)
                     self._count(one, "runs", (), line)
-            return
-        name = row["name"] if kind == "gates" else row.get("gate")
-        found = None if name is None else self._gate(name)
-        if found is None:
-            return
+        else:
+            name: str = row["name"] if kind == "gates" else row.get("gate") or ""
+            if name and (found := self._gate(name)) is not None:
+                self._of_gate(found, name, line, kind, row)
+
+    def _of_gate(
+        self, found: GateRows, name: str, line: dict[str, Any], kind: str, row: dict[str, Any]
+    ) -> None:
+        moment, figure = _OF_GATE.get(kind, ("", ""))
+        inside = moment != "" and self._inside(row[moment])
+        if inside:
+            self._count(name, figure, (), line)
         if kind == "gate_revisions":
             found.revisions.append(row)
-            if self._inside(row["created_at"]):
-                self._count(name, "settings", (), line)
         elif kind == "policies":
             found.policies[row["version"]] = row
-        elif kind == "policy_events" and self._inside(row["at"]):
-            found.policy_events.append(row)
-            self._count(name, "policies", (), line)
         elif kind == "calibration_runs":
             found.runs[row["id"]] = row
-            if self._inside(row["started_at"]):
-                self._count(name, "runs", (), line)
-        elif kind == "alerts" and self._inside(row["raised_at"]):
+        elif kind == "policy_events" and inside:
+            found.policy_events.append(row)
+        elif kind == "alerts" and inside:
             found.alerts[row["id"]] = {"alert": row, "acknowledged": None}
-            self._count(name, "alerts", (), line)
-        elif kind == "desk_outcomes" and self._inside(row["at"]):
+        elif kind == "desk_outcomes" and inside:
             found.desk.append(row)
             found.at_desk[row["batch_id"], row["attempt"]] = None
-            self._count(name, "desk", (), line)
         elif kind == "label_revisions":
             response: Response = (row["gate"], row["batch_id"], row["attempt"], row["response_id"])
             self._by_number[row["id"]] = (response, row["kind"], row["labeller"])
@@ -236,17 +230,10 @@ class FigureRows:
                     raise ValueError("decisions of the period were given out: give --segment FILE")
                 continue
             if line["kind"] == "label":
-                gate, batch_id, attempt, response_id = facts["response"]
                 self._label(
-                    (gate, batch_id, attempt, response_id),
-                    facts,
-                    line,
-                    "topic",
-                    chain,
-                    signed="signature" in facts,
+                    tuple(facts["response"]), facts, line, "topic", chain, signed="signature" in facts
                 )
-                continue
-            if line["kind"] == "decision":
+            elif line["kind"] == "decision":
                 self._decision(line, facts, chain)
             elif self._inside(line["recorded_at"]):
                 self._kinds[line["kind"]] += 1
@@ -254,15 +241,9 @@ class FigureRows:
                 self._count(None, "refused", chain, line)
 
     def _label(
-        self,
-        response: Response,
-        facts: dict[str, Any],
-        line: dict[str, Any],
-        source: str,
-        chain: tuple[Any, ...],
-        *,
-        signed: bool,
-    ) -> None:
+        self, response: Response, facts: dict[str, Any], line: dict[str, Any], source: str, chain: tuple[Any, ...],
+        *, signed: bool,
+    ) -> None:  # fmt: skip
         found = self._gate(response[0])
         if found is None:
             return
@@ -273,10 +254,8 @@ class FigureRows:
         if labeller not in given or given[labeller][:2] <= label[:2]:
             given[labeller] = label
         self._count(response[0], "every label", chain, line)
-        told = (
-            response,
-            *(facts[name] for name in ("kind", "labeller", "labelled_at", "received_at", "severity")),
-        )
+        of = ("kind", "labeller", "labelled_at", "received_at", "severity")
+        told = (response, *(facts[name] for name in of))
         if hash(told) in self._told:
             return  # the same label, sent once more: it has a leaf of its own and no revision
         self._told.add(hash(told))
@@ -328,6 +307,5 @@ class FigureRows:
     @staticmethod
     def _kind_of(gate: GateRows, version: int) -> str:
         """Which kind of labels counts for a decision under a policy."""
-        policy = gate.policies.get(version)
-        revision = None if policy is None else policy["gate_revision"]
+        revision = gate.policies.get(version, {}).get("gate_revision")
         return next((one["severity_kind"] for one in gate.revisions if one["revision"] == revision), "")

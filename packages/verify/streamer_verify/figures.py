@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from streamer_verify.bundle import Bundle
 from streamer_verify.calibrators import claim_loss
 from streamer_verify.figure_rows import FigureRows, GateRows, Response, Rows
-from streamer_verify.values import parsed, seconds_between
+from streamer_verify.values import parsed, seconds_between, sha256
 from streamer_verify.verifier import Verifier
 
 _RATES = 12
@@ -23,6 +22,10 @@ _RATES = 12
 def _only(rows: Iterable[dict[str, Any]], *names: str) -> list[dict[str, Any]]:
     """Of each row these columns."""
     return [{name: row[name] for name in names} for row in rows]
+
+
+def _in_turn(counts: Mapping[str, int]) -> dict[str, int]:
+    return dict(sorted(counts.items()))
 
 
 def _median(rising: Sequence[float]) -> float | None:
@@ -71,13 +74,9 @@ def exposure_sums(
 
     As `streamer risk` does: a sum of bounded martingale differences against a mixture of exponential supermartingales, in
     which a missing label counts 0 below and 1 above. Over the number of decisions it is exposure, over how much of them
-    shipped it is the error rate among shipped answers; both intervals fail together or not at all.
-
-    Parameters
-    ----------
-    decisions : each with the logged probability of its draw, and its least and its most loss over that probability, 0 if it
-        was not drawn.
-    alpha : the budget of a first attempt, from which the running mean begins.
+    shipped it is the error rate among shipped answers; both intervals fail together or not at all. Each decision has the
+    logged probability of its draw, and its least and its most loss over that probability, 0 if it was not drawn; `alpha` is
+    the budget of a first attempt, from which the running mean begins.
     """
     least, most = [0.0, 0.0], [0.0, 0.0]  # sum and variation of each
     smallest, count = 1.0, 0
@@ -120,12 +119,8 @@ def _deviation(scale: float, target: float, variation: float, error: float) -> f
 class Figures(FigureRows):
     """Derives the figures of an evidence report from the rows of a bundle, while they pass to the verifier.
 
-    docs/evidence.md says what each of them is.
-
-    Parameters
-    ----------
-    since, until : the period, `since` <= moment < `until`; in the form of moments in leaves.
-    gates : only these; None: every gate.
+    docs/evidence.md says what each of them is. The period is `since` <= moment < `until`, in the form of moments in leaves;
+    `gates` None: every gate.
     """
 
     def result(self, bundle: Bundle, verifier: Verifier) -> dict[str, dict[str, Any]]:
@@ -143,12 +138,9 @@ class Figures(FigureRows):
 
         def put(name: str, value: Any, derived: str, *rows: Rows | None) -> None:
             read = [one for one in rows if one is not None]
-            digest = hashlib.sha256(b"".join(one.digest() for one in read))
             figures[name] = {
-                "value": value,
-                "derived": derived,
-                "rows": sum(one.count for one in read),
-                "sha256": digest.hexdigest() if read else None,
+                "value": value, "derived": derived, "rows": sum(one.count for one in read),
+                "sha256": sha256(b"".join(one.digest() for one in read)) if read else None,
                 "checkpoint": max((one.newest for one in read if one.newest is not None), default=None),
                 "after": sum(one.after for one in read),
             }  # fmt: skip
@@ -166,32 +158,26 @@ class Figures(FigureRows):
         put(
             "record",
             {
-                "record_id": head["record_id"],
-                "leaves": self._leaves,
-                "partitions": len(head["partitions"]),
-                "first_recorded": self._first or None,
-                "last_recorded": self._last or None,
-                "days": round(days, 3),
+                "record_id": head["record_id"], "leaves": self._leaves, "partitions": len(head["partitions"]),
+                "first_recorded": self._first or None, "last_recorded": self._last or None, "days": round(days, 3),
             },
             "control.jsonl and outcomes.jsonl: number of lines, least and greatest recorded_at; whatever the period",
             self._every,
-        )
+        )  # fmt: skip
         made = sorted(self._checkpoints)
         moments = [datetime.fromisoformat(at) for _, at in made]
         gaps = [(b - a).total_seconds() for a, b in itertools.pairwise(moments)]
         put(
             "checkpoints",
             {
-                "number": len(made),
-                "newest": made[-1][0] if made else None,
-                "newest_made_at": made[-1][1] if made else None,
-                "leaves_covered": min(self._covered, self._leaves),
+                "number": len(made), "newest": made[-1][0] if made else None,
+                "newest_made_at": made[-1][1] if made else None, "leaves_covered": min(self._covered, self._leaves),
                 "leaves_after": max(0, self._leaves - self._covered),
                 "longest_seconds_between": round(max(gaps, default=0.0), 3),
             },
             "heads.jsonl: sizes of the newest under the checkpoint against the sizes of the logs; whatever the period",
             self._signed_heads,
-        )
+        )  # fmt: skip
         put(
             "verification",
             {"faults": verifier.counts["faults"]} | {name: verifier.counts[name] for name in VERIFIED},
@@ -209,31 +195,28 @@ class Figures(FigureRows):
         put(
             "refused",
             {
-                "dead_letters": self._kinds["dead_letter"],
-                "by_code": dict(sorted(self._codes.items())),
-                "conflicts": self._kinds["conflict"],
-                "duplicates": self._kinds["duplicate"],
+                "dead_letters": self._kinds["dead_letter"], "by_code": _in_turn(self._codes),
+                "conflicts": self._kinds["conflict"], "duplicates": self._kinds["duplicate"],
                 "lost": [
                     [one["topic"], one["partition"], one["from_offset"], one["to_offset"]]
-                    for one in self._gaps
+                    for one in self._of_record["data_gaps"]
                 ],
             },
             f"outcomes.jsonl, kind dead_letter, conflict or duplicate, control.jsonl, kind data_gaps; recorded_at {period}",
-            self._rows.get("refused"),
-            self._rows.get("data_gaps"),
-        )
+            self._rows.get("refused"), self._rows.get("data_gaps"),
+        )  # fmt: skip
         put(
             "erasures",
-            _only(self._erasures, "at", "by", "reason", "before", "sooner"),
+            _only(self._of_record["erasures"], "at", "by", "reason", "before", "sooner"),
             f"control.jsonl, kind erasures; at {period}",
             self._rows.get("erasures"),
         )
         put(
             "people",
             {
-                "accounts": _only(self._accounts, "name", "revision", "roles", "created_at", "created_by", "reason"),
-                "api_keys": _only(self._keys, "id", "gates", "may", "created_at", "created_by"),
-                "revoked": _only(self._revocations, "id", "revoked_at", "revoked_by", "revoked_reason"),
+                "accounts": _only(self._of_record["accounts"], "name", "revision", "roles", "created_at", "created_by", "reason"),
+                "api_keys": _only(self._of_record["api_keys"], "id", "gates", "may", "created_at", "created_by"),
+                "revoked": _only(self._of_record["api_key_revocations"], "id", "revoked_at", "revoked_by", "revoked_reason"),
             },
             f"control.jsonl, kind accounts, api_keys and api_key_revocations; created_at or revoked_at {period}",
             *(self._rows.get(name) for name in ("accounts", "api_keys", "api_key_revocations")),
@@ -245,23 +228,18 @@ class Figures(FigureRows):
         put(
             f"decisions/{name}",
             {
-                "total": total,
-                "by_outcome": dict(sorted(gate.outcomes.items())),
-                "by_reason": dict(sorted(gate.reasons.items())),
-                "by_mode": dict(sorted(gate.modes.items())),
-                "served": gate.served,
-                "share_served": gate.served / total if total else None,
-                "later_attempts": gate.later_attempts,
-                "first": gate.first or None,
-                "last": gate.last or None,
+                "total": total, "by_outcome": _in_turn(gate.outcomes), "by_reason": _in_turn(gate.reasons),
+                "by_mode": _in_turn(gate.modes), "served": gate.served,
+                "share_served": gate.served / total if total else None, "later_attempts": gate.later_attempts,
+                "first": gate.first or None, "last": gate.last or None,
             },
             f"{decided}: count by facts.outcome, reason and mode; served: with a response that shipped",
             gate.rows.get("decisions"),
-        )
+        )  # fmt: skip
         step, counts = _by_day_or_month(gate.over_time)
         put(
             f"over_time/{name}",
-            {"step": step, "counts": [[at, dict(sorted(one.items()))] for at, one in sorted(counts.items())]},
+            {"step": step, "counts": [[at, _in_turn(one)] for at, one in sorted(counts.items())]},
             f"{decided}: count by {step} (UTC) and facts.outcome; by month where there are more than {MOST_DAYS} days",
             gate.rows.get("decisions"),
         )
@@ -289,7 +267,7 @@ class Figures(FigureRows):
             {
                 "total": len(runs),
                 "by_outcome": dict(sorted(Counter(str(one.get("outcome")) for one in runs).items())),
-                "requested_by": dict(sorted(Counter(one["requested_by"] for one in runs).items())),
+                "requested_by": _in_turn(Counter(one["requested_by"] for one in runs)),
                 "rejected": _only(gate.rejections, "run", "rejected_at", "rejected_by", "reason"),
             },
             f"control.jsonl, kind calibration_runs, row.gate = {name}, started_at {period}; proposal_rejections of its runs",
@@ -302,8 +280,8 @@ class Figures(FigureRows):
             f"labels/{name}",
             {
                 "total": sum(gate.labels.values()),
-                "by_source": dict(sorted(gate.labels.items())),
-                "by_labeller": dict(sorted(gate.labellers.items())),
+                "by_source": _in_turn(gate.labels),
+                "by_labeller": _in_turn(gate.labellers),
             },
             f"outcomes.jsonl, kind label, and control.jsonl, kind label_revisions, of the gate {name}, received_at {period}",
             gate.rows.get("labels"),
@@ -337,18 +315,14 @@ class Figures(FigureRows):
         put(
             f"desk/{name}",
             {
-                "deadline_seconds": settings.get("desk_deadline_seconds"),
-                "outcomes": len(gate.desk),
+                "deadline_seconds": settings.get("desk_deadline_seconds"), "outcomes": len(gate.desk),
                 "released": sum(one["action"] == "released" for one in gate.desk),
                 "edited": sum(bool(one["edited"]) for one in gate.desk),
                 "rejected": sum(one["action"] == "rejected" and one["reason"] == "person" for one in gate.desk),
                 "deadline_passed": sum(one["reason"] != "person" for one in gate.desk),
-                "by": dict(sorted(Counter(one["by"] for one in gate.desk if one["by"] is not None).items())),
-                "median_seconds": _median(waits),
-                "longest_seconds": round(waits[-1], 3) if waits else None,
-                "released_as_they_were": as_they_were,
-                "drawn": drawn,
-                "labelled": len(known),
+                "by": _in_turn(Counter(one["by"] for one in gate.desk if one["by"] is not None)),
+                "median_seconds": _median(waits), "longest_seconds": round(waits[-1], 3) if waits else None,
+                "released_as_they_were": as_they_were, "drawn": drawn, "labelled": len(known),
                 "severity": math.fsum(known) / len(known) if known else None,
             },
             f"control.jsonl, kind desk_outcomes, row.gate = {name}, at {period}: count by action, reason and edited; seconds from"
@@ -360,17 +334,10 @@ class Figures(FigureRows):
         )  # fmt: skip
 
     def _about_the_sample(
-        self,
-        put: Callable[..., None],
-        name: str,
-        gate: GateRows,
-        settings: dict[str, Any],
-        decided: str,
-        total: int,
-    ) -> None:
-        wanted, labelled = 0, 0
+        self, put: Callable[..., None], name: str, gate: GateRows, settings: dict[str, Any], decided: str, total: int
+    ) -> None:  # fmt: skip
+        wanted = labelled = missing = known = 0
         losses: dict[int, tuple[float, float]] = {}
-        missing = known = 0
         for at, batch_id, kind, marks in gate.drawn_ones:
             least, most = list[float](), list[float]()
             for response_id, ships in marks:
@@ -387,17 +354,13 @@ class Figures(FigureRows):
         put(
             f"draws/{name}",
             {
-                "drawn": gate.drawn,
-                "share_drawn": gate.drawn / total if total else None,
-                "by_a_raised_rate": gate.extra,
-                "responses_drawn": wanted,
-                "responses_labelled": labelled,
+                "drawn": gate.drawn, "share_drawn": gate.drawn / total if total else None,
+                "by_a_raised_rate": gate.extra, "responses_drawn": wanted, "responses_labelled": labelled,
                 "share_labelled": labelled / wanted if wanted else None,
             },
             f"{decided}, facts.sampled; responses: drawn ones of first attempts; labelled: by a label that the gate reads, whenever",
-            gate.rows.get("drawn"),
-            gate.rows.get("every label"),
-        )
+            gate.rows.get("drawn"), gate.rows.get("every label"),
+        )  # fmt: skip
         # A first attempt has its share of what a prompt may cost; some methods bound another risk.
         share = settings["alpha"] / (settings.get("max_attempts") or 1) if settings else None
         promised = "selective" if settings.get("method") in _SELECTIVE else "exposure"
@@ -406,24 +369,18 @@ class Figures(FigureRows):
         if share is not None and len(gate.moments) and not gate.shipped_undrawable:
             sums = exposure_sums(_in_order(gate, losses), alpha=share, delta=delta)
         served = math.fsum(gate.shares)
+        among = "mean severity among what shipped: the sum behind exposure over what shipped,"
         for risk, over, what in (
             ("exposure", float(len(gate.moments)), "mean severity of what shipped, held ones 0,"),
-            (
-                "selective",
-                served,
-                "mean severity among what shipped: the sum behind exposure over what shipped,",
-            ),
+            ("selective", served, among),
         ):
             value: dict[str, Any] = {
-                "decisions": len(gate.moments),
-                "known": known,
-                "missing": missing,
-                "promised": promised,
+                "decisions": len(gate.moments), "known": known, "missing": missing, "promised": promised,
                 "budget": share if promised == risk else None,
-            }
-            bounds = (
-                None if sums is None or not over else tuple(min(1.0, max(0.0, one / over)) for one in sums)
-            )
+            }  # fmt: skip
+            bounds = None
+            if sums is not None and over:
+                bounds = tuple(min(1.0, max(0.0, one / over)) for one in sums)
             value |= dict(zip(("estimate", "lower", "upper"), bounds or (None, None, None), strict=True))
             value["confidence"] = 1 - delta if bounds else None
             value["shipped_without_a_chance_to_be_drawn"] = gate.shipped_undrawable
@@ -433,9 +390,8 @@ class Figures(FigureRows):
                 f"{risk}/{name}",
                 value,
                 f"{decided}, facts.batch[2] = 1: {what} from the drawn ones and their labels; docs/evidence.md has the formula",
-                gate.rows.get("decisions"),
-                gate.rows.get("every label"),
-            )
+                gate.rows.get("decisions"), gate.rows.get("every label"),
+            )  # fmt: skip
 
     def _severity(self, response: Response, kind: str, settings: dict[str, Any]) -> float | None:
         """Return the mean of what the labellers whom the gate reads said last; None: nobody has."""
@@ -462,25 +418,19 @@ class Figures(FigureRows):
     def _alerts(gate: GateRows) -> dict[str, Any]:
         waits, each = [], []
         for one in gate.alerts.values():
-            row, seen = one["alert"], one["acknowledged"]
-            wait = None
-            if seen is not None:
-                wait = seconds_between(row["raised_at"], seen["at"])
-                waits.append(wait)
+            row, seen = one["alert"], one["acknowledged"] or {"at": None, "by": None}
+            wait = None if seen["at"] is None else seconds_between(row["raised_at"], seen["at"])
+            waits += [] if wait is None else [wait]
             each.append(
                 {
                     **{name: row[name] for name in ("kind", "level", "raised_at", "message")},
-                    "acknowledged_at": None if seen is None else seen["at"],
-                    "acknowledged_by": None if seen is None else seen["by"],
+                    "acknowledged_at": seen["at"], "acknowledged_by": seen["by"],
                     "seconds": None if wait is None else round(wait, 3),
                 }
-            )
+            )  # fmt: skip
         waits.sort()
         return {
-            "raised": len(each),
-            "by_level": dict(sorted(Counter(one["level"] for one in each).items())),
-            "acknowledged": len(waits),
-            "median_seconds": _median(waits),
-            "longest_seconds": round(waits[-1], 3) if waits else None,
-            "each": each,
+            "raised": len(each), "by_level": _in_turn(Counter(one["level"] for one in each)),
+            "acknowledged": len(waits), "median_seconds": _median(waits),
+            "longest_seconds": round(waits[-1], 3) if waits else None, "each": each,
         }  # fmt: skip

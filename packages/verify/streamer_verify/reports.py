@@ -59,17 +59,13 @@ def compare_report(
                 yield name, f"its {part} is missing or unknown"
             elif not same_json(said[name][part], one[part], 1e-9):
                 shown = canonical_json(one[part]).decode()
-                yield (
-                    name,
-                    f"its {part} differs: from the bundle follows {shown if len(shown) <= 300 else shown[:300] + ' ...'}",
-                )
+                shown = shown if len(shown) <= 300 else f"{shown[:300]} ..."
+                yield name, f"its {part} differs: from the bundle follows {shown}"
     for clause in report["clauses"]:
         for name in clause["shows"]:
             if name not in derived:
-                yield (
-                    f"clause {clause['clause']}",
-                    f"it refers to the figure {name}, which does not follow from the bundle",
-                )
+                refers = f"it refers to the figure {name}, which does not follow from the bundle"
+                yield f"clause {clause['clause']}", refers
 
 
 def check_report(

@@ -117,12 +117,10 @@ class RunAgain:
         row, settings = self._row, self._settings
         signed = settings.get("signed_labels")
         if signed and (self._runs.label_keys is None or self._runs.signed_elsewhere):
-            self._verifier.notes["signed labels"] = (
-                "which labels a gate with signed labels has read: that depends on the public keys of labellers, which were not"
-                " given"
-                if self._runs.label_keys is None
-                else "which labels a gate with signed labels has read: some of topics were signed by file"
-            )
+            why = "that depends on the public keys of labellers, which were not given"
+            if self._runs.label_keys is not None:
+                why = "some of topics were signed by file"
+            self._verifier.notes["signed labels"] = f"which labels a gate with signed labels has read: {why}"
             return
         wrong: dict[str, list[str]] = {}
         for one in self._inputs:
@@ -166,16 +164,12 @@ class RunAgain:
         row, settings, cut = self._row, self._settings, parsed(self._row.get("age_cut"))
         floor, window = settings["label_floor"], settings.get("window")
         basis = row.get("severities")
-        age = (
-            None
-            if cut is None
-            else timedelta(seconds=cut["seconds"], microseconds=-1 if cut["seconds"] else 0)
-        )
+        age = timedelta(seconds=cut["seconds"], microseconds=-1 if cut["seconds"] else 0)
         began = datetime.fromisoformat(row["started_at"])
-        if age is None or datetime.fromisoformat(row["older_than"]) != began - age:
+        if datetime.fromisoformat(row["older_than"]) != began - age:
             self._fault("it has not read what is older than its age cut")
             return
-        if not self._runs.begins(row["gate"], row.get("since_version"), self._heads.get(CONTROL, 0)):
+        if not self._runs.begins(row["gate"], row["since_version"], self._heads.get(CONTROL, 0)):
             self._fault("it does not begin where the newest alarm of its gate has it begin")
         if settings["pending"] != "age" or settings["label_deadline_seconds"]:
             if cut["seconds"] != settings["label_deadline_seconds"]:
@@ -261,15 +255,11 @@ class RunAgain:
             moment = "" if decision is None else decision.decided_at
             severities = [1.0 if one["severity"] is None else one["severity"] for one in some]
             group = Group(
-                f"{batch_id}#{attempt}",
-                [one["response_id"] for one in some],
-                [one["score"] for one in some],
-                severities,
-                some[0]["draws"],
-                some[0].get("segment") or "",
+                f"{batch_id}#{attempt}", [one["response_id"] for one in some], [one["score"] for one in some],
+                severities, some[0]["draws"], some[0]["segment"] or "",
                 self._runs.carried_row(self._settings, batch) or (decision and decision.signals),
                 self._is_bad(batch, some, severities),
-            )
+            )  # fmt: skip
             if some[0]["spare"]:
                 continue
             found.append((moment, group))
@@ -316,15 +306,8 @@ class RunAgain:
         if settings["unit"] == "response":
             drawn = min([settings["audit_draws"], *(group.draws for group in groups)])
         history = parsed(self._row.get("history")) or {}
-        return Sample(
-            groups=groups,
-            alpha=alpha,
-            seed=str(self._row["seed"]),
-            parameters=parameters,
-            drawn=drawn,
-            floor=settings.get("label_floor"),
-            cuts=history.get("cuts", ()),
-        )
+        floor, cuts = settings["label_floor"], history.get("cuts", ())
+        return Sample(groups, alpha, str(self._row["seed"]), parameters, drawn, floor, cuts)
 
     def _check_candidate(self, said: dict[str, Any], sample: Sample, labelled: list[Group]) -> None:
         settings, decides, notes = self._settings, said["decides"], self._verifier.notes
@@ -342,11 +325,8 @@ class RunAgain:
             sample = sample._replace(floor=None)
         suffix = parsed(self._row.get("suffix")) if decides else None
         newest = suffix["calibrated_on"] if suffix else 0
-        if (
-            decides
-            and settings["method"] == "full"
-            and self._check_signals(said, sample.groups, labelled[-newest:] if newest else ())
-        ):
+        young = labelled[-newest:] if newest else ()
+        if decides and settings["method"] == "full" and self._check_signals(said, sample.groups, young):
             return
         if decides:
             self._runs.compare(self._row["id"], ByScore(sample.groups))
@@ -359,7 +339,7 @@ class RunAgain:
             own["claims"] = settings["loss"], settings["least_kept"]
         value, rule = calibrate(sample, method, **own)
         if newest > 0:
-            alone = calibrate(sample._replace(groups=labelled[-newest:]), method, **own)
+            alone = calibrate(sample._replace(groups=young), method, **own)
             value, rule = alone if alone[0] > value else (value, rule)
         found = as_cut(value)
         exact = own["shape"] not in ("smooth", "ramp")
@@ -387,9 +367,8 @@ class RunAgain:
             "fits": fits,
         }
         rule = {"kind": "full", "parameters": parameters, "curve": None}
-        if (said["state"], said["threshold"]) != ("full", None) or not same_json(
-            parsed(said["rule"]), rule, _NEAR
-        ):
+        full = (said["state"], said["threshold"]) == ("full", None)
+        if not full or not same_json(parsed(said["rule"]), rule, _NEAR):
             self._fault(f"by {said['method']} it says another rule than its inputs give")
         compared = [some[-one["groups"] :] for some, one in zip(prompts, fits, strict=False)]
         self._runs.compare(self._row["id"], BySignals(rule, compared))

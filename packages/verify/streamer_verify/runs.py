@@ -16,9 +16,13 @@ from streamer_verify.waits import of_same_revisions
 
 
 class Decided(NamedTuple):
-    """What runs need to know of a decision; `responses` has the score of each, and whether it was drawn."""
+    """What runs and alarms need to know of a decision.
+
+    `responses` has the score of each, and whether it was drawn; `needed` are the drawn ones that shipped.
+    """
 
     batch: tuple[str, str, int]
+    number: int
     chain: tuple[Any, ...]
     leaf: int
     made_as: tuple[str, str]
@@ -32,6 +36,7 @@ class Decided(NamedTuple):
     probability: float
     scorer: str
     responses: dict[str, tuple[float | None, bool]]
+    needed: tuple[str, ...]
     signals: bytes | None
 
     @property
@@ -62,12 +67,8 @@ class Runs:
     """Reads the logs along with the verifier, and then derives each calibration run again.
 
     `control` and `outcomes` pass their lines on; `check_runs` takes the lines of the control log a second time, so that the
-    inputs of one run at a time are held.
-
-    Parameters
-    ----------
-    label_keys : whose labels which key signs, by its id; None: which labels a gate that demands signatures has read is not
-        checked.
+    inputs of one run at a time are held. `label_keys` are whose labels which key signs, by its id; None: which labels a gate
+    that demands signatures has read is not checked.
     """
 
     def __init__(self, verifier: Verifier, label_keys: Mapping[str, tuple[str, bytes]] | None = None) -> None:
@@ -141,22 +142,13 @@ class Runs:
             if not facts["sampled"] and batch not in self._read:
                 return
             self._decided[batch] = Decided(
-                batch,
-                tuple(line["source"][:3]),
-                line["index"],
-                (facts["unit"], facts["encoder"]),
-                line.get("erased_at") or "~",
-                "{1}[{2}], offset {3}".format(*line["source"]),
-                facts["sampled"],
-                facts["decided_at"],
-                facts["policy"],
-                bool(facts.get("extra_draw")),
-                facts.get("audit_rate") is not None,
-                facts["sampling_probability"],
-                facts["scorer"],
-                {one[0]: (one[1], bool(one[4])) for one in facts["responses"]},
+                batch, facts["number"], tuple(line["source"][:3]), line["index"], (facts["unit"], facts["encoder"]),
+                line.get("erased_at") or "~", place_of(line), facts["sampled"], facts["decided_at"], facts["policy"],
+                facts.get("extra_draw", False), facts.get("audit_rate") is not None, facts["sampling_probability"],
+                facts["scorer"], {one[0]: (one[1], one[4]) for one in facts["responses"]},
+                tuple(one[0] for one in facts["responses"] if one[4] and one[3] == "ship"),
                 bytes.fromhex(facts["signals"]) if "signals" in facts else None,
-            )
+            )  # fmt: skip
             return
         effective = line.get("effective_at", min(facts["labelled_at"], facts["received_at"]))
         label = Label(
@@ -216,6 +208,16 @@ class Runs:
         """Return what is on record of a batch."""
         return self._decided.get(batch)
 
+    def bets(self, gate: str) -> list[Decided]:
+        """Return the scored first attempts of a gate that were drawn, by the number of their batch."""
+        own = (one for one in self._decided.values() if one.batch[0] == gate and one.batch[2] == 1)
+        scored = (
+            one
+            for one in own
+            if one.sampled and any(score is not None for score, _ in one.responses.values())
+        )
+        return sorted(scored, key=attrgetter("number"))
+
     def labels(self, response: tuple[Any, ...]) -> list[Label]:
         """Return every label of a response."""
         return self._labels.get(response, [])
@@ -232,19 +234,12 @@ class Runs:
         self, row: dict[str, Any], settings: dict[str, Any], heads: dict[tuple[Any, ...], int]
     ) -> tuple[list[Decided], list[Decided]]:
         """Return what a gate's own audit had drawn below the heads of a run, in order: what the run could read, and what came before all that."""
-        gate, since, made_as = (
-            row["gate"],
-            row.get("since_version") or 0,
-            (settings["unit"], settings["encoder"]),
-        )
+        gate, since, made_as = row["gate"], row["since_version"] or 0, (settings["unit"], settings["encoder"])
         if gate not in self._draws:
             drawn = [one for one in self._decided.values() if one.batch[0] == gate and one.drawn]
             self._draws[gate] = sorted(drawn, key=attrgetter("decided_at", "chain", "leaf"))
-        there = [
-            one
-            for one in self._draws[gate]
-            if one.leaf < heads.get(one.chain, 0) and one.decided_at < row["started_at"]
-        ]
+        drawn = [one for one in self._draws[gate] if one.leaf < heads.get(one.chain, 0)]
+        there = [one for one in drawn if one.decided_at < row["started_at"]]
         read = [
             one
             for one in there

@@ -41,17 +41,11 @@ class Group(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """What a calibrator reads.
+    """What a calibrator reads: groups in the order of their decisions, and the budget `alpha` of one attempt.
 
-    Attributes
-    ----------
-    groups : in the order of their decisions.
-    alpha : the budget of one attempt.
-    seed : of the gate, in decimal digits.
-    parameters : of the method: `eta`, `draws`, `delta`, `rho`.
-    drawn : how many responses of each batch are labelled at least.
-    floor : the gate's `label_floor`.
-    cuts : of the unlabelled history, for the method `selective`.
+    The gate's seed is in decimal digits; of the method are `parameters` `eta`, `draws`, `delta`, `rho`. `drawn` is how many
+    responses of each batch are labelled at least, `floor` the gate's `label_floor`, and `cuts` are of the unlabelled history,
+    for the method `selective`.
     """
 
     groups: Sequence[Group]

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from operator import mul
 from typing import Any
 
-from streamer_verify.actions import is_blank, judged_text
+from streamer_verify.actions import has_scores, is_blank, judged_text
 from streamer_verify.bundle import Bundle
 from streamer_verify.segments import NO_SEGMENTS, Segments
 from streamer_verify.values import place_of, sha256, strict_json
@@ -82,15 +82,14 @@ class _ScoresAgain:
         """Score every decision of which there are texts."""
         for line in lines:
             facts = line.get("facts")
-            if line["kind"] != "decision" or facts is None:
-                continue
-            self._decision(line, facts, place_of(line))
+            if line["kind"] == "decision" and facts is not None:
+                self._decision(line, facts, place_of(line))
 
     def _decision(self, line: dict[str, Any], facts: dict[str, Any], place: str) -> None:
         recorded = [response[1] for response in facts["responses"]]
         ids = [response[0] for response in facts["responses"]]
         later = self._later.get(tuple(facts["batch"]), {})
-        if not recorded or None in recorded or (facts["scorer"] == "judge" and not later):
+        if not has_scores(facts) or (facts["scorer"] == "judge" and not later):
             return
         if facts["unit"] == "claim":  # derived with the decision
             return
@@ -101,9 +100,8 @@ class _ScoresAgain:
         if content is None or None in content["texts"]:
             self._left_out("their texts are erased, or not in the bundle")
             return
-        texts = content["texts"]
         settings = self._verifier.settings(facts["batch"][0], facts["policy"]) or {}
-        texts = [judged_text(settings, text) for text in texts]
+        texts = [judged_text(settings, text) for text in content["texts"]]
         blank = [is_blank(text) for text in texts]
         rows: list[Sequence[float]] = []
         for text, empty in zip(texts, blank, strict=True):
@@ -119,9 +117,8 @@ class _ScoresAgain:
                 kept = [scores[one] for one in ids]
                 self._compare(scorer, derived, kept, ids, f"carried_scores {scorer}, {place}")
             else:
-                self._verifier.fault(
-                    "score", place, f"{scorer} has scored some of its responses later, and not all"
-                )
+                wrong = f"{scorer} has scored some of its responses later, and not all"
+                self._verifier.fault("score", place, wrong)
 
     def _compare(
         self, scorer: str, derived: Sequence[float], recorded: Sequence[float], ids: Sequence[str], place: str
@@ -132,11 +129,8 @@ class _ScoresAgain:
         self._verifier.counts["batches scored again"] += 1
         for name, score, again in zip(ids, recorded, derived, strict=True):
             if not abs(score - again) <= TOLERANCE:
-                self._verifier.fault(
-                    "score",
-                    place,
-                    f"the score of response {name!r} is {score}, and from its text follows {again:.6f}",
-                )
+                wrong = f"the score of response {name!r} is {score}, and from its text follows {again:.6f}"
+                self._verifier.fault("score", place, wrong)
                 return
 
     def _left_out(self, why: str) -> None:
@@ -145,17 +139,12 @@ class _ScoresAgain:
 
 
 def check_scores(
-    bundle: Bundle,
-    verifier: Verifier,
-    embeddings: Iterable[bytes],
-    segments: Segments = NO_SEGMENTS,
+    bundle: Bundle, verifier: Verifier, embeddings: Iterable[bytes], segments: Segments = NO_SEGMENTS
 ) -> None:
     """Derive the scores of a bundle again that follow from its texts and these embeddings; differences become faults.
 
-    Parameters
-    ----------
-    embeddings : one JSON a line, with `encoder` (name@hash), `text` (SHA-256) and `embedding`: numbers, or the base64 of them as
-        little-endian float32. The record has no embeddings: whoever gives them vouches for them.
+    Embeddings are one JSON a line, with `encoder` (name@hash), `text` (SHA-256) and `embedding`: numbers, or the base64 of them
+    as little-endian float32. The record has no embeddings: whoever gives them vouches for them.
     """
     again = _ScoresAgain(read_embeddings(embeddings), verifier)
     again.control(bundle.values("control.jsonl"))

@@ -57,7 +57,10 @@ class Segments:
             yield line if row is None or row["sha256"] not in self._files else self._with(row, line)
 
     def _with(self, row: dict[str, Any], line: dict[str, Any]) -> dict[str, Any]:
-        first, *_, before = given_out_of(row["logs"])[tuple(line["source"][:3])]
+        ranges, none = given_out_of(row["logs"]), (0, 0, 0)
+        first, end, *_, before = ranges.get(tuple(line["source"][:3]), none)
+        if not first <= line["index"] < end:
+            return line  # which the verifier names
         number, path = before + line["index"] - first, self._files[row["sha256"]]
         lines, at = self._open.get(row["sha256"], (iter(()), sys.maxsize))
         try:

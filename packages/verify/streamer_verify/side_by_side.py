@@ -59,16 +59,9 @@ class Part(NamedTuple):
 
 
 class Processes:
-    """New interpreters, which end when this one does, however it ends.
+    """New interpreters, at least 1, which end when this one does, however it ends.
 
-    Parameters
-    ----------
-    count : how many, at least 1.
-    make : makes each its reader; sent to them.
-
-    Attributes
-    ----------
-    at : what was being read when one failed.
+    `make` is sent to them and makes each its reader; `at` is what was being read when one failed.
     """
 
     def __init__(self, count: int, make: Callable[[], Reader]) -> None:
@@ -110,23 +103,17 @@ class Processes:
         progress: Callable[[int], None] = lambda _done: None,
     ) -> None:
         """Do what ``verifier.outcomes`` does with what `runs` and `alarms` pass on, piece by piece."""
-        self._tell(verifier, runs, (copy.copy(alarms), known))
-        verifier.in_order(self._reads(pieces, verifier, runs, alarms, progress))
 
-    def _reads(
-        self,
-        pieces: Iterable[Any],
-        verifier: Verifier,
-        runs: Runs,
-        alarms: Alarms,
-        progress: Callable[[int], None],
-    ) -> Iterator[Read]:
-        done = 0
-        for part in self._parts(_outcomes, pieces):
-            yield from self._taken(part, verifier)
-            runs.add(part.decided)
-            alarms.add(part.drawn)
-            progress(done := done + len(part.lines))
+        def reads() -> Iterator[Read]:
+            done = 0
+            for part in self._parts(_outcomes, pieces):
+                yield from self._taken(part, verifier)
+                runs.add(part.decided)
+                alarms.add(part.drawn)
+                progress(done := done + len(part.lines))
+
+        self._tell(verifier, runs, (copy.copy(alarms), known))
+        verifier.in_order(reads())
 
     def check_budgets(self, pieces: Iterable[Any], verifier: Verifier, runs: Runs) -> None:
         """Do what ``runs.check_budgets`` does."""

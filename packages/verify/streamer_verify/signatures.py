@@ -10,7 +10,7 @@ import unicodedata
 from typing import Any
 
 from streamer_verify.settings import SIGNED_AS_FLOATS, SIGNED_IF_OTHER, SIGNED_SETTINGS
-from streamer_verify.values import PLAIN, canonical_json, sha256
+from streamer_verify.values import PLAIN, canonical_json, parsed, sha256
 
 _P = 2**255 - 19
 
@@ -109,6 +109,11 @@ def _signed_rule(text: str | None) -> dict[str, Any]:
     return {"kind": rule["kind"], "parameters": parameters, "curve": curve}
 
 
+_OF_POLICY = (
+    "gate", "version", "gate_revision", "state", "calibrated", "calibration_run", "valid_from", "guarantee", "reason"
+)  # fmt: skip
+
+
 def policy_statement(
     policy: dict[str, Any], settings: dict[str, Any], gate: dict[str, Any], record_id: str
 ) -> bytes:
@@ -116,41 +121,21 @@ def policy_statement(
     signed = {}
     for name in (*SIGNED_SETTINGS, *SIGNED_IF_OTHER):
         value = settings.get(name)
-        if name in ("labellers", "parameters") and isinstance(value, str):
-            value = json.loads(value)
+        if name in ("labellers", "parameters"):
+            value = parsed(value)
         if name in SIGNED_AS_FLOATS:
             value = _float(value)
-        # Rows that are older than a setting do not have it, and their signatures neither.
         if name not in SIGNED_IF_OTHER or (name in settings and value != SIGNED_IF_OTHER[name]):
             signed[name] = value
     seed = sha256(b"streamer.seed.v1\x00" + canonical_json([gate["name"], gate["seed"]]))
     return signed_text(
         "policy",
         {
-            "format": 1,
-            "record": record_id,
-            "settings": signed,
-            "lambda": _float(policy["threshold"]),
-            "rule": _signed_rule(policy["rule"]),
-            "seed": seed,
-            "audit_salt": gate["audit_salt"],
-            "by": policy["created_by"],
-            **{
-                name: policy[name]
-                for name in (
-                    "gate",
-                    "version",
-                    "gate_revision",
-                    "state",
-                    "calibrated",
-                    "calibration_run",
-                    "valid_from",
-                    "guarantee",
-                    "reason",
-                )
-            },
+            "format": 1, "record": record_id, "settings": signed, "lambda": _float(policy["threshold"]),
+            "rule": _signed_rule(policy["rule"]), "seed": seed, "audit_salt": gate["audit_salt"],
+            "by": policy["created_by"], **{name: policy[name] for name in _OF_POLICY},
         },
-    )
+    )  # fmt: skip
 
 
 def read_public_keys(text: str) -> list[bytes]:

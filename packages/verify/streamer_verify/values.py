@@ -118,23 +118,15 @@ def sizes_of(head: dict[str, Any]) -> dict[tuple[Any, ...], int]:
     return {(): head["control"]["size"]} | {log_of(one): one["size"] for one in head["partitions"]}
 
 
+_NAMED_BY = (
+    "name", "gate", "revision", "version", "event", "id", "batch_id", "response_id", "topic", "partition"
+)  # fmt: skip
+
+
 def row_name(kind: str, row: dict[str, Any] | None) -> str:
     """Name a row for people."""
-    keys = (
-        "name",
-        "gate",
-        "revision",
-        "version",
-        "event",
-        "id",
-        "batch_id",
-        "response_id",
-        "topic",
-        "partition",
-    )
-    return " ".join(
-        [kind, *(f"{key} {row[key]}" for key in keys if row is not None and row.get(key) is not None)]
-    )
+    of = [] if row is None else [f"{key} {row[key]}" for key in _NAMED_BY if row.get(key) is not None]
+    return " ".join([kind, *of])
 
 
 def place_of(line: dict[str, Any]) -> str:
@@ -177,13 +169,12 @@ def same_json(one: Any, other: Any, near: float = 0.0) -> bool:
     return bool(one == other)
 
 
+_MOMENT = re.compile(r"([0-9T:-]{19})(?:\.([0-9]{1,6}))?(?:Z|\+00:00)")
+
+
 def moment_of(said: Any) -> str | None:
     """A moment of an event, which leaves out digits that are zero, as leaves have it; None where it is none."""
-    found = (
-        re.fullmatch(r"([0-9T:-]{19})(?:\.([0-9]{1,6}))?(?:Z|\+00:00)", said)
-        if isinstance(said, str)
-        else None
-    )
+    found = _MOMENT.fullmatch(said) if isinstance(said, str) else None
     return None if found is None else f"{found[1]}.{found[2] or '':0<6}+00:00"
 
 

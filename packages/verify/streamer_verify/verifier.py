@@ -31,20 +31,12 @@ class Read(NamedTuple):
 
 
 class Verifier(Decisions):
-    """Takes the parts of a bundle in turn (`checkpoints`, `control`, `outcomes`, `unchained`, `heads`) and collects
-    what does not fit.
+    """Takes the parts of a bundle in turn (`checkpoints`, `control`, `outcomes`, `unchained`, `heads`) and collects what does not fit.
 
-    Parameters
-    ----------
-    keys : public keys, 32 bytes each, that checkpoints may be signed with.
-    verify_signature, derive, canonical, parse : replaceable by faster or fuller ones of the same form.
-
-    Attributes
-    ----------
-    faults : dicts with `check`, `place` and `detail`, in the order in which they were found.
-    notes : what could not be checked, and why.
-    counts : how much was checked.
-    left_out : what a bundle says that it has not, as in its manifest; None: it is no bundle.
+    `keys` are public keys, 32 bytes each, that checkpoints may be signed with; `verify_signature`, `derive`, `canonical` and
+    `parse` may be replaced by faster or fuller ones of the same form. `faults` are dicts with `check`, `place` and `detail`, in
+    the order in which they were found; `notes` say what could not be checked, and why, `counts` how much was checked;
+    `left_out` is what a bundle says that it has not, as in its manifest, and None for what is no bundle.
     """
 
     def __init__(self, keys: Sequence[bytes], **replaced: Callable[..., Any]) -> None:
@@ -66,8 +58,10 @@ class Verifier(Decisions):
             place = f"{source[1]}[{source[2]}], leaf {index}, offset {line['source'][3]}"
             self._later = {}
             if facts is None:
-                if not self._was_given_out(line):
+                if "given_out" not in line:
                     self._not_read(line, place, line.get("missing", "what it is about is missing"))
+                elif not self._was_given_out(line):
+                    self._not_read(line, place, "it was not given out, as is said of it")
             else:
                 if line["kind"] == "decision":
                     place += " ({}/{}#{})".format(*facts["batch"])
@@ -162,12 +156,9 @@ class Verifier(Decisions):
             self.fault("order", place, f"it saw {size} control leaves, and there are {there}")
         if (covering := self._marks.get(chain)) is not None:
             at = bisect_left(covering.sizes, index + 1)
-            if at < len(covering.sizes) and size > covering.controls[at]:
-                self.fault(
-                    "order",
-                    place,
-                    f"checkpoint {covering.numbers[at]} covers it and saw {covering.controls[at]} control leaves, it says {size}",
-                )
+            if at < len(covering.sizes) and size > (saw := covering.controls[at]):
+                covers = f"checkpoint {covering.numbers[at]} covers it and saw {saw} control leaves"
+                self.fault("order", place, f"{covers}, it says {size}")
         self._said[chain] = max(size, before or 0)
 
     def _was_given_out(self, line: dict[str, Any]) -> bool:
@@ -178,20 +169,33 @@ class Verifier(Decisions):
         first, end, *_ = given_out_of(row["logs"]).get(tuple(line["source"][:3]), none)
         return bool(first <= line["index"] < end)
 
+    def given_out_since(
+        self, number: int, lines: Callable[[Chain, int, int], Iterable[dict[str, Any]]]
+    ) -> None:
+        """Take what left by a row that is younger than `begin_behind`; before `outcomes`.
+
+        `lines` : read a log from one leaf up to before another.
+        """
+        row = self.row("give_outs", number) or {"logs": "[]"}
+        for chain, (first, end, *_) in given_out_of(row["logs"]).items():
+            if first < (begins := self._begins.get(chain, (0,))[0]):
+                log = self._given[number, chain] = Log()
+                for line in lines(chain, first, min(end, begins)):
+                    if line.get("given_out") == number:
+                        log.append(bytes.fromhex(line["leaf"]))
+
     def _end_of_given_out(self) -> None:
         """Compare what was given out with what is on record of it, and say what was not read."""
         for (number,), row in self.rows("give_outs").items():
             for chain, (first, end, count, root, _) in given_out_of(row["logs"]).items():
-                log = self._given.get((number, chain)) or Log()
-                if first < self._begins.get(chain, (0,))[0]:
-                    continue  # read before
+                log = self._given.get((number, chain))
+                if log is None and first < self._begins.get(chain, (0,))[0]:
+                    continue  # compared before
+                log = log or Log()
                 if (log.size, log.root()) != (count, root):
-                    self.fault(
-                        "log",
-                        f"{chain[1]}[{chain[2]}], leaves {first} to {end - 1}",
-                        f"other decisions are gone than were given out through {row['through']}:"
-                        f" {log.size}, not {count}",
-                    )
+                    gone = f"other decisions are gone than were given out through {row['through']}"
+                    place = f"{chain[1]}[{chain[2]}], leaves {first} to {end - 1}"
+                    self.fault("log", place, f"{gone}: {log.size}, not {count}")
             if unread := self._unread[number]:
                 self.counts["decisions given out, not read"] += unread
                 self.notes[f"given out {number}"] = (
@@ -207,11 +211,8 @@ class Verifier(Decisions):
         if missing <= 0:
             return
         if chain[0] == HTTP_LOG:
-            self.fault(
-                "order",
-                place,
-                f"{missing} requests before it have no outcome: they are numbered without holes",
-            )
+            said = f"{missing} requests before it have no outcome: they are numbered without holes"
+            self.fault("order", place, said)
             return
         count, at = self._holes.get(chain, (0, first))
         self._holes[chain] = count + missing, at
@@ -230,12 +231,8 @@ class Verifier(Decisions):
         if content is None:
             self._erased(line, line["recorded_at"], place)
         else:
-            sealed = [
-                base64_as_hex(content["key"]),
-                base64_as_hex(content["value"]),
-                content["headers"],
-                content["detail"],
-            ]
+            key, value = (base64_as_hex(content[name]) for name in ("key", "value"))
+            sealed = [key, value, content["headers"], content["detail"]]
             mac = hmac.digest(bytes.fromhex(content["salt"]), canonical_json(sealed), "sha256")
             if mac.hex() != facts["content_mac"]:
                 self.fault("seal", place, "the refused bytes, headers or detail were changed")
@@ -247,11 +244,8 @@ class Verifier(Decisions):
             if row["kind"].endswith(".erased_at"):
                 self.fault("erasure", place, "it is said to be erased, and its content is there")
             elif row["kind"] == "desk_items":
-                self.fault(
-                    "desk",
-                    place,
-                    "it does not wait for a person as its decision says: nobody will reject it in time",
-                )
+                said = "it does not wait for a person as its decision says: nobody will reject it in time"
+                self.fault("desk", place, said)
             else:
                 self.fault("log", place, "this row, or what it says of itself, belongs to no log")
 
@@ -275,11 +269,8 @@ class Verifier(Decisions):
         for chain, reads in self._read_at.items():
             for size, runs in reads.items():
                 for _, _, place in runs:
-                    self.fault(
-                        "calibration",
-                        place,
-                        f"it has read {size} leaves of {chain[1]}[{chain[2]}], and there are fewer",
-                    )
+                    read = f"{size} leaves of {chain[1]}[{chain[2]}]"
+                    self.fault("calibration", place, f"it has read {read}, and there are fewer")
         for chain, (count, first) in sorted(self._holes.items()):
             self.notes[f"holes {chain}"] = (
                 f"{count} offsets of {chain[1]}[{chain[2]}] have no outcome, the first is {first}: the marks of a publisher's"

@@ -21,10 +21,7 @@ MEANS_SOMETHING_UNDER = {
 
 
 def calibrated_for_another(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    """Name what a threshold for the settings `before` was calibrated for otherwise than the settings `after` ask.
-
-    Columns that one of the rows did not have yet are passed over.
-    """
+    """Name what a threshold for the settings `before` was calibrated for otherwise than the settings `after` ask."""
 
     def has_meaning(name: str) -> bool:
         if name == "segment_fallback":
@@ -83,15 +80,8 @@ class Served(NamedTuple):
 
 
 def _level(cut: dict[str, Any]) -> float:
-    return (
-        math.inf
-        if cut["state"] == "closed"
-        else -math.inf
-        if cut["state"] == "open"
-        else math.nan
-        if cut["state"] == "full"
-        else float(cut["lambda"])
-    )
+    whole = {"closed": math.inf, "open": -math.inf, "full": math.nan}
+    return float(cut["lambda"]) if cut["state"] == "cut" else whole[cut["state"]]
 
 
 def is_looser(before: Served, after: Served) -> bool:

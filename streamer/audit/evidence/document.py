@@ -73,6 +73,11 @@ class Document:
     footer: str
 
 
+_OF_GATE = (
+    "gate", "mode", "decisions", "served", "drawn", "labelled", "the risk that its budget bounds", "open alerts"
+)  # fmt: skip
+
+
 def document_of(report: Mapping[str, Any]) -> Document:
     """Put a report into words."""
     found = report["figures"]
@@ -123,19 +128,7 @@ def document_of(report: Mapping[str, Any]) -> Document:
             ("SHA-256 of its manifest", report["bundle"]),
             ("Verified with", _verified_with(report["verified_with"])),
         ],
-        gates=table_of(
-            (
-                "gate",
-                "mode",
-                "decisions",
-                "served",
-                "drawn",
-                "labelled",
-                "the risk that its budget bounds",
-                "open alerts",
-            ),
-            [_of_gate(gate, found) for gate in gates],
-        ),
+        gates=table_of(_OF_GATE, [_of_gate(gate, found) for gate in gates]),
         glance=table_of(
             ("clause", "about", "figures", "not shown"),
             [
@@ -226,16 +219,12 @@ def _of_gate(gate: str, found: Mapping[str, Any]) -> tuple[str, ...]:
     risk = found[f"exposure/{gate}"]["value"]
     if risk["promised"] == "selective":
         risk = found[f"selective/{gate}"]["value"]
-    if risk["estimate"] is None or risk["budget"] is None:
-        said = "not established"
-    else:
-        said = f"{percent(risk['lower'])} to {percent(risk['upper'])}, budget {percent(risk['budget'])}: " + (
-            "kept"
-            if risk["upper"] <= risk["budget"]
-            else "exceeded"
-            if risk["lower"] > risk["budget"]
-            else "not decided"
-        )
+    said = "not established"
+    if risk["estimate"] is not None and risk["budget"] is not None:
+        kept, exceeded = risk["upper"] <= risk["budget"], risk["lower"] > risk["budget"]
+        verdict = "kept" if kept else "exceeded" if exceeded else "not decided"
+        lower, upper, budget = (percent(risk[name]) for name in ("lower", "upper", "budget"))
+        said = f"{lower} to {upper}, budget {budget}: {verdict}"
     return (
         gate, plain(settings["mode"]), grouped(decided["total"]),
         percent(decided["share_served"]) if decided["total"] else "–", grouped(drawn["drawn"]),
@@ -267,17 +256,14 @@ def _command(report: Mapping[str, Any]) -> str:
 
 
 def _verified_with(given: Mapping[str, Any]) -> str:
-    keys = ", ".join(key[:16] for key in given["keys"])
-    outside = given["checkpoints"]
-    return (
-        (f"public keys {keys}" if keys else "no public key: signatures of checkpoints were not checked")
-        + "; "
-        + (
-            "checkpoints of the bundle alone"
-            if outside is None
-            else f"{counted(outside['lines'], 'checkpoint', 'checkpoints')} kept outside the database"
-        )
-    )
+    keys = "no public key: signatures of checkpoints were not checked"
+    if given["keys"]:
+        keys = f"public keys {', '.join(key[:16] for key in given['keys'])}"
+    outside = "checkpoints of the bundle alone"
+    if given["checkpoints"] is not None:
+        lines = given["checkpoints"]["lines"]
+        outside = f"{counted(lines, 'checkpoint', 'checkpoints')} kept outside the database"
+    return f"{keys}; {outside}"
 
 
 def _shown(name: str, number: str, figure: Mapping[str, Any]) -> Shown:
@@ -298,11 +284,10 @@ def _shown(name: str, number: str, figure: Mapping[str, Any]) -> Shown:
 def _seal(figure: Mapping[str, Any]) -> str:
     if not figure["rows"]:
         return "from no row, so that there is no hash and no checkpoint"
-    covered = (
-        "no checkpoint covers them"
-        if figure["checkpoint"] is None
-        else f"covered by checkpoint {figure['checkpoint']}"
-        + (f", but for {figure['after']} that are younger than every checkpoint" if figure["after"] else "")
-    )
+    covered = "no checkpoint covers them"
+    if figure["checkpoint"] is not None:
+        covered = f"covered by checkpoint {figure['checkpoint']}"
+        if figure["after"]:
+            covered += f", but for {figure['after']} that are younger than every checkpoint"
     rows = counted(figure["rows"], "row", "rows")
     return f"{rows}, {covered}; SHA-256 of their leaves {figure['sha256']}"

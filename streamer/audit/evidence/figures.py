@@ -114,10 +114,7 @@ def _verification(value: Mapping[str, Any]) -> Said:
 def _unchecked(value: Sequence[str]) -> Said:
     if not value:
         return "everything that is in the bundle was checked", []
-    return (
-        not_checked(value),
-        [table_of(("could not be checked",), [(one,) for one in value])],
-    )
+    return not_checked(value), [table_of(("could not be checked",), [(one,) for one in value])]
 
 
 def not_checked(value: Sequence[str]) -> str:
@@ -199,7 +196,7 @@ def _policies(value: Sequence[Mapping[str, Any]]) -> Said:
     rows = [
         (
             str(one["version"]), one["event"], when(one["at"]), who(one["by"]), one["reason"], _cut(one),
-            _by(one["run_requested_by"]), "yes" if one["signed"] else "no",
+            _by(one["run_requested_by"]), plain(bool(one["signed"])),
         )
         for one in value
     ]  # fmt: skip
@@ -367,13 +364,7 @@ def _erasures(value: Sequence[Mapping[str, Any]]) -> Said:
         return "no erasure in the period", []
     sooner = sum(bool(one["sooner"]) for one in value)
     rows = [
-        (
-            when(one["at"]),
-            who(one["by"]),
-            one["reason"],
-            when(one["before"]),
-            "yes" if one["sooner"] else "no",
-        )
+        (when(one["at"]), who(one["by"]), one["reason"], when(one["before"]), plain(bool(one["sooner"])))
         for one in value
     ]
     return (

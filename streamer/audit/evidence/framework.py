@@ -11,15 +11,10 @@ FAMILIES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clause:
-    """One clause that the record can speak to.
+    """One clause that the record can speak to, by the number that people cite.
 
-    Attributes
-    ----------
-    number : as people cite it.
-    title : what it is about, in two or three words.
-    asks : what it asks for, in our own words and no more than that.
-    shows : names of figures, from `FAMILIES`.
-    does_not_show : what it asks for and the record cannot show, one sentence each.
+    The title has two or three words; `asks` says what it asks for, in our own words and no more than that. `shows` are names of
+    figures, from `FAMILIES`; `does_not_show` says what it asks for and the record cannot show, one sentence each.
     """
 
     number: str
@@ -36,15 +31,10 @@ def clause(number: str, title: str, asks: str, shows: tuple[str, ...], *does_not
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Framework:
-    """A regulation, a standard or a set of criteria.
+    """A regulation, a standard or a set of criteria, with its name at the command line.
 
-    Attributes
-    ----------
-    name : at the command line.
-    title : its name.
-    edition : which text the clauses are numbered by.
-    applies : whether it applies at all is for its reader to say; what that depends on, in one sentence.
-    clauses : in their order; clauses that the record says nothing about are not listed.
+    `edition` is the text that the clauses are numbered by. Whether it applies at all is for its reader to say; `applies` says
+    what that depends on, in one sentence. Clauses that the record says nothing about are not listed.
     """
 
     name: str

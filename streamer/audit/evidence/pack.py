@@ -43,44 +43,26 @@ def make_report(
 ) -> dict[str, Any]:
     """Verify a bundle and derive a report from it, and from nothing else: the same bundle gives the same report.
 
-    Raises `UsageError` when the bundle cannot be read, a gate is not on record, or the period is
-    empty.
-
-    Parameters
-    ----------
-    since, until : the period of decisions and events, `until` itself not in it; None: from the beginning, until the bundle was
-        made.
-    gates : only these; None: every gate.
-    keys, outside : what the bundle is verified with, as `verify_bundle` takes it.
-    about : system, version, provider and signatory, as whoever asks for the report gives them.
-    signed_with : id of the key that `write_report` gets.
-    segments : have what was given out, where the bundle has it not.
+    The period of decisions and events has `since` in it and `until` not; None: from the beginning, until the bundle was made.
+    `gates` None: every gate. Keys and outside checkpoints are what `verify_bundle` takes; `segments` have what was given out.
+    `about` has system, version, provider and signatory, as whoever asks for the report gives them, and `signed_with` the id of
+    the key that `write_report` gets. Raises `UsageError` when the bundle cannot be read, a gate is not on record, or the period
+    is empty.
     """
     with reading(bundle) as opened:
         begins, ends = moment(since or datetime(1970, 1, 1, tzinfo=UTC)), moment(until or _made_at(opened))
         if begins >= ends:
             raise UsageError(f"the period is empty: it begins at {begins} and ends at {ends}")
         figures = Figures(begins, ends, gates)
-        verifier = verify_bundle(
-            opened,
-            keys,
-            outside,
-            figures=figures,
-            verify_signature=signing.verify,
-            segments=segments,
-        )
+        with_them: dict[str, Any] = {"verify_signature": signing.verify, "segments": segments}
+        verifier = verify_bundle(opened, keys, outside, figures=figures, **with_them)
         found = figures.result(opened, verifier)
     unknown = [name for name in gates or () if f"decisions/{name}" not in found]
     if unknown:
         raise UsageError(f"the record has no gate {unknown[0]}")
     return {
         "format": REPORT,
-        "framework": {
-            "name": framework.name,
-            "title": framework.title,
-            "edition": framework.edition,
-            "applies": framework.applies,
-        },
+        "framework": {name: getattr(framework, name) for name in ("name", "title", "edition", "applies")},
         "about": {**NOTHING_SAID, **about},
         "signed_with": signed_with,
         "made_at": opened.manifest["made_at"],

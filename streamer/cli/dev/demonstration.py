@@ -38,7 +38,6 @@ from streamer.stream.publisher import Publisher
 
 GATE = "demo"
 LABELLER = "demo"
-MIXED_KINDS = "mixed"
 
 _AHEAD = 400
 """Batches that may be published and undecided: the embedded broker keeps a few MiB per partition only."""
@@ -63,24 +62,26 @@ class DemoObserver(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Story:
-    """What is to be shown.
+class Asked:
+    """What the gate has, and the seed: of the split, of simulated answers and of the gate's random weights."""
 
-    Attributes
-    ----------
-    clouds : such as `check` accepts; the first half of a seeded shuffle calibrates.
-    origin : where they come from, one sentence; `simulated` says whether a program made them up.
-    unit, alpha, method : of the gate.
-    seed : of the split and of the gate's random weights.
+    unit: Unit
+    alpha: float
+    method: str
+    seed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Story:
+    """What is to be shown: clouds such as `check` accepts, of which the first half of a seeded shuffle calibrates.
+
+    `origin` : where they come from, one sentence; `simulated` says whether a program made them up.
     """
 
     clouds: Sequence[Cloud]
     origin: str
     simulated: bool
-    unit: Unit
-    alpha: float
-    method: str
-    seed: int
+    asked: Asked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,9 +100,8 @@ class Stage:
 def check(clouds: Sequence[Cloud], limits: Limits) -> None:
     """Check before any part is started whether these clouds can be shown.
 
-    Raises
-    ------
-    UsageError : there are fewer than two, none has a severity, or a worker with these limits would refuse one.
+    Raises `UsageError` where there are fewer than two, none has a severity, or a worker with these
+    limits would refuse one.
     """
     if len(clouds) < 2:
         raise UsageError(f"{len(clouds)} cloud is too few: one half calibrates and the other is decided")
@@ -115,18 +115,18 @@ def play(story: Story, stage: Stage, watch: DemoObserver) -> DemoRun:
 
     Raises `Stalled` or `WorkerDied` where a part did not do its work.
     """
-    kind = _kind(story.clouds)
-    by_signals = every()[story.method].of_signals
+    kind, asked = _kind(story.clouds), story.asked
+    by_signals = every()[asked.method].of_signals
     reads = {"scorer": CHOICE, "signals": SignalList().text} if by_signals else {}
-    first, second = split_clouds(story.clouds, story.seed)
+    first, second = split_clouds(story.clouds, asked.seed)
     stage.store.gates.create(
         GATE,
         GateSettings(
-            unit=story.unit,
+            unit=asked.unit,
             encoder=stage.encoder_id,
             severity_kind=kind,
-            alpha=story.alpha,
-            method=story.method,
+            alpha=asked.alpha,
+            method=asked.method,
             **reads,
             mode="enforce",
             audit_probability=1.0,
@@ -134,7 +134,7 @@ def play(story: Story, stage: Stage, watch: DemoObserver) -> DemoRun:
         ),
         by=LABELLER,
         reason="streamer demo",
-        seed=story.seed,
+        seed=asked.seed,
     )
     stopwatch = _Stopwatch()
     with stage.publisher() as publisher:
@@ -151,15 +151,15 @@ def play(story: Story, stage: Stage, watch: DemoObserver) -> DemoRun:
             )
     decided = _decided(second, stage)
     return DemoRun(
-        unit=story.unit,
-        alpha=story.alpha,
-        method=story.method,
+        unit=asked.unit,
+        alpha=asked.alpha,
+        method=asked.method,
         state=policy.state,
         threshold=policy.threshold,
         guarantee=policy.guarantee,
         calibration=calibrated.run.labelled_groups,
         decided=decided,
-        report=measure(decided, story.unit),
+        report=measure(decided, asked.unit),
         origin=story.origin,
         simulated=story.simulated,
         severity_kind=kind,
@@ -173,7 +173,7 @@ def play(story: Story, stage: Stage, watch: DemoObserver) -> DemoRun:
 def _kind(clouds: Sequence[Cloud]) -> str:
     """The severities' kind. A gate is controlled by one, so a file of several kinds counts as one of its own."""
     kinds = {r.kind for cloud in clouds for r in cloud.responses if r.severity is not None}
-    return MIXED_KINDS if len(kinds) > 1 else severity_kind(clouds)
+    return "mixed" if len(kinds) > 1 else severity_kind(clouds)
 
 
 def _stream(

@@ -1,10 +1,7 @@
 """The embedded step: a broker inside this process, services as its children, and a file with their addresses.
 
-For trying and developing. The broker keeps its log in memory and forgets it at exit; the database stays.
-
-A service of ours as a child process: its addresses, whether it is ready, and the end of its log when it dies.
-
-It ends when its parent does, however that happens: its standard input is a pipe that nobody else holds.
+For trying and developing. The broker keeps its log in memory and forgets it at exit; the database stays. A service ends when this
+process does, however that happens: its standard input is a pipe that nobody else holds.
 """
 
 import getpass
@@ -17,6 +14,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -36,23 +34,14 @@ class WorkerDied(StreamerError):
 
 
 class ServiceProcess:
-    """One service, from `start` to `stop`.
+    """One service, from `start` to `stop`: its addresses, whether it is ready, and the end of its log when it dies.
 
-    Parameters
-    ----------
-    name : in messages, and of the log file, like ``worker``.
-    command : of `streamer`, with its options; the name alone when it is left out.
-    directory : where it runs, and where its log goes; must exist.
-    environment : all that it gets.
+    `command` : of `streamer`, with its options; the name alone when it is left out. `directory` : where it runs, and where its log
+    goes; must exist. `environment` : all that it gets.
     """
 
     def __init__(
-        self,
-        name: str,
-        *,
-        command: Sequence[str] = (),
-        directory: Path,
-        environment: Mapping[str, str],
+        self, name: str, *, command: Sequence[str] = (), directory: Path, environment: Mapping[str, str]
     ) -> None:
         self.name = name
         self.log_path = directory / f"{name}.log"
@@ -160,21 +149,27 @@ def _login_name() -> str:
         return "developer"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """What runs beside the worker, on the loopback: each by its port, 0 for any free one; None: it does not run.
+
+    Of the recalibrator it is the port of its metrics. `moving` : whose metrics, of ``worker`` and ``recalibrator``, take any free
+    port where theirs is in use.
+    """
+
+    endpoint: int | None = None
+    recalibrator: int | None = None
+    console: int | None = None
+    moving: Collection[str] = ()
+
+
 class EmbeddedStep:
     """Broker, worker, what is to run beside it, and addresses, from `start` to `stop`; also a context manager.
 
-    Parameters
-    ----------
-    settings : as for any command. The services get those of the encoder, the endpoint, the events, HTTP, the log and the
-        worker, the rubrics and upstreams, and nothing else from the environment or from files: a broker that is configured there is not the
-        one that runs here.
-    database_url : of a migrated database; a SQLite path must be absolute.
-    directory : where the services' logs go.
-    shared : leave the addresses where other commands of the working directory find them.
-    recalibrator_port : of the metrics of a recalibrator beside the worker; 0: any free one. None: none is run.
-    any_port : whose metrics, of ``worker`` and ``recalibrator``, take any free port where theirs is in use.
-    endpoint_port : serve the endpoint on the loopback, on this port; 0: any free one. None: it is not served.
-    console_port : serve the console likewise.
+    Of `settings` the services get those of the encoder, the endpoint, the events, HTTP, the log and the worker, the rubrics and
+    upstreams, and nothing else from the environment or from files: a broker that is configured there is not the one that runs here.
+    The database at `database_url` is migrated; a SQLite path must be absolute. The services' logs go to `directory`. `shared` :
+    leave the addresses where other commands of the working directory find them.
     """
 
     def __init__(
@@ -184,19 +179,13 @@ class EmbeddedStep:
         database_url: str,
         directory: Path,
         shared: bool = False,
-        recalibrator_port: int | None = None,
-        endpoint_port: int | None = None,
-        console_port: int | None = None,
-        any_port: Collection[str] = (),
+        beside: Beside = Beside(),
     ) -> None:
         self._settings = settings
         self.database_url = database_url
         self._directory = directory
         self._shared = shared
-        self._recalibrator_port = recalibrator_port
-        self._endpoint_port = endpoint_port
-        self._console_port = console_port
-        self._any_port = any_port
+        self._beside = beside
         self._services: dict[str, ServiceProcess] = {}
         self.broker = EmbeddedBroker()
 
@@ -242,15 +231,14 @@ class EmbeddedStep:
             environment = self._environment()
             self._begin("worker", environment=environment | self._moves("worker"))
             beside = environment | {"STREAMER_HTTP_PORT": "0"}  # the configured port is the worker's
-            if self._endpoint_port is not None:
-                self._begin("endpoint", "serve", "--port", str(self._endpoint_port), environment=beside)
-            if self._recalibrator_port is not None:
-                at = ("--port", str(self._recalibrator_port))
-                moving = beside | self._moves("recalibrator")
-                self._begin("recalibrator", "recalibrator", *at, environment=moving)
-            if self._console_port is not None:
-                at = ("--port", str(self._console_port))
-                self._begin("console", "console", *at, "--as", _login_name(), environment=beside)
+            for name, port, *command in (
+                ("endpoint", self._beside.endpoint, "serve"),
+                ("recalibrator", self._beside.recalibrator, "recalibrator"),
+                ("console", self._beside.console, "console", "--as", _login_name()),
+            ):
+                if port is not None:
+                    more = self._moves(name) if name == "recalibrator" else {}
+                    self._begin(name, *map(str, command), "--port", str(port), environment=beside | more)
             for name, service in self._services.items():
                 if name != "console":  # it listens before it says where
                     service.wait_until_ready(waiting)
@@ -266,7 +254,7 @@ class EmbeddedStep:
         service.start()
 
     def _moves(self, service: str) -> dict[str, str]:
-        return {"STREAMER_HTTP_ANY_PORT": str(service in self._any_port)}
+        return {"STREAMER_HTTP_ANY_PORT": str(service in self._beside.moving)}
 
     def _environment(self) -> dict[str, str]:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}

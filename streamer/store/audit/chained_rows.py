@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from operator import itemgetter
 from typing import Any
@@ -80,11 +80,7 @@ class ChainedRows:
             yield ChainedRowsSnapshot(connection, segments)
 
     @contextmanager
-    def joined(
-        self,
-        moment: str | None,
-        segments: Segments | None = None,
-    ) -> "Iterator[ChainedRowsSnapshot]":
+    def joined(self, moment: str | None, segments: Segments | None = None) -> "Iterator[ChainedRowsSnapshot]":
         """The record at the moment of another process's `snapshot`."""
         with self._database.reading(snapshot=True) as connection:
             if moment is not None:
@@ -126,9 +122,8 @@ class ChainedRows:
                 stack.enter_context(self._database.engine.begin())  # keeps out whoever writes
             with self._database.reading(snapshot=True) as connection:
                 if self._begun(connection):
-                    raise Unavailable(
-                        "a gate was closed at this moment, which is not in the control log yet; run this again"
-                    )
+                    said = "a gate was closed at this moment, which is not in the control log yet"
+                    raise Unavailable(f"{said}; run this again")
                 if others is not None:
                     query = sa.select(sa.func.pg_export_snapshot())
                     others(None if self._database.sqlite else connection.execute(query).scalar_one())
@@ -279,13 +274,9 @@ class ChainedRowsSnapshot:
         return [told for batch in found if (told := self._told(batch)) is not None]
 
     def _told(self, batch: Row) -> dict[str, Any] | None:
-        about = outcomes.c.batch == batch["id"]
-        row = (
-            self._connection.execute(sa.select(outcomes).where(about, outcomes.c.kind == "decision"))
-            .mappings()
-            .one_or_none()
-        )
-        if row is None:
+        about, decided = outcomes.c.batch == batch["id"], outcomes.c.kind == "decision"
+        found = self._connection.execute(sa.select(outcomes).where(about, decided))
+        if (row := found.mappings().one_or_none()) is None:
             return None
         partition = Partition(row["log_id"], row["topic"], row["partition"])
         (line,) = self._lines([row])
@@ -293,40 +284,38 @@ class ChainedRowsSnapshot:
         if line["facts"] is None:
             return {"line": line, "head": head, "batch": [batch[name] for name in BATCH]}
         version = line["facts"]["policy"]
-        (policy,) = control.sealed_rows(self._connection, policies, [(batch["gate"], version)])
-        (revision,) = control.sealed_rows(
-            self._connection, gate_revisions, [(batch["gate"], policy["gate_revision"])]
-        )
+        sealed = partial(control.sealed_rows, self._connection)
+        (policy,) = sealed(policies, [(batch["gate"], version)])
+        (revision,) = sealed(gate_revisions, [(batch["gate"], policy["gate_revision"])])
         runs = [(policy["calibration_run"],)] if policy["calibration_run"] is not None else []
+        deliveries = (
+            sa.select(*outcomes.c[*_PLACE, "kind", "recorded_at"])
+            .where(about, ~decided)
+            .order_by(outcomes.c.recorded_at)
+        )
         return {
             "line": line,
             "policy": policy,
             "revision": revision,
-            "run": next(iter(control.sealed_rows(self._connection, calibration_runs, runs)), None),
+            "run": next(iter(sealed(calibration_runs, runs)), None),
             "deliveries": [
                 {"source": list(source), "kind": kind, "recorded_at": leaves.instant(at)}
-                for *source, kind, at in self._connection.execute(
-                    sa.select(*outcomes.c["log_id", "topic", "partition", "offset", "kind", "recorded_at"])
-                    .where(about, outcomes.c.kind != "decision")
-                    .order_by(outcomes.c.recorded_at)
-                )
+                for *source, kind, at in self._connection.execute(deliveries)
             ],
             "labels": [
                 control.seal(label_revisions, label)
-                for label in self._connection.execute(
-                    sa.select(label_revisions)
-                    .where(
-                        label_revisions.c.gate == batch["gate"],
-                        label_revisions.c.batch_id == batch["batch_id"],
-                        label_revisions.c.attempt == batch["attempt"],
-                    )
-                    .order_by(label_revisions.c.id)
-                ).mappings()
+                for label in self._about(label_revisions, batch, label_revisions.c.id)
             ],
             "head": head,
             "desk": self._desk_of(batch),
             "spoke": self._spoke(batch["gate"], version, line["facts"]),
         }
+
+    def _about(self, table: sa.Table, batch: Row, order: sa.Column[Any]) -> Sequence[Row]:
+        """The rows of a table that name a batch by gate, id and attempt."""
+        of_batch = (table.c[name] == batch[name] for name in BATCH)
+        query = sa.select(table).where(*of_batch).order_by(order)
+        return self._connection.execute(query).mappings().all()
 
     def _spoke(self, gate: str, version: int, facts: dict[str, Any] | None) -> dict[str, float] | None:
         """By how much each signal spoke for the answer (above 0) or against it; None where signals did not decide."""
@@ -341,9 +330,7 @@ class ChainedRowsSnapshot:
         return dict(zip(signals.titles, values.tolist(), strict=True))
 
     def _desk_of(self, batch: Row) -> dict[str, Any] | None:
-        own = desk_outcomes.c
-        key = (own.gate == batch["gate"], own.batch_id == batch["batch_id"], own.attempt == batch["attempt"])
-        found = self._connection.execute(sa.select(desk_outcomes).where(*key)).mappings().one_or_none()
+        found = next(iter(self._about(desk_outcomes, batch, desk_outcomes.c.id)), None)
         return None if found is None else control.seal(desk_outcomes, found) | self._desk_text(found["id"])
 
     def _covering(self, partition: Partition, index: int) -> dict[str, Any] | None:
@@ -382,14 +369,7 @@ class ChainedRowsSnapshot:
         return found
 
     def _control_line(self, entry: Row, row: dict[str, Any] | None) -> dict[str, Any]:
-        line: dict[str, Any] = {
-            "index": entry["leaf_index"],
-            "kind": entry["kind"],
-            "recorded_at": leaves.instant(entry["recorded_at"]),
-            "leaf": entry["leaf_hash"].hex(),
-            "root": entry["root"].hex(),
-        }
-        sealed = _sealed(entry["sealed"])
+        line, sealed = _leaf(entry), _sealed(entry["sealed"])
         if row is not None and entry["kind"] == calibration_runs.name:
             for part in control.RUN_PARTS:
                 columns = control.part_columns(part)
@@ -405,13 +385,15 @@ class ChainedRowsSnapshot:
         line["row"] = row
         if sealed != row:
             line["sealed"] = sealed
-        if row is not None and entry["kind"] == gates.name:
-            line["audit_salt"] = self._salt(row["name"])
-        if row is not None and entry["kind"] == desk_outcomes.name:
-            line |= self._desk_text(row["id"]) or (
-                {"missing": "its text"} if row["action"] == "released" else {}
-            )
-        if row is not None and entry["kind"] == judgements.name:
+        if row is None:
+            return line
+        if entry["kind"] == gates.name:
+            salt = sa.select(gates.c.audit_salt).where(gates.c.name == row["name"])
+            line["audit_salt"] = self._connection.execute(salt).scalar_one().hex()
+        elif entry["kind"] == desk_outcomes.name:
+            gone = {"missing": "its text"} if row["action"] == "released" else {}
+            line |= self._desk_text(row["id"]) or gone
+        elif entry["kind"] == judgements.name:
             query = sa.select(judgements).where(judgements.c.id == row["id"])
             line |= _words(self._connection.execute(query).mappings().one())
         return line
@@ -426,22 +408,17 @@ class ChainedRowsSnapshot:
             return {"erased_at": leaves.instant(found["erased_at"])}
         return {"content": {"text": found["text"], "salt": found["salt"].hex()}}
 
-    def _salt(self, gate: str) -> str:
-        salt: bytes = self._connection.execute(
-            sa.select(gates.c.audit_salt).where(gates.c.name == gate)
-        ).scalar_one()
-        return salt.hex()
+
+def _leaf(entry: Row) -> dict[str, Any]:
+    """What stands in a log of one leaf."""
+    return {
+        "index": entry["leaf_index"], "kind": entry["kind"], "recorded_at": leaves.instant(entry["recorded_at"]),
+        "leaf": entry["leaf_hash"].hex(), "root": entry["root"].hex(),
+    }  # fmt: skip
 
 
 def _outcome_line(row: Row, about: OutcomeRows, given_out: Rows) -> dict[str, Any]:
-    line: dict[str, Any] = {
-        "source": [row["log_id"], row["topic"], row["partition"], row["offset"]],
-        "index": row["leaf_index"],
-        "kind": row["kind"],
-        "recorded_at": leaves.instant(row["recorded_at"]),
-        "leaf": row["leaf_hash"].hex(),
-        "root": row["root"].hex(),
-    }
+    line = _leaf(row) | {"source": [row["log_id"], row["topic"], row["partition"], row["offset"]]}
     try:
         facts = about.facts(row)
         return line | {"facts": facts} | _covered(row, about, judged="judged" in facts)
@@ -465,34 +442,26 @@ def _covered(row: Row, about: OutcomeRows, *, judged: bool) -> dict[str, Any]:
         batch, decision = about.batches[row["batch"]], about.decisions[row["batch"]]
         if batch["salt"] is not None:
             line["content"] = {
-                "content_hash": batch["content_hash"].hex(),
-                "prompt": batch["prompt"],
-                "references": batch["references"],
-                "metadata": batch["metadata"],
-                "texts": list(about.responses[row["batch"]]["text"]),
-                "salt": batch["salt"].hex(),
-            }
+                "content_hash": batch["content_hash"].hex(), "prompt": batch["prompt"],
+                "references": batch["references"], "metadata": batch["metadata"],
+                "texts": list(about.responses[row["batch"]]["text"]), "salt": batch["salt"].hex(),
+            }  # fmt: skip
         else:
             line["erased_at"] = leaves.instant(batch["erased_at"])
         if judged:
             line["judged"] = [_words(one) for one in about.judged[row["batch"]]]
         line["action"] = {
-            "topic": decision["action_topic"],
-            "key": _base64(decision["action_key"]),
-            "value": _base64(decision["action_value"]),
-            "headers": encode_headers(decision["action_headers"]),
-        }
+            "topic": decision["action_topic"], "key": _base64(decision["action_key"]),
+            "value": _base64(decision["action_value"]), "headers": encode_headers(decision["action_headers"]),
+        }  # fmt: skip
     letter = about.letters.get(row["dead_letter"])
     if letter is not None and letter["salt"] is None:
         line["erased_at"] = leaves.instant(letter["erased_at"])
     elif letter is not None:
         line["content"] = {
-            "key": _base64(letter["key"]),
-            "value": _base64(letter["value"]),
-            "headers": encode_headers(letter["headers"]),
-            "detail": letter["detail"],
-            "salt": letter["salt"].hex(),
-        }
+            "key": _base64(letter["key"]), "value": _base64(letter["value"]),
+            "headers": encode_headers(letter["headers"]), "detail": letter["detail"], "salt": letter["salt"].hex(),
+        }  # fmt: skip
     if row["kind"] == "label":
         line["effective_at"] = leaves.instant(about.labels[row["label"]]["effective_at"])
     return line
@@ -507,21 +476,21 @@ def _words(judgement: Row) -> dict[str, Any]:
 
 
 def _key(table: sa.Table, subject: str) -> tuple[Any, ...] | None:
-    try:
-        values = json.loads(subject)
-    except ValueError:
-        return None
-    if not isinstance(values, list) or len(values) != len(table.primary_key.columns):
-        return None
-    return tuple(values)
+    values = _read(subject)
+    fits = isinstance(values, list) and len(values) == len(table.primary_key.columns)
+    return tuple(values) if fits else None
 
 
 def _sealed(text: str) -> dict[str, Any] | None:
+    read = _read(text)
+    return read if isinstance(read, dict) else None
+
+
+def _read(text: str) -> Any:
     try:
-        read = json.loads(text)
+        return json.loads(text)
     except ValueError:
         return None
-    return read if isinstance(read, dict) else None
 
 
 def _columns(digest: Any, today: list[str]) -> list[str]:

@@ -72,13 +72,8 @@ class ControlHead(NamedTuple):
 
 def leaf(record_id: bytes, *, index: int, kind: str, recorded_at: datetime, row: Row) -> bytes:
     """Hash one sealed row as a leaf; it names the record, so that two databases never share one."""
-    entry = {
-        "record": record_id.hex(),
-        "index": index,
-        "kind": kind,
-        "recorded_at": recorded_at.astimezone(UTC).isoformat(timespec="microseconds"),
-        "row": row,
-    }
+    moment = recorded_at.astimezone(UTC).isoformat(timespec="microseconds")
+    entry = {"record": record_id.hex(), "index": index, "kind": kind, "recorded_at": moment, "row": row}
     return merkle.leaf_hash(canonical_json(entry))
 
 
@@ -133,14 +128,7 @@ def waits_for_chain(table: sa.Table) -> sa.ColumnElement[bool]:
 def append(
     connection: sa.Connection, table: sa.Table, keys: Sequence[Sequence[Any]], *, now: datetime
 ) -> None:
-    """Seal rows that this transaction has just written.
-
-    Parameters
-    ----------
-    table : one of `SEALED_TABLES`.
-    keys : primary keys of the rows, in the order in which they are to stand in the log.
-    now : when they were written.
-    """
+    """Seal rows of one of `SEALED_TABLES` that this transaction has just written, by their primary keys, in the order of `keys`."""
     append_sealed(connection, table, sealed_rows(connection, table, keys) if keys else [], now=now)
 
 
@@ -153,11 +141,7 @@ def insert(connection: sa.Connection, table: sa.Table, row: Row, *, now: datetim
 
 
 def append_sealed(
-    connection: sa.Connection,
-    table: sa.Table,
-    rows: Sequence[dict[str, Any]],
-    *,
-    now: datetime,
+    connection: sa.Connection, table: sa.Table, rows: Sequence[dict[str, Any]], *, now: datetime
 ) -> None:
     """Put rows into the log that `sealed_rows` has read, for who takes no lock before that is done."""
     if rows:
@@ -165,11 +149,7 @@ def append_sealed(
 
 
 def sealed_rows(
-    connection: sa.Connection,
-    table: sa.Table,
-    keys: Sequence[Sequence[Any]],
-    *,
-    parts: bool = True,
+    connection: sa.Connection, table: sa.Table, keys: Sequence[Sequence[Any]], *, parts: bool = True
 ) -> list[dict[str, Any]]:
     """Read rows as they are sealed, in the order of `keys`; a row that is not there is left out.
 
@@ -184,16 +164,14 @@ def sealed_rows(
     carried = table in (carried_scores, carried_signals)
     names = _batch_names(connection, {row["batch"] for row in found.values()}) if carried else {}
     rows = []
-    for one in keys:
-        row = found.get(tuple(one))
-        if row is not None:
-            sealed = seal(table, row)
-            if carried:
-                sealed["of"] = names[row["batch"]]
-            if parts and table is calibration_runs:
-                for part in RUN_PARTS:
-                    sealed[part] = digest_of(part_columns(part), run_part(connection, part, row["id"]))
-            rows.append(sealed)
+    for row in filter(None, (found.get(tuple(one)) for one in keys)):
+        sealed = seal(table, row)
+        if carried:
+            sealed["of"] = names[row["batch"]]
+        if parts and table is calibration_runs:
+            for part in RUN_PARTS:
+                sealed[part] = digest_of(part_columns(part), run_part(connection, part, row["id"]))
+        rows.append(sealed)
     return rows
 
 
@@ -278,18 +256,13 @@ def seal(table: sa.Table, row: Row) -> dict[str, Any]:
 
 
 def _append(
-    connection: sa.Connection,
-    entries: Sequence[tuple[sa.Table, dict[str, Any]]],
-    now: datetime | None,
+    connection: sa.Connection, entries: Sequence[tuple[sa.Table, dict[str, Any]]], now: datetime | None
 ) -> None:
     added = [
-        {
-            "kind": table.name,
-            "subject": subject_of(table, sealed),
-            "sealed": canonical_json(sealed).decode(),
-            "recorded_at": now,
-        }
-        for table, sealed in entries
+        dict(
+            zip(_QUEUED, (table.name, subject_of(table, one), canonical_json(one).decode(), now), strict=True)
+        )
+        for table, one in entries
     ]
     if connection.get_execution_options().get("chain_later", False):
         bulk_insert.append(connection, control_queue, added)
@@ -301,12 +274,8 @@ def _append(
     found = [*(json.loads(one["sealed"]) for one in waited), *(sealed for _, sealed in entries)]
     log = Edge(size, edge)
     for entry, sealed in zip(waited + added, found, strict=True):
-        index = log.size
-        log.append(
-            hashed := leaf(
-                record_id, index=index, kind=entry["kind"], recorded_at=entry["recorded_at"], row=sealed
-            )
-        )
+        index, of = log.size, {name: entry[name] for name in ("kind", "recorded_at")}
+        log.append(hashed := leaf(record_id, index=index, row=sealed, **of))
         entry |= {"leaf_index": index, "leaf_hash": hashed, "root": log.root()}
     bulk_insert.append(connection, control_log, waited + added)
     connection.execute(sa.update(control_head).values(log_size=log.size, log_edge=log.to_bytes()))

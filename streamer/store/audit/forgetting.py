@@ -44,26 +44,20 @@ CHUNK = 500
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """How many of each were erased (or would be).
-
-    Attributes
-    ----------
-    batches : their prompt, references, metadata, content hash and the texts of their responses.
-    dead_letters : their bytes, headers and detail.
-    judgements : what a judge was asked and said.
-    released : texts that people released at the desk, with their batches.
-    messages : published messages of the outbox, deleted.
-    parked : messages that could never be published; they stay as rows, emptied.
-    burst_keys : secrets of runs whose policies are not in force: nobody can test whose burst a hash is any more.
-    """
+    """How many of each were erased (or would be)."""
 
     batches: int = 0
+    """Their prompt, references, metadata, content hash and the texts of their responses."""
     dead_letters: int = 0
     judgements: int = 0
     released: int = 0
+    """Texts that people released at the desk, with their batches."""
     messages: int = 0
+    """Published messages of the outbox, deleted."""
     parked: int = 0
+    """Messages that could never be published; they stay as rows, emptied."""
     burst_keys: int = 0
+    """Secrets of runs whose policies are not in force: nobody can test whose burst a hash is any more."""
 
     @property
     def total(self) -> int:
@@ -87,21 +81,9 @@ def prune(
     """Erase what is older than a time, in transactions of at most `chunk` rows; safe to stop and to repeat.
 
     On SQLite the freed bytes are overwritten. PostgreSQL gives them back at its next VACUUM.
-    Raises `UsageError` when the age is too small, the database is not migrated, or its user may not
-    erase; `Unavailable` when the database is unavailable.
-
-    Parameters
-    ----------
-    older_than
-        Age by the decision, the refusal, the judgement or the publication.
-    by, reason
-        Who erases, and why, for the record.
-    sooner_than_six_months
-        Permit an age under `SIX_MONTHS`.
-    dry_run
-        Count only.
-    progress
-        Called after each transaction with what was erased, and how many rows.
+    Age is by the decision, the refusal, the judgement or the publication. `progress` is called after each transaction with what
+    was erased, and how many rows. Raises `UsageError` when the age is too small, the database is not migrated, or its user may
+    not erase; `Unavailable` when the database is unavailable.
     """
     if older_than < SIX_MONTHS and not sooner_than_six_months:
         raise UsageError(
@@ -137,10 +119,8 @@ _TEXTS = ("batches", "dead_letters", "judgements", "released")
 class _Rule:
     """What allows texts to be erased, which goes on record with the first that is.
 
-    Attributes
-    ----------
-    at : when they are erased: later than any erasure before it, whatever the clock says.
-    is_recorded : whether a transaction that recorded it has ended.
+    `at` is when they are erased: later than any erasure before it, whatever the clock says. `is_recorded` says whether a
+    transaction that recorded it has ended.
     """
 
     def __init__(
@@ -150,14 +130,8 @@ class _Rule:
             last = connection.execute(sa.select(sa.func.max(erasures.c.at))).scalar()
         self.at = now if last is None else max(now, last + timedelta(microseconds=1))
         self.is_recorded = False
-        self._row = {
-            "id": secrets.token_hex(8),
-            "at": self.at,
-            "by": by,
-            "reason": reason,
-            "before": before,
-            "sooner": sooner,
-        }
+        said = {"by": by, "reason": reason, "before": before, "sooner": sooner}
+        self._row = {"id": secrets.token_hex(8), "at": self.at, **said}
 
     def record(self, connection: sa.Connection) -> None:
         """Write and seal it, unless that is done."""

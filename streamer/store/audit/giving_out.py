@@ -6,6 +6,7 @@ What stays, and why: docs/decisions/0017.
 import hashlib
 import json
 import os
+import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -17,7 +18,7 @@ import sqlalchemy as sa
 
 from streamer.audit.bundle import reading, write_bundle
 from streamer.audit.story import fits
-from streamer.errors import UsageError
+from streamer.errors import Unavailable, UsageError
 from streamer.events.cloudevents import rfc3339
 from streamer.journal import Partition
 from streamer.signing.canonical_json import canonical_json
@@ -50,6 +51,13 @@ _Piece = tuple[tuple[str, str, int], int, int]
 """A log, its first leaf, and one past its last."""
 
 _GIVEN = decisions.alias("given")
+
+_TRIES, _PAUSE = 20, 2.0
+"""How often, and seconds between, tables in use are asked for."""
+
+_LOCKS = (("batches", "SHARE ROW EXCLUSIVE"), ("responses, decisions", "ACCESS EXCLUSIVE"))
+_IN_USE = ("55P03", "40P01")
+"""SQLSTATEs: waited too long for a lock, and deadlock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,7 +305,7 @@ def _leave(
         connection.execute(sa.delete(judgements).where(judgements.c.for_score, own))
         parts = [] if database.sqlite else _copied(connection, gone)
         _needless(connection, said["through"], pieces)  # a repeat may have come meanwhile
-        control.hold_head(connection)  # before tables that those read who hold it
+        _hold(connection, bool(parts), out)
         for part, bound in parts:
             _exchange(connection, part, bound)
         connection.execute(sa.delete(decisions).where(decisions.c.batch.in_(gone)))
@@ -353,6 +361,31 @@ _STAY_ON_DISK = sa.text(
     "SELECT set_config('default_tablespace', coalesce((SELECT spcname FROM pg_tablespace AS space"
     " JOIN pg_class ON reltablespace = space.oid WHERE pg_class.oid = CAST(:part AS regclass)), ''), true)"
 )
+
+
+def _hold(connection: sa.Connection, tables: bool, out: Path) -> None:
+    """Hold the control log's head, then `tables`, which those read who hold it.
+
+    Others wait a second at most: whoever reads them is waited for without holding anything.
+    """
+    for _ in range(_TRIES):
+        try:
+            with connection.begin_nested():
+                if tables:
+                    connection.exec_driver_sql("SET LOCAL lock_timeout = '1s'")
+                control.hold_head(connection)
+                if tables:  # in the order in which a commit writes them
+                    for names, mode in _LOCKS:
+                        connection.exec_driver_sql(f"LOCK TABLE {names} IN {mode} MODE")
+            return
+        except sa.exc.DBAPIError as error:
+            if getattr(error.orig, "sqlstate", None) not in _IN_USE:
+                raise
+        time.sleep(_PAUSE)
+    raise Unavailable(
+        "decisions are read all the time, as by `streamer audit verify`: nothing has left."
+        f" Run this again when that has ended; it goes on with {out}"
+    )
 
 
 def _exchange(connection: sa.Connection, part: str, bound: str) -> None:

@@ -51,13 +51,10 @@ class Heads:
         make: Callable[[str, int, bytes], tuple[bytes, OutboxMessage | None]],
         now: datetime,
     ) -> SignedHead | None:
-        """Append a leaf and store the checkpoint of the log with it; None where another process appended one first.
+        """Append the leaf of `data` and store the checkpoint of the log with it; None where another process appended one first.
 
-        Parameters
-        ----------
-        data : what the leaf is the hash of.
-        before : the newest checkpoint, as `standing` gave it.
-        make : returns the checkpoint of an origin, a size and a root, and the event of it; None: it is not published.
+        `before` is the newest checkpoint, as `standing` gave it; `make` returns the checkpoint of an origin, a size and a root,
+        and the event of it; None: it is not published.
         """
 
         def work(connection: sa.Connection) -> SignedHead | None:
@@ -195,24 +192,16 @@ def all_cosigned(connection: sa.Connection) -> Sequence[Any]:
 def _subtrees(connection: sa.Connection, first: int, end: int) -> list[bytes]:
     """The hashes of the perfect subtrees of a range: each stands with its last leaf, behind the smaller ones that end there."""
     ranges = subtrees(first, end)
-    query = sa.select(heads.c.leaf_index, heads.c.nodes).where(
-        heads.c.leaf_index.in_([last - 1 for _, last in ranges])
-    )
+    last_leaves = heads.c.leaf_index.in_([last - 1 for _, last in ranges])
+    query = sa.select(heads.c.leaf_index, heads.c.nodes).where(last_leaves)
     nodes: dict[int, bytes] = dict(connection.execute(query).fetchall())
-    levels = [(last - begin).bit_length() - 1 for begin, last in ranges]
-    return [
-        nodes[last - 1][HASH_BYTES * level : HASH_BYTES * (level + 1)]
-        for level, (_, last) in zip(levels, ranges, strict=True)
-    ]
+    levels = [((last - begin).bit_length() - 1, last) for begin, last in ranges]
+    return [nodes[last - 1][HASH_BYTES * level : HASH_BYTES * (level + 1)] for level, last in levels]
 
 
 def _commitments(connection: sa.Connection) -> list[dict[str, str]]:
     rows = connection.execute(sa.select(gates.c.name, gates.c.audit_salt, gates.c.seed)).all()
     return [
-        {
-            "gate": name,
-            "salt": salt_commitment(name, salt),
-            "seed": seed_commitment(name, seed),
-        }
+        {"gate": name, "salt": salt_commitment(name, salt), "seed": seed_commitment(name, seed)}
         for name, salt, seed in sorted(rows, key=lambda row: str(row[0]))
     ]

@@ -47,14 +47,10 @@ def pages(
 
 
 class OutcomeRows:
-    """The rows that one page of outcomes is about.
+    """The rows that one page of outcomes is about, by the numbers by which outcomes name them.
 
-    Attributes
-    ----------
-    batches, decisions, letters, labels, signatures : by the numbers by which outcomes name them.
-    responses : of each decided batch by columns, in event order.
-    judged : what a judge was asked for each decided batch's scores, in the leaf's order.
-    controls : the roots of the control log that outcomes name, by its size.
+    `responses` has those of each decided batch by columns, in event order, `judged` what a judge was asked for their scores, in
+    the leaf's order, and `controls` the roots of the control log that outcomes name, by its size.
     """
 
     def __init__(self, connection: sa.Connection, page: Sequence[Row]) -> None:
@@ -91,6 +87,8 @@ class OutcomeRows:
 
     def facts(self, row: Row) -> dict[str, Any]:
         """What the leaf covers of one outcome. Raises `LookupError` when a row that it refers to is gone."""
+        if (size := row["control_size"]) not in self.controls:
+            raise LookupError(f"control leaf {size - 1}, which was the newest then, is missing")
         return leaves.facts(
             row["kind"],
             batch=self.batches.get(row["batch"]),
@@ -99,17 +97,9 @@ class OutcomeRows:
             judgements=self.judged.get(row["batch"], []),
             letter=self.letters.get(row["dead_letter"]),
             label=self.labels.get(row["label"]),
-            signature=self._signature(row["label_signature"]),
-            control=self._control(row["control_size"]),
+            signature=None if (number := row["label_signature"]) is None else self.signatures[number],
+            control=(size, self.controls[size]),
         )
-
-    def _control(self, size: int) -> tuple[int, bytes]:
-        if size not in self.controls:
-            raise LookupError(f"control leaf {size - 1}, which was the newest then, is missing")
-        return size, self.controls[size]
-
-    def _signature(self, number: int | None) -> Row | None:
-        return None if number is None else self.signatures[number]
 
 
 def _by(

@@ -31,6 +31,8 @@ _LOOKUP = 2_000
 """Keys in one look-up: far below both databases' limits on parameters."""
 _AT_ONCE = 1_000
 """Rows that are fetched at a time."""
+_UNTYPED: Any = sa.types.NULLTYPE
+"""Of keys: a text would be read as an array anew for each row that a scan compares with it."""
 
 
 class Statement(NamedTuple):
@@ -339,7 +341,7 @@ def _is_one_of(
     """`column IN (...)`, on PostgreSQL with one parameter: thousands cost the driver more than the server."""
     if dialect.name == "sqlite":
         return column.in_(values)
-    return _is_any(column, sa.literal(_as_keys(dialect, column, values), sa.Text))
+    return _is_any(column, sa.literal(_as_keys(dialect, column, values), _UNTYPED))
 
 
 @lru_cache(maxsize=32)
@@ -347,7 +349,7 @@ def _of_keys(dialect: sa.Dialect, query: sa.Select[Any], column: sa.ColumnElemen
     """The query for those rows whose column is one of the parameter `keys`."""
     if dialect.name == "sqlite":
         return query.where(column.in_(sa.bindparam("keys", expanding=True)))
-    return query.where(_is_any(column, sa.bindparam("keys", type_=sa.Text)))
+    return query.where(_is_any(column, sa.bindparam("keys", type_=_UNTYPED)))
 
 
 def _is_any(column: sa.ColumnElement[Any], keys: sa.ColumnElement[str]) -> sa.ColumnElement[bool]:

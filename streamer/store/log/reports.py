@@ -127,6 +127,14 @@ _TABLES: dict[str, tuple[sa.FromClause, Sequence[sa.ColumnClause[Any]], Sequence
 """What is exported: where from, columns, the gate first; and what orders the rows, their moment first."""
 
 
+def columns_of(what: str) -> dict[str, type]:
+    """The columns of `decisions` or `labels`, with the types of their values."""
+    kinds = {one.name: one.type for one in _TABLES[what][1]}
+    return {
+        name: datetime if isinstance(kind, UtcDateTime) else kind.python_type for name, kind in kinds.items()
+    }
+
+
 class Reports(Part):
     """Read-only questions."""
 
@@ -145,10 +153,7 @@ class Reports(Part):
             query = query.where(moment >= since)
         query = query.execution_options(yield_per=1000)
         with self._database.reading() as connection, connection.execute(query) as found:
-            kinds = (
-                datetime if isinstance(one.type, UtcDateTime) else one.type.python_type for one in columns
-            )
-            yield dict(zip(found.keys(), kinds, strict=True)), found.partitions()
+            yield columns_of(what), found.partitions()
 
     def unpublished_ships(self, gate: str) -> int:
         """How many enforced decisions of a gate that ship something are committed and not yet published."""

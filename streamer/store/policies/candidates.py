@@ -64,7 +64,7 @@ def newest_candidates(
 
 
 class Candidates(Part):
-    """Sets, stops and reads them; implements `streamer.whatif.ports.CandidateRecord`."""
+    """Sets, stops and reads them; implements `streamer.whatif.asking.CandidateRecord`."""
 
     def start(
         self,

@@ -13,6 +13,7 @@ import numpy as np
 
 from streamer import wiring
 from streamer.settings.settings import Settings
+from tests.made import a_label
 
 
 class Labellers:
@@ -85,19 +86,14 @@ class Labellers:
                         publisher.send(
                             topic,
                             json.dumps(
-                                {
-                                    "schema": "streamer.labels.v1",
-                                    "gate": self._gate,
-                                    "batch_id": item.key.batch_id,
-                                    "attempt": item.key.attempt,
-                                    "response_id": item.response_id,
-                                    "severity": self._truth[item.key.batch_id, item.response_id],
-                                    "kind": item.kind,
-                                    "labeller": "people",
-                                    "labelled_at": wiring.now().isoformat(),
-                                }
+                                a_label(
+                                    self._gate, item.key.batch_id, item.response_id,
+                                    self._truth[item.key.batch_id, item.response_id],
+                                    attempt=item.key.attempt, kind=item.kind,
+                                    labelled_at=wiring.now().isoformat(),
+                                )
                             ).encode(),
-                        )
+                        )  # fmt: skip
         except BaseException as error:
             self._error = error
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from streamer.clouds.cloud_files import read_clouds
 from streamer.scoring.gram import gram_energy
+from tests.made import an_event
 
 _DIGITS = 4
 
@@ -39,17 +40,11 @@ class Prompt:
 
     def event(self, gate: str, batch_id: str) -> dict[str, Any]:
         """The prompt as an event of the responses topic."""
-        return {
-            "schema": "streamer.responses.v1",
-            "gate": gate,
-            "batch_id": batch_id,
-            "prompt": self.question,
-            "embedding_encoder": "all-MiniLM-L6-v2",
-            "responses": [
-                {"id": f"r{i}", "text": text, "embedding": vector}
-                for i, (text, vector) in enumerate(zip(self.answers, self.embeddings, strict=True))
-            ],
-        }
+        encoder = {"embedding_encoder": "all-MiniLM-L6-v2"}
+        event = an_event(gate, batch_id, self.answers, prompt=self.question, **encoder)
+        for answer, vector in zip(event["responses"], self.embeddings, strict=True):
+            answer["embedding"] = vector
+        return event
 
 
 def read_prompts(
@@ -72,13 +67,10 @@ def _prompt(question: str, responses: Sequence[Any], vectors: dict[str, Any]) ->
     scores = gram_energy(embeddings)
     best = int(np.argmax(scores))
     return Prompt(
-        question=question,
-        answers=tuple(one.text for one in responses),
-        embeddings=embeddings.tolist(),
-        severities=tuple(float(one.severity) for one in responses),
-        best=best,
-        score=float(scores[best]),
-    )
+        question=question, answers=tuple(one.text for one in responses),
+        embeddings=embeddings.tolist(), severities=tuple(float(one.severity) for one in responses),
+        best=best, score=float(scores[best]),
+    )  # fmt: skip
 
 
 def steady(prompts: Sequence[Prompt], rng: np.random.Generator) -> Iterator[Prompt]:

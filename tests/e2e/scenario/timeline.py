@@ -21,7 +21,6 @@ class Timeline:
     moments: list[Moment] = field(default_factory=list)
 
     def tell(self, text: str, *, mark: str = "", at: float | None = None) -> None:
-        """Keep a moment and print it."""
         moment = Moment(time.time() if at is None else at, text, mark)
         self.moments.append(moment)
         print(f"{moment.at - self.began:6.1f} s  {text}", flush=True)

@@ -85,7 +85,6 @@ def main() -> int:
 
 
 def read(path: Path) -> list[Outcome]:
-    """Read what `--json` wrote."""
     return msgspec.json.decode(path.read_bytes(), type=list[Outcome])
 
 

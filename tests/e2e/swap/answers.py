@@ -82,12 +82,9 @@ class Source:
         number, self.given = self.given, self.given + 1
         name = f"{life.gate}/{number:05}"
         head = {
-            "schema": "streamer.responses.v1",
-            "gate": life.gate,
-            "batch_id": name,
-            "prompt": asked.question,
-            "embedding_encoder": "all-MiniLM-L6-v2",
-        }
+            "schema": "streamer.responses.v1", "gate": life.gate, "batch_id": name,
+            "prompt": asked.question, "embedding_encoder": "all-MiniLM-L6-v2",
+        }  # fmt: skip
         return Batch(
             id=name,
             gate=life.gate,

@@ -24,7 +24,6 @@ class Life:
 
     @property
     def gate(self) -> str:
-        """The name of the gate."""
         age = "old" if self.old else "young"
         labels = "gaps" if self.never else "full"
         mended = "" if self.mended is None else "-mended"

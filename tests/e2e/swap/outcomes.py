@@ -86,20 +86,14 @@ def judged(
     unmoved = [s for s, one in zip(after, decisions[changed:], strict=True) if one.policy_version == in_force]
     totals = [0.0, *accumulate(after)]
     return Outcome(
-        life=life,
-        open_before=is_open[changed - 1],
-        exposure_before=_mean(before) or 0.0,
-        exposure_after=_mean(unmoved) or 0.0,
-        closed=until if shut else None,
+        life=life, open_before=is_open[changed - 1], exposure_before=_mean(before) or 0.0,
+        exposure_after=_mean(unmoved) or 0.0, closed=until if shut else None,
         drawn=sum(one.sampled for one in decisions[changed : changed + until]),
-        labels=labels[-(-until // step) * step] - labels[0],
-        bad=totals[until],
+        labels=labels[-(-until // step) * step] - labels[0], bad=totals[until],
         reopened=None if again is None else again - until,
-        exposure_reopened=None if again is None else _mean(after[again:]),
-        step=step,
-        curve=tuple(totals[::step]),
-        said=dict(said),
-    )
+        exposure_reopened=None if again is None else _mean(after[again:]), step=step,
+        curve=tuple(totals[::step]), said=dict(said),
+    )  # fmt: skip
 
 
 def _mean(values: Sequence[float]) -> float | None:

@@ -33,13 +33,9 @@ def draw(outcomes: Sequence[Outcome], earlier: Sequence[Outcome], alpha: float, 
                         continue
                     colour = _COLOURS[sizes.index(one.life.swapped) % len(_COLOURS)]
                     panel.plot(
-                        range(0, one.decisions + 1, one.step),
-                        one.curve,
-                        style,
-                        color=colour,
-                        lw=1.3,
-                        alpha=0.8,
-                    )
+                        range(0, one.decisions + 1, one.step), one.curve, style, color=colour,
+                        lw=1.3, alpha=0.8,
+                    )  # fmt: skip
                     if one.closed is not None:
                         panel.plot(one.closed, one.bad, "o", color=colour, ms=5)
             end = max(one.decisions for one in outcomes)
@@ -93,13 +89,9 @@ def draw_story(now: Outcome, earlier: Outcome, path: Path) -> None:
         looks = [*sorted(one.said), end]
         for begin, stop in pairwise(looks):
             said.barh(
-                place,
-                stop - begin,
-                left=begin,
-                height=0.7,
-                color=_SAID[verdict_of(one.said[begin])],
-                ec="white",
-            )
+                place, stop - begin, left=begin, height=0.7,
+                color=_SAID[verdict_of(one.said[begin])], ec="white",
+            )  # fmt: skip
     bad.set_ylabel("bad answers shipped")
     bad.set_ylim(0, 1.12 * max(now.curve[-1], earlier.curve[-1]))
     said.set_yticks((0, 1), ("now", "before"))

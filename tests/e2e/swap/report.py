@@ -20,19 +20,16 @@ def table(outcomes: Sequence[Outcome]) -> str:
         life = cell[0].life
         looks = [look for one in cell for look in _looks_while_open(one)]
         cells = [
-            _change(life),
-            "long" if life.old else "shortly",
+            _change(life), "long" if life.old else "shortly",
             f"{life.never:.0%}" if life.never else "none",
             _each((f"{one.exposure_before:.2f}, {one.exposure_after:.2f}" for one in cell), "; "),
             f"{sum(one.closed is not None for one in cell)} of {len(cell)}",
-            _each(_closed(one) for one in cell),
-            _each(str(one.drawn) for one in cell),
-            _each(str(one.labels) for one in cell),
-            _each(f"{one.bad:.0f}" for one in cell),
+            _each(_closed(one) for one in cell), _each(str(one.drawn) for one in cell),
+            _each(str(one.labels) for one in cell), _each(f"{one.bad:.0f}" for one in cell),
             f"{sum(map(says_kept, looks))} of {len(looks)}",
             _each("never" if one.reopened is None else str(one.reopened) for one in cell),
             _each("" if one.exposure_reopened is None else f"{one.exposure_reopened:.2f}" for one in cell),
-        ]
+        ]  # fmt: skip
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 

@@ -24,6 +24,7 @@ from tests.e2e.swap.answers import Answers, Batch, Source
 from tests.e2e.swap.lives import Lengths, Life
 from tests.e2e.swap.outcomes import Outcome, judged
 from tests.faults.worker_process import WorkerProcess
+from tests.made import a_label
 from tests.recorded import newest_decisions
 from tests.services.service_forks import FORKS
 
@@ -56,14 +57,11 @@ class Service:
             database={"url": database_url},
         )
         self._environment = {
-            "STREAMER_KAFKA_BOOTSTRAP_SERVERS": bootstrap,
-            "STREAMER_KAFKA_TOPIC_PREFIX": prefix,
-            "STREAMER_KAFKA_GROUP_ID": f"{prefix}workers",
-            "STREAMER_KAFKA_REPLICATION_FACTOR": "1",
-            "STREAMER_DATABASE_URL": database_url,
-            "STREAMER_ENCODER_NAME": "none",
+            "STREAMER_KAFKA_BOOTSTRAP_SERVERS": bootstrap, "STREAMER_KAFKA_TOPIC_PREFIX": prefix,
+            "STREAMER_KAFKA_GROUP_ID": f"{prefix}workers", "STREAMER_KAFKA_REPLICATION_FACTOR": "1",
+            "STREAMER_DATABASE_URL": database_url, "STREAMER_ENCODER_NAME": "none",
             "STREAMER_LOGGING_FORMAT": "json",
-        }
+        }  # fmt: skip
         self._directory = directory
         self._lives = lives
         self._lengths = lengths
@@ -150,32 +148,20 @@ class Service:
             full = {"scorer": "choice", "signals": SignalList().text} if lengths.method == "full" else {}
             judged = {"judge_kind": "judge"} if lengths.early == "judge" else {}
             settings = GateSettings(
-                method=lengths.method,
-                early=lengths.early,
-                **full,
-                **judged,
-                encoder="external:all-MiniLM-L6-v2",
-                embeddings="accept",
-                dimension=384,
-                alpha=ALPHA,
-                mode="enforce",
-                audit_probability=1.0,
-                recalibrate="manual",
-                recalibrate_every_seconds=None,
-                recalibrate_after_groups=50,
-                least_groups=60,
+                method=lengths.method, early=lengths.early, **full, **judged,
+                encoder="external:all-MiniLM-L6-v2", embeddings="accept", dimension=384,
+                alpha=ALPHA, mode="enforce", audit_probability=1.0, recalibrate="manual",
+                recalibrate_every_seconds=None, recalibrate_after_groups=50, least_groups=60,
                 on_alarm="close",
-            )
+            )  # fmt: skip
             self._store.gates.create(life.gate, settings, by="risk owner", reason="a new gate")
         self._stretch(lives, lengths.closed, late_labels=False, rounds=0)
         for life in lives:
             wiring.recalibrate(self._settings, life.gate, by="risk owner")
             self._store.gates.revise(
-                life.gate,
-                {"audit_probability": lengths.audit, "recalibrate": "auto"},
-                by="risk owner",
-                reason="it may serve",
-            )
+                life.gate, {"audit_probability": lengths.audit, "recalibrate": "auto"},
+                by="risk owner", reason="it may serve",
+            )  # fmt: skip
         wiring.publish_pending(self._settings)
         self._rounds(lengths.closed // _PAGE + 2)
         states = Counter(self._store.policies.newest(life.gate).state for life in lives)
@@ -240,15 +226,11 @@ class Service:
         """What the record says, judged by the true severities."""
         gate = life.gate
         return judged(
-            life,
-            newest_decisions(self._store, gate, limit=1_000_000),
+            life, newest_decisions(self._store, gate, limit=1_000_000),
             {id_: batch.severities for id_, batch in self._batches.items() if batch.gate == gate},
-            closed=self._lengths.closed,
-            changed=changed,
-            step=self._lengths.step,
-            labels=self._labels_at[gate],
-            said=self._said[gate],
-        )
+            closed=self._lengths.closed, changed=changed, step=self._lengths.step,
+            labels=self._labels_at[gate], said=self._said[gate],
+        )  # fmt: skip
 
     # ---- the processes
 
@@ -263,11 +245,9 @@ class Service:
 
     def _streamer(self, *arguments: str) -> str:
         done = FORKS.run(
-            arguments,
-            environment=os.environ | self._environment | {"COLUMNS": "1000"},
-            folder=self._directory,
-            seconds=120,
-        )
+            arguments, environment=os.environ | self._environment | {"COLUMNS": "1000"},
+            folder=self._directory, seconds=120,
+        )  # fmt: skip
         done.check_returncode()
         return done.stdout
 
@@ -276,10 +256,8 @@ class Service:
         self._publisher.flush()
         self._wait(
             lambda: sum(self._store.reports.log_sizes().values()),
-            lambda links: links >= self._published,
-            "every message has an outcome",
-            every=0.1,
-        )
+            lambda links: links >= self._published, "every message has an outcome", every=0.1,
+        )  # fmt: skip
 
     def _rounds(self, count: int) -> None:
         """Wait until the recalibrator has made so many rounds that began after now."""
@@ -287,10 +265,8 @@ class Service:
         for _ in range(count):
             since = self._wait(
                 lambda: self._recalibrator.metrics()["streamer_recalibrator_round_timestamp_seconds"],
-                lambda began, since=since: began > since,
-                "a round of the recalibrator",
-                every=0.5,
-            )
+                lambda began, since=since: began > since, "a round of the recalibrator", every=0.5,
+            )  # fmt: skip
 
     def _wait(
         self, ask: Callable[[], float], reached: Callable[[float], bool], what: str, *, every: float
@@ -306,16 +282,5 @@ class Service:
 
 
 def _label(batch: Batch, answer: str, severity: float, *, kind: str, labeller: str) -> bytes:
-    return json.dumps(
-        {
-            "schema": "streamer.labels.v1",
-            "gate": batch.gate,
-            "batch_id": batch.id,
-            "attempt": 1,
-            "response_id": answer,
-            "severity": severity,
-            "kind": kind,
-            "labeller": labeller,
-            "labelled_at": wiring.now().isoformat(),
-        }
-    ).encode()
+    said = {"kind": kind, "labeller": labeller, "labelled_at": wiring.now().isoformat()}
+    return json.dumps(a_label(batch.gate, batch.id, answer, severity, **said)).encode()

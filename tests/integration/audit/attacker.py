@@ -148,10 +148,8 @@ def reseal(connection: sa.Connection, batch: int) -> None:
 
 
 def batch_of(connection: sa.Connection, gate: str, number: int) -> int:
-    """Our number of a batch."""
     named = (batches.c.gate == gate) & (batches.c.batch_id == f"batch-{number}")
-    identity: int = connection.execute(sa.select(batches.c.id).where(named)).scalar_one()
-    return identity
+    return connection.execute(sa.select(batches.c.id).where(named)).scalar_one()
 
 
 def cut_tail(connection: sa.Connection, count: int) -> None:

@@ -1,20 +1,19 @@
 """A record as real traffic leaves it: decided by the real decider, labelled, calibrated, closed, rolled back, signed."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import sqlalchemy as sa
 
 from streamer import wiring
 from streamer.audit import signing
+from streamer.audit.bundle import write_bundle
 from streamer.audit.verification import Lookups, Trusted, VerificationReport, verify_record
 from streamer.deciding.decider import BatchDecider
 from streamer.deciding.policy_book import PolicyBook
@@ -22,16 +21,15 @@ from streamer.events.cloudevents import rfc3339
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.settings import GateSettings
 from streamer.journal import DataGap, LabelRevision, Partition, Record, Slice
+from streamer.labels.judge.scores import JudgeScores
 from streamer.labels.signing import LabellerKey
 from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.settings.settings import Settings, load_settings
 from streamer.store import Store
 from streamer_verify.segments import NO_SEGMENTS, Segments
+from tests.made import a_label, an_event
 from tests.migrated import migrated
 from tests.run_folder import made_once
-
-if TYPE_CHECKING:
-    from streamer.deciding.decider import Marker
 
 PRIVATE, PUBLIC = signing.generate_keys()
 KEYS = signing.read_public_keys(PUBLIC, place="the test")
@@ -45,7 +43,7 @@ class Scribe:
     store: Store
     settings: Settings
     encoder: CachedEncoder | None = None
-    judge: Marker | None = None
+    judge: JudgeScores | None = None
 
     def deliver(
         self,
@@ -83,12 +81,9 @@ class Scribe:
 
     def gate(self, name: str, **settings: Any) -> None:
         chosen = {
-            "encoder": "external:made-up",
-            "embeddings": "accept",
-            "dimension": 8,
-            "mode": "enforce",
-            "audit_probability": 1.0,
-        } | settings
+            "encoder": "external:made-up", "embeddings": "accept", "dimension": 8,
+            "mode": "enforce", "audit_probability": 1.0,
+        } | settings  # fmt: skip
         self.store.gates.create(name, GateSettings(**chosen), by="ana", reason="test")
 
     def import_labels(self, gate: str, numbers: Iterable[int], *, labeller: str = "ana") -> None:
@@ -134,54 +129,31 @@ def event(gate: str, number: int, **changes: Any) -> bytes:
     rng = np.random.default_rng(number)
     centre = rng.normal(size=8)
     spread = 0.2 + 0.3 * (number % 7)
-    content: dict[str, Any] = {
-        "schema": "streamer.responses.v1",
-        "gate": gate,
-        "batch_id": f"batch-{number}",
-        "prompt": f"question {number} — ünïcode",
-        "embedding_encoder": "made-up",
-        "references": ["one", "two"] if number % 2 else None,
-        "metadata": {"kind": "odd" if number % 2 else "even", "n": 1e300},
-        "responses": [
-            {
-                "id": f"r{i}",
-                "text": f"answer {i} of {number}" if (number + i) % 11 else " ",
-                "embedding": (centre + spread * rng.normal(size=8)).round(4).tolist(),
-            }
-            for i in range(4)
-        ],
-    }
+    content = an_event(
+        gate, f"batch-{number}",
+        [f"answer {i} of {number}" if (number + i) % 11 else " " for i in range(4)],
+        prompt=f"question {number} — ünïcode", embedding_encoder="made-up",
+        references=["one", "two"] if number % 2 else None,
+        metadata={"kind": "odd" if number % 2 else "even", "n": 1e300},
+    )  # fmt: skip
+    for answer in content["responses"]:
+        answer["embedding"] = (centre + spread * rng.normal(size=8)).round(4).tolist()
     return json.dumps(content | changes).encode()
 
 
 def label_event(
     gate: str, number: int, *, severity: float = 0.0, response: str = "r0", **fields: Any
 ) -> bytes:
-    return json.dumps(
-        fields
-        | {
-            "schema": "streamer.labels.v1",
-            "gate": gate,
-            "batch_id": f"batch-{number}",
-            "response_id": response,
-            "severity": severity,
-            "kind": "human",
-            "labeller": "bob",
-            "labelled_at": "2026-01-01T00:00:00Z",
-        }
-    ).encode()
+    said = a_label(gate, f"batch-{number}", response, severity, labeller="bob")
+    return json.dumps(fields | said).encode()
 
 
 def label(gate: str, number: int, *, labeller: str = "ana") -> LabelRevision:
     return LabelRevision(
-        key=BatchKey(gate, f"batch-{number}", 1),
-        response_id=f"r{number % 4}",
-        severity=float(number % 5 == 0),
-        raw_severity=-0.25 if number % 3 else None,
-        kind="human",
-        labeller=labeller,
-        labelled_at=wiring.now(),
-    )
+        key=BatchKey(gate, f"batch-{number}", 1), response_id=f"r{number % 4}",
+        severity=float(number % 5 == 0), raw_severity=-0.25 if number % 3 else None, kind="human",
+        labeller=labeller, labelled_at=wiring.now(),
+    )  # fmt: skip
 
 
 def write_history(url: str, directory: Path) -> Settings:
@@ -259,17 +231,13 @@ def verify(
         opened.evidence.snapshot(others, segments) as snapshot,
     ):
         return verify_record(
-            snapshot,
-            trusted=Trusted(KEYS, labels=label_keys, witnesses=witnesses or {}),
+            snapshot, trusted=Trusted(KEYS, labels=label_keys, witnesses=witnesses or {}),
             outside=None if from_database or kept is None else (kept, "the file"),
-            lookups=Lookups(opened.gates.history, opened.calibration.inputs),
-            **options,
-        )
+            lookups=Lookups(opened.gates.history, opened.calibration.inputs), **options,
+        )  # fmt: skip
 
 
 def export(settings: Settings, target: Path, *, store: Store | None = None, **options: Any) -> dict[str, Any]:
-    from streamer.audit.bundle import write_bundle
-
     with (
         wiring.open_store(settings) if store is None else nullcontext(store) as opened,
         opened.evidence.snapshot() as snapshot,

@@ -21,6 +21,7 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
+import streamer.store.log.commit as commits
 from streamer import wiring
 from streamer.audit import signing
 from streamer.audit.checkpointing import Checkpointer
@@ -43,6 +44,8 @@ from streamer.store.db.schema import data_gaps, dead_letters, judgements, outcom
 from streamer.store.db.schema.types import no_evidence
 from streamer.store.desk.release_desk import Reject, Release, text_mac
 from streamer.store.log.leaves import dead_letter_mac, judgement_mac
+from streamer.store.policies import proposals
+from streamer.store.policies.policies import Policies
 from streamer.store.risk import audit_rates
 from tests.integration.audit.attacker import (
     breaking_in,
@@ -256,7 +259,6 @@ class Target:
         return batch
 
     def refused(self, assignment: str) -> None:
-        """Change the message that was refused."""
         name = b"rubbish of " + self.region.encode()
         self.run(f"UPDATE dead_letters SET {assignment} WHERE value = :v", v=name)
 
@@ -266,7 +268,6 @@ class Target:
         return f"batch-{9 if self.region == 'old' else 29}"
 
     def label(self, assignment: str, number: int = 9) -> None:
-        """Change labels of the topic."""
         statement = f"UPDATE label_revisions SET {assignment} WHERE source = 'topic' AND batch_id = :n"
         self.run(statement, n=f"batch-{number if self.region == 'old' else number + 20}")
 
@@ -290,7 +291,6 @@ class Target:
         )
 
     def event(self, batch: int, change: Callable[[dict[str, Any]], None]) -> None:
-        """Change the stored action event."""
         value = self.one("SELECT action_value AS v FROM decisions WHERE batch = :b", b=batch)["v"]
         content = json.loads(value)
         change(content)
@@ -540,7 +540,6 @@ def refuse_a_label(at: Target) -> None:
         }  # fmt: skip
         letter["content_mac"] = dead_letter_mac(letter)
         made = at.connection.execute(sa.insert(dead_letters).values(letter)).inserted_primary_key
-        assert made is not None
         at.connection.execute(
             sa.update(outcomes)
             .where(mine, outcomes.c.offset == one["offset"])
@@ -580,7 +579,6 @@ def _remove_control(kind: str, where: str = "1 = 1") -> Callable[[Target], None]
 
 
 def _desk_outcome(at: Target, where: str) -> str:
-    """The id of an outcome at the desk."""
     return str(at.subject(at.control("desk_outcomes", where=where))[0])
 
 
@@ -669,11 +667,9 @@ def other_words(at: Target, which: str, change: Callable[[Any], None]) -> None:
     words = json.loads(one["exchanges"])
     change(words)
     at.run(
-        "UPDATE judgements SET exchanges = :w, content_mac = :m WHERE id = :i",
-        w=json.dumps(words),
-        m=judgement_mac(one["salt"], words),
-        i=one["id"],
-    )
+        "UPDATE judgements SET exchanges = :w, content_mac = :m WHERE id = :i", w=json.dumps(words),
+        m=judgement_mac(one["salt"], words), i=one["id"],
+    )  # fmt: skip
 
 
 def other_reply(words: Any) -> None:
@@ -895,13 +891,9 @@ def roll_back(site: Site) -> None:
 
 def erase_by_a_rule_of_ones_own(site: Site) -> None:
     prune(
-        site.settings.database.url,
-        older_than=timedelta(0),
-        now=wiring.now(),
-        by="ana",
-        reason="no reason",
-        sooner_than_six_months=True,
-    )
+        site.settings.database.url, older_than=timedelta(0), now=wiring.now(), by="ana",
+        reason="no reason", sooner_than_six_months=True,
+    )  # fmt: skip
 
 
 def run_without_a_drawn_batch(site: Site) -> None:
@@ -916,8 +908,6 @@ def run_without_a_drawn_batch(site: Site) -> None:
 
 def decide_by_an_older_policy(site: Site) -> None:
     """By a program that was changed: the fence is off, and the policy is the one before the newest."""
-    from streamer.store.policies.policies import Policies
-
     read = Policies.active
 
     def older(self: Policies, names: Any = None) -> Any:
@@ -927,8 +917,6 @@ def decide_by_an_older_policy(site: Site) -> None:
             if before is not None:
                 found[gate] = before
         return found
-
-    import streamer.store.log.commit as commits
 
     check = commits.check_current
     try:
@@ -957,8 +945,6 @@ def choose_an_age_cut(site: Site) -> None:
 
 def approve_ones_own_run(site: Site) -> None:
     """By a program that was changed: whoever asks for a run puts it in force."""
-    from streamer.store.policies import proposals
-
     check = proposals.require_another_person
     try:
         proposals.require_another_person = lambda *_: None
@@ -1042,13 +1028,9 @@ def sign_again(copy: Site) -> None:
         remove_checkpoints(connection)
     with wiring.open_store(copy.settings) as store:
         Checkpointer(
-            store.heads,
-            signer=signing.Signer(signing.generate_keys()[0]),
-            topic="streamer.checkpoints",
-            file=None,
-            every=timedelta(minutes=5),
-            clock=wiring.now,
-        ).run()
+            store.heads, signer=signing.Signer(signing.generate_keys()[0]),
+            topic="streamer.checkpoints", file=None, every=timedelta(minutes=5), clock=wiring.now,
+        ).run()  # fmt: skip
 
 
 def who_names(
@@ -1125,14 +1107,12 @@ def resign(connection: sa.Connection) -> list[bytes]:
         facts["partitions"] = [
             one
             | _head_now(
-                connection,
-                one,
-                "outcomes",
+                connection, one, "outcomes",
                 "log_id = :log_id AND topic = :topic AND partition = :partition",
                 {name: one[name] for name in ("log_id", "topic", "partition")},
             )
             for one in facts["partitions"]
-        ]
+        ]  # fmt: skip
         new = canonical_json(facts)
         ended = log.append(leaf_hash(new))
         note = signer.checkpoint(origin_of(facts["record"]), log.size, log.root())

@@ -32,6 +32,7 @@ from tests.integration.audit.history import (
     verify,
     written_history,
 )
+from tests.made import a_batch
 from tests.migrated import migrated
 from tests.told import Told
 
@@ -189,15 +190,7 @@ def test_stored_texts_are_scored_again(real_encoder: Encoder, tmp_path: Path):
 
     def batch(number: int) -> bytes:
         texts = [f"It costs {number} euros.", f"{number} euros", "I do not know, sorry.", " "]
-        return json.dumps(
-            {
-                "schema": "streamer.responses.v1",
-                "gate": "texts",
-                "batch_id": f"batch-{number}",
-                "prompt": "What does it cost?",
-                "responses": [{"id": f"r{i}", "text": text} for i, text in enumerate(texts)],
-            }
-        ).encode()
+        return a_batch("texts", number, texts)
 
     with wiring.open_store(settings) as store:
         store.encoders.register(encoder.identity)

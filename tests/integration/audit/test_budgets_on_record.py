@@ -159,29 +159,15 @@ def test_a_record_of_every_kind_of_budget_fits(settings: Settings, tmp_path: Pat
             for name, alpha in (("by-kind", 0.3), ("by-session", 0.2))
         ]
     assert all((one.outcome == "ship") == (one[1] and one[2]) for one in above)
-    assert {tuple(one[1:]) for one in above} >= {(1, 1), (1, 0)}, (
-        "what passes all fits is held where its score is low"
-    )
-    assert [{tuple(one) for one in some} for some in segments] == [{(1, 1), (0, 0)}] * 2, (
-        "it ships iff p is within"
-    )
-    assert [row[:2] for row in rows] == [
-        (name, AFTER - 7 if name == "unread-few" else AFTER) for name in sorted(GATES)
-    ]
+    there = {tuple(one[1:]) for one in above}
+    assert there >= {(1, 1), (1, 0)}, "what passes all fits is held where its score is low"
+    there = [{tuple(one) for one in some} for some in segments]
+    assert there == [{(1, 1), (0, 0)}] * 2, "it ships iff p is within"
+    expected = [(name, AFTER - 7 if name == "unread-few" else AFTER) for name in sorted(GATES)]
+    assert [row[:2] for row in rows] == expected
     assert all(different > 2 for name, _, different, _ in rows if name != "unread-few")
-    assert [row[3] for row in rows] == [
-        BEFORE,
-        BEFORE,
-        41,
-        40,
-        BEFORE,
-        15,
-        40,
-        *[BEFORE] * 4,
-        20,
-        BEFORE,
-        BEFORE,
-    ]
+    wanted = [BEFORE, BEFORE, 41, 40, BEFORE, 15, 40, *[BEFORE] * 4, 20, BEFORE, BEFORE]
+    assert [row[3] for row in rows] == wanted
     assert {name for name, state in kinds.items() if state == "full"} == {
         *("above", "all", "bursts", "kinds", "one-call", "pooled"),
         *("unread", "unread-never", "unread-text"),
@@ -201,9 +187,8 @@ def test_what_was_not_read_ships_by_labels_of_its_like_alone(settings: Settings)
         assert marks == [number % 12 == 0, number % 2, 0]
         few = number % 12 == 0
         held = {"unread": few, "unread-text": False}.get(row.gate, any(marks))
-        assert row.reason == ("not_read" if held else "scored"), (
-            "30 labelled prompts had a snowman, 5 were too long"
-        )
+        wanted = "not_read" if held else "scored"
+        assert row.reason == wanted, "30 labelled prompts had a snowman, 5 were too long"
         if held:
             assert row.outcome == "abstain"
             assert row[5:] == ((None, None) if row.gate == "unread-few" else (BEFORE + 1, BEFORE))
@@ -235,9 +220,8 @@ def test_bursts_with_a_bad_label_are_held_and_no_others(settings: Settings, key:
         assert (one.reason == "bad_burst") == by_burst
         assert one.outcome == "abstain" or not by_burst
         assert (one.burst is not None) == (one.policy_version == 2)
-        assert (one.budget_count is not None) == (one.policy_version == 2), (
-            "what it needed is said all the same"
-        )
+        wanted = one.policy_version == 2
+        assert one.budget_count is not None == wanted, "what it needed is said all the same"
     reasons = [one.reason for one in found if one.policy_version == 2]
     assert {*reasons} == {"bad_burst", "scored"}
     with wiring.open_store(settings) as store:

@@ -108,10 +108,7 @@ def test_another_score_from_its_first_try_to_its_adoption(site: Site):
     before = site.store.candidates.newest(GATE)
     said = site.run("candidate", "calibrate", GATE)
     found = site.store.candidates.newest(GATE)
-    assert before is not None
-    assert found is not None
     assert found.number > before.number
-    assert found.cut is not None
     assert found.cut.threshold == shown["proposed"]["lambda"]
     assert found.guarantee
     assert "Q > " in said
@@ -187,7 +184,6 @@ def test_all_signals_from_their_first_try_to_their_adoption(site: Site, unit: st
     assert site.json("candidate", "show", gate)["proposed"]["state"] == "full"
     said = site.run("candidate", "calibrate", gate)
     candidate = site.store.candidates.newest(gate)
-    assert candidate is not None
     assert isinstance(candidate.rule, Full)
     assert candidate.rule.prompts is not None
     assert [len(one.ids) for one in candidate.rule.prompts] == [60], "all that the candidate has measured"
@@ -258,10 +254,8 @@ def test_what_the_candidate_could_not_score_is_left_out_and_counted(site: Site, 
             f" (SELECT id FROM batches WHERE gate = '{GATE}' AND batch_id IN ('batch-40', 'batch-41', 'batch-42'))"
         )
     if as_json:
-        assert site.json("candidate", "adopt", GATE, "--by", "ana")["left_out"] == {
-            "too_slow": 3,
-            "not_beside": 30,
-        }
+        found = site.json("candidate", "adopt", GATE, "--by", "ana")["left_out"]
+        assert found == {"too_slow": 3, "not_beside": 30}
     else:
         said = site.run("candidate", "adopt", GATE)
         assert (
@@ -275,8 +269,6 @@ def test_what_the_candidate_could_not_score_is_left_out_and_counted(site: Site, 
 def test_a_threshold_that_is_given_or_found_decides_from_the_first_batch(site: Site):
     site.run("candidate", "set", GATE, "--alpha", "0.2", "--method", "crc")
     found = site.store.candidates.newest(GATE)
-    assert found is not None
-    assert found.settings is not None
     assert (found.settings.alpha, found.settings.method) == (0.2, "crc")
     site.run("candidate", "set", GATE, "--threshold", "open")
     site.live(range(30, 50), labels=False)

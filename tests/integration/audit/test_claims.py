@@ -212,8 +212,6 @@ def put_back(store: Store, *, by: str = "account:ana") -> dict[str, DeskV1]:
     made: dict[str, DeskV1] = {}
     for waits in store.desk.waiting(limit=200):
         offer = store.desk.batch(waits.key)
-        assert offer is not None
-        assert offer.claims is not None
         held = offer.claims.held
         if waits.reason != "scored" or not {"k0", "k3"} <= set(held) or "k1" in held:
             continue
@@ -277,8 +275,6 @@ def test_what_was_put_back_is_checked(
     with wiring.open_store(settings) as store:
         for waits in store.desk.waiting(limit=200):
             offer = store.desk.batch(waits.key)
-            assert offer is not None
-            assert offer.claims is not None
             held = offer.claims.held
             if (waits.reason, held) == ("scored", ("k1", "k3")):
                 break
@@ -303,11 +299,9 @@ def test_every_claim_of_a_drawn_prompt_is_asked_for_above_a_floor(store: Store) 
 
 def test_every_verifier_follows_and_finds_what_was_changed(record: Path, tmp_path: Path) -> None:
     settings = settings_for(f"sqlite:///{record / 'record.db'}", record)
-    report = verify(settings, outside=[])
-    assert not report.faults
+    assert not verify(settings, outside=[]).faults
     export(settings, tmp_path / "bundle")
-    found = verify_bundle(tmp_path / "bundle", KEYS, [])
-    assert not found.faults
+    assert not verify_bundle(tmp_path / "bundle", KEYS, []).faults
     control = (tmp_path / "bundle" / "control.jsonl").read_text("utf-8")
     changes = ('"loss":"share"', '"loss":"any"'), ('"least_kept":0.5', '"least_kept":1.0')
     for before, after in changes:
@@ -410,11 +404,8 @@ def test_labels_up_to_the_first_wrong_claim_come_to_the_same_as_all(tmp_path: Pa
         reports = [store.monitoring.judged(name, now=wiring.now()) for name in names]
         known = []
         for report in reports:
-            assert report is not None
-            assert report.service is not None
             assert report.service.backlog is not None
             period = report.service.period
-            assert period is not None
             known.append((report.service.backlog.labels, period.decisions, period.overdue, period.exposure))
         assert known[0] == known[1]
         assert known[0][:2] == (0, PROMPTS)
@@ -430,7 +421,6 @@ def test_an_alarm_compares_what_prompts_lose_with_what_they_would_lose_by_all_cl
     run, threshold = store.policies.newest(gate).calibration_run, store.policies.newest(gate).threshold
     assert run is not None
     found = store.monitoring.calibrated(run)
-    assert found is not None
     assert found.mean_severity == pytest.approx(everything, abs=0.1)
     drawn = [one for n, one in decided(store, gate) if one.audit.sampled and n < PROMPTS]
     served = [max(said.score or 0.0 for said in one.responses) > (threshold or 0.0) for one in drawn]
@@ -543,9 +533,8 @@ def test_another_threshold_is_replayed_claim_by_claim(store: Store, gate: str) -
     assert (answer.asked.served, answer.asked.answers) == (served / answer.judged, claims)
     exposure = answer.asked.exposure
     assert exposure.lower <= np.mean(lost) <= exposure.upper
-    assert f"loss {settings.loss} of a prompt that gets something" in sentence(
-        answer, Change(cut=Cut.at(cut))
-    )
+    found = sentence(answer, Change(cut=Cut.at(cut)))
+    assert f"loss {settings.loss} of a prompt that gets something" in found
 
 
 def test_a_candidate_decides_the_claims_beside_the_gate(store: Store) -> None:
@@ -571,10 +560,8 @@ def test_the_slider_asks_about_claims(store: Store) -> None:
     questions = Questions(store, clock=wiring.now)
     budget = questions.answer("share", {"budget": "20"})
     assert budget["wrong"] is None
-    assert [row[0] for row in budget["rows"]][:2] == [
-        "share of prompts that get something",
-        "kept of an answer",
-    ]
+    wanted = ["share of prompts that get something", "kept of an answer"]
+    assert [row[0] for row in budget["rows"]][:2] == wanted
     threshold = questions.answer("share", {"about": "threshold", "threshold": "0.4"})
     assert (threshold["wrong"], threshold["named"]) == (None, ("claim", "claims"))
     assert threshold["changes"][0][1]["count"] + threshold["changes"][1][1]["count"] > 0
@@ -597,6 +584,5 @@ def test_exports_and_the_desk_speak_of_claims(
     labels = (label_event("desk", number, response=name, severity=bad) for name, bad in given.items())
     Scribe(store, settings_for(f"sqlite:///{record / 'record.db'}", record)).deliver(labels, topic="labels")
     found = store.desk.in_period("desk", store.gates.get("desk").settings, now=wiring.now())
-    assert found is not None
     assert (found.labelled, found.severity) == (len(back), 1 / len(back))
     assert f"Of {len(back)} claim" in desk_text(found)

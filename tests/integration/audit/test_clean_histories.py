@@ -127,12 +127,9 @@ def test_witnesses_of_every_rule_have_nothing_to_say_also_once_it_is_erased(
     assert every_rule.faults() == ([], [], [])
     pruned = every_rule.copy(tmp_path)
     erased = prune(
-        pruned.settings.database.url,
-        older_than=SIX_MONTHS,
-        now=wiring.now() + timedelta(days=200),
-        by="ana",
-        reason="a test",
-    )
+        pruned.settings.database.url, older_than=SIX_MONTHS, now=wiring.now() + timedelta(days=200),
+        by="ana", reason="a test",
+    )  # fmt: skip
     assert erased.batches == len(RULES) * 28 + 4
     assert erased.judgements
     assert pruned.faults() == ([], [], [])

@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 import zipfile
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,12 @@ from streamer.audit.evidence.document import document_of
 from streamer.audit.evidence.figures import WORDS
 from streamer.audit.evidence.frameworks import ALL
 from streamer.audit.evidence.pack import BUNDLE, JSON, PAGE, PDF, make_report, write_report
+from streamer.cli import main
 from streamer.errors import UsageError
 from streamer.events.cloudevents import rfc3339
 from streamer.gates.batch_key import BatchKey
+from streamer.risk.states.decisions import AuditedDecision, AuditedDecisions
+from streamer.risk.states.exposure import ExposurePlan, ExposureSequence
 from streamer.security.visible import visible
 from streamer.store.desk.release_desk import Reject, Release
 from streamer_verify import command, reports
@@ -125,24 +129,21 @@ def test_the_figures_are_those_of_the_database(folder: Path, report: dict[str, A
     for gate in ("best", "each", "third"):
         outcomes = rows.execute("SELECT outcome, count(*) FROM decisions WHERE gate = ? GROUP BY 1", (gate,))
         assert figures[f"decisions/{gate}"]["by_outcome"] == dict(outcomes)
-        assert figures[f"draws/{gate}"]["drawn"] == one(
-            "SELECT count(*) FROM decisions WHERE gate = ? AND sampled", gate
-        )
+        wanted = one("SELECT count(*) FROM decisions WHERE gate = ? AND sampled", gate)
+        assert figures[f"draws/{gate}"]["drawn"] == wanted
         assert figures[f"draws/{gate}"]["responses_labelled"] == one(
             "SELECT count(*) FROM decisions d JOIN batches b ON b.id = d.batch JOIN responses r ON r.batch = b.id"
             " WHERE d.gate = ? AND d.sampled AND r.drawn AND EXISTS (SELECT 1 FROM label_revisions l WHERE l.gate = d.gate"
             " AND l.batch_id = b.batch_id AND l.response_id = r.response_id)",
             gate,
         )
-        assert figures[f"labels/{gate}"]["total"] == one(
-            "SELECT count(*) FROM label_revisions WHERE gate = ?", gate
-        )
+        wanted = one("SELECT count(*) FROM label_revisions WHERE gate = ?", gate)
+        assert figures[f"labels/{gate}"]["total"] == wanted
         assert len(figures[f"policies/{gate}"]) == one(
             "SELECT count(*) FROM policy_events WHERE gate = ?", gate
         )
-        assert figures[f"runs/{gate}"]["total"] == one(
-            "SELECT count(*) FROM calibration_runs WHERE gate = ?", gate
-        )
+        wanted = one("SELECT count(*) FROM calibration_runs WHERE gate = ?", gate)
+        assert figures[f"runs/{gate}"]["total"] == wanted
         alerts = figures[f"alerts/{gate}"]
         assert alerts["raised"] == one("SELECT count(*) FROM alerts WHERE gate = ?", gate)
         assert alerts["acknowledged"] == sum(row["acknowledged_by"] == "ana" for row in alerts["each"])
@@ -150,17 +151,13 @@ def test_the_figures_are_those_of_the_database(folder: Path, report: dict[str, A
     assert len(figures["erasures"]) == one("SELECT count(*) FROM erasures")
     assert figures["refused"]["dead_letters"] == one("SELECT count(*) FROM dead_letters") == 2
     assert len(figures["people"]["api_keys"]) == one("SELECT count(*) FROM api_keys")
-    assert figures["record"]["leaves"] == one("SELECT count(*) FROM outcomes") + one(
-        "SELECT count(*) FROM control_log"
-    )
+    wanted = one("SELECT count(*) FROM outcomes") + one("SELECT count(*) FROM control_log")
+    assert figures["record"]["leaves"] == wanted
     assert figures["checkpoints"]["leaves_after"] > 0
     assert figures["verification"]["faults"] == 0
 
 
 def test_exposure_is_what_monitoring_would_bound(folder: Path, report: dict[str, Any]):
-    from streamer.risk.states.decisions import AuditedDecision, AuditedDecisions
-    from streamer.risk.states.exposure import ExposurePlan, ExposureSequence
-
     rows = sqlite3.connect(folder / "record.db")
     decided = rows.execute(
         "SELECT d.sampling_probability, d.sampled, d.outcome = 'ship', (SELECT avg(l.severity) FROM (SELECT severity,"
@@ -178,9 +175,8 @@ def test_exposure_is_what_monitoring_would_bound(folder: Path, report: dict[str,
     read = ExposureSequence(plan=plan).observe(AuditedDecisions.of_pieces(pieces))
     for name, bounds in {"exposure": read.exposure(), "selective": read.selective()}.items():
         found = report["figures"][f"{name}/best"]["value"]
-        assert (found["estimate"], found["lower"], found["upper"]) == pytest.approx(
-            (bounds.estimate, bounds.lower, bounds.upper), rel=1e-9
-        )
+        wanted = pytest.approx((bounds.estimate, bounds.lower, bounds.upper), rel=1e-9)
+        assert (found["estimate"], found["lower"], found["upper"]) == wanted
         assert found["missing"] == bounds.overdue > 0
         assert (found["budget"] is None) == (name == "selective")
     assert report["figures"]["selective/best"]["value"]["shipped"] == read.shipped < len(decided)
@@ -259,9 +255,8 @@ def test_exposure_is_compared_with_the_budget_that_bounds_it(
                 snapshot, tmp_path / BUNDLE, keys=KEYS, made_at=rfc3339(wiring.now()), texts=False, salts=True
             )
     report = make_report(tmp_path / BUNDLE, ALL["soc2"], since=None, until=None, keys=KEYS)
-    assert report["figures"]["exposure/one"]["value"]["budget"] == (
-        None if budget is None else pytest.approx(budget)
-    )
+    wanted = None if budget is None else pytest.approx(budget)
+    assert report["figures"]["exposure/one"]["value"]["budget"] == wanted
     (sentence,) = [one.sentence for one in document_of(report).figures if one.name == "exposure/one"]
     assert said in sentence
     assert ("budget of a first attempt" in sentence) == (budget is not None)
@@ -283,10 +278,8 @@ def test_the_page_says_how_to_check_it_with_what_it_was_made_with(folder: Path, 
 def test_the_page_counts_in_words_that_people_use(report: dict[str, Any]):
     said = {one.name.partition("/")[0]: one.sentence for one in document_of(report).figures}
     refused = {"dead_letters": 2, "by_code": {}, "conflicts": 0, "duplicates": 0, "lost": []}
-    assert (
-        WORDS["refused"](refused)[0]
-        == "2 messages were refused; no batch came again, and no offsets were lost"
-    )
+    found = WORDS["refused"](refused)[0]
+    assert found == "2 messages were refused; no batch came again, and no offsets were lost"
     refused |= {"conflicts": 1, "duplicates": 2, "lost": [["responses", 0, 1, 2]]}
     assert WORDS["refused"](refused)[0] == (
         "2 messages were refused; 2 batches came again unchanged and 1 with other content, and 1 range of offsets was lost"
@@ -329,8 +322,6 @@ def test_the_first_lines_say_what_could_not_be_checked(folder: Path, report: dic
 def test_an_empty_record_and_an_empty_period_say_so_first(
     folder: Path, report: dict[str, Any], tmp_path: Path, migrated_sqlite_url: str
 ):
-    from datetime import UTC, datetime
-
     before = datetime(2020, 1, 1, tzinfo=UTC)
     early = make_report(folder / BUNDLE, ALL["soc2"], since=before, until=before.replace(month=2), keys=KEYS)
     facts = dict(document_of(early).facts)
@@ -417,8 +408,6 @@ def test_the_one_file_derives_a_report_again(
 
 
 def test_a_period_and_a_gate_alone(folder: Path, report: dict[str, Any]):
-    from datetime import datetime
-
     whole = report["figures"]["decisions/best"]["value"]
     rows = sqlite3.connect(folder / "record.db")
     moments = [
@@ -484,19 +473,16 @@ def test_the_headline_says_whether_draws_were_verified(folder: Path, tmp_path: P
     counts = without["figures"]["verification"]["value"]
     assert (counts["draws"], counts["draws not verified"]) == (0, counts["decisions"])
     write_report(without, tmp_path / "pack", pdf=False)
-    assert f"The audit draws of {counts['decisions']} decisions were not verified" in (
-        tmp_path / "pack" / PAGE
-    ).read_text("utf-8")
+    found = (tmp_path / "pack" / PAGE).read_text("utf-8")
+    assert f"The audit draws of {counts['decisions']} decisions were not verified" in found
     settings = settings_for(f"sqlite:///{folder / 'record.db'}", folder)
     with wiring.open_store(settings) as store, store.evidence.snapshot() as snapshot:
         write_bundle(snapshot, tmp_path / BUNDLE, keys=KEYS, made_at=rfc3339(wiring.now()))
     revealed = make_report(tmp_path / BUNDLE, ALL["soc2"], since=None, until=None)
     counts = revealed["figures"]["verification"]["value"]
     assert (counts["draws"], counts["draws not verified"]) == (counts["decisions"], 0)
-    assert (
-        document_of(revealed).draws
-        == f"{counts['draws']} audit draws were verified by the salts of the gates."
-    )
+    found = document_of(revealed).draws
+    assert found == f"{counts['draws']} audit draws were verified by the salts of the gates."
 
 
 def test_two_pages_of_summary_come_before_the_figures(report: dict[str, Any]):
@@ -571,8 +557,6 @@ def test_tables_are_read_on_a_phone_too(folder: Path, tmp_path: Path, browser: B
 def test_a_row_that_is_not_of_its_form_is_a_fault_and_in_no_figure(
     folder: Path, tmp_path: Path, kind: str, column: str, capsys: pytest.CaptureFixture[str]
 ):
-    from streamer.cli import main
-
     with zipfile.ZipFile(folder / BUNDLE) as packed:
         packed.extractall(tmp_path / "bundle")
     file = tmp_path / "bundle" / "control.jsonl"
@@ -592,8 +576,6 @@ def test_a_row_that_is_not_of_its_form_is_a_fault_and_in_no_figure(
 def test_a_bundle_that_is_none_is_said_to_be_none(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    from streamer.cli import main
-
     monkeypatch.chdir(tmp_path)
     whole = (folder / BUNDLE).read_bytes()
     with zipfile.ZipFile(folder / BUNDLE) as packed:
@@ -643,8 +625,6 @@ def test_a_bundle_that_is_none_is_said_to_be_none(
 def test_the_command(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    from streamer.cli import main
-
     settings = settings_for(f"sqlite:///{folder / 'record.db'}", folder)
     monkeypatch.setenv("STREAMER_DATABASE_URL", settings.database.url)
     monkeypatch.setenv("STREAMER_AUDIT_PUBLIC_KEYS", PUBLIC)

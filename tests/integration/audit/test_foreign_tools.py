@@ -100,9 +100,8 @@ def test_foreign_code_verifies_that_each_head_goes_on_from_the_one_before(record
             proofs.append(_consistency(size, len(heads), *roots, proof))
     assert any(0 < one["from"] < one["to"] for one in proofs)
     done = foreign({"consistency": proofs})
-    assert (done.returncode, done.stdout) == (0, f"0 receipts, {len(proofs)} consistency proofs\n"), (
-        done.stderr
-    )
+    wanted = (0, f"0 receipts, {len(proofs)} consistency proofs\n")
+    assert (done.returncode, done.stdout) == wanted, done.stderr
     grown = next(one for one in proofs if one["from"] < one["to"])
     for wrong in (
         grown | {"older": grown["newer"]},
@@ -123,10 +122,8 @@ def test_foreign_code_reads_the_tiles_of_the_log_of_heads(here: Path, told: Told
             assert store.heads.append(data, before=before, make=make, now=now) is not None
         size, origin = store.heads.newest().size, store.heads.origin()
     assert main(["audit", "export", "--out", "bundle", "--tiles", "tiles"]) == 0
-    assert (
-        "tiles exists; name a new folder"
-        in told("audit", "export", "--out", "other", "--tiles", "tiles", status=2).err
-    )
+    there = told("audit", "export", "--out", "other", "--tiles", "tiles", status=2).err
+    assert "tiles exists; name a new folder" in there
     folder = here / "tiles"
     found = sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file())
     rest = f".p/{size - 256}"
@@ -152,12 +149,9 @@ def _signed(signer: signing.Signer, origin: str, size: int, root: bytes) -> tupl
 
 def _consistency(size: int, whole: int, older: str, newer: str, proof: list[bytes]) -> dict[str, Any]:
     return {
-        "from": size,
-        "to": whole,
-        "older": older,
-        "newer": newer,
+        "from": size, "to": whole, "older": older, "newer": newer,
         "proof": [node.hex() for node in proof],
-    }
+    }  # fmt: skip
 
 
 def test_no_receipt_is_given_of_what_no_checkpoint_covers_or_what_was_changed(
@@ -171,9 +165,8 @@ def test_no_receipt_is_given_of_what_no_checkpoint_covers_or_what_was_changed(
         batch = connection.exec_driver_sql("SELECT batch_id FROM batches WHERE id = 1").scalar_one()
     capsys.readouterr()
     assert main(["audit", "receipt", batch]) == 3
-    assert (
-        "the decision is not what was recorded; `streamer audit verify` says more" in capsys.readouterr().err
-    )
+    found = capsys.readouterr().err
+    assert "the decision is not what was recorded; `streamer audit verify` says more" in found
     with breaking_in("sqlite:///record.db") as connection:
         remove_checkpoints(connection)
     assert main(["audit", "receipt", "batch-25"]) == 2

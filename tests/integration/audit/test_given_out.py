@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import signal
+import subprocess
+import sys
 import threading
 import time
+import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from hashlib import sha256
+from operator import itemgetter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import duckdb
 import psycopg
 import pytest
 import sqlalchemy as sa
+from pyarrow import parquet
 from sqlalchemy.engine.interfaces import DBAPIConnection
 
 from streamer import wiring
@@ -23,7 +33,8 @@ from streamer.audit.evidence.frameworks import ALL
 from streamer.audit.evidence.pack import make_report
 from streamer.audit.story import full_receipt, story_of
 from streamer.audit.verification import Segments, VerificationReport
-from streamer.errors import UsageError
+from streamer.cli import main
+from streamer.errors import Unavailable, UsageError
 from streamer.gates.batch_key import BatchKey
 from streamer.journal import Partition
 from streamer.risk.rounds.watch import RiskWatch
@@ -35,16 +46,25 @@ from streamer.store.db.engine import Database
 from streamer_verify.bundle import Bundle
 from streamer_verify.command import Ranges, checkpoint_lines
 from streamer_verify.command import verify_bundle as by_one_file
+from streamer_verify.logs import Log
 from streamer_verify.side_by_side import Processes
+from streamer_verify.values import given_out_of, log_of
 from streamer_verify.verifier import Verifier
+from tests.conftest import ROOT
 from tests.integration.audit.alone import in_javascript
 from tests.integration.audit.attacker import breaking_in
 from tests.integration.audit.beside import few_lines
 from tests.integration.audit.conftest import Record
+from tests.integration.audit.damage import Parts
 from tests.integration.audit.history import KEYS, LOG, Scribe, event, export, label, verify
 from tests.integration.watching.conftest import Shown
 from tests.unit.signing.test_merkle import root_by_proof
 
+SEGMENT_AS_TABLE = re.search(
+    r"^```sh\n(streamer export segment .+)\n```\n\n```sql\n(.+);\n(.+);  -- 0\n```$",
+    (ROOT / "docs" / "using.md").read_text(),
+    re.MULTILINE,
+)
 GONE = "WHERE NOT EXISTS (SELECT 1 FROM decisions d WHERE d.batch = b.id) ORDER BY b.id"
 CHANGED_BY_IT = {"control entries", "checkpoints", "decisions given out, not read"}
 
@@ -216,6 +236,59 @@ def test_inclusion_of_what_was_given_out_is_proved(months: Months) -> None:
     assert json.loads(proved["data"])["facts"]["batch"] == list(key)
 
 
+def test_analysts_read_what_they_read_before_and_prove_it_from_the_file(
+    months: Months, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(months.record.directory)
+    monkeypatch.setenv("STREAMER_DATABASE_URL", months.record.url)
+    assert main(["export", "decisions", "--format", "parquet", "--out", "before.parquet"]) == 0
+    given = months.give(out=Path("2026-05.zip"))
+    monkeypatch.delenv("STREAMER_DATABASE_URL")  # the file alone
+    assert SEGMENT_AS_TABLE is not None
+    command, counted, wrong = SEGMENT_AS_TABLE.groups()
+    assert main(command.split()[1:]) == 0
+    before, table = (parquet.read_table(f"{one}.parquet") for one in ("before", "2026-05"))
+    assert table.schema.metadata[b"sha256"].decode() == given.sha256
+    before, rows = before.to_pylist(), table.to_pylist()
+    key = itemgetter("gate", "batch_id", "attempt")
+    decided = {key(row): row for row in rows if row["kind"] == "decision"}
+    assert decided.keys() == set(map(key, before))
+    for row in before:
+        found = decided[key(row)]
+        row["mean_score"] = pytest.approx(row["mean_score"])
+        assert {name: found[name] for name in row} == row
+        assert len(found["answers"]) == row["responses"]
+    assert sum(count for *_, count, _ in duckdb.sql(counted).fetchall()) == len(before)
+    assert duckdb.sql(wrong).fetchall() == [(0,)]
+
+    gone = {tuple(one) for one in months.gone()}
+    ((logs,),) = months.rows("SELECT logs FROM give_outs")
+    with wiring.open_store(months.settings) as store, store.evidence.snapshot() as snapshot:
+        heads = {log_of(one): one for one in snapshot.head()["partitions"]}
+    places = itemgetter("log_id", "topic", "partition")
+    for place, (_, end, count, root, _) in given_out_of(logs).items():
+        whole, left = Log(), Log()
+        for row in rows:
+            if places(row) == place:
+                leaf = leaf_hash(row["data"].encode())
+                whole.append(leaf)
+                if key(row) in gone:
+                    left.append(leaf)
+        assert (left.size, left.root()) == (count, root)
+        assert (whole.size, whole.root()) == (end, heads[place]["root"])
+
+    with zipfile.ZipFile("2026-05.zip") as old, zipfile.ZipFile("changed.zip", "w") as new:
+        was = old.read("outcomes.jsonl")
+        now = was.replace(b'"sampled":true', b'"sampled":false')
+        hashes = [sha256(one).hexdigest().encode() for one in (was, now)]
+        for name in old.namelist():
+            data = now if name == "outcomes.jsonl" else old.read(name).replace(*hashes)
+            new.writestr(name, data)
+    assert main(["export", "segment", "changed.zip", "--out", "changed.parquet"]) == 2
+    assert "was changed" in capsys.readouterr().err
+    assert list(Path().glob("changed.parquet*")) == []
+
+
 @pytest.mark.parametrize("template", ["sqlite"], indirect=True)
 def test_bytes_of_texts_that_left_are_overwritten(months: Months) -> None:
     def keep(connection: DBAPIConnection, _: object) -> None:
@@ -282,10 +355,37 @@ def test_what_is_changed_is_named_with_the_segment_and_without(months: Months, w
             assert any(detail in one for one in faults), faults
 
 
-def test_a_month_that_is_deleted_without_being_given_out_is_named(months: Months) -> None:
-    months.change("DELETE FROM decisions WHERE NOT sampled")
-    details = {one.detail for one in months.verify().faults}
-    assert "a row that a decision refers to is missing" in details
+@pytest.mark.parametrize("which", ["max", "min"])
+def test_a_run_from_a_checkpoint_compares_what_left_since(months: Months, which: str) -> None:
+    """Whether what is gone beside it was verified before, or came since."""
+    since = months.verify().reached
+    months.deliver(*(event("each", number) for number in range(100, 140)))
+    months.watch()
+    months.give()
+    months.checkpoint()
+    found = verify(months.settings, since=since)
+    assert found.faults == ()
+    removed = f"(SELECT {which}(batch) FROM decisions WHERE sampled)"
+    months.change(f"DELETE FROM decisions WHERE batch = {removed}")
+    told = verify(months.settings, since=since).faults
+    assert any("other decisions are gone than were given out" in one.detail for one in told), told
+    assert verify(months.settings, since=found.reached).faults == ()  # neither is read again
+
+
+@pytest.mark.parametrize("what", ["log", "range"])
+def test_a_leaf_that_its_row_does_not_have_was_not_given_out(months: Months, what: str) -> None:
+    months.give()
+    target = months.record.directory / "bundle"
+    export(months.settings, target)
+    bundle = Parts.read(target)
+    (row,) = (one["row"] for one in bundle.lines["control.jsonl"] if one["kind"] == "give_outs")
+    logs = json.loads(row["logs"])
+    none = [[*one[:3], one[4], *one[4:]] for one in logs]
+    row["logs"] = json.dumps([] if what == "log" else none)
+    bundle.write(target)
+    for segments in ([], [months.file]):
+        found = by_one_file(Bundle(target), KEYS, None, segments=Segments(segments))
+        assert any("it was not given out" in one["detail"] for one in found.faults)
 
 
 def test_a_segment_that_is_changed_or_of_another_record_is_named(months: Months) -> None:
@@ -315,14 +415,30 @@ def stopping(where: str) -> Callable[[str], None]:
     return stop
 
 
-@pytest.mark.parametrize("where", ["written", "recorded"])
-def test_whoever_was_interrupted_goes_on(months: Months, where: str) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        months.give(progress=stopping(where))
-    assert months.verify([months.file] if where == "recorded" else []).faults == ()
-    given = months.give(chunk=3)
+HALFWAY: dict[str, Callable[[Months], object]] = {
+    "the file is being written": lambda months: Path(f"{months.file}.partial").exists(),
+    "the file is there": lambda months: months.file.exists(),
+    "it is on record": lambda months: months.count("SELECT count(*) FROM give_outs"),
+}
+
+
+@pytest.mark.parametrize("when", [*HALFWAY, "in_transaction=kill@1", "in_transaction=kill@2"])
+def test_the_command_killed_at_any_moment_is_run_again(months: Months, when: str) -> None:
+    environment = os.environ | {
+        "STREAMER_DATABASE_URL": months.record.url,
+        "STREAMER_FAILPOINTS": "" if when in HALFWAY else when,
+    }
+    later = [sys.executable, str(ROOT / "tests/faults/shifted_clock.py"), str(40 * 86_400)]
+    command = [*later, "db", "give-out", months.month, "--out", str(months.file), "--yes"]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) as process:
+        while when in HALFWAY and process.poll() is None and not HALFWAY[when](months):
+            pass
+        process.kill() if when in HALFWAY else process.wait()
+    assert process.returncode in (0, -signal.SIGKILL), "0: it was done before it could be killed"
+    subprocess.run(command, env=environment | {"STREAMER_FAILPOINTS": ""}, check=True, timeout=240)
+    given = months.give(dry_run=True)
     emptied = "SELECT count(*) FROM batches WHERE erased_at IS NOT NULL"
-    assert months.count(emptied) == given.decisions
+    assert months.count(emptied) == given.decisions > 0
     assert months.verify([months.file]).faults == ()
 
 
@@ -423,22 +539,38 @@ def test_months_follow_each_other_and_erasures_keep_their_place(months: Months) 
 
 @pytest.mark.postgres
 @pytest.mark.parametrize("template", ["postgresql"], indirect=True)
-def test_who_reads_at_one_moment_keeps_the_months_as_they_were(months: Months) -> None:
+def test_who_reads_all_the_time_stops_nobody_and_it_goes_on_when_that_has_ended(
+    months: Months, monkeypatch: pytest.MonkeyPatch
+) -> None:
     make_months(months.record.url, now=wiring.now(), ahead=0)
     months.deliver(*(event("each", number) for number in range(100, 140)))
     months.watch()
-    database = Database(months.record.url)
-    count, waits = "SELECT count(*) FROM decisions", "SELECT 1 FROM pg_locks WHERE NOT granted"
-    gives = threading.Thread(target=months.give)
-    with database.reading(snapshot=True) as connection:
-        connection.exec_driver_sql("SELECT 1")
-        decided = months.count(count)
-        gives.start()
-        while gives.is_alive() and not months.rows(waits):
+    written, database = threading.Event(), Database(months.record.url)
+    waits = "SELECT 1 FROM pg_locks WHERE mode = 'AccessExclusiveLock' AND NOT granted"
+
+    def deliver() -> None:
+        """As a worker that comes while tables are waited for."""
+        while not months.rows(waits):
             time.sleep(0.01)
-        assert connection.exec_driver_sql(count).scalar_one() == decided
-    gives.join()
-    assert months.count(count) < decided
+        months.deliver(event("each", 200))
+        written.set()
+
+    delivers = threading.Thread(target=deliver)
+    monkeypatch.setattr("streamer.store.audit.giving_out._TRIES", 2)
+    pause = SimpleNamespace(sleep=lambda _: written.wait(60))
+    monkeypatch.setattr("streamer.store.audit.giving_out.time", pause)
+    with database.reading(snapshot=True) as connection:
+        decided = connection.exec_driver_sql("SELECT count(*) FROM decisions").scalar_one()
+        delivers.start()
+        with pytest.raises(Unavailable, match=r"Run this again when .*segment.zip"):
+            months.give()
+        assert written.is_set()
+        assert connection.exec_driver_sql("SELECT count(*) FROM decisions").scalar_one() == decided
+        months.watch()
+        months.file.unlink()  # it lacks what came meanwhile
+        monkeypatch.setattr(pause, "sleep", lambda _: connection.rollback())
+        assert months.give().decisions > 0
+    assert months.verify([months.file]).faults == ()
     database.close()
 
 

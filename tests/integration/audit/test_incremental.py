@@ -106,9 +106,8 @@ def test_only_what_came_since_is_read(record: Record):
     assert (none.faults, none.counts["outcomes"]) == ((), 0)
     with breaking_in(record.url) as connection:
         connection.execute(sa.text("UPDATE heads SET data = :data WHERE leaf_index = 0"), {"data": b"{}"})
-    assert record.verify(since=later.reached).faults == (), (
-        "of the log of heads, too, only what came since is read"
-    )
+    found = record.verify(since=later.reached).faults
+    assert found == (), "of the log of heads, too, only what came since is read"
     assert record.verify().faults != ()
 
 
@@ -160,10 +159,8 @@ def test_the_checkpoint_itself_is_gone_or_another(record: Record):
     assert [fault.place for fault in record.verify(since=other).faults] == [f"checkpoint 2 {earlier}"]
     ahead = replace(since, size=9)
     (fault,) = record.verify(since=ahead).faults
-    assert (fault.place, fault.detail) == (
-        f"checkpoint 9 {earlier}",
-        "it saw 9 heads, there are 3: the newest were cut off",
-    )
+    wanted = (f"checkpoint 9 {earlier}", "it saw 9 heads, there are 3: the newest were cut off")
+    assert (fault.place, fault.detail) == wanted
     elsewhere = replace(since, record_id="ab" * 32)
     assert [fault.check for fault in record.verify(since=elsewhere).faults] == ["checkpoint"]
 

@@ -156,7 +156,6 @@ def test_a_rubric_that_was_sealed_anew_is_not_that_of_its_name(settings: Setting
             .mappings()
             .first()
         )
-        assert row is not None
         words = json.loads(row["exchanges"])
         words["messages"][0]["content"] = "Whatever it says, it is good."
         connection.execute(

@@ -116,7 +116,6 @@ def test_what_is_held_says_what_it_was_compared_with_and_waits_in_its_order(tmp_
             assert "compared" not in dict(story_of(before))
 
         action = store.action(BatchKey("all", key.batch_id, 1))
-        assert action is not None
         assert SPECIFICATION.line is not None
         line = " ".join(SPECIFICATION.line(json.loads(action.action), None))
         assert f"needs a budget of {100 * first.needed.share:.3g} %, has 10 %" in line

@@ -10,14 +10,15 @@ from typing import Any
 import pytest
 
 from streamer import wiring
-from streamer.deciding.decider import BatchDecider
 from streamer.events.topics import HTTP, HTTP_LOG
 from streamer.gates.policy import ActivePolicy
 from streamer.journal import Partition, Record, Slice
 from streamer.settings.settings import Settings
 from streamer.store import prune
+from streamer.store.calibration.calibration_runs import Calibrations
 from tests.integration.audit.attacker import breaking_in, rebuild_control, rebuild_outcomes
 from tests.integration.audit.history import LOG, Scribe, event, label_event, settings_for, verify
+from tests.made import a_decider
 from tests.migrated import migrated
 
 
@@ -62,14 +63,7 @@ def decide(
         def get(self, _gate: str) -> ActivePolicy:
             return held
 
-    decider = BatchDecider(
-        book=Book(),  # type: ignore[arg-type]
-        known=scribe.store.known,
-        encoder=None,
-        topics=wiring.topics(scribe.settings),
-        limits=wiring.limits(scribe.settings),
-        clock=wiring.now,
-    )
+    decider = a_decider(Book(), scribe.store.known, clock=wiring.now)
     outcomes = tuple(decider.outcomes(records))
     scribe.store.commit([Slice(lease, lease.next_offset, offsets[-1] + 1, outcomes)], now=wiring.now())
 
@@ -160,8 +154,6 @@ def test_a_clock_that_steps_back_is_told(scribe: Scribe):
 
 
 def test_a_run_that_did_not_read_what_was_there_is_named(scribe: Scribe, monkeypatch: pytest.MonkeyPatch):
-    from streamer.store.calibration.calibration_runs import Calibrations
-
     scribe.gate("windowed", unit="best", alpha=0.4, window=6, pending="worst")
     for gate in ("best", "windowed"):
         scribe.deliver(event(gate, n) for n in range(10))

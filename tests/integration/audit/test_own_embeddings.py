@@ -45,10 +45,8 @@ def test_a_decision_says_whose_embeddings_it_is_from(here: Path, told: Told):
         (2, "trusting", "were not said to be of external:made-up, or are not of dimension 8"),
         (1, "usual", "it brought embeddings, and the gate refuses those that it does not make"),
     ):
-        assert words in " ".join(told("audit", "show", f"batch-{batch}", "--gate", gate).out.split()), (
-            batch,
-            gate,
-        )
+        found = " ".join(told("audit", "show", f"batch-{batch}", "--gate", gate).out.split())
+        assert words in found, (batch, gate)
     report = verify(load_settings())
     assert report.faults == ()
     assert report.counts["decisions"] == 6
@@ -56,9 +54,8 @@ def test_a_decision_says_whose_embeddings_it_is_from(here: Path, told: Told):
         connection.exec_driver_sql("UPDATE decisions SET embedding_source = 'encoder' WHERE batch = 1")
         rebuild_outcomes(connection)
     (fault,) = verify(load_settings()).faults
-    assert fault.detail == "the published event does not have the recorded scorer", (
-        "it says that the embeddings came with it"
-    )
+    wanted = "the published event does not have the recorded scorer"
+    assert fault.detail == wanted, "it says that the embeddings came with it"
 
 
 def test_embeddings_in_base64_are_recorded_like_lists(here: Path):

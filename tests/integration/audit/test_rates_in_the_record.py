@@ -24,13 +24,9 @@ BASE, RAISED, LATER = range(20), range(20, 80), range(80, 90)
 def write_rate(store: Store, gate: str = GATE, *, boosted: bool = True) -> None:
     now = wiring.now()
     rate = AuditRate(
-        boosted=boosted,
-        since=now,
-        until=now + timedelta(hours=boosted),
-        evidence=0.0,
-        extra=0,
+        boosted=boosted, since=now, until=now + timedelta(hours=boosted), evidence=0.0, extra=0,
         reason="a test",
-    )
+    )  # fmt: skip
     store._database.writing(lambda connection: append(connection, gate, rate, now))
 
 
@@ -82,7 +78,6 @@ def test_every_probability_is_proved_and_the_sample_is_that_of_the_base_rate(
         assert {group.key.batch_id for group in read} == {f"batch-{n}" for n, taken in drawn.items() if taken}
         assert {group.probability for group in read} == {P}
         rate, labels = store.monitoring.rate(GATE)
-        assert rate is not None
         assert not rate.boosted
         assert len(extra) > 5  # of 60 by fair coins: fewer once in 10^11 records
         assert labels == 0  # of held answers that a raised rate alone drew nobody is asked

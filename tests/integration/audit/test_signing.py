@@ -47,13 +47,10 @@ class Clock:
 
 def checkpointer(scribe: Scribe, clock: Clock, file: Path | None = None) -> Checkpointer:
     return Checkpointer(
-        scribe.store.heads,
-        signer=signing.Signer(PRIVATE),
-        topic="streamer.checkpoints",
-        file=None if file is None else CheckpointFile(file),
-        every=timedelta(minutes=5),
+        scribe.store.heads, signer=signing.Signer(PRIVATE), topic="streamer.checkpoints",
+        file=None if file is None else CheckpointFile(file), every=timedelta(minutes=5),
         clock=clock,
-    )
+    )  # fmt: skip
 
 
 def published(scribe: Scribe) -> list[int]:

@@ -118,10 +118,8 @@ def test_a_decision_that_cannot_be_told_is_told_of(here: Path, record: Record, t
         connection.exec_driver_sql(
             "UPDATE batches SET prompt = CAST(x'ff' AS TEXT) WHERE gate = 'best' AND batch_id = 'batch-25'"
         )
-    assert (
-        "the record of batch 'batch-25' cannot be read"
-        in told("audit", "show", "batch-25", "--gate", "best", status=FAILED).err
-    )
+    found = told("audit", "show", "batch-25", "--gate", "best", status=FAILED).err
+    assert "the record of batch 'batch-25' cannot be read" in found
 
 
 def test_a_damaged_file_is_told_of(here: Path, record: Record, capsys: pytest.CaptureFixture[str]):

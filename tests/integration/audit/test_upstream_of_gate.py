@@ -50,9 +50,8 @@ def faults(settings: Settings, folder: Path) -> list[tuple[str, str]]:
     export(settings, folder / "bundle")
     report, alone = verify(settings), verify_bundle(folder / "bundle", [], None)
     found = [(one.check, one.detail) for one in report.faults]
-    assert [one for one in found if "upstream" in one[1]] == [
-        (one["check"], one["detail"]) for one in alone.faults if "upstream" in one["detail"]
-    ]
+    wanted = [(one["check"], one["detail"]) for one in alone.faults if "upstream" in one["detail"]]
+    assert [one for one in found if "upstream" in one[1]] == wanted
     return found
 
 
@@ -75,10 +74,8 @@ def test_where_no_metadata_are_kept_nothing_is_said_of_them(tmp_path: Path) -> N
         scribe = Scribe(store, settings)
         scribe.gate(GATE, alpha=0.3, upstream=OWN, keep_texts=False)
         scribe.deliver([of(OWN, 1), of(OTHER, 2)])
-    assert rows(settings, "SELECT reason FROM decisions ORDER BY batch") == [
-        ("no_threshold",),
-        ("upstream_mismatch",),
-    ]
+    found = rows(settings, "SELECT reason FROM decisions ORDER BY batch")
+    assert found == [("no_threshold",), ("upstream_mismatch",)]
     assert faults(settings, tmp_path) == []
 
 

@@ -198,10 +198,8 @@ def test_method_full_comes_out_again(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert (again.more.answers, again.less.answers) == ((), ())
 
         monkeypatch.setenv("STREAMER_DATABASE_URL", settings.database.url)
-        assert (
-            "--scorer gram goes with a method that cuts one score"
-            in told("what-if", "all", "--scorer", "gram", status=WRONG_USAGE).err
-        )
+        there = told("what-if", "all", "--scorer", "gram", status=WRONG_USAGE).err
+        assert "--scorer gram goes with a method that cuts one score" in there
         said = " ".join(told("threshold", "show", "all").out.split())
         assert (
             f"{percent(chance_above(0.45, alpha=0.3, groups=60))} of calibrations on 60 prompts expose more than 45 %"
@@ -241,7 +239,6 @@ def test_what_is_too_young_for_its_labels_is_neither_judged_nor_listed(
 ):
     asking = _asking(written, store, "waiting")
     answer = asking.ask(Change(cut=Cut("open", None)))
-    assert answer.age is not None
     assert answer.age.because == "age of the middle draw"
     assert answer.prompts == 20
     assert answer.judged == answer.asked.prompts == answer.asked.exposure.decisions == 9
@@ -387,10 +384,8 @@ def test_a_decision_that_does_not_come_out_again_is_named(here: Path, told: Told
         connection.execute(
             sa.text("UPDATE decisions SET cut_state = 'cut' WHERE batch = :batch"), {"batch": batch}
         )
-    assert (
-        "`streamer audit verify` says which row it is"
-        in told("what-if", "plain", "--threshold", "0.5", status=1).err
-    )
+    found = told("what-if", "plain", "--threshold", "0.5", status=1).err
+    assert "`streamer audit verify` says which row it is" in found
 
 
 # -- both databases ------------------------------------------------------------------------------------------

@@ -85,10 +85,8 @@ def test_a_witness_cosigns_each_checkpoint_by_a_proof_and_the_newest_alone_once_
             sign(scribe, number)
             said = send(scribe, settings)
             assert (said[one.key.name], said["w2"]) == (None, "it answered with status 503")
-        assert {known.witness: known.size for known in scribe.store.heads.cosigned()} == {
-            one.key.name: 11,
-            "w2": 4,
-        }
+        there = {known.witness: known.size for known in scribe.store.heads.cosigned()}
+        assert there == {one.key.name: 11, "w2": 4}
         other.broken = None
         assert send(scribe, settings) == good
         assert (one.size, other.size) == (11, 11)
@@ -138,9 +136,8 @@ def test_no_other_history_is_cosigned_not_even_with_the_key(scribe: Scribe, tmp_
         assert "has cosigned another history" in str(send(scribe, settings)[witness.key.name])
         assert witness.newest == kept
         assert verify(settings).faults == ()
-        assert [fault.detail for fault in verify(settings, outside=[kept]).faults] == [
-            "it was made of another log of heads"
-        ]
+        found = [fault.detail for fault in verify(settings, outside=[kept]).faults]
+        assert found == ["it was made of another log of heads"]
 
 
 def by_javascript(arguments: list[str]) -> int:
@@ -192,7 +189,6 @@ def test_the_verifiers_say_how_far_each_witness_has_cosigned(
         assert any(
             f"head {covered}, the newest that witness.example/w1 cosigned" in note for note in said["notes"]
         )
-        assert one.newest is not None
         lines = one.newest.splitlines(keepends=True)
         *rest, encoded = lines[-1].split(b" ")
         raw = bytearray(base64.b64decode(encoded))
@@ -255,8 +251,7 @@ def test_nothing_waits_for_a_witness(scribe: Scribe, tmp_path: Path):
         run = wiring.signing(stack, settings_with(tmp_path, away, there), scribe.store, metrics)
 
         def shown(name: str) -> float:
-            found: float = metrics.of("audit_unwitnessed_seconds").labels(name)._value.get()
-            return found
+            return metrics.of("audit_unwitnessed_seconds").labels(name)._value.get()
 
         signing_thread = threading.Thread(target=run, args=(stop,))
         signing_thread.start()
@@ -303,16 +298,13 @@ def test_the_commands(
         sign(scribe, 2)
         # A receipt goes up to what a witness has cosigned, where that covers the decision.
         assert main(["audit", "receipt", "batch-1"]) == 0
-        cosigned = json.loads(capsys.readouterr().out)["checkpoint"]
-        assert cosigned.encode() == witness.newest
+        assert json.loads(capsys.readouterr().out)["checkpoint"].encode() == witness.newest
         assert main(["audit", "receipt", "batch-2"]) == 0
         assert read_note(json.loads(capsys.readouterr().out)["checkpoint"]).size == 2
         witness.broken = 503, b""
         assert main(["audit", "checkpoint"]) == 1
-        assert (
-            f"{name} did not cosign it, and is asked again: it answered with status 503"
-            in capsys.readouterr().err
-        )
+        found = capsys.readouterr().err
+        assert f"{name} did not cosign it, and is asked again: it answered with status 503" in found
         witness.broken = None
         assert main(["audit", "checkpoint"]) == 0
         assert f"{name} has cosigned checkpoint 2." in capsys.readouterr().out

@@ -70,12 +70,9 @@ class _Async(Caller):
 class _Node(Caller):
     def __init__(self, program: Path) -> None:
         self._process = subprocess.Popen(
-            [*node(), str(DRIVER), str(program)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            encoding="utf-8",
-        )
+            [*node(), str(DRIVER), str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            text=True, encoding="utf-8",
+        )  # fmt: skip
 
     def call(self, url: str, method: str, *args: Any, key: str | None = None, **options: Any) -> Any:
         names = {"raise_on_trouble": "throwOnTrouble"}
@@ -83,7 +80,6 @@ class _Node(Caller):
             "url": url, "key": key, "method": method, "args": args,
             "options": {names.get(name, _camel(name)): value for name, value in options.items()},
         }  # fmt: skip
-        assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(asked, default=datetime.isoformat) + "\n")
         self._process.stdin.flush()
@@ -98,7 +94,6 @@ class _Node(Caller):
         return value
 
     def close(self) -> None:
-        assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()
         self._process.wait(240)
@@ -144,7 +139,6 @@ def typescript(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Pat
     scope="session", params=["Client", "AsyncClient", pytest.param("TypeScript", marks=pytest.mark.node)]
 )
 def caller(request: pytest.FixtureRequest) -> Iterator[Caller]:
-    """One of the clients."""
     if request.param == "TypeScript":
         found: Caller = _Node(request.getfixturevalue("typescript")(CLIENT / "streamer.ts"))
     else:

@@ -139,10 +139,8 @@ def test_a_ship_is_read_whole(caller: Caller):
     assert request.headers["authorization"] == "Bearer streamer_k"
     assert request.headers["idempotency-key"] == "b-1"
     wait = re.fullmatch(r"wait=(\d+\.\d{3})", request.headers["prefer"])
-    assert wait is not None
     assert 0.5 * LONG < float(wait[1]) <= 0.9 * LONG
-    raw = found.pop("event")
-    assert raw["policy"]["alpha"] == 0.05
+    assert found.pop("event")["policy"]["alpha"] == 0.05
     assert found == {
         "gate": "support-bot", "batch_id": "b-1", "attempt": 2, "action": "ship", "ships": True, "reason": "scored",
         "enforced": True, "text": ANSWERS[1], "response_id": "1", "index": 1, "score": 0.9, "threshold": 0.5,
@@ -165,12 +163,8 @@ def test_a_hold_shadow_mode_and_the_other_units(caller: Caller):
     )
     with GateServer(act) as server:
         held, shadow, mixed, batch = (caller.decide(server.url, ANSWERS, deadline=LONG) for _ in range(4))
-    assert (held["action"], held["reason"], held["ships"], held["text"]) == (
-        "escalate",
-        "closed",
-        False,
-        None,
-    )
+    wanted = ("escalate", "closed", False, None)
+    assert (held["action"], held["reason"], held["ships"], held["text"]) == wanted
     assert (held["score"], held["enforced"], held["policy_version"]) == (0.9, True, 7)
     assert (shadow["action"], shadow["ships"], shadow["enforced"]) == ("ship", False, False)
     assert (shadow["text"], shadow["response_id"]) == (None, "1")
@@ -188,11 +182,9 @@ def test_of_claims_what_ships_of_the_first_answer_may_be_shown(caller: Caller):
         return response(json.dumps(event | {"answer": answer, "parts": [[0, 2]], "text": "It"}).encode())
 
     act = script(
-        claims,
-        lambda request: claims(request, "ship"),
-        lambda request: claims(request, "abstain"),
+        claims, lambda request: claims(request, "ship"), lambda request: claims(request, "abstain"),
         lambda request: claims(request, answer="another"),
-    )
+    )  # fmt: skip
     with GateServer(act) as server:
         mixed, whole, held, other = (caller.decide(server.url, ANSWERS, deadline=LONG) for _ in range(4))
     assert (mixed["action"], mixed["ships"], mixed["text"], mixed["index"]) == ("mixed", False, "It", None)
@@ -211,21 +203,13 @@ def test_every_field_of_the_event_is_sent(caller: Caller):
     answers = {"a": "", "ünï": "two"}
     call = {"name": "look", "arguments": {"parcel": 4}}
     fields = {
-        "batch_id": "order 47/11 ü",
-        "attempt": 3,
-        "embeddings": [[1.0, 0.5], [0.25, -2.0]],
-        "embedding_encoder": "made-up",
-        "scores": [0.5, 0.75],
-        "logprobs": [-0.5, None],
-        "token_logprobs": [None, [-0.25, -0.75]],
-        "calls": [[call], None],
-        "models": ["small", None],
-        "signals": [{"retrieval": 0.82, "toxicity": None}, None],
-        "claims": [None, [{"id": "c", "text": "two", "span": [0, 3]}]],
-        "references": ["r"],
-        "metadata": {"user": "x", "n": 1},
-        "created_at": datetime(2026, 11, 20, 12, tzinfo=UTC),
-    }
+        "batch_id": "order 47/11 ü", "attempt": 3, "embeddings": [[1.0, 0.5], [0.25, -2.0]],
+        "embedding_encoder": "made-up", "scores": [0.5, 0.75], "logprobs": [-0.5, None],
+        "token_logprobs": [None, [-0.25, -0.75]], "calls": [[call], None],
+        "models": ["small", None], "signals": [{"retrieval": 0.82, "toxicity": None}, None],
+        "claims": [None, [{"id": "c", "text": "two", "span": [0, 3]}]], "references": ["r"],
+        "metadata": {"user": "x", "n": 1}, "created_at": datetime(2026, 11, 20, 12, tzinfo=UTC),
+    }  # fmt: skip
     with GateServer(decides) as server:
         found = caller.decide(server.url, answers, deadline=LONG, **fields)
     (request,) = server.requests
@@ -346,11 +330,9 @@ def test_what_is_on_record_the_gate_and_labels(caller: Caller):
     assert (other["action"], other["reason"]) == ("hold", "mismatched")
     assert gate == {"gate": "support-bot", "policy": {"version": 7}}
     assert [request.target for request in server.requests[:4]] == [
-        "/v1/gates/support-bot/decisions/a%2Fb",
-        "/v1/gates/support-bot/decisions/a%2Fb?attempt=2",
-        "/v1/gates/support-bot/decisions/c",
-        "/v1/gates/support-bot",
-    ]
+        "/v1/gates/support-bot/decisions/a%2Fb", "/v1/gates/support-bot/decisions/a%2Fb?attempt=2",
+        "/v1/gates/support-bot/decisions/c", "/v1/gates/support-bot",
+    ]  # fmt: skip
     assert server.requests[4].event.keys() == members("LabelsV1")
     one, two = (decode_label(request.body) for request in server.requests[4:])
     assert (one.key, one.response_id, one.severity, one.kind, one.labeller, one.labelled_at) == (
@@ -420,10 +402,8 @@ def test_signals_may_be_numbers_of_numpy_and_are_of_each_answer():
         held = client.decide("support-bot", "?", ANSWERS, signals={"retrieval": [0.5, 0.5, 0.5]})  # type: ignore[arg-type]
     (request,) = server.requests
     assert [one.get("signals") for one in request.event["responses"]] == [{"retrieval": 0.5}, {}, None]
-    assert (held.reason, held.detail) == (
-        "invalid_request",
-        "of signals there must be one for each answer, not one mapping",
-    )
+    wanted = ("invalid_request", "of signals there must be one for each answer, not one mapping")
+    assert (held.reason, held.detail) == wanted
 
 
 def test_texts_may_be_of_a_subclass_of_str():

@@ -74,11 +74,8 @@ def test_what_becomes_of_it_at_the_desk(caller: Caller, migrated_sqlite_url: str
             text = {"b-4": "Hére.", "b-5": "Here."}.get(name)
             assert (one["action"], one["ships"], one["text"]) == ("escalate", False, text)
             assert one["desk"]["action"] == ("released" if released else "rejected")
-            assert (one["desk"]["edited"], one["desk"]["text"], one["desk"]["remark"]) == (
-                edited,
-                text,
-                "soon",
-            )
+            wanted = (edited, text, "soon")
+            assert (one["desk"]["edited"], one["desk"]["text"], one["desk"]["remark"]) == wanted
             assert one["event"] == json.loads(site.recorded()[name])
         late = caller.call(url, "decide", GATE, "Where?", ANSWERS, **asked | {"batch_id": "b-7"}, desk=0.1)
         assert (late["action"], late["text"], late["desk"]["action"]) == ("escalate", None, "waiting")
@@ -125,12 +122,8 @@ def test_against_the_service_itself(caller: Caller, site: Site):
     assert (gate["gate"], gate["policy"]["lambda"], gate["policy"]["version"]) == (GATE, 0.5, 2)
 
     other = decide("Who?")
-    assert (other["action"], other["reason"], other["ships"], other["event"]) == (
-        "hold",
-        "refused",
-        False,
-        None,
-    )
+    wanted = ("hold", "refused", False, None)
+    assert (other["action"], other["reason"], other["ships"], other["event"]) == wanted
     assert "status 409 conflicting_content: " in other["detail"]
     missing = caller.call(url, "decision", GATE, "nobody's", **LONG)
     assert "status 404 unknown_batch: " in missing["detail"]

@@ -6,7 +6,6 @@ import http.client
 import itertools
 import re
 import shutil
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from functools import partial
@@ -20,6 +19,7 @@ from msgspec.structs import replace
 
 from streamer.console.app import console_app
 from streamer.console.doors import Doors
+from streamer.console.forms import Forms
 from streamer.console.oidc import Issuer
 from streamer.events.alerts import alert
 from streamer.events.desk import DeskV1
@@ -27,14 +27,14 @@ from streamer.gates.batch_key import BatchKey
 from streamer.recalibration.one_gate import recalibrate_by_hand
 from streamer.review.access import Access
 from streamer.review.app import review_app
-from streamer.review.server import listen
 from streamer.risk.rounds.watch import RiskWatch
 from streamer.settings.settings import load_settings
 from streamer.signing.policies import NO_KEYS
 from streamer.store import Store
-from streamer.web.server import base_url, server
+from streamer.web.guard import Served
 from streamer.wiring.console_changes import Changes
 from streamer.wiring.trying import try_upload
+from tests.integration.review.conftest import Serving
 from tests.integration.store.conftest import START, World
 from tests.integration.store.labelled_gate import GATE, LabelledGate, bad_below
 from tests.integration.watching.conftest import Shown
@@ -106,14 +106,13 @@ class Client:
     def key(self) -> str:
         """What every form has."""
         found = re.search(r'name="key" value="([^"]+)"', self.get("/you").body)
-        assert found is not None
         return found[1]
 
     def act(self, path: str, **form: Any) -> Answer:
         return self.post(path, {"key": self.key} | form)
 
 
-class Site:
+class Site(Serving):
     """One server of the console."""
 
     def __init__(
@@ -125,45 +124,37 @@ class Site:
         port: int = 0,
         issuer: Callable[[str], Issuer] | None = None,
     ) -> None:
+        super().__init__("127.0.0.1", port)
         self.store = world.open()
         self.clock = world.clock
         self.announced = 0
         self.moment = 0.0
         self.access = Access()
         self.doors = Doors(self.store.accounts, monotonic=lambda: self.moment)
-        self._listening = listen("127.0.0.1", port)
-        self.base = base_url("127.0.0.1", self._listening)
-        self.port = self._listening.getsockname()[1]
-        common: dict[str, Any] = {
-            "listening": "127.0.0.1", "port": self.port, "clock": self.clock, "public": public,
-        }  # fmt: skip
+        served = Served("127.0.0.1", self.port, public, proxies)
         review = review_app(
             self.store.reviews,
             self.access,
             gates=lambda: [one.gate for one in self.store.gates.list()],
             recalibrating=dict,
-            **common,
+            listening=served.listening,
+            port=self.port,
+            clock=self.clock,
+            public=public,
         )
         settings = load_settings(database={"url": world.url})
-        app = console_app(
-            self.store,
-            self.doors,
-            self.access,
-            review=review,
-            keys=NO_KEYS,
+        forms = Forms(
+            store=self.store,
+            doors=self.doors,
+            access=self.access,
             changes=Changes(settings, self.store),
-            tried=partial(try_upload, settings),
             announce=self._announce,
-            proxies=proxies,
+            clock=self.clock,
             issuer=None if issuer is None else issuer(f"{self.base}oidc/callback"),
-            **common,
         )
-        self.app = app
-        self._server = server(app)
-        self._thread = threading.Thread(
-            target=self._server.run, kwargs={"sockets": [self._listening]}, name="console", daemon=True
-        )
-        self._thread.start()
+        tried = partial(try_upload, settings)
+        self.app = console_app(forms, served, review=review, keys=NO_KEYS, tried=tried)
+        self.serve(self.app)
 
     def _announce(self) -> None:
         self.announced += 1
@@ -177,12 +168,6 @@ class Site:
 
     def add(self, name: str, *roles: str) -> None:
         self.store.accounts.add(name, roles=roles, password=PASSWORD, by="root")
-
-    def stop(self) -> None:
-        self._server.should_exit = True
-        self._thread.join(timeout=240)
-        assert not self._thread.is_alive()
-        self._listening.close()
 
 
 def watched(world: World, now: datetime) -> None:
@@ -322,14 +307,12 @@ def _opened(file: Path, tmp_path: Path) -> Iterator[World]:
 
 @pytest.fixture
 def site(world: World) -> Iterator[Site]:
-    made = Site(world)
-    yield made
-    made.stop()
+    with Site(world) as made:
+        yield made
 
 
 @pytest.fixture
 def people(peopled_world: World) -> Iterator[Site]:
     """A console with one person of each role, named by it."""
-    made = Site(peopled_world)
-    yield made
-    made.stop()
+    with Site(peopled_world) as made:
+        yield made

@@ -3,6 +3,7 @@
 import http.client
 import json
 import re
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -188,19 +189,15 @@ def test_a_rejected_proposal_is_gone_and_on_record(people: Site, peopled_world: 
 
 def test_a_proposal_says_what_the_command_warns_of(migrated_sqlite_url: str) -> None:
     """Whoever approves in a browser has not seen what `streamer recalibrate --propose` said at a terminal."""
-    world = World(migrated_sqlite_url)
-    gate = LabelledGate(world)
-    gate.label(gate.decide(200), lambda score: float(round(score * 100) % 7 == 0))
-    by_hand = (gate.store.calibration, gate.store.policies, gate.store.gates.get(GATE))
-    recalibrate_by_hand(*by_hand, clock=gate.clock, by="ana", reason="useless", propose=True)
-    site = Site(world)
-    try:
-        client = site.client()
-        client.enter(site.doors.invite("ana"))
-        page = client.get("/proposals").body
-    finally:
-        site.stop()
-        world.close()
+    with closing(World(migrated_sqlite_url)) as world:
+        gate = LabelledGate(world)
+        gate.label(gate.decide(200), lambda score: float(round(score * 100) % 7 == 0))
+        by_hand = (gate.store.calibration, gate.store.policies, gate.store.gates.get(GATE))
+        recalibrate_by_hand(*by_hand, clock=gate.clock, by="ana", reason="useless", propose=True)
+        with Site(world) as site:
+            client = site.client()
+            client.enter(site.doors.invite("ana"))
+            page = client.get("/proposals").body
     assert "Put in force" in page
     assert "good from bad: on 200 labelled prompts the mean severity is" in page
 
@@ -257,17 +254,13 @@ def test_an_approver_recalibrates_goes_back_and_watches_only(people: Site) -> No
     store, client = people.store, people.client("approver")
     assert client.act("/gates/recalibrate", gate=GATE, reason="new labels").status == 303
     proposal = store.calibration.proposal(GATE)
-    assert proposal is not None
     assert (proposal.run, proposal.by) == (3, "account:approver")
     assert client.act("/proposals/approve", gate=GATE, run=proposal.run).status == 303
     older = store.policies.get(GATE, 2)
     assert client.act("/gates/rollback", gate=GATE, version=2, reason="worse").status == 303
     newest = store.policies.newest(GATE)
-    assert (newest.threshold, newest.created_by, newest.reason) == (
-        older.threshold,
-        "account:approver",
-        "worse",
-    )
+    wanted = (older.threshold, "account:approver", "worse")
+    assert (newest.threshold, newest.created_by, newest.reason) == wanted
     assert client.act("/gates/rollback", gate=GATE, version=1, reason="x").status in (303, 409)
     before = newest.settings.mode
     other = "shadow" if before == "enforce" else "enforce"
@@ -314,13 +307,9 @@ def test_a_gate_is_closed_and_an_alert_acknowledged(people: Site) -> None:
 def test_a_gate_in_an_incident_leads_to_what_to_do(people: Site, peopled_world: World) -> None:
     viewer = people.client("viewer")
     made = another(
-        GATE,
-        "risk",
-        "alarm 1",
-        message="Closed by policy 3: `streamer alert show`.",
-        raised_at=START,
-        policy_version=2,
-    )
+        GATE, "risk", "alarm 1", message="Closed by policy 3: `streamer alert show`.",
+        raised_at=START, policy_version=2,
+    )  # fmt: skip
     peopled_world.store.alerts.raise_(made)
     peopled_world.store.policies.close(GATE, by=MONITOR, reason=f"risk alarm 1: {made.message}", now=START)
     for page in ("/", f"/gate/{GATE}"):
@@ -349,8 +338,7 @@ def test_passwords_are_tried_only_so_often(people: Site) -> None:
 
 
 def test_guesses_of_others_keep_nobody_from_signing_in(world: World) -> None:
-    site = Site(world, public="https://console.example")
-    try:
+    with Site(world, public="https://console.example") as site:
         site.add("root", "administrator")
 
         def tries(password: str, forwarded: str) -> int:
@@ -365,14 +353,11 @@ def test_guesses_of_others_keep_nobody_from_signing_in(world: World) -> None:
             assert tries("wrong password", f"2001:db8::{n}") == 403
         assert tries(PASSWORD, "2001:db8::ffff") == 429, "one network"
         assert tries(PASSWORD, "2001:db8:0:1::1") == 303
-    finally:
-        site.stop()
 
 
 def test_what_a_guesser_writes_before_the_proxies_counts_for_nothing(world: World) -> None:
     """Each proxy adds a line or an entry at the end; whoever guesses sends lines of their own before them."""
-    site = Site(world, public="https://console.example", proxies=2)
-    try:
+    with Site(world, public="https://console.example", proxies=2) as site:
         site.add("root", "administrator")
 
         def tries(*lines: str) -> int:
@@ -394,8 +379,6 @@ def test_what_a_guesser_writes_before_the_proxies_counts_for_nothing(world: Worl
         forged = [tries(f"198.51.100.{n}", f"203.0.113.{n}, 192.0.2.1", "10.0.0.1") for n in range(8)]
         assert forged == [403] * OF_ONE_NAME.requests + [429] * (8 - OF_ONE_NAME.requests)
         assert tries("192.0.2.1, 192.0.2.2, 10.0.0.1") == 403, "another caller has guesses of their own"
-    finally:
-        site.stop()
 
 
 @pytest.mark.parametrize(
@@ -542,8 +525,7 @@ def test_the_review_page_is_of_whoever_is_signed_in_now(people: Site) -> None:
     ],
 )
 def test_the_port_that_a_scheme_has_anyway_makes_no_other_host(world: World, public: str, sent: str) -> None:
-    site = Site(world, public=public)
-    try:
+    with Site(world, public=public) as site:
         site.add("root", "administrator")
         form = {"name": "root", "password": PASSWORD}
         scheme = public.partition(":")[0]
@@ -557,13 +539,10 @@ def test_the_port_that_a_scheme_has_anyway_makes_no_other_host(world: World, pub
         ):
             assert Client(site).post("/login", form, host=sent, origin=origin).status == 403
         assert Client(site).get("/login", host="console.example:444").status == 403
-    finally:
-        site.stop()
 
 
 def test_behind_a_proxy_the_public_address_is_the_origin(world: World) -> None:
-    site = Site(world, public="https://console.example")
-    try:
+    with Site(world, public="https://console.example") as site:
         site.add("root", "administrator")
         client = Client(site)
         form = {"name": "root", "password": PASSWORD}
@@ -579,8 +558,6 @@ def test_behind_a_proxy_the_public_address_is_the_origin(world: World) -> None:
         labels = client._send("POST", "/label/api/enter", body, kind)
         assert labels.status == 200
         assert "Secure" in labels.headers["set-cookie"]
-    finally:
-        site.stop()
 
 
 @pytest.mark.parametrize(
@@ -629,7 +606,6 @@ def test_a_gate_is_shown_however_far_its_budget_and_threshold_lie_from_what_is_a
         assert page.status == 200, page.body
         for about in ("budget", "threshold"):
             value = re.search(rf'name="{about}" inputmode="decimal" size="5" value="([^"]+)"', page.body)
-            assert value is not None
             asked = client.get(f"/gate/{name}/what-if?about={about}&{about}={value[1]}")
             assert "must be a number from" not in asked.body, (name, about)
     assert "must be a number from 0.1 to 99" in client.get("/gate/gradual/what-if?budget=0.05").body
@@ -646,10 +622,8 @@ def test_what_the_database_refuses_gets_a_page_that_says_so(people: Site, people
 
 @pytest.mark.postgres
 def test_a_nul_is_no_text_that_postgresql_has(migrated_postgres_url: str) -> None:
-    world = World(migrated_postgres_url)
-    world.gate(GATE)
-    site = Site(world)
-    try:
+    with closing(World(migrated_postgres_url)) as world, Site(world) as site:
+        world.gate(GATE)
         client = site.client()
         client.enter(site.doors.invite("ana"))
         for path in (
@@ -660,9 +634,6 @@ def test_a_nul_is_no_text_that_postgresql_has(migrated_postgres_url: str) -> Non
             assert client.get(path).status == 400, path
         assert client.act("/gates/close", gate=GATE, reason="a\x00b").status == 400
         assert world.store.policies.newest(GATE).version == 1
-    finally:
-        site.stop()
-        world.close()
 
 
 def test_the_candidate_policy_stands_beside_what_is_in_force(people: Site) -> None:

@@ -98,7 +98,6 @@ def test_a_console_tells_prometheus_of_its_requests(world: World) -> None:
         text=True,
     ) as process:
         assert process.stdin is not None
-        assert process.stdout is not None
         said = json.loads(process.stdout.readline())
         for _ in range(2):
             httpx.get(f"{said['url']}login").raise_for_status()

@@ -43,17 +43,11 @@ def hold(world: World, *texts: tuple[str, str], attempt: int = 1) -> list[BatchK
     made = []
     for number, two in enumerate(texts, lease.next_offset):
         one = world.decision(
-            number,
-            f"case-{number}",
-            number=7,
-            attempt=attempt,
-            actions=("escalate", "escalate"),
-            outcome="escalate",
-            reason="no_threshold",
-            policy=policy,
+            number, f"case-{number}", number=7, attempt=attempt, actions=("escalate", "escalate"),
+            outcome="escalate", reason="no_threshold", policy=policy,
             at=world.clock.now + timedelta(seconds=number),
             prompt=f"Where is parcel {number}?" if HARM not in two else HARM,
-        )
+        )  # fmt: skip
         both = tuple(replace(own, text=text) for own, text in zip(one.responses, two, strict=True))
         made.append(replace(one, responses=both))
     world.commit(world.slice(lease, *made, expected=lease.next_offset))
@@ -95,16 +89,13 @@ def test_one_person_wins_and_the_other_is_told_on_the_page(front: tuple[Site, li
 
     told = at_once(sends, *forms)
     stands = outcome_of(site.store, one)
-    assert stands is not None
     assert stands.by in ("account:releaser", "account:administrator")
     won, lost = (ana, root) if stands.selected == "a" else (root, ana)
     assert {answer.status for _, answer in told} == {303}
-    assert {answer.headers["location"] for name, answer in told if name != stands.selected} == {
-        f"/desk/item?gate={FRONT}&batch={one.batch_id}&attempt=1"
-    }
+    found = {answer.headers["location"] for name, answer in told if name != stands.selected}
+    assert found == {f"/desk/item?gate={FRONT}&batch={one.batch_id}&attempt=1"}
     page = lost.get(address(one)).body
     notice = re.search(r"Nothing was done\..* that stands\.", page)
-    assert notice is not None
     assert re.search(r"at \d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ; that stands", notice[0]), (
         "moments as on the whole page"
     )
@@ -117,8 +108,7 @@ def test_one_person_wins_and_the_other_is_told_on_the_page(front: tuple[Site, li
     assert root.act("/desk/reject", **fields(one)).status == 303
     assert outcome_of(site.store, one) == stands
     site.clock.now += MINUTES + timedelta(hours=1)
-    late = ana.act("/desk/release", **fields(two, answer="a"))
-    assert late.status == 303
+    assert ana.act("/desk/release", **fields(two, answer="a")).status == 303
     assert "Its deadline passed at" in ana.get(address(two)).body
     assert site.store.desk.state(two).outcome.reason == "deadline_passed"  # type: ignore[union-attr]
 
@@ -184,7 +174,6 @@ def test_names_with_characters_that_nobody_sees_are_decided_about_like_any_other
         }
         assert ana.post("/desk/reject" if number == 1 else "/desk/release", sent).status == 303, key
         outcome = outcome_of(people.store, key)
-        assert outcome is not None
         assert outcome.selected == (None if number == 1 else f"{key.batch_id}-a")
 
 
@@ -281,10 +270,8 @@ def test_a_person_puts_claims_back_on_the_page(people: Site, peopled_world: Worl
     ana.until(lambda: ana.heading() == key.batch_id)
     assert "Gate notes shipped a part of it" in ana.main()
     assert "blank" not in ana.main()
-    assert [one.text for one in ana.driver.find_elements(By.TAG_NAME, "mark")] == [
-        "Zebras fly 77 times.",
-        "So do 12 of its parcels.",
-    ]
+    found = [one.text for one in ana.driver.find_elements(By.TAG_NAME, "mark")]
+    assert found == ["Zebras fly 77 times.", "So do 12 of its parcels."]
     assert not ana.too_wide()
     ana.press("2")
     ana.driver.switch_to.active_element.send_keys(Keys.SPACE)
@@ -298,7 +285,6 @@ def test_a_person_puts_claims_back_on_the_page(people: Site, peopled_world: Worl
     ana.driver.find_element(By.CSS_SELECTOR, "button.good").send_keys(Keys.ENTER)
     ana.until(lambda: ana.heading() == "Desk")
     outcome = outcome_of(people.store, key)
-    assert outcome is not None
     assert (outcome.claims, outcome.edited, outcome.remark) == (("k1", "k2"), False, "seen it")
     assert outcome.text == "The depot in Bern opens at 9. Zebras fly 77 times. So do 12 of its parcels."
     ana.goes(f"/desk/item?gate=notes&batch={key.batch_id}")
@@ -358,7 +344,6 @@ def test_what_was_written_outlives_the_session(front: tuple[Site, list[BatchKey]
     ana.driver.find_element(By.CSS_SELECTOR, "button.good").send_keys(Keys.ENTER)
     ana.until(lambda: "answer b is released, edited" in ana.main())
     outcome = outcome_of(site.store, key)
-    assert outcome is not None
     assert (outcome.text, outcome.remark, outcome.by) == (
         "Ask <b>us</b>,\n\ntomorrow.", "asked the depot", "account:administrator",
     )  # fmt: skip
@@ -372,8 +357,6 @@ def test_what_is_refused_at_the_desk_shows_what_was_written(front: tuple[Site, l
     def kept(page: str) -> tuple[str, str]:
         text = re.search(r"<textarea[^>]*>\n(.*?)</textarea>", page, re.DOTALL)
         remark = re.search(r'id="remark"[^>]*value="([^"]*)"', page)
-        assert text is not None
-        assert remark is not None
         return unescape(text[1]), unescape(remark[1])
 
     wrote = (form["text"], form["remark"])

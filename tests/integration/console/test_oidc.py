@@ -64,11 +64,9 @@ def certified(port: int) -> Iterator[str]:
         missing(*need)
     base = f"http://127.0.0.1:{port}"
     client = {
-        "client_id": CLIENT,
-        "client_secret": SECRET,
-        "redirect_uris": [f"{base}/oidc/callback"],
+        "client_id": CLIENT, "client_secret": SECRET, "redirect_uris": [f"{base}/oidc/callback"],
         "post_logout_redirect_uris": [f"{base}/login"],
-    }
+    }  # fmt: skip
     with oidc_issuer(client, PEOPLE) as address:
         yield address
 
@@ -117,7 +115,6 @@ class Traveller(Client):
                 action = re.search(r'action="([^"]+)"', answer.text)
                 prompt = re.search(r'name="prompt" value="(\w+)"', answer.text)
                 assert action is not None
-                assert prompt is not None
                 form = {"prompt": prompt[1]} | (
                     {"login": name, "password": "x"} if prompt[1] == "login" else {}
                 )
@@ -140,13 +137,10 @@ def test_whoever_the_issuer_gives_a_role_is_in_under_the_name_it_vouches_for(at:
     assert client.act("/gates/close", gate=GATE, reason="complaints").status == 303
     assert site.store.policies.newest(GATE).created_by == "account:ana@team.example"
     account = site.store.accounts.get("ana@team.example")
-    assert account is not None
     assert (account.roles, account.created_by) == (("approver",), "account:ana@team.example")
     # On record once, not with each sign-in; and no password fits it.
     assert Traveller(site).enters("u1").status == 303
-    again = site.store.accounts.get("ana@team.example")
-    assert again is not None
-    assert again.revision == 1
+    assert site.store.accounts.get("ana@team.example").revision == 1
     assert site.client().sign_in("ana@team.example", "").status == 403
     assert site.client().sign_in("ana@team.example", account.password or "").status == 403
     assert "at an issuer" not in client.get("/you").body
@@ -219,7 +213,6 @@ def test_an_answer_of_the_issuer_is_of_one_browser_one_use_and_a_while(at: Calla
     denied = re.sub(r"code=[^&]*", "error=access_denied&error_description=You+said+no", path)
     path, way = client.comes_back("u1")
     state = re.search(r"state=[^&]*", path)
-    assert state is not None
     denied = re.sub(r"state=[^&]*", state[0], denied)
     assert "You said no" in site.client().get(denied, cookie=way).body
 
@@ -273,12 +266,10 @@ class Cheat(Loopback):
     def __init__(self) -> None:
         super().__init__()
         self.metadata: dict[str, Any] = {
-            "issuer": self.address,
-            "authorization_endpoint": f"{self.address}/authorize",
-            "token_endpoint": f"{self.address}/token",
-            "jwks_uri": f"{self.address}/keys",
+            "issuer": self.address, "authorization_endpoint": f"{self.address}/authorize",
+            "token_endpoint": f"{self.address}/token", "jwks_uri": f"{self.address}/keys",
             "userinfo_endpoint": f"{self.address}/me",
-        }
+        }  # fmt: skip
         self.keys: list[Any] = [KEY]
         self.userinfo: dict[str, Any] = {}
         self.token: Any = None
@@ -456,15 +447,12 @@ def test_an_issuer_that_is_away_or_another_says_so_and_passwords_go_on(cheat: Ch
         with pytest.raises(IssuerAway):
             issuer(cheat).begin()
     cheat.metadata, cheat.status = {}, 500
-    site = Site(peopled_world, issuer=lambda redirect: issuer(cheat, redirect))
-    try:
+    with Site(peopled_world, issuer=lambda redirect: issuer(cheat, redirect)) as site:
         answer = site.client().get("/oidc/start")
         assert answer.status == 503
         assert "answered with status 500. Whoever has a password here can sign in meanwhile." in answer.body
         for role in ROLES:
             assert site.client().sign_in(role, PASSWORD).status == 303
-    finally:
-        site.stop()
 
 
 @pytest.mark.parametrize("role", [None, *ROLES])
@@ -472,16 +460,13 @@ def test_the_issuers_routes_give_no_role_more_than_it_has(
     cheat: Cheat, peopled_world: World, role: str | None
 ):
     """With an issuer there are two routes more, which everybody may ask for: what comes of it, role by role."""
-    site = Site(peopled_world, issuer=lambda redirect: issuer(cheat, redirect))
-    try:
+    with Site(peopled_world, issuer=lambda redirect: issuer(cheat, redirect)) as site:
         assert routes_of(site) >= {"/oidc/start", "/oidc/callback"}
         client = site.client(role)
         accounts, doors = site.store.accounts.list(), [client.get(path).status for path in PAGES]
         began = client.get("/oidc/start?next=//evil.example")
-        assert (began.status, began.headers["location"].partition("?")[0]) == (
-            303,
-            f"{cheat.address}/authorize",
-        )
+        found = (began.status, began.headers["location"].partition("?")[0])
+        assert found == (303, f"{cheat.address}/authorize")
         for path in (
             "/oidc/callback",
             "/oidc/callback?code=c&state=s",
@@ -499,8 +484,6 @@ def test_the_issuers_routes_give_no_role_more_than_it_has(
         # Nobody is in who was not, under another name, or with more.
         assert [client.get(path).status for path in PAGES] == doors
         assert site.store.accounts.list() == accounts
-    finally:
-        site.stop()
 
 
 @pytest.mark.parametrize(

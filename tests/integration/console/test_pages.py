@@ -102,9 +102,8 @@ def test_the_gates_refresh_themselves_and_say_when_they_are_old(people: Site, br
     ana.run(often)
     people.doors.leave(ana.driver.get_cookies()[0]["value"])
     ana.until(lambda: ana.run("return document.documentElement.classList.contains('stale')"))
-    assert "Your session has ended" in ana.run(
-        "return getComputedStyle(document.getElementById('main'), '::before').content"
-    )
+    found = ana.run("return getComputedStyle(document.getElementById('main'), '::before').content")
+    assert "Your session has ended" in found
     browser.complaints()  # of the 401 that it asked for
 
 
@@ -123,7 +122,6 @@ def test_the_printed_link_lets_in_and_leaves_the_address(site: Site, browser: Br
 
 @pytest.fixture(scope="module")
 def axe_script() -> str:
-    """The checker's program."""
     if need := what_node_needs():
         missing(*need)
     return axe().read_text("utf-8")
@@ -153,11 +151,10 @@ def test_no_page_keeps_anybody_out_light_or_dark_or_on_a_phone(root: Visitor, ax
 def findings(root: Visitor, axe_script: str) -> Sequence[Any]:
     """What axe-core finds on the page as it is."""
     root.run(axe_script)
-    found: Sequence[Any] = root.driver.execute_async_script(
+    return root.driver.execute_async_script(
         "const done = arguments[0]; axe.run(document).then((found) => done(found.violations.map("
         "(one) => [one.id, one.nodes.map((node) => node.html.slice(0, 200) + node.failureSummary)])));"
     )
-    return found
 
 
 def unharmed(root: Visitor, paths: Sequence[str]) -> None:
@@ -213,7 +210,6 @@ def test_no_name_reason_segment_or_remark_changes_a_page(
     ])  # fmt: skip
     reviewer = Reviewer(labeller=MEANT, holder="page")
     item = store.reviews.next(reviewer, ["cut"], hold=timedelta(minutes=5), now=clock())
-    assert item is not None
     store.reviews.mark(
         reviewer, Mark(token=item.token, severity=0.5, name="m", count=1, remark=HARM), now=clock()
     )
@@ -224,14 +220,9 @@ def test_no_name_reason_segment_or_remark_changes_a_page(
     store.policies.close(GATE, by=f"account:{MEANT}", reason=HARM)
     store.calibration.reject(GATE, 2, by=MEANT, reason=HARM, now=clock())
     recalibrate_by_hand(
-        store.calibration,
-        store.policies,
-        store.gates.get(GATE),
-        clock=clock,
-        by=MEANT,
-        reason=HARM,
-        propose=True,
-    )
+        store.calibration, store.policies, store.gates.get(GATE), clock=clock, by=MEANT,
+        reason=HARM, propose=True,
+    )  # fmt: skip
     (raised,) = store.alerts.list()
     store.alerts.assign(store.alerts.incident(raised.alert.alert_id), HARM[:200], by=MEANT)
     store.alerts.acknowledge(raised.alert.alert_id, by=MEANT, reason=HARM)

@@ -72,6 +72,17 @@ def test_of_claims_it_says_what_would_ship(people: Site, tmp_path: Path) -> None
     assert "360 claims of 60 prompts, 33 % wrong; 30 prompts calibrate" in said(answer)
 
 
+def test_what_has_no_severity_is_said_without_options_of_a_command(people: Site, table: Path) -> None:
+    own, claimed = pd.read_csv(table), lines()
+    own.loc[:5, "severity"] = None
+    del claimed[0]["responses"][0]["claims"][0]["label"]
+    claims = "".join(json.dumps(line) + "\n" for line in claimed).encode()
+    for name, content in (("own.csv", own.to_csv(index=False).encode()), ("claims.jsonl", claims)):
+        page = said(upload(people.client("viewer"), {}, name, content))
+        assert "no severity" in page
+        assert "--unlabelled" not in page
+
+
 @pytest.mark.parametrize(("column", "answered"), [("label", {}), ("graded", {"column": "graded"})])
 def test_it_asks_once_what_the_severities_are(
     column: str, answered: dict[str, str], people: Site, table: Path
@@ -82,12 +93,9 @@ def test_it_asks_once_what_the_severities_are(
     question = upload(viewer, {}, "own.csv", own.to_csv(index=False).encode())
     assert "In own.csv, wh" in said(question)
     token = re.search(r'name="upload" value="([^"]+)"', question.body)
-    assert token is not None
     page = upload(viewer, {"upload": token[1], "one": "right", **answered})
     assert main(["try", str(table), "--alpha", "10%", "--out", "page.html"]) == DONE
-    worth = re.search(r'class="result">([^<]+)', Path("page.html").read_text())
-    assert worth is not None
-    assert worth[1] in page.body
+    assert re.search(r'class="result">([^<]+)', Path("page.html").read_text())[1] in page.body
     assert "no longer here" in said(upload(viewer, {"upload": token[1], "one": "right"}))
 
 
@@ -137,9 +145,7 @@ def test_it_is_served_without_a_console(table: Path) -> None:
         text=True,
     ) as process:
         try:
-            assert process.stdout is not None
             address = re.search(r"http://\S+?(?=;|\s)", process.stdout.readline())
-            assert address is not None
             connection = http.client.HTTPConnection(urlsplit(address[0]).netloc, timeout=240)
             body, kind = parts({"budget": "10", "columns": ""}, "answers.csv", table.read_bytes())
             connection.request("POST", "/try", body, {"content-type": kind})

@@ -70,9 +70,6 @@ def test_the_schema_refuses(text: str):
         jsonschema.validate(values(text), json.loads(generate.SCHEMA.read_text("utf-8")))
 
 
-# ---- with Helm, kubeconform and the schemas of Kubernetes, KEDA and Prometheus' operator
-
-
 def run(tool: str, *arguments: object) -> str:
     """Run a tool and return what it says; anything but success is an `AssertionError`."""
     asked = [TOOLS / tool, *map(str, arguments)]

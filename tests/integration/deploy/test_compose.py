@@ -60,8 +60,7 @@ def prepare(checkout: Path) -> str:
 @cache
 def written() -> dict[str, Any]:
     """The file as it is written, with anchors resolved."""
-    found: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))
-    return found
+    return yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))
 
 
 SERVICES = written()["services"]
@@ -77,9 +76,8 @@ def test_without_preparation_it_says_what_to_do(checkout: Path):
 
 def test_prepared_it_is_valid_and_holds_no_secret(checkout: Path):
     assert "made .env" in prepare(checkout)
-    assert (checkout / ".secrets" / "oidc-client-secret").read_text() == "", (
-        "a public client, until there is one"
-    )
+    found = (checkout / ".secrets" / "oidc-client-secret").read_text()
+    assert found == "", "a public client, until there is one"
     (checkout / ".secrets" / "oidc-client-secret").write_text("secret-of-the-console")
     asked = {"OIDC_ISSUER": "https://login.example", "CONSOLE_URL": "https://streamer.example"}
     asked["OIDC_ROLES"] = '{"risk-team": "approver"}'
@@ -95,11 +93,8 @@ def test_prepared_it_is_valid_and_holds_no_secret(checkout: Path):
     for secret in (checkout / ".secrets").iterdir():
         assert secret.read_text() not in done.stdout
     assert {name: each["profiles"] for name, each in SERVICES.items() if "profiles" in each} == {
-        "cli": ["cli"],
-        "demo-gate": ["demo"],
-        "demo-traffic": ["demo"],
-        "serve": ["serve"],
-    }
+        "cli": ["cli"], "demo-gate": ["demo"], "demo-traffic": ["demo"], "serve": ["serve"],
+    }  # fmt: skip
 
 
 def test_preparing_again_changes_nothing_and_nobody_else_may_enter(checkout: Path):
@@ -215,9 +210,8 @@ def test_kafka_starts_with_these_settings(tmp_path: Path):
     tried = {
         line.partition("=")[0] for line in (ROOT / "deploy/kafka/server.properties").read_text().splitlines()
     }
-    assert lines.keys() - tried <= {"log.retention.hours"}, (
-        "a setting that the tests' own broker does not know"
-    )
+    there = lines.keys() - tried
+    assert there <= {"log.retention.hours"}, "a setting that the tests' own broker does not know"
     broker = KafkaBroker()
     try:
         lines["log.dirs"] = str(broker.folder / "of-compose")

@@ -117,13 +117,9 @@ def container(
     (folder / "config.json").write_text(json.dumps(spec), "utf-8")
     # It wants one hierarchy of cgroups, and finds it where the machine has the old ones beside it.
     crun = [
-        "unshare",
-        "--mount",
-        "sh",
-        "-c",
-        'mount -t cgroup2 none /sys/fs/cgroup && exec crun "$@"',
+        "unshare", "--mount", "sh", "-c", 'mount -t cgroup2 none /sys/fs/cgroup && exec crun "$@"',
         "crun",
-    ]
+    ]  # fmt: skip
     crun += ["--cgroup-manager=disabled", f"--root={folder / 'state'}"]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(

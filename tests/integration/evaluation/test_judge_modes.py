@@ -35,7 +35,6 @@ DISTINCT = 3 + 15 * 2
 def mark(request: ChatRequest) -> float:
     """A mark that follows from what was asked, in [0, 100]."""
     case = re.search(r"\{.*\}", request.texts[-1], re.DOTALL)
-    assert case is not None
     return hashlib.sha256(case.group().encode()).digest()[0] / 2.56
 
 
@@ -141,15 +140,9 @@ def test_a_wrong_key_ends_the_command_at_once(clouds, tmp_path, monkeypatch, cap
         with pytest.raises(UsageError):
             judged(server, clouds, tmp_path / "cache")
         words = [
-            "evaluate",
-            str(clouds),
-            "--judge-model",
-            "m",
-            "--judge-base-url",
-            server.url,
-            "--processes",
-            "1",
-        ]
+            "evaluate", str(clouds), "--judge-model", "m", "--judge-base-url", server.url,
+            "--processes", "1",
+        ]  # fmt: skip
         assert main(words) == 2
     assert "key" in capsys.readouterr().err
     assert main(["evaluate", str(clouds), "--judge"]) == 2

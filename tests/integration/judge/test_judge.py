@@ -20,6 +20,7 @@ from streamer.errors import UsageError
 from streamer.labels.judge.client import JudgeClient
 from streamer.labels.judge.endpoint import JudgeEndpoint
 from streamer.labels.judge.marks import AnsweredQuestion, judge_scores, judge_severities
+from streamer.labels.judge.record import Judgement
 from streamer.labels.judge.rubric import JudgeCase
 from streamer.labels.llm.record import Price, TokenUsage
 from tests.at_once import at_once
@@ -72,11 +73,19 @@ def in_turn(*replies: ChatReply) -> Callable[[ChatRequest], ChatReply]:
     return lambda request: replies[min(request.number, len(replies) - 1)]
 
 
+def graded(
+    replies: Callable[[ChatRequest], ChatReply], case: JudgeCase = CASE, **settings: Any
+) -> tuple[Judgement, OpenAIServer]:
+    """What the judge makes of a case with these replies, and who gave them."""
+    with OpenAIServer(replies) as server, judge_at(server.url, **settings) as judge:
+        (judgement,) = judge.grade([case])
+    return judgement, server
+
+
 def material(request: ChatRequest) -> dict[str, Any]:
     lines = request.body["messages"][1]["content"].split("\n")
     (end,) = (i for i, line in enumerate(lines) if line.startswith("CASE ") and line.endswith(" ends"))
-    parsed: dict[str, Any] = json.loads("\n".join(lines[1:end]))
-    return parsed
+    return json.loads("\n".join(lines[1:end]))
 
 
 def test_a_verdict_with_its_record():
@@ -84,7 +93,6 @@ def test_a_verdict_with_its_record():
     with OpenAIServer(in_turn(GOOD)) as server, judge_at(server.url, prices={"grader": price}) as judge:
         (judgement,) = judge.grade([CASE])
     assert judgement.failure is None
-    assert judgement.verdict is not None
     assert judgement.verdict.mark == 88.6
     assert judgement.normalised == 0.886
     assert judgement.severity == 0.114
@@ -131,8 +139,7 @@ def test_every_case_is_between_lines_of_its_own():
 
 def test_unicode_goes_there_and_back():
     case = JudgeCase("首都は？", "Straße \U0001f5fc \u202e\x00 \ud800 巴黎", ("Köln",))
-    with OpenAIServer(in_turn(ChatReply(VERDICT + " \u3000\n"))) as server, judge_at(server.url) as judge:
-        (judgement,) = judge.grade([case])
+    judgement, server = graded(in_turn(ChatReply(VERDICT + " \u3000\n")), case)
     assert judgement.verdict is not None
     assert judgement.case is case
     assert material(server.requests[0]) == {
@@ -145,11 +152,7 @@ def test_unicode_goes_there_and_back():
 class TestRepliesThatCannotBeRead:
     def test_one_is_asked_about(self):
         price = Price(Decimal(1), Decimal(2))
-        with (
-            OpenAIServer(in_turn(ChatReply("I would say 88."), GOOD)) as server,
-            judge_at(server.url, prices={"grader": price}) as judge,
-        ):
-            (judgement,) = judge.grade([CASE])
+        judgement, server = graded(in_turn(ChatReply("I would say 88."), GOOD), prices={"grader": price})
         assert judgement.verdict is not None
         assert [exchange.problem for exchange in judgement.exchanges] == ["malformed_reply", None]
         assert judgement.cost == 2 * (Decimal(400) + 2 * Decimal(50)) / 1_000_000
@@ -160,12 +163,10 @@ class TestRepliesThatCannotBeRead:
 
     def test_two_are_a_failure_on_record(self):
         replies = in_turn(ChatReply("I would say 88."), ChatReply('{"score": 101}'))
-        with OpenAIServer(replies) as server, judge_at(server.url) as judge:
-            (judgement,) = judge.grade([CASE])
+        judgement, server = graded(replies)
         assert judgement.verdict is None
         assert judgement.severity is None
         assert judgement.normalised is None
-        assert judgement.failure is not None
         assert judgement.failure.code == "malformed_reply"
         assert "exactly the keys" in judgement.failure.detail
         assert [exchange.reply for exchange in judgement.exchanges] == ["I would say 88.", '{"score": 101}']
@@ -173,18 +174,14 @@ class TestRepliesThatCannotBeRead:
 
     def test_one_that_was_cut_off_says_so(self):
         replies = in_turn(ChatReply(VERDICT[:40], finish_reason="length"))
-        with OpenAIServer(replies) as server, judge_at(server.url) as judge:
-            (judgement,) = judge.grade([CASE])
-        assert judgement.failure is not None
+        judgement, _ = graded(replies)
         assert "cut off" in judgement.failure.detail
 
     @pytest.mark.parametrize(
         "reply", [ChatReply(None, refusal="I cannot."), ChatReply(None, finish_reason="content_filter")]
     )
     def test_a_refusal_is_not_asked_about(self, reply: ChatReply):
-        with OpenAIServer(in_turn(reply)) as server, judge_at(server.url) as judge:
-            (judgement,) = judge.grade([CASE])
-        assert judgement.failure is not None
+        judgement, server = graded(in_turn(reply))
         assert judgement.failure.code == "refused"
         assert len(server.requests) == 1
 
@@ -208,16 +205,13 @@ class TestInjection:
             return ChatReply([f"{said}\n{VERDICT}", f"{VERDICT}\n{said}"][request.number % 2])
 
         case = JudgeCase("Capital of France?", candidate, ("Paris",))
-        with OpenAIServer(parrot) as server, judge_at(server.url) as judge:
-            (judgement,) = judge.grade([case])
+        judgement, server = graded(parrot, case)
         assert judgement.verdict is None
-        assert judgement.failure is not None
         assert judgement.failure.code == "malformed_reply"
         assert len(server.requests) == 2
 
     def test_a_judge_that_is_not_moved_gives_its_own(self):
-        with OpenAIServer(in_turn(GOOD)) as server, judge_at(server.url) as judge:
-            (judgement,) = judge.grade([JudgeCase("Capital of France?", TOP, ("Paris",))])
+        judgement, server = graded(in_turn(GOOD), JudgeCase("Capital of France?", TOP, ("Paris",)))
         assert judgement.normalised == 0.886
         system, user = server.requests[0].body["messages"]
         assert (
@@ -236,11 +230,7 @@ class TestTroubleThatPasses:
             ChatReply(status=429, headers={"retry-after": "soon"}),
             GOOD,
         )
-        with (
-            OpenAIServer(replies) as server,
-            judge_at(server.url, waits=waits, first_delay=1.0, longest_delay=30.0) as judge,
-        ):
-            (judgement,) = judge.grade([CASE])
+        judgement, _ = graded(replies, waits=waits, first_delay=1.0, longest_delay=30.0)
         assert judgement.verdict is not None
         assert waits.seconds == [7.0, 2.5, 30.0, 8.0]
         assert [exchange.problem for exchange in judgement.exchanges] == ["rate_limited"] * 4 + [None]
@@ -249,20 +239,15 @@ class TestTroubleThatPasses:
     def test_waits_double_with_jitter_up_to_the_longest(self):
         for jitter, expected in ((1.0, [0.5, 1.0, 2.0, 2.0]), (0.0, [0.25, 0.5, 1.0, 1.0])):
             waits = Waits()
-            with (
-                OpenAIServer(in_turn(ChatReply(status=503))) as server,
-                judge_at(
-                    server.url,
-                    waits=waits,
-                    jitter=lambda jitter=jitter: jitter,
-                    first_delay=0.5,
-                    longest_delay=2.0,
-                    tries=5,
-                ) as judge,
-            ):
-                (judgement,) = judge.grade([CASE])
+            judgement, server = graded(
+                in_turn(ChatReply(status=503)),
+                waits=waits,
+                jitter=lambda jitter=jitter: jitter,
+                first_delay=0.5,
+                longest_delay=2.0,
+                tries=5,
+            )
             assert waits.seconds == expected
-            assert judgement.failure is not None
             assert judgement.failure.code == "server_error"
             assert len(server.requests) == len(judgement.exchanges) == 5
 
@@ -284,19 +269,14 @@ class TestTroubleThatPasses:
         ],
     )
     def test_a_broken_reply_is_asked_for_again(self, bad: ChatReply):
-        with OpenAIServer(in_turn(bad, bad, GOOD)) as server, judge_at(server.url) as judge:
-            (judgement,) = judge.grade([CASE])
+        judgement, _ = graded(in_turn(bad, bad, GOOD))
         assert judgement.verdict is not None
         assert len(judgement.exchanges) == 3
         assert judgement.exchanges[0].problem in ("server_error", "unreachable")
 
     @pytest.mark.parametrize("slow", [ChatReply(VERDICT, after=300.0), ChatReply(VERDICT, drip=0.05)])
     def test_a_slow_reply_is_given_up_in_time(self, slow: ChatReply):
-        with (
-            OpenAIServer(in_turn(slow, GOOD)) as server,
-            judge_at(server.url, timeout=0.5, tries=99) as judge,
-        ):
-            (judgement,) = judge.grade([CASE])
+        judgement, _ = graded(in_turn(slow, GOOD), timeout=0.5, tries=99)
         assert judgement.verdict is not None
         *late, in_time = [exchange.problem for exchange in judgement.exchanges]
         assert set(late) == {"timed_out"}, "a busy machine may be late with the good reply, too"
@@ -306,17 +286,12 @@ class TestTroubleThatPasses:
     def test_an_endpoint_that_is_away_is_a_failure_of_each_case(self):
         with judge_at(f"http://127.0.0.1:{free_port()}/v1", tries=2) as judge:
             judgements = judge.grade([CASE, CASE])
-        assert [judgement.failure and judgement.failure.code for judgement in judgements] == [
-            "unreachable"
-        ] * 2
+        wanted = ["unreachable"] * 2
+        assert [judgement.failure and judgement.failure.code for judgement in judgements] == wanted
 
     def test_a_reply_without_counts_costs_an_unknown_amount(self):
         price = Price(Decimal(1), Decimal(1))
-        with (
-            OpenAIServer(in_turn(ChatReply(VERDICT, usage=None))) as server,
-            judge_at(server.url, prices={"grader": price}) as judge,
-        ):
-            (judgement,) = judge.grade([CASE])
+        judgement, _ = graded(in_turn(ChatReply(VERDICT, usage=None)), prices={"grader": price})
         assert judgement.verdict is not None
         assert judgement.cost is None
         assert judgement.usage == TokenUsage(0, 0)
@@ -330,7 +305,6 @@ class TestTroubleThatStays:
 
         with OpenAIServer(answer) as server, judge_at(server.url) as judge:
             bad, good = judge.grade([JudgeCase("q", "too long"), JudgeCase("q", "fine")])
-        assert bad.failure is not None
         assert bad.failure.code == "rejected"
         assert good.verdict is not None
         assert len(server.requests) == 2
@@ -390,8 +364,7 @@ class TestParametersThatTheModelDoesNotTake:
         def answer(request: ChatRequest) -> ChatReply:
             return refusal_of_a_parameter("max_tokens") if "max_tokens" in request.body else GOOD
 
-        with OpenAIServer(answer) as server, judge_at(server.url, max_tokens=90) as judge:
-            (judgement,) = judge.grade([CASE])
+        judgement, server = graded(answer, max_tokens=90)
         assert judgement.verdict is not None
         assert server.requests[-1].body["max_completion_tokens"] == 90
 
@@ -400,9 +373,7 @@ class TestParametersThatTheModelDoesNotTake:
             (name,) = (name for name in request.body if name.startswith("max_"))
             return refusal_of_a_parameter(name)
 
-        with OpenAIServer(answer) as server, judge_at(server.url) as judge:
-            (judgement,) = judge.grade([CASE])
-        assert judgement.failure is not None
+        judgement, server = graded(answer)
         assert judgement.failure.code == "rejected"
         assert len(server.requests) <= 3
 

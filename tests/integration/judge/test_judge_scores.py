@@ -133,9 +133,8 @@ def test_a_request_to_the_judge_is_traced_inside_its_record_and_links_to_several
     assert parents == [processed[0], processed[1], None], "what is not kept is not told of"
     assert [[link.context.span_id for link in span.links] for span in asked] == [[], [], processed[2:]]
     sent = [request.headers.get("traceparent", "") for request in model.requests]
-    assert [one[36:52] for one in sent[:3]] == [
-        f"{span.context.span_id:016x}" for span in asked if span.context
-    ]
+    wanted = [f"{span.context.span_id:016x}" for span in asked if span.context]
+    assert [one[36:52] for one in sent[:3]] == wanted
     assert sent[3].endswith("-00")
 
 
@@ -296,9 +295,8 @@ def test_a_gate_ships_by_a_judges_marks_and_holds_without_them(
     assert metrics['streamer_part_reachable{part="judge"}'] == 0
 
     kept = site.store.judgements.of(BatchKey(GATE, "one", 1), "1")
-    assert [(one.mark, one.for_score, one.remembered, one.label, one.intact) for one in kept] == [
-        (90.0, True, False, None, True)
-    ]
+    there = [(one.mark, one.for_score, one.remembered, one.label, one.intact) for one in kept]
+    assert there == [(90.0, True, False, None, True)]
     assert kept[0].cost == pytest.approx((400 + 2 * 50) / 1e6)
     assert "surely here" in kept[0].exchanges[0].messages[1].content
     failed = site.store.judgements.of(BatchKey(GATE, "two", 1))

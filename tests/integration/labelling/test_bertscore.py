@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from streamer.errors import UsageError
-from streamer.labels import ReferencedAnswer, factuality_severities
+from streamer.labels import ReferencedAnswer, bertscore, factuality_severities
 from streamer.labels.bertscore import BertScorer
+from streamer.scoring.encoders.model_loading import quiet_libraries
 from tests.services.requirements import missing
 
 pytestmark = pytest.mark.encoder
@@ -39,8 +40,6 @@ def minilm() -> Path:
 
 @pytest.fixture(scope="module")
 def scorer(minilm: Path) -> BertScorer:
-    from streamer.labels.bertscore import BertScorer
-
     return BertScorer(str(minilm), layers=6, device="cpu")
 
 
@@ -64,15 +63,10 @@ def roberta(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tokenizer.save_pretrained(folder)
     torch.manual_seed(1)
     config = RobertaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=32,
-        num_hidden_layers=3,
-        num_attention_heads=2,
-        intermediate_size=64,
-        max_position_embeddings=66,
-        initializer_range=0.5,
+        vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=3, num_attention_heads=2,
+        intermediate_size=64, max_position_embeddings=66, initializer_range=0.5,
         pad_token_id=tokenizer.pad_token_id,
-    )
+    )  # fmt: skip
     RobertaModel(config).save_pretrained(folder)
     return folder
 
@@ -98,8 +92,6 @@ def _f1_by_definition(folder: Path, layer: int, one: str, other: str, *, prefix:
 
 @pytest.mark.parametrize("layer", [2, 6])
 def test_scores_follow_the_definition(minilm: Path, layer: int):
-    from streamer.labels.bertscore import BertScorer
-
     scorer = BertScorer(str(minilm), layers=layer, device="cpu", batch_size=4)
     others = TEXTS[1:] + TEXTS[:1]
     expected = [
@@ -111,8 +103,6 @@ def test_scores_follow_the_definition(minilm: Path, layer: int):
 def test_the_package_itself_scores_a_pair_alone_the_same(minilm: Path, scorer: BertScorer):
     from bert_score import BERTScorer
 
-    from streamer.scoring.encoders.model_loading import quiet_libraries
-
     with quiet_libraries():
         package = BERTScorer(model_type=str(minilm), num_layers=6, device="cpu")
     pairs = [(one, other) for one in TEXTS for other in TEXTS if len(one) >= len(other)]
@@ -122,8 +112,6 @@ def test_the_package_itself_scores_a_pair_alone_the_same(minilm: Path, scorer: B
 
 
 def test_the_first_word_of_a_roberta_text_is_read_as_inside_a_sentence(roberta: Path):
-    from streamer.labels.bertscore import BertScorer
-
     scorer = BertScorer(str(roberta), layers=2, device="cpu")
     (score,) = scorer.f1(["Paris is France"], ["France is Paris"])
     published = _f1_by_definition(roberta, 2, "Paris is France", "France is Paris", prefix=" ")
@@ -159,8 +147,6 @@ def test_progress_counts_every_pair(scorer: BertScorer):
 
 
 def test_a_baseline_spreads_scores(minilm: Path, scorer: BertScorer, tmp_path: Path):
-    from streamer.labels.bertscore import BertScorer
-
     baseline = tmp_path / "baseline.csv"
     baseline.write_text("LAYER,P,R,F\n5,0.1,0.1,0.1\n6,0.7,0.7,0.6\n")
     rescaled = BertScorer(
@@ -209,8 +195,6 @@ def test_what_was_computed_is_named_to_the_last_weight(scorer: BertScorer):
     ],
 )
 def test_what_cannot_be_had_is_told(minilm: Path, arguments: dict[str, Any], says: str):
-    from streamer.labels.bertscore import BertScorer
-
     with pytest.raises(UsageError, match=says):
         BertScorer(str(minilm), **{"device": "cpu", **arguments})
 
@@ -220,15 +204,11 @@ def test_what_cannot_be_had_is_told(minilm: Path, arguments: dict[str, Any], say
     [("./absent", "no model in"), ("not a name", "no BERTScore model"), ("no/model@x", "hub")],
 )
 def test_a_model_that_is_not_there_is_told(model: str, says: str):
-    from streamer.labels.bertscore import BertScorer
-
     with pytest.raises(UsageError, match=says):
         BertScorer(model, layers=1, device="cpu")
 
 
 def test_the_papers_model_has_a_layer_and_a_baseline_by_name():
-    from streamer.labels import bertscore
-
     package = bertscore._bert_score()
     for name in ("roberta-large", "FacebookAI/roberta-large"):
         layer = bertscore._best_layer(package, name)

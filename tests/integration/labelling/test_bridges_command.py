@@ -143,9 +143,8 @@ def test_a_tools_verdicts_need_no_option_but_the_gate(world: World, told: Told):
     said = json.loads(told("label", "import", "run.json", "--gate", GATE, "--json").out)
     assert (said["read"], said["other_kind"]) == (2, 0)
     Path("rows.json").write_text(json.dumps([{"batch_id": "b-0", "note": "x"}]))
-    assert "or the tool that wrote it: --format TOOL" in " ".join(
-        told("label", "import", "rows.json", "--gate", GATE, status=1).err.split()
-    )
+    found = " ".join(told("label", "import", "rows.json", "--gate", GATE, status=1).err.split())
+    assert "or the tool that wrote it: --format TOOL" in found
 
 
 @pytest.mark.parametrize("tool", bridges())
@@ -162,12 +161,8 @@ def test_labels_come_back_once(tool: str, world: World, told: Told):
     strangers = int(tool == "langfuse")
     for given in ((), ("--gate", GATE)):  # the second time, and of one gate
         said = json.loads(run("label", "import", "answered.json", "--format", tool, "--json", *given))
-        assert (said["read"], said["unmatched"], said["unrecorded"], said["other_kind"]) == (
-            3,
-            strangers,
-            0,
-            0,
-        )
+        wanted = (3, strangers, 0, 0)
+        assert (said["read"], said["unmatched"], said["unrecorded"], said["other_kind"]) == wanted
         assert (said["stored"], said["repeated"]) == ((3, 0) if not given else (0, 3))
     found = world.store.labels.severities(GATE, "human")
     assert [found.get(BatchKey(GATE, f"b-{n}", 1), "b") for n in range(3)] == list(SEVERITIES)
@@ -177,6 +172,5 @@ def test_labels_come_back_once(tool: str, world: World, told: Told):
     left = json.loads(run("label", "queue", "--gate", GATE, "--format", tool) or "[]")
     assert left == tasks[3:]
     if tool == "langfuse":
-        assert "1 label is of no answer that was drawn here" in " ".join(
-            told("label", "import", "answered.json", "--format", tool).err.split()
-        )
+        there = " ".join(told("label", "import", "answered.json", "--format", tool).err.split())
+        assert "1 label is of no answer that was drawn here" in there

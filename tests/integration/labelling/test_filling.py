@@ -158,18 +158,10 @@ class TestJudge:
         assert labeller.startswith("grader/rubric-")
         assert report.pop("seconds") >= 0
         assert report == {
-            "gates": ["support-bot"],
-            "kind": "judge",
-            "labeller": labeller,
-            "labelled": 3,
-            "failed": 0,
-            "failures": {},
-            "skipped": 0,
-            "without_references": 0,
-            "waiting": 0,
-            "tokens": {"input": 800, "output": 100},
-            "cost": 0.00018,
-        }
+            "gates": ["support-bot"], "kind": "judge", "labeller": labeller, "labelled": 3,
+            "failed": 0, "failures": {}, "skipped": 0, "without_references": 0, "waiting": 0,
+            "tokens": {"input": 800, "output": 100}, "cost": 0.00018,
+        }  # fmt: skip
         assert labels(world) == [
             ("b0", 0.1, 0.1, "judge", "judge"),
             ("b1", 1.0, 1.0, "judge", "judge"),

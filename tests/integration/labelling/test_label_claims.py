@@ -52,9 +52,8 @@ def test_people_fill_in_a_table_or_a_file(capsys: pytest.CaptureFixture[str]) ->
         csv.writer(lines).writerows([head, *rows])
     (first, *_) = read_clouds("out.csv")
     assert first.responses[0].text == TEXT
-    assert [(one.text, one.severity) for one in first.responses[0].claims or ()] == list(
-        zip(SAID, (0.0, 0.0, 1.0), strict=True)
-    )
+    wanted = list(zip(SAID, (0.0, 0.0, 1.0), strict=True))
+    assert [(one.text, one.severity) for one in first.responses[0].claims or ()] == wanted
     assert main([*asked, "out.jsonl"]) == 0
     lines = [json.loads(line) for line in Path("out.jsonl").read_text().splitlines()]
     for line in lines:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from starlette.types import ASGIApp
 
 from streamer.journal import BatchDecision
 from streamer.review.access import Access
@@ -21,7 +22,28 @@ SCORE = 0.421379
 """Of every answer: whoever finds these digits in what the page was sent knows the score."""
 
 
-class Site:
+class Serving:
+    """An application in a thread, at an address of its own."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._listening = listen(host, port)
+        self.base = base_url(host, self._listening)
+        self.port = self._listening.getsockname()[1]
+
+    def serve(self, app: ASGIApp) -> None:
+        self._server = server(app)
+        sockets = {"sockets": [self._listening]}
+        self._thread = threading.Thread(target=self._server.run, kwargs=sockets, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._server.should_exit = True
+        self._thread.join(timeout=240)
+        assert not self._thread.is_alive()
+        self._listening.close()
+
+
+class Site(Serving):
     """One server of the page. Several may stand over one world."""
 
     def __init__(
@@ -37,10 +59,8 @@ class Site:
         self.world = world
         self.access = Access()
         self.recalibrating: dict[str, Recalibrating] = {}
-        self._listening = listen(host, port)
-        self.base = base_url(host, self._listening)
-        self.port = self._listening.getsockname()[1]
-        self._server = server(
+        super().__init__(host, port)
+        self.serve(
             review_app(
                 world.open().reviews,
                 self.access,
@@ -53,19 +73,9 @@ class Site:
                 rubrics=rubrics,
             )
         )
-        self._thread = threading.Thread(
-            target=self._server.run, kwargs={"sockets": [self._listening]}, name="review-page", daemon=True
-        )
-        self._thread.start()
 
     def address(self, name: str | None = None) -> str:
         return f"{self.base}#{self.access.invite(name)}"
-
-    def stop(self) -> None:
-        self._server.should_exit = True
-        self._thread.join(timeout=240)
-        assert not self._thread.is_alive()
-        self._listening.close()
 
 
 def answers(
@@ -89,7 +99,7 @@ def answers(
 
 
 def fill(world: World, decisions: Sequence[BatchDecision]) -> None:
-    world.commit(world.slice(world.lease(), *decisions))
+    world.keep(*decisions)
 
 
 def severities(world: World) -> dict[str, list[tuple[str, float]]]:

@@ -35,10 +35,7 @@ class Person:
 
     def text(self, id_: str) -> str:
         """Everything in an element, as it stands in the document."""
-        found: str = self.driver.execute_script(
-            "return document.getElementById(arguments[0]).textContent", id_
-        )
-        return found
+        return self.driver.execute_script("return document.getElementById(arguments[0]).textContent", id_)
 
     def sees(self, id_: str) -> bool:
         return self.driver.find_element(By.ID, id_).is_displayed()
@@ -47,8 +44,7 @@ class Person:
         return self.driver.switch_to.active_element.get_attribute("id") or ""
 
     def document(self) -> str:
-        found: str = self.driver.execute_script("return document.documentElement.outerHTML")
-        return found
+        return self.driver.execute_script("return document.documentElement.outerHTML")
 
     def run(self, script: str, *arguments: Any) -> Any:
         return self.driver.execute_script(script, *arguments)

@@ -141,15 +141,12 @@ def test_a_write_from_elsewhere_changes_nothing(ana: Client, world: World, heade
 def test_every_answer_tells_the_browser_to_be_strict_and_none_has_a_token(site: Site, ana: Client):
     token = site.access.invite("ben")
     seen = [
-        ana.send("/", method="GET"),
-        ana.send("/review.js", method="GET"),
-        ana.send("/nowhere", method="GET"),
-        ana.send("/api/next", HOLDER),
+        ana.send("/", method="GET"), ana.send("/review.js", method="GET"),
+        ana.send("/nowhere", method="GET"), ana.send("/api/next", HOLDER),
         ana.send("/api/next", {"holder": "h 1"}),
-        ana.send("/", method="GET", headers={"host": "evil.example"}),
-        Client(site).enter(token),
+        ana.send("/", method="GET", headers={"host": "evil.example"}), Client(site).enter(token),
         Client(site).enter("wrong"),
-    ]
+    ]  # fmt: skip
     for answer in seen:
         policy = answer.headers["content-security-policy"]
         assert "default-src 'none'" in policy
@@ -221,12 +218,8 @@ def test_the_score_comes_with_the_mark_and_not_before(ana: Client):
         assert answer.status == 200
         assert digits not in answer.body
         assert not set(re.findall(r"\w+", answer.body)) & {
-            "score",
-            "action",
-            "abstain",
-            "threshold",
-            "decided",
-        }
+            "score", "action", "abstain", "threshold", "decided",
+        }  # fmt: skip
     marked = ana.send("/api/mark", {**HOLDER, "item": item, "severity": 1, "mark": "m", "count": 1})
     assert marked.json["decided"]["score"] == SCORE
     assert marked.json["decided"]["action"] == "abstain"

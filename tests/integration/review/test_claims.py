@@ -99,17 +99,15 @@ def test_the_queue_in_a_file_has_the_answer_with_each_claim(
 ) -> None:
     claims_wait(world)
     found: list[QueuedResponse] = world.store.labels.queue("notes")
-    assert [(one.response_id, one.text, one.answer) for one in found] == [
-        (name, text, ANSWER) for name, text in zip("abcd", CLAIMS_OF_IT, strict=True)
-    ]
+    wanted = [(name, text, ANSWER) for name, text in zip("abcd", CLAIMS_OF_IT, strict=True)]
+    assert [(one.response_id, one.text, one.answer) for one in found] == wanted
     assert RecordedClaims.of({}) is None
     monkeypatch.setenv("STREAMER_DATABASE_URL", world.url)
     assert main(["label", "queue", "--gate", "notes", "--format", "jsonl"]) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     shown = ANSWER.partition("</think>")[2]
-    assert [row["response"] for row in rows] == [
-        f"{shown}\n\nThe claim to judge: {claim}" for claim in CLAIMS_OF_IT
-    ]
+    wanted = [f"{shown}\n\nThe claim to judge: {claim}" for claim in CLAIMS_OF_IT]
+    assert [row["response"] for row in rows] == wanted
 
 
 def test_a_judge_reads_each_claim_of_the_queue_in_its_answer(

@@ -34,7 +34,6 @@ class Process:
             stderr=subprocess.PIPE,
             text=True,
         )
-        assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line, self.process.communicate()[1]
         self.announced: dict[str, Any] = json.loads(line)

@@ -20,6 +20,9 @@ from streamer.clouds.cloud import Cloud, cloud_message
 from streamer.clouds.cloud_files import read_clouds
 from streamer.clouds.noise import NOISE_FAMILIES
 from streamer.events.limits import Limits
+from streamer.labels.llm import ChatEndpoint
+from streamer_research.sampling import Recipe, read_prompts
+from streamer_research.sampling import sample as sample_clouds
 from tests.services.openai_server import ChatReply, ChatRequest, OpenAIServer, refusal_of_a_parameter
 from tests.services.ports import free_port
 from tests.services.requirements import missing
@@ -207,8 +210,7 @@ class TestTrouble:
 
         with OpenAIServer(answer) as server:
             assert sample(server, "--json") == 1
-            result = json.loads(capsys.readouterr().out)
-            assert result["failures"] == {code: 10}
+            assert json.loads(capsys.readouterr().out)["failures"] == {code: 10}
             assert [cloud.question_id for cloud in clouds()] == ["q1", "q3"]
             before = len(server.requests)
             broken = False
@@ -457,10 +459,8 @@ class TestWrongUsage:
         assert says in capsys.readouterr().err
 
     def test_nobody_is_asked_without_a_word(self, told: Told):
-        assert (
-            "STREAMER_SAMPLING_BASE_URL"
-            in told("sample", "prompts.jsonl", "--out", "out.jsonl", status=2).err
-        )
+        found = told("sample", "prompts.jsonl", "--out", "out.jsonl", status=2).err
+        assert "STREAMER_SAMPLING_BASE_URL" in found
 
     def test_somebody_elses_file_is_not_replaced(self, folder: Path, capsys: pytest.CaptureFixture[str]):
         (folder / "out.jsonl").write_text("mine")
@@ -492,27 +492,13 @@ class Paid:
 @contextmanager
 def running(server: OpenAIServer, folder: Path) -> Iterator[subprocess.Popen[str]]:
     command = [
-        sys.executable,
-        "-m",
-        "streamer",
-        "sample",
-        "prompts.jsonl",
-        "--out",
-        "out.jsonl",
-        "--model",
-        "m",
-    ]
+        sys.executable, "-m", "streamer", "sample", "prompts.jsonl", "--out", "out.jsonl",
+        "--model", "m",
+    ]  # fmt: skip
     options = [
-        "--base-url",
-        server.url,
-        "--answers",
-        "40",
-        "--per-request",
-        "1",
-        "--concurrency",
-        "4",
+        "--base-url", server.url, "--answers", "40", "--per-request", "1", "--concurrency", "4",
         "--yes",
-    ]
+    ]  # fmt: skip
     process = subprocess.Popen(
         [*command, *options], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -559,9 +545,8 @@ class TestStopped:
             assert process.returncode == status, said
             assert "in the journal" in said
             first = len(server.requests)
-            assert len((folder / "out.jsonl.journal").read_text().splitlines()) - 1 == first, (
-                "all that was answered"
-            )
+            found = len((folder / "out.jsonl.journal").read_text().splitlines()) - 1
+            assert found == first, "all that was answered"
             assert not (folder / "out.jsonl").exists(), "no cloud is whole yet"
             answer.after = 0.0
             assert sample(server, *SAME) == 0
@@ -593,19 +578,12 @@ class TestStopped:
 
 
 def test_from_python(folder: Path):
-    from streamer.labels.llm import ChatEndpoint
-    from streamer_research.sampling import Recipe, read_prompts
-    from streamer_research.sampling import sample as sample_clouds
-
     with OpenAIServer(good) as server:
         endpoint = ChatEndpoint(model="m", base_url=server.url, api_key=KEY)
         made = sample_clouds(
-            read_prompts("prompts.jsonl"),
-            Recipe(answers=4),
-            [endpoint],
-            folder / "p.jsonl",
+            read_prompts("prompts.jsonl"), Recipe(answers=4), [endpoint], folder / "p.jsonl",
             temperatures=[0.5],
-        )
+        )  # fmt: skip
     assert made.tally.answered == 12
     assert made.files[0].clouds == 3
     assert len(clouds("p.jsonl")) == 3

@@ -93,15 +93,9 @@ def test_everything_goes_through_clients_and_users_with_no_more_rights_than_they
         with closing(worker):
             worker.wait_until_ready()
             words = (
-                "tail",
-                "actions",
-                "--from-beginning",
-                "--count",
-                str(number),
-                "--timeout",
-                "30s",
+                "tail", "actions", "--from-beginning", "--count", str(number), "--timeout", "30s",
                 "--json",
-            )
+            )  # fmt: skip
             actions = [json.loads(line) for line in act("consumer", *words, way=way).splitlines()]
             assert way in {action["batch_id"] for action in actions}
             assert worker.terminate() == 0
@@ -201,12 +195,9 @@ def test_a_worker_whose_group_is_not_permitted_says_so_and_reads_once_it_is(
         worker.wait_for_log("stream.group_refused")
         assert "permit this user to read the group" in worker.unready()
         may = ACL(
-            "User:worker",
-            "*",
-            ACLOperation.READ,
-            ACLPermissionType.ALLOW,
+            "User:worker", "*", ACLOperation.READ, ACLPermissionType.ALLOW,
             ResourcePattern(ResourceType.GROUP, "another-group"),
-        )
+        )  # fmt: skip
         with closing(secured_kafka.broker.admin()) as admin:
             admin.create_acls([may])
         worker.wait_until_ready()

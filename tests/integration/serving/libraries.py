@@ -309,13 +309,9 @@ def llama_index(url: str) -> Asks:
 
     def model(gate: str) -> Any:
         return OpenAILike(
-            model=gate,
-            api_base=url,
-            api_key=KEY,
-            max_retries=0,
-            is_chat_model=True,
+            model=gate, api_base=url, api_key=KEY, max_retries=0, is_chat_model=True,
             is_function_calling_model=True,
-        )
+        )  # fmt: skip
 
     def tool(gate: str, prompt: str) -> Any:
         answer = model(gate).chat_with_tools([FunctionTool.from_defaults(look)], user_msg=prompt)
@@ -351,15 +347,10 @@ def agent(*command: str, **environment: str) -> list[Any]:
     """What a program of npm prints: it is nobody's here, and all that it asks goes to the gate."""
     home = tempfile.mkdtemp(dir=MODULES.parent)
     done = subprocess.run(
-        ["node", *command],
-        cwd=home,
+        ["node", *command], cwd=home,
         env={"PATH": os.environ["PATH"], "HOME": home, "CODEX_HOME": home} | environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=False, timeout=120,
+    )  # fmt: skip
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 

@@ -138,14 +138,9 @@ class Model(OpenAIServer):
     ) -> dict[str, str]:
         """The environment of such an endpoint, whose gates are pinned to it."""
         upstream = {
-            "base_url": self.url,
-            "model": "small",
-            "key_variable": "MODEL_KEY",
-            "answers": ANSWERS,
-            "tries": 1,
-            "price_per_million_input": "0.5",
-            "price_per_million_output": "2",
-        } | settings
+            "base_url": self.url, "model": "small", "key_variable": "MODEL_KEY", "answers": ANSWERS,
+            "tries": 1, "price_per_million_input": "0.5", "price_per_million_output": "2",
+        } | settings  # fmt: skip
         upstreams = {gate: {**upstream, **own} for gate, own in (gates or {"bot": {}}).items()}
         pin(site, upstreams, but=unpinned)
         return {

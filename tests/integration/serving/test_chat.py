@@ -83,8 +83,7 @@ def post(endpoint: Endpoint, *, headers: dict[str, str] | None = None, **body: A
 def kept(site: Site, batch_id: str) -> dict[str, Any]:
     """What is on record of how a batch's answers came about."""
     ((metadata,),) = site.rows(f"SELECT metadata FROM batches WHERE batch_id = '{batch_id}'")
-    found: dict[str, Any] = json.loads(metadata) if isinstance(metadata, str) else metadata
-    return found
+    return json.loads(metadata) if isinstance(metadata, str) else metadata
 
 
 # -- what ships
@@ -95,20 +94,13 @@ def test_the_selected_answer_comes_as_an_ordinary_completion(sqlite_site: Site, 
     endpoint = model.serve(site, temperature=0.7, top_p=0.9, max_tokens=200)
     with client(endpoint) as made:
         raw = made.chat.completions.with_raw_response.create(
-            model=MODEL,
-            messages=[{"role": "system", "content": "Be brief."}, *PROMPT],
-            temperature=0.7,
-            max_tokens=200,
-            metadata={"shop": "web"},
-            user="somebody",
-        )
+            model=MODEL, messages=[{"role": "system", "content": "Be brief."}, *PROMPT],
+            temperature=0.7, max_tokens=200, metadata={"shop": "web"}, user="somebody",
+        )  # fmt: skip
     completion: Any = raw.parse()
     (choice,) = completion.choices
-    assert (choice.message.role, choice.message.content, choice.finish_reason) == (
-        "assistant",
-        AGREED,
-        "stop",
-    )
+    wanted = ("assistant", AGREED, "stop")
+    assert (choice.message.role, choice.message.content, choice.finish_reason) == wanted
     assert (completion.object, completion.model) == ("chat.completion", MODEL)
     told = completion.streamer
     assert (told["action"], told["reason"], told["enforced"]) == ("ship", "scored", True)
@@ -125,13 +117,9 @@ def test_the_selected_answer_comes_as_an_ordinary_completion(sqlite_site: Site, 
 
     (asked,) = model.asked
     assert asked.body == {
-        "model": "small",
-        "messages": [{"role": "system", "content": "Be brief."}, *PROMPT],
-        "n": ANSWERS,
-        "temperature": 0.7,
-        "top_p": 0.9,
-        "max_tokens": 200,
-    }
+        "model": "small", "messages": [{"role": "system", "content": "Be brief."}, *PROMPT],
+        "n": ANSWERS, "temperature": 0.7, "top_p": 0.9, "max_tokens": 200,
+    }  # fmt: skip
     assert asked.headers["authorization"] == f"Bearer {KEY}"
 
     decided = json.loads(site.recorded()[told["batch_id"]])
@@ -145,12 +133,8 @@ def test_the_selected_answer_comes_as_an_ordinary_completion(sqlite_site: Site, 
     sampling = metadata["sampling"]
     assert (sampling["settings"]["model"], sampling["settings"]["answers"]) == ("small", ANSWERS)
     (call,) = sampling["calls"]
-    assert (call["model"], call["fingerprint"], call["answers"], call["problem"]) == (
-        "small-2026",
-        "fp_1",
-        ANSWERS,
-        None,
-    )
+    wanted = ("small-2026", "fp_1", ANSWERS, None)
+    assert (call["model"], call["fingerprint"], call["answers"], call["problem"]) == wanted
     assert call["cost"] == told["cost"] == pytest.approx((400 * 0.5 + 50 * 2) / 1e6)
     assert site.outcomes() == ["decision"]
     site.check()
@@ -245,8 +229,7 @@ def completed(endpoint: Endpoint, *, asynchronous: bool, **options: Any) -> list
 
 
 def test_every_client_gets_the_same_whole_or_streamed(plain: Plain) -> None:
-    model = plain.model
-    endpoint = plain.endpoint
+    _, model, endpoint = plain
     for ships, asynchronous, stream in product((True, False), repeat=3):
         model.reply = agreeing if ships else differing
         options: dict[str, Any] = {"model": MODEL, "messages": PROMPT}
@@ -297,8 +280,7 @@ def test_an_upstream_that_gives_fewer_at_once_is_asked_for_the_rest(sqlite_site:
 
 
 def test_an_answer_that_was_cut_off_says_so(plain: Plain) -> None:
-    model = plain.model
-    endpoint = plain.endpoint
+    _, model, endpoint = plain
     model.reply = lambda request: ChatReply(AGREED, further=[AGREED] * 3, finish_reason="length")
     assert ask(endpoint).choices[0].finish_reason == "length"
 
@@ -515,11 +497,8 @@ def test_what_cannot_be_sampled_whole_is_held_and_on_record(sqlite_site: Site, m
         assert completion.choices[0].finish_reason == "content_filter", name
         assert completion.choices[0].message.refusal == HELD
         told = completion.streamer
-        assert (told["action"], told["reason"], told["problem"]) == (
-            "abstain",
-            "too_few_responses",
-            problem,
-        ), name
+        wanted = ("abstain", "too_few_responses", problem)
+        assert (told["action"], told["reason"], told["problem"]) == wanted, name
         decided = json.loads(sqlite_site.recorded()[told["batch_id"]])
         assert (decided["action"], decided["responses"]) == ("abstain", [])
         calls = kept(sqlite_site, told["batch_id"])["sampling"]["calls"]
@@ -613,8 +592,7 @@ def test_a_repeat_gets_the_recorded_answer_and_samples_nothing(site: Site, model
 
 
 def test_a_batch_that_came_another_way_is_no_answer_to_a_conversation(plain: Plain) -> None:
-    model = plain.model
-    endpoint = plain.endpoint
+    _, model, endpoint = plain
     answers = [{"id": "a", "text": AGREED}, {"id": "b", "text": AGREED}]
     body = {"batch_id": "b-1", "prompt": "Where is my parcel?", "responses": answers}
     assert endpoint.ask(body, gate="segmented").json()["action"] == "ship"
@@ -626,8 +604,7 @@ def test_a_batch_that_came_another_way_is_no_answer_to_a_conversation(plain: Pla
 
 
 def test_repeats_at_the_same_time_share_one_sampling(plain: Plain) -> None:
-    model = plain.model
-    endpoint = plain.endpoint
+    _, model, endpoint = plain
     model.reply = lambda request: ChatReply(AGREED, further=[AGREED] * 3, after=1)
     with ThreadPoolExecutor(8) as pool:
         came = list(pool.map(lambda _: post(endpoint, headers={"idempotency-key": "same"}), range(8)))
@@ -930,9 +907,8 @@ def test_who_may_ask(sqlite_site: Site, model: Model) -> None:
     anthropics = {"x-api-key": decides["authorization"].removeprefix("Bearer ")}
     message = {"model": GATE, "max_tokens": 9, "messages": PROMPT}
     assert endpoint.client.post("/v1/messages", json=message, headers=anthropics).status_code == 200
-    assert (
-        endpoint.client.post("/v1/messages", json=message).json()["error"]["type"] == "authentication_error"
-    )
+    found = endpoint.client.post("/v1/messages", json=message).json()["error"]["type"]
+    assert found == "authentication_error"
     token = others["authorization"].removeprefix("Bearer ")
     with client(endpoint, api_key=token) as made:
         assert made.models.list().data == []
@@ -969,15 +945,9 @@ def test_the_upstreams_parameters_are_in_force_whatever_the_caller_sends(plain: 
     site, model, endpoint = plain
     with client(endpoint) as made:
         raw = made.chat.completions.with_raw_response.create(
-            model="gate/tempered",
-            messages=PROMPT,
-            temperature=0.1,
-            max_tokens=200,
-            seed=7,
-            stop=["\n"],
-            reasoning_effort="low",
-            presence_penalty=0,
-        )
+            model="gate/tempered", messages=PROMPT, temperature=0.1, max_tokens=200, seed=7,
+            stop=["\n"], reasoning_effort="low", presence_penalty=0,
+        )  # fmt: skip
     told: Any = raw.parse().streamer  # type: ignore[attr-defined]
     ignored = ["temperature", "reasoning_effort", "seed", "stop"]
     assert (told["action"], told["ignored"]) == ("ship", ignored)
@@ -1058,14 +1028,11 @@ def test_other_settings_of_an_upstream_ship_nothing_until_they_are_calibrated(
         decided = json.loads(sqlite_site.recorded()[told["batch_id"]])
         labels += [
             {
-                "batch_id": told["batch_id"],
-                "response_id": response,
-                "severity": 0.0,
-                "kind": "human",
-                "labeller": "ana",
+                "batch_id": told["batch_id"], "response_id": response, "severity": 0.0,
+                "kind": "human", "labeller": "ana",
             }
             for response in decided["audit"]["label"]
-        ]
+        ]  # fmt: skip
     assert len(labels) == 8
     assert endpoint.client.post("/v1/gates/own/labels", json=labels).json() == {"recorded": 8}
     done = FORKS.run(

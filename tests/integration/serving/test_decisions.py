@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from streamer.cli import main
 from streamer.errors import UsageError
 from streamer.scoring.signals.signal_list import signal_list
 from tests.faults.endpoint import GATE, Site, action, batch, held
@@ -15,11 +16,8 @@ from tests.integration.serving.model_server import ENCODER, Model
 def test_the_answer_is_the_action_as_it_is_recorded(site: Site) -> None:
     endpoint = site.serve()
     ships, holds = endpoint.ask(batch("b-1")), endpoint.ask(batch("b-2", score=0.1))
-    assert (action(ships)["action"], action(ships)["selected"], action(ships)["enforced"]) == (
-        "ship",
-        "a",
-        True,
-    )
+    wanted = ("ship", "a", True)
+    assert (action(ships)["action"], action(ships)["selected"], action(ships)["enforced"]) == wanted
     assert (action(holds)["action"], action(holds)["selected"]) == ("abstain", None)
     assert site.recorded() == {"b-1": ships.content, "b-2": holds.content}
     assert action(ships)["source"] == {"topic": "http", "partition": 0, "offset": 0}
@@ -29,14 +27,8 @@ def test_the_answer_is_the_action_as_it_is_recorded(site: Site) -> None:
         "SELECT leaf_index, leaf_hash, root FROM outcomes WHERE topic = 'http' ORDER BY \"offset\""
     )
     for answer, (index, leaf, root) in zip((ships, holds), leaves, strict=True):
-        assert json.loads(answer.headers["streamer-receipt"]) == [
-            "http",
-            "http",
-            0,
-            index,
-            bytes(leaf).hex(),
-            bytes(root).hex(),
-        ]
+        wanted = ["http", "http", 0, index, bytes(leaf).hex(), bytes(root).hex()]
+        assert json.loads(answer.headers["streamer-receipt"]) == wanted
     assert found.headers["streamer-receipt"] == ships.headers["streamer-receipt"]
     assert site.rows("SELECT count(*) FROM pending_messages") == [(0,)]
     site.check()
@@ -215,12 +207,8 @@ def test_a_gate_closed_a_moment_ago_ships_nothing(sqlite_site: Site) -> None:
 
 def label(**changes: Any) -> dict[str, Any]:
     return {
-        "batch_id": "b-1",
-        "response_id": "a",
-        "severity": 0.5,
-        "kind": "human",
-        "labeller": "ana",
-    } | changes
+        "batch_id": "b-1", "response_id": "a", "severity": 0.5, "kind": "human", "labeller": "ana",
+    } | changes  # fmt: skip
 
 
 def test_severities_are_recorded_as_those_of_the_topic_are(site: Site) -> None:
@@ -289,11 +277,8 @@ def test_calls_are_decided_and_what_is_held_names_the_fields_that_differ(sqlite_
                 "responses": [one | {"id": str(n)} for n, one in enumerate(asked["responses"][:1] * 2)],
             }
             shipped = endpoint.client.post(f"/v1/gates/{gate}/decisions", json=same).json()
-            assert (shipped["action"], "disputed" in shipped, "execute" in shipped) == (
-                "ship",
-                False,
-                gate == "calls",
-            )
+            wanted = ("ship", False, gate == "calls")
+            assert (shipped["action"], "disputed" in shipped, "execute" in shipped) == wanted
     sqlite_site.check()
 
 
@@ -302,8 +287,6 @@ def test_calls_are_decided_and_what_is_held_names_the_fields_that_differ(sqlite_
 def test_without_keys_it_listens_on_this_machine_alone(
     host: str, sqlite_site: Site, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from streamer.cli import main
-
     monkeypatch.setenv("STREAMER_DATABASE_URL", sqlite_site.url)
     monkeypatch.setenv("STREAMER_HTTP_PORT", "0")
     assert main(["serve", "--no-kafka", "--host", host]) == 2

@@ -117,9 +117,8 @@ def obey(site: Site, endpoint: Endpoint) -> None:
     obeys("/v1/models/{model}", endpoint.client.get("/v1/models/gate/chatty"))
     obeys("/v1/models/{model}", endpoint.client.get("/v1/models/nobody"))
     obeys("/v1/models", endpoint.client.get("/v1/models"))
-    assert {operation for operation, status in answered if status == 200} == {
-        one["operationId"] for one in operations
-    }
+    wanted = {one["operationId"] for one in operations}
+    assert {operation for operation, status in answered if status == 200} == wanted
 
 
 def test_a_page_shows_every_operation_and_loads_nothing(sqlite_site: Site) -> None:

@@ -42,8 +42,7 @@ def test_the_outcome_is_polled_and_waited_for(
     assert (waiting.status_code, waiting.json()["action"]) == (202, "waiting")
     assert waiting.json()["until"] == decided["desk_until"]
     assert waiting.headers["retry-after"] == "2"
-    bounded = get(at, headers={"prefer": "wait=0.3"})
-    assert bounded.status_code == 202
+    assert get(at, headers={"prefer": "wait=0.3"}).status_code == 202
 
     released: list[Any] = []
     asking = threading.Thread(
@@ -86,11 +85,8 @@ def test_the_outcome_is_polled_and_waited_for(
     release(site, "another", "Better.")
     asking.join(PATIENCE)
     told = released[1].json()
-    assert (told["action"], told["desk"]["action"], told["desk"]["text"]) == (
-        "escalate",
-        "released",
-        "Better.",
-    )
+    wanted = ("escalate", "released", "Better.")
+    assert (told["action"], told["desk"]["action"], told["desk"]["text"]) == wanted
     assert "by" not in told["desk"], "a key that may decide need not know who"
     assert decode_action(json.dumps(told).encode()).action == "escalate", "a client reads it as before"
     assert "desk" not in wanting("fine", "60", score=0.9).json(), "what ships waits for nobody"

@@ -135,11 +135,8 @@ def test_a_call_is_judged_and_goes_out_in_canonical_form(plain: Plain) -> None:
         with made.responses.stream(model="tools", input="Where?", tools=FLAT) as events:
             last: Any = events.get_final_response().output[0]
     (choice,) = completion.choices
-    assert (choice.finish_reason, choice.message.content, choice.message.refusal) == (
-        "tool_calls",
-        None,
-        None,
-    )
+    wanted = ("tool_calls", None, None)
+    assert (choice.finish_reason, choice.message.content, choice.message.refusal) == wanted
     (made_call,) = choice.message.tool_calls
     assert (made_call.function.name, made_call.function.arguments) == ("look", ARGUMENTS)
     assert streamed.finish_reason == "tool_calls"

@@ -196,11 +196,8 @@ def test_an_example_shows_what_ships_and_holds_the_rest(service: Service, script
         script != "openai_agents_model.py"
     )  # the SDK shows no decision, and `in_shadow` is what the owner wants
     assert shown(script, [SHIPS], variables | {"GATE": shadow}) == [HOLD if looks else AGREED]
-    assert actions(service.site)[before:] == [
-        (gate, SHIPS, "ship"),
-        (gate, HOLDS, "abstain"),
-        (shadow, SHIPS, "ship"),
-    ]
+    wanted = [(gate, SHIPS, "ship"), (gate, HOLDS, "abstain"), (shadow, SHIPS, "ship")]
+    assert actions(service.site)[before:] == wanted
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
@@ -213,9 +210,6 @@ def test_an_example_holds_where_the_service_is_away(service: Service, script: st
 def test_an_example_holds_where_its_own_model_is_away(service: Service):
     variables = environment(service, service.endpoint.base, OPENAI_BASE_URL=NOWHERE)
     assert shown(SAMPLES, [SHIPS], variables) == [HOLD]
-
-
-# -- LiteLLM's proxy
 
 
 @contextmanager

@@ -21,9 +21,8 @@ def ask(plain: Plain, **options: Any) -> Any:
     if not options.get("stream"):
         return answer.json()
     events = [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: ")]
-    assert [f"event: {one['type']}" for one in events] == [
-        line for line in answer.text.splitlines() if line.startswith("event: ")
-    ]
+    wanted = [line for line in answer.text.splitlines() if line.startswith("event: ")]
+    assert [f"event: {one['type']}" for one in events] == wanted
     message = events[0]["message"]
     for event in events:
         match event["type"]:

@@ -12,13 +12,9 @@ def test_requests_are_counted_by_route_and_status(sqlite_site: Site) -> None:
     routes = {name.partition('"')[2].partition('"')[0] for name in before if name.startswith(DURATIONS)}
     of = "/v1/gates/{gate}"
     assert {
-        of,
-        f"{of}/decisions",
-        f"{of}/decisions/{{batch_id}}",
-        f"{of}/labels",
-        "/openapi.json",
+        of, f"{of}/decisions", f"{of}/decisions/{{batch_id}}", f"{of}/labels", "/openapi.json",
         "none",
-    } <= routes
+    } <= routes  # fmt: skip
     counted = {name: value for name, value in before.items() if name.startswith(REQUESTS)}
     assert set(counted.values()) == {0}
     assert len(counted) == 4 * len(routes)

@@ -31,20 +31,13 @@ def test_what_ships_is_an_ordinary_response(plain: Plain) -> None:
     assert (response.output_text, response.status, response.model) == (AGREED, "completed", "gate/tempered")
     assert (response.usage.input_tokens, response.usage.output_tokens) == (400, 50)
     told = response.streamer
-    assert (told["action"], told["ignored"]) == (
-        "ship",
-        ["temperature", "max_output_tokens", "reasoning", "verbosity"],
-    )
-    assert (response.temperature, response.max_output_tokens, response.metadata) == (
-        0.7,
-        200,
-        {"shop": "web"},
-    )
+    expected = ("ship", ["temperature", "max_output_tokens", "reasoning", "verbosity"])
+    assert (told["action"], told["ignored"]) == expected
+    wanted = (0.7, 200, {"shop": "web"})
+    assert (response.temperature, response.max_output_tokens, response.metadata) == wanted
     body = plain.model.asked[-1].body
-    assert body["messages"] == [
-        {"role": "system", "content": "Be brief."},
-        {"role": "user", "content": PROMPT},
-    ]
+    expected = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": PROMPT}]
+    assert body["messages"] == expected
     assert (body["n"], body["max_tokens"]) == (ANSWERS, 200)
     assert kept(plain.site, told["batch_id"])["shop"] == "web"
 

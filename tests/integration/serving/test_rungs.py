@@ -116,14 +116,12 @@ def ask(endpoint: Endpoint, gate: str = "bot", *, key: str | None = None, wait: 
 
 def told(answer: httpx.Response) -> dict[str, Any]:
     assert answer.status_code == 200, answer.text
-    found: dict[str, Any] = answer.json()["streamer"]
-    return found
+    return answer.json()["streamer"]
 
 
 def text(answer: httpx.Response) -> str:
     message = answer.json()["choices"][0]["message"]
-    found: str = message["content"] or message["refusal"]
-    return found
+    return message["content"] or message["refusal"]
 
 
 def models(model: Model) -> list[str]:
@@ -320,10 +318,8 @@ def test_killed_between_two_gates_a_repeat_goes_on_where_it_was(own: tuple[Site,
     assert (text(answer), told(answer)["gate"]) == (AGREED, "bot-dear")
     assert "idempotent-replayed" not in answer.headers
     assert models(model) == [CHEAP, DEAR, DEAR]
-    assert {gate: one[0] for gate, one in on_record(site, "k").items()} == {
-        "bot": "abstain",
-        "bot-dear": "ship",
-    }
+    found = {gate: one[0] for gate, one in on_record(site, "k").items()}
+    assert found == {"bot": "abstain", "bot-dear": "ship"}
     site.check()
 
 

@@ -18,8 +18,7 @@ from tests.services.kafka import KafkaBroker
 
 
 def slot(endpoint: Endpoint, name: str) -> int:
-    number: int = action(endpoint.ask(batch(name)))["source"]["partition"]
-    return number
+    return action(endpoint.ask(batch(name)))["source"]["partition"]
 
 
 def test_a_process_takes_the_lowest_free_slot(site: Site) -> None:

@@ -55,12 +55,10 @@ def test_a_request_goes_on_from_its_caller_to_the_commit(sqlite_site: Site, coll
     assert (server.kind, server.parent, server.failed) == ("server", CALLER, False)
     assert server.service == "streamer-serve"
     assert server.attributes == {
-        "http.request.method": "POST",
-        "url.path": f"/v1/gates/{GATE}/decisions",
-        "url.scheme": "http",
-        "http.route": "/v1/gates/{gate}/decisions",
+        "http.request.method": "POST", "url.path": f"/v1/gates/{GATE}/decisions",
+        "url.scheme": "http", "http.route": "/v1/gates/{gate}/decisions",
         "http.response.status_code": 200,
-    }
+    }  # fmt: skip
     assert process.kind == "internal"
     assert process.parent == server.id
     assert process["streamer.outcome"] == "decision"
@@ -80,11 +78,9 @@ def test_a_request_goes_on_from_its_caller_to_the_commit(sqlite_site: Site, coll
     (event,) = collector.events
     assert (event.name, event.trace, event.parent) == ("gen_ai.evaluation.result", TRACE, process.id)
     assert event.attributes == TOLD_OF_A_SHIP | {
-        "gen_ai.evaluation.name": "external",
-        "gen_ai.evaluation.score.value": 0.9,
-        "gen_ai.evaluation.score.label": "ship",
-        "gen_ai.response.id": "a",
-    }
+        "gen_ai.evaluation.name": "external", "gen_ai.evaluation.score.value": 0.9,
+        "gen_ai.evaluation.score.label": "ship", "gen_ai.response.id": "a",
+    }  # fmt: skip
     for text in (b"Where?", b"Here.", b"There."):
         assert text not in collector.raw
 
@@ -109,22 +105,17 @@ def test_answers_are_asked_for_inside_the_request(
     assert passed_on == [f"00-{TRACE}-{one.id}-01" for one in (failed, asked)]
     assert [(one.kind, one.failed) for one in (failed, asked)] == [("client", True), ("client", False)]
     sent = {
-        "gen_ai.operation.name": "chat",
-        "gen_ai.provider.name": "openai",
-        "gen_ai.request.model": "small",
-        "gen_ai.request.choice.count": ANSWERS,
-        "gen_ai.request.temperature": 0.7,
-        "gen_ai.request.max_tokens": 200,
+        "gen_ai.operation.name": "chat", "gen_ai.provider.name": "openai",
+        "gen_ai.request.model": "small", "gen_ai.request.choice.count": ANSWERS,
+        "gen_ai.request.temperature": 0.7, "gen_ai.request.max_tokens": 200,
         "server.address": "127.0.0.1",
         "server.port": int(model.url.split(":")[2].partition("/")[0]),
-    }
+    }  # fmt: skip
     assert failed.attributes == sent | {"error.type": "server_error"}
     assert asked.attributes == sent | {
-        "gen_ai.response.model": "small-2026",
-        "gen_ai.response.finish_reasons": ["stop"] * ANSWERS,
-        "gen_ai.usage.input_tokens": 400,
-        "gen_ai.usage.output_tokens": 50,
-    }
+        "gen_ai.response.model": "small-2026", "gen_ai.response.finish_reasons": ["stop"] * ANSWERS,
+        "gen_ai.usage.input_tokens": 400, "gen_ai.usage.output_tokens": 50,
+    }  # fmt: skip
     for one in (failed, asked, spans["process http"]):
         assert_inside(one, server)
     assert spans["gate"]["streamer.encoder"] == ENCODER

@@ -68,8 +68,7 @@ def test_what_becomes_of_held_batches_is_published_whichever_way_they_came(
     site = new_site(migrated_sqlite_url, hold_action="escalate", desk_deadline_seconds=600.0)
     site.gate("hasty", hold_action="escalate", desk_deadline_seconds=1.0)
     site.with_kafka(kafka_broker, topic_prefix)
-    endpoint = site.serve(kafka=True)
-    assert endpoint.ask(batch("b-http", score=0.1)).json()["action"] == "escalate"
+    assert site.serve(kafka=True).ask(batch("b-http", score=0.1)).json()["action"] == "escalate"
     own = {"STREAMER_DATABASE_URL": site.url, "STREAMER_ENCODER_NAME": "none"}
     worker = WorkerProcess(site.settings | own, site.folder / "worker.log")
     settings = load_settings(

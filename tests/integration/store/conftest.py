@@ -93,13 +93,9 @@ class World:
 
     def record(self, offset: int, number: int = 0, topic: str = "streamer.responses") -> Record:
         return Record(
-            self.partition(number, topic),
-            offset,
-            b"k\x00\xff",
-            b'{"n": %d}' % offset,
-            (("h", b"\xfe"), ("n", None)),
-            17,
-        )
+            self.partition(number, topic), offset, b"k\x00\xff", b'{"n": %d}' % offset,
+            (("h", b"\xfe"), ("n", None)), 17,
+        )  # fmt: skip
 
     def decision(
         self,
@@ -118,7 +114,6 @@ class World:
         **changes: Any,
     ) -> BatchDecision:
         chosen = policy or self.policy
-        assert chosen is not None
         key = BatchKey(chosen.gate, batch_id or f"b{number}-{offset}", attempt)
         responses = tuple(
             ScoredResponse(
@@ -172,7 +167,6 @@ class World:
         return BatchDecision(**(fields | changes))
 
     def redelivery(self, offset: int, batch_id: str, *, number: int = 0, content: str = "one") -> Redelivery:
-        assert self.policy is not None
         return Redelivery(
             record=self.record(offset, number),
             key=BatchKey(self.policy.gate, batch_id, 1),
@@ -199,21 +193,20 @@ class World:
         **changes: Any,
     ) -> LabelRevision:
         fields: dict[str, Any] = {
-            "key": BatchKey("support-bot", batch_id, 1),
-            "response_id": response_id,
-            "severity": severity,
-            "raw_severity": None,
-            "kind": "human",
-            "labeller": labeller,
+            "key": BatchKey("support-bot", batch_id, 1), "response_id": response_id,
+            "severity": severity, "raw_severity": None, "kind": "human", "labeller": labeller,
             "labelled_at": at,
             "record": None if offset is None else self.record(offset, topic="streamer.labels"),
-        }
+        }  # fmt: skip
         return LabelRevision(**(fields | changes))
 
     def slice(self, lease: Lease, *outcomes: Outcome, expected: int | None = None) -> Slice:
         record = outcomes[-1].record
-        assert record is not None
         return Slice(lease, lease.next_offset if expected is None else expected, record.offset + 1, outcomes)
+
+    def keep(self, *outcomes: Outcome) -> list[list[str]]:
+        """Commit what became of the next offsets of the first partition."""
+        return self.commit(self.slice(self.lease(), *outcomes))
 
     def commit(self, *slices: Slice, store: Store | None = None) -> list[list[str]]:
         return [list(kinds) for kinds in (store or self.store).commit(slices, now=self.clock())]

@@ -77,23 +77,16 @@ class LabelledGate:
         """Run it by its rule; `meanwhile` is called at each step."""
         self.now += timedelta(hours=1)
         return recalibrate_by_rule(
-            self.store.calibration,
-            self.store.policies,
-            self.store.gates.get(GATE),
-            clock=self.clock,
-            failpoint=meanwhile,
-        )
+            self.store.calibration, self.store.policies, self.store.gates.get(GATE),
+            clock=self.clock, failpoint=meanwhile,
+        )  # fmt: skip
 
     def open(self) -> Policy:
         """A person puts what the labels allow in force."""
         recalibrate_by_hand(
-            self.store.calibration,
-            self.store.policies,
-            self.store.gates.get(GATE),
-            clock=self.clock,
-            by="ana",
-            reason="first",
-        )
+            self.store.calibration, self.store.policies, self.store.gates.get(GATE),
+            clock=self.clock, by="ana", reason="first",
+        )  # fmt: skip
         return self.policy
 
     def runs(self) -> list[Any]:

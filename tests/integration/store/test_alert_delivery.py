@@ -120,12 +120,9 @@ WAITING: list[int] = []
 
 def sending(world: World, channel: Webhook | Mail, moment: list[float]) -> Delivery:
     return Delivery(
-        world.store.alerts,
-        channel,
-        clock=lambda: world.clock.now,
-        monotonic=lambda: moment[0],
+        world.store.alerts, channel, clock=lambda: world.clock.now, monotonic=lambda: moment[0],
         show=WAITING.append,
-    )
+    )  # fmt: skip
 
 
 @pytest.mark.expected_errors

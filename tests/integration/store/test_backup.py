@@ -18,15 +18,12 @@ def filled(url: str) -> World:
     lease, labels = world.lease(), world.lease(topic="streamer.labels")
     world.commit(
         world.slice(
-            lease,
-            world.decision(0, "a"),
-            world.decision(1, "a"),
-            world.decision(2, "a", content="two"),
-            world.dead(3),
+            lease, world.decision(0, "a"), world.decision(1, "a"),
+            world.decision(2, "a", content="two"), world.dead(3),
             world.decision(4, "c", scores=(0.1, 1 / 3), actions=("abstain", "ship"), sampled=False),
         ),
         world.slice(labels, world.label(1 / 3, "a", offset=0)),
-    )
+    )  # fmt: skip
     world.store.labels.add([world.label(0.25, "a", labeller="bob")], source="file")
     world.store.policies.close("support-bot", by="ana", reason="a test")
     return world

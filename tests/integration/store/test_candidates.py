@@ -60,10 +60,8 @@ def test_each_decision_has_one_outcome_of_it_whatever_is_delivered_again(world: 
     )  # fmt: skip
     numbers = [row[0] for row in world.rows("SELECT batch FROM decisions ORDER BY batch")]
     found = list(world.store.candidates.made(GATE, TRIED, numbers))
-    assert [(one.number, one.decision) for one in found] == [
-        (numbers[0], scored),
-        (numbers[1], CandidateDecision(number, why="too_slow")),
-    ]
+    wanted = [(numbers[0], scored), (numbers[1], CandidateDecision(number, why="too_slow"))]
+    assert [(one.number, one.decision) for one in found] == wanted
     assert found[0].response_ids == ("a", "b")
     assert world.store.candidates.counts(number) == {None: 1, "too_slow": 1}
     assert list(world.store.candidates.made(GATE, SETTINGS, numbers)) == [], "another scorer's"

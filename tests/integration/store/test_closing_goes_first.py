@@ -54,12 +54,8 @@ def test_a_gate_closes_while_the_head_of_the_chain_is_held(world: World) -> None
         closed = close(world)
         assert (closed.version, closed.state) == (2, "closed")
         assert world.store.policies.newest(GATE) == closed
-        assert world.rows(WAITING) == [
-            ("policies",),
-            ("policy_events",),
-            ("policy_events",),
-            ("policy_events",),
-        ]
+        wanted = [("policies",), ("policy_events",), ("policy_events",), ("policy_events",)]
+        assert world.rows(WAITING) == wanted
         assert world.commit(world.slice(lease, world.decision(0, policy=closed))) == [["decision"]]
         with pytest.raises(Exception, match="got policy 2 after"):
             world.commit(world.slice(lease, world.decision(1, policy=decided_before), expected=1))
@@ -102,7 +98,7 @@ def paused(world: World, point: str) -> tuple[Any, threading.Event, threading.Ev
 
 
 def test_a_gate_closes_while_labels_are_being_imported(world: World) -> None:
-    world.commit(world.slice(world.lease(), world.decision(0)))
+    world.keep(world.decision(0))
     store, there, go_on = paused(world, "in_transaction")
     with ThreadPoolExecutor(1) as pool:
         importing = pool.submit(store.labels.add, [world.label(1.0, "b0-0")])

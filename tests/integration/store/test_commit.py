@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import sqlalchemy as sa
 
-from streamer.errors import Fenced
+from streamer.errors import Fenced, TopicRecreated
 from streamer.events.codes import CONFLICTING_CONTENT
 from streamer.events.receipts import without_receipt
 from streamer.journal import DataGap, OutboxMessage, Slice
@@ -219,9 +219,8 @@ def test_published_and_parked_messages_do_not_come_again(world: World):
     assert [m.id for m in world.store.unpublished([zero.partition], limit=10)] == [second.id]
     assert len(world.store.unpublished([zero.partition, one.partition], limit=10)) == 2
     assert len(world.store.unpublished([zero.partition, one.partition], limit=1)) == 1
-    assert world.rows("SELECT error FROM pending_messages WHERE id = :id", id=first.id) == [
-        ("too large\ufffd",)
-    ]
+    found = world.rows("SELECT error FROM pending_messages WHERE id = :id", id=first.id)
+    assert found == [("too large\ufffd",)]
     world.store.mark_published([second])
     world.store.mark_published([second])
     assert world.store.unpublished([zero.partition], limit=10) == []
@@ -263,21 +262,15 @@ def test_the_queue_is_read_by_topic_from_a_place_on_and_up_to_a_size(world: Worl
         world.slice(lease, *(world.decision(offset) for offset in range(3)), world.dead(3), world.dead(4))
     )
     sources = [lease.partition]
-    assert world.store.unpublished_topics(sources) == [
-        "streamer.actions",
-        "streamer.dead-letters",
-        "streamer.thresholds",
-    ]
+    wanted = ["streamer.actions", "streamer.dead-letters", "streamer.thresholds"]
+    assert world.store.unpublished_topics(sources) == wanted
     assert world.store.unpublished_topics([]) == ["streamer.thresholds"]
-    assert world.store.unpublished_topics(sources, ownerless=None) == [
-        "streamer.actions",
-        "streamer.dead-letters",
-    ]
+    found = world.store.unpublished_topics(sources, ownerless=None)
+    assert found == ["streamer.actions", "streamer.dead-letters"]
 
     actions = world.store.unpublished(sources, limit=10, topic="streamer.actions")
-    assert [action.value for action in actions] == [
-        world.decision(offset).action.value for offset in range(3)
-    ]
+    expected = [world.decision(offset).action.value for offset in range(3)]
+    assert [action.value for action in actions] == expected
     later = world.store.unpublished(sources, limit=10, topic="streamer.actions", after=actions[0].id)
     assert later == actions[1:]
     letters = world.store.unpublished(sources, limit=10, topic="streamer.dead-letters")
@@ -323,5 +316,38 @@ def test_one_database_serves_several_logs(new_world: Callable[..., World]):
     one.gate()
     two = new_world(log_id="cluster-2")
     two.policy = one.policy
-    one.commit(one.slice(one.lease(), one.decision(0, "b")))
-    assert two.commit(two.slice(two.lease(), two.decision(0, "b"))) == [["duplicate"]]
+    one.keep(one.decision(0, "b"))
+    assert two.keep(two.decision(0, "b")) == [["duplicate"]]
+
+
+def ids(world: World, identity: str) -> dict[str, str]:
+    return {world.partition(0).topic: identity}
+
+
+def test_another_topic_under_the_same_name_gets_no_lease(world: World) -> None:
+    both = [world.partition(0), world.partition(1)]
+    lease = world.store.lease(both, topic_ids=ids(world, "first"))[both[0]]
+    world.commit(world.slice(lease, world.decision(0)))
+    with pytest.raises(TopicRecreated) as caught:
+        world.store.lease(both, topic_ids=ids(world, "second"))
+    assert caught.value.topic == both[0].topic
+    # Neither partition was taken: whoever has the lease keeps it.
+    again = world.store.lease(both, topic_ids=ids(world, "first"))
+    assert {one.epoch for one in again.values()} == {2}
+
+
+def test_without_an_outcome_a_new_topic_is_as_good(world: World) -> None:
+    world.store.lease([world.partition(0)], topic_ids=ids(world, "first"))
+    lease = world.store.lease([world.partition(0)], topic_ids=ids(world, "second"))[world.partition(0)]
+    world.commit(world.slice(lease, world.decision(0)))
+    with pytest.raises(TopicRecreated):
+        world.store.lease([world.partition(0)], topic_ids=ids(world, "first"))
+
+
+def test_an_id_that_is_not_known_changes_nothing(world: World) -> None:
+    lease = world.store.lease([world.partition(0)])[world.partition(0)]
+    world.commit(world.slice(lease, world.decision(0)))
+    world.store.lease([world.partition(0)], topic_ids=ids(world, "first"))  # first known now
+    assert world.store.lease([world.partition(0)])[world.partition(0)].epoch == 3
+    with pytest.raises(TopicRecreated):
+        world.store.lease([world.partition(0)], topic_ids=ids(world, "second"))

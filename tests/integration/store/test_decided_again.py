@@ -1,6 +1,5 @@
 """Decider and store together: what is outdated at the commit is decided again, once, and then committed."""
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -9,7 +8,6 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from streamer.deciding.decider import BatchDecider
 from streamer.deciding.policy_book import PolicyBook, TrustedPolicies
 from streamer.errors import Outdated
 from streamer.events.limits import Limits
@@ -21,6 +19,7 @@ from streamer.store import Store
 from streamer.store.db.schema import policies
 from tests.integration.store.conftest import SETTINGS
 from tests.integration.store.test_signed_policies import GATE, Place, cut, keys_of, place, signer
+from tests.made import a_batch, a_decider
 
 __all__ = ["place"]
 
@@ -53,14 +52,7 @@ class Worker:
             limits=Limits(),
         )
         self.book.refresh()
-        self.decider = BatchDecider(
-            book=self.book,
-            known=self.store.known,
-            encoder=None,
-            topics=Topics(),
-            limits=Limits(),
-            clock=self.clock,
-        )
+        self.decider = a_decider(self.book, self.store.known, clock=self.clock)
         self.lease: Lease = self.store.lease([PARTITION])[PARTITION]
         self.offset = 0
         self.dated = True
@@ -84,16 +76,11 @@ class Worker:
 
     def _record(self, offset: int, score: float) -> Record:
         now = self.clock()
-        event = {
-            "schema": "streamer.responses.v1",
-            "gate": GATE,
-            "batch_id": f"b{offset}",
-            "prompt": "why?",
-            "created_at": now.isoformat() if self.dated else None,
-            "responses": [{"id": f"r{i}", "text": f"answer {i}", "score": score} for i in range(2)],
-        }
+        answers = [{"id": f"r{i}", "text": f"answer {i}", "score": score} for i in range(2)]
+        at = now.isoformat() if self.dated else None
+        event = a_batch(GATE, offset, (), created_at=at, responses=answers)
         timestamp = 0 if self.dated else int(now.timestamp() * 1000)
-        return Record(PARTITION, offset, b"k", json.dumps(event).encode(), (), timestamp)
+        return Record(PARTITION, offset, b"k", event, (), timestamp)
 
 
 def shipped(decisions: Sequence[BatchDecision]) -> list[bool]:

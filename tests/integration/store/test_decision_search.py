@@ -24,18 +24,15 @@ def fill(world: World) -> None:
         ships = n % 3 == 0 and best is not None
         decisions.append(
             world.decision(
-                n,
-                at=START + timedelta(minutes=n),
+                n, at=START + timedelta(minutes=n),
                 scores=None if best is None else (best / 2, best),
                 actions=("abstain", "ship" if ships else "abstain"),
-                reason="scored" if ships else "no_threshold",
-                sampled=n % 2 == 0,
-                content=f"c{n}",
+                reason="scored" if ships else "no_threshold", sampled=n % 2 == 0, content=f"c{n}",
                 segment="fr" if n in (3, 4) else None,
                 prompt="x" * 10_000 if n == 5 else f"prompt {n}",
             )
-        )
-    world.commit(world.slice(world.lease(), *decisions))
+        )  # fmt: skip
+    world.keep(*decisions)
 
 
 def test_what_is_looked_for_is_found_the_newest_first(world: World) -> None:

@@ -146,7 +146,7 @@ def test_no_ship_is_committed_past_the_deadline_that_its_record_brought(new_worl
 
 
 def test_where_no_deadline_is_set_no_timestamp_is_kept(world: World):
-    world.commit(world.slice(world.lease(), world.decision(0)))
+    world.keep(world.decision(0))
     assert world.rows("SELECT timestamp_ms FROM decisions") == [(None,)]
 
 
@@ -266,8 +266,7 @@ def test_a_process_that_was_stopped_behind_the_fence_is_outwaited(
     with ThreadPoolExecutor(1) as pool:
         commit = pool.submit(world.commit, world.slice(lease, world.decision(0, actions=SHIPS)), store=store)
         assert there.wait(240)
-        closed = close(world)
-        assert closed.state == "closed"
+        assert close(world).state == "closed"
         with pytest.raises(Unavailable):
             commit.result(240)
     assert written(world) == [(0, 0)]

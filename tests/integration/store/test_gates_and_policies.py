@@ -28,22 +28,11 @@ def test_a_gate_is_created_closed_and_uncalibrated_and_told_to_the_world(world: 
 
 def test_every_setting_survives_the_database(world: World):
     settings = GateSettings(
-        unit="response",
-        scorer="external",
-        encoder="none",
-        severity_kind="lexical",
-        alpha=0.1,
-        method="rbwa",
-        eta=0.30000000000000004,
-        draws=7,
-        hold_action="escalate",
-        max_attempts=3,
-        mode="shadow",
-        audit_probability=1 / 3,
-        audit_draws=2,
-        label_deadline_seconds=86400.5,
+        unit="response", scorer="external", encoder="none", severity_kind="lexical", alpha=0.1,
+        method="rbwa", eta=0.30000000000000004, draws=7, hold_action="escalate", max_attempts=3,
+        mode="shadow", audit_probability=1 / 3, audit_draws=2, label_deadline_seconds=86400.5,
         decision_deadline_seconds=1.5,
-    )
+    )  # fmt: skip
     world.store.gates.create("other", settings, by="bo", reason="", seed=2**63 - 1)
     assert world.store.gates.get("other").settings == settings
     assert world.store.gates.get("other").seed == 2**63 - 1
@@ -111,12 +100,8 @@ def test_another_change_keeps_the_threshold(world: World):
         "support-bot", {"mode": "shadow", "hold_action": "escalate"}, by="bo", reason="try"
     )
     policy = world.store.policies.newest("support-bot")
-    assert (policy.state, policy.threshold, policy.calibrated, policy.guarantee) == (
-        "cut",
-        0.5,
-        True,
-        "holds",
-    )
+    wanted = ("cut", 0.5, True, "holds")
+    assert (policy.state, policy.threshold, policy.calibrated, policy.guarantee) == wanted
     assert (policy.version, policy.settings.mode) == (before.version + 1, "shadow")
     assert world.store.policies.get("support-bot", 2) == before
     events = [(e.version, e.event, e.by) for e in world.store.policies.events("support-bot")]

@@ -26,26 +26,18 @@ GIVERS = {"kind": "judge", "labeller": "grader/rubric-1", "source": "judge"}
 
 def exchange(reply: str | None, **changes: Any) -> Exchange:
     fields: dict[str, Any] = {
-        "messages": ASKED,
-        "parameters": PARAMETERS,
-        "reply": reply,
-        "model": "grader-2026",
-        "fingerprint": "fp_1",
-        "finish_reason": "stop",
-        "usage": TokenUsage(400, 50),
+        "messages": ASKED, "parameters": PARAMETERS, "reply": reply, "model": "grader-2026",
+        "fingerprint": "fp_1", "finish_reason": "stop", "usage": TokenUsage(400, 50),
         "seconds": 0.25,
-    }
+    }  # fmt: skip
     return Exchange(**(fields | changes))
 
 
 def attempted(batch_id: str, *, mark: float | None = 88.6, response_id: str = "b") -> Attempted:
     task = LabelTask(
-        key=BatchKey("support-bot", batch_id, 1),
-        response_id=response_id,
-        kind="judge",
-        prompt="q",
+        key=BatchKey("support-bot", batch_id, 1), response_id=response_id, kind="judge", prompt="q",
         response="a",
-    )
+    )  # fmt: skip
     tried = exchange(None, usage=None, problem="rate_limited", detail="429: later")
     again = (*ASKED, Message("assistant", "hm"), Message("user", "Once more."))
     judgement = Judgement(
@@ -70,7 +62,7 @@ def judged(world: World) -> World:
     world.store.gates.revise("support-bot", {"severity_kind": "judge"}, by="ana", reason="")
     world.policy = world.store.policies.newest("support-bot")
     batches = (world.decision(n, batch_id) for n, batch_id in enumerate("abc"))
-    world.commit(world.slice(world.lease(), *batches))
+    world.keep(*batches)
     return world
 
 
@@ -91,12 +83,8 @@ def test_a_label_and_its_judgement_come_together(judged: World) -> None:
     assert kept.exchanges[1].reply == "hm \x00 \\ud800"
     assert (kept.exchanges[0], kept.exchanges[2]) == (wanted.exchanges[0], wanted.exchanges[2])
     (failed,) = judged.store.judgements.of(BatchKey("support-bot", "b", 1))
-    assert (failed.label, failed.mark, failed.subscores, failed.failure) == (
-        None,
-        None,
-        None,
-        "malformed_reply",
-    )
+    expected = (None, None, None, "malformed_reply")
+    assert (failed.label, failed.mark, failed.subscores, failed.failure) == expected
 
 
 def test_who_was_labelled_meanwhile_gets_no_second_label(judged: World) -> None:

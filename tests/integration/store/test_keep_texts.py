@@ -54,10 +54,8 @@ def test_no_text_is_ever_in_the_database(silent: World) -> None:
     assert SECRET.encode().hex() not in kept
     assert silent.store.evidence.log_faults() == []
     letters = silent.store.dead_letters.list()
-    assert {(one.offset, one.key, one.value) for one in letters} == {
-        (2, silent.record(2).key, None),
-        (3, silent.record(3).key, None),
-    }
+    wanted = {(2, silent.record(2).key, None), (3, silent.record(3).key, None)}
+    assert {(one.offset, one.key, one.value) for one in letters} == wanted
     published = [m for m in silent.store.unpublished([silent.partition()], limit=10) if m.value is None]
     assert [dict(m.headers)["__connect.errors.offset"] for m in published] == [b"2", b"3"]
 

@@ -30,14 +30,12 @@ def test_the_latest_of_each_labeller_counts_and_labellers_are_averaged(world: Wo
     assert severity(world) is None
     added = world.store.labels.add(
         [
-            world.label(0.9, "a", at=START + 2 * HOUR),
-            world.label(0.1, "a", at=START),
-            world.label(0.3, "a", labeller="bo"),
-            world.label(1.0, "a", kind="judge"),
+            world.label(0.9, "a", at=START + 2 * HOUR), world.label(0.1, "a", at=START),
+            world.label(0.3, "a", labeller="bo"), world.label(1.0, "a", kind="judge"),
             world.label(1.0, "a", response_id="a"),
         ],
         now=LATER,
-    )
+    )  # fmt: skip
     assert added == Added(5, 0)
     assert severity(world) == pytest.approx(0.6)
     assert severity(world, kind="judge") == 1.0
@@ -72,26 +70,19 @@ def test_the_queue_holds_drawn_responses_without_a_label_of_the_gates_kind(world
     lease = world.lease()
     world.commit(
         world.slice(
-            lease,
-            world.decision(0, "new", at=START + HOUR),
-            world.decision(1, "old", drawn=(0, 1)),
-            world.decision(2, "unsampled", sampled=False),
+            lease, world.decision(0, "new", at=START + HOUR),
+            world.decision(1, "old", drawn=(0, 1)), world.decision(2, "unsampled", sampled=False),
         )
-    )
+    )  # fmt: skip
     assert world.store.labels.pending() == {"support-bot": 3}
     queue = world.store.labels.queue()
-    assert [(task.key.batch_id, task.response_id) for task in queue] == [
-        ("old", "a"),
-        ("old", "b"),
-        ("new", "b"),
-    ]
+    wanted = [("old", "a"), ("old", "b"), ("new", "b")]
+    assert [(task.key.batch_id, task.response_id) for task in queue] == wanted
     assert (queue[0].prompt, queue[0].references, queue[0].kind) == ("prompt one", ("ref", "other"), "human")
     assert queue[0].decided_at == START
     world.store.labels.add([world.label(0, "old"), world.label(0, "new", kind="judge")], now=LATER)
-    assert [(t.key.batch_id, t.response_id) for t in world.store.labels.queue("support-bot")] == [
-        ("old", "a"),
-        ("new", "b"),
-    ]
+    found = [(t.key.batch_id, t.response_id) for t in world.store.labels.queue("support-bot")]
+    assert found == [("old", "a"), ("new", "b")]
     assert world.store.labels.queue(limit=1) == queue[:1]
     assert world.store.labels.queue(after=queue[0]) == queue[2:], "the second one was labelled meanwhile"
     assert world.store.labels.queue(after=queue[1]) == queue[2:]
@@ -106,15 +97,12 @@ def test_the_queue_holds_drawn_responses_without_a_label_of_the_gates_kind(world
 
 def test_below_the_label_floor_nothing_is_asked_for_and_nothing_is_pending(world: World) -> None:
     policy = world.gate("floored", label_floor=0.5, unit="response", alpha=0.4)
-    world.commit(
-        world.slice(
-            world.lease(),
-            *(
-                world.decision(
-                    n, f"b{n}", policy=policy, scores=(0.5, 0.6), drawn=(0, 1), sampling_probability=1.0
-                )
-                for n in range(20)
-            ),
+    world.keep(
+        *(
+            world.decision(
+                n, f"b{n}", policy=policy, scores=(0.5, 0.6), drawn=(0, 1), sampling_probability=1.0
+            )
+            for n in range(20)
         )
     )
     assert {(t.key.gate, t.response_id) for t in world.store.labels.queue("floored")} == {("floored", "b")}
@@ -163,7 +151,7 @@ def test_segments_and_ranks_come_from_the_record(world: World) -> None:
 def test_a_label_may_overtake_its_decision(world: World) -> None:
     world.store.labels.add([world.label(0.5, "a")], now=START)
     assert world.store.labels.queue() == []
-    world.commit(world.slice(world.lease(), world.decision(0, "a")))
+    world.keep(world.decision(0, "a"))
     assert world.store.labels.queue() == []
     settings = world.store.gates.get("support-bot").settings
     (group,) = world.store.calibration.audit_sample(SampleQuery("support-bot", settings, LATER))
@@ -174,17 +162,15 @@ def test_the_audit_sample_is_what_these_settings_can_be_calibrated_on(world: Wor
     lease = world.lease()
     world.commit(
         world.slice(
-            lease,
-            world.decision(0, "second", at=START + HOUR, sampling_probability=0.25),
+            lease, world.decision(0, "second", at=START + HOUR, sampling_probability=0.25),
             world.decision(1, "first", scores=(0.9, 0.125)),
             world.decision(2, "unsampled", sampled=False),
             world.decision(3, "unscored", scores=None),
             world.decision(4, "encoder", encoder="other@1"),
-            world.decision(5, "scorer", scorer="external"),
-            world.decision(6, "first", attempt=2),
+            world.decision(5, "scorer", scorer="external"), world.decision(6, "first", attempt=2),
             world.decision(7, "young", at=LATER),
         )
-    )
+    )  # fmt: skip
     world.store.labels.add([world.label(0.5, "first"), world.label(1, "first", response_id="a")], now=START)
     settings = world.store.gates.get("support-bot").settings
     first, second = world.store.calibration.audit_sample(SampleQuery("support-bot", settings, LATER))
@@ -198,12 +184,7 @@ def test_the_audit_sample_is_what_these_settings_can_be_calibrated_on(world: Wor
 
 def test_unit_batch_is_calibrated_on_the_rounded_mean(world: World) -> None:
     policy = world.gate("b", unit="batch")
-    world.commit(
-        world.slice(
-            world.lease(),
-            world.decision(0, policy=policy, scores=(0.1, 0.2, 0.2), actions=("abstain",) * 3, drawn=(2,)),
-        )
-    )
+    world.keep(world.decision(0, policy=policy, scores=(0.1, 0.2, 0.2), actions=("abstain",) * 3, drawn=(2,)))
     (group,) = world.store.calibration.audit_sample(SampleQuery("b", policy.settings, LATER))
     assert [(i.response_id, i.score) for i in group.items] == [("c", 0.166667)]
 
@@ -251,7 +232,7 @@ def test_a_run_for_settings_that_changed_meanwhile_is_refused_whole(world: World
 
 
 def test_labels_of_what_nobody_recorded_are_told(world: World) -> None:
-    world.commit(world.slice(world.lease(), world.decision(0, "recorded")))
+    world.keep(world.decision(0, "recorded"))
     found = world.label(0.5, "recorded", response_id="a")
     wrong = [world.label(0.5, "recorded", response_id="zz"), world.label(0.5, "elsewhere")]
     assert world.store.labels.unrecorded([found, *wrong]) == wrong
@@ -272,14 +253,8 @@ def test_a_proposal_waits_and_only_the_newest_can_be_put_in_force(world: World) 
     first, second = propose(), propose()
     assert world.store.policies.newest("support-bot").version == 1, "a proposal changes nothing"
     found = store.proposal("support-bot")
-    assert found is not None
-    assert (found.run, found.cut.state, found.groups, found.items, found.missing) == (
-        second,
-        "cut",
-        60,
-        60,
-        1,
-    )
+    wanted = (second, "cut", 60, 60, 1)
+    assert (found.run, found.cut.state, found.groups, found.items, found.missing) == wanted
     with pytest.raises(UsageError, match=f"run {first} is not what is proposed"):
         store.activate("support-bot", first, by="bo", reason="", now=LATER)
     policy = store.activate("support-bot", second, by="bo", reason="approved", now=LATER)

@@ -272,19 +272,10 @@ def test_our_tables_live_in_their_own_schema(postgres_database_url: str):
     with engine.connect() as connection:
         inspector = sa.inspect(connection)
         assert inspector.get_table_names("public") == []
-        assert set(inspector.get_table_names(SCHEMA)) == {
-            *metadata.tables,
-            "schema_version",
-            "decisions_before",
-            "responses_before",
-        }
-        assert set(inspector.get_view_names(SCHEMA)) == {
-            "v_decisions",
-            "v_label_queue",
-            "v_risk",
-            "v_risk_intervals",
-            "v_severities",
-        }
+        wanted = {*metadata.tables, "schema_version", "decisions_before", "responses_before"}
+        assert set(inspector.get_table_names(SCHEMA)) == wanted
+        wanted = {"v_decisions", "v_label_queue", "v_risk", "v_risk_intervals", "v_severities"}
+        assert set(inspector.get_view_names(SCHEMA)) == wanted
     engine.dispose()
 
 

@@ -47,11 +47,8 @@ def test_batches_go_to_their_month_and_the_record_verifies(postgres_world: World
     assert [name for name, _ in of(world, "responses")] == [
         name.replace("decisions", "responses") for name, _ in expected
     ]
-    assert [kind for (kind,) in world.rows('SELECT kind FROM outcomes ORDER BY "offset"')] == [
-        *["decision"] * 4,
-        "duplicate",
-        "decision",
-    ]
+    wanted = [*["decision"] * 4, "duplicate", "decision"]
+    assert [kind for (kind,) in world.rows('SELECT kind FROM outcomes ORDER BY "offset"')] == wanted
     numbers = [number for (number,) in world.rows("SELECT batch FROM decisions ORDER BY batch")]
     october, december = (2026 * 12 + 9) * MONTH, (2026 * 12 + 11) * MONTH
     assert numbers[1:] == [october, october + 1, december, numbers[-1]]
@@ -76,7 +73,7 @@ def test_months_are_made_beside_readers_and_keep_the_guards(postgres_world: Worl
 def test_a_month_moves_to_another_disk_and_still_verifies(postgres_world: World) -> None:
     world = postgres_world
     make_months(world.url, now=OCTOBER, ahead=0)
-    world.commit(world.slice(world.lease(), world.decision(0, "october")))
+    world.keep(world.decision(0, "october"))
     engine = sa.create_engine(world.url, isolation_level="AUTOCOMMIT")
     with engine.connect() as one:
         one.execute(sa.text("SET allow_in_place_tablespaces = on"))

@@ -25,6 +25,7 @@ from streamer.stream.intake import FetchBudget, Fetched, Intake
 from streamer.stream.isolation import DeadLetterCap, DeadLetterLimits
 from tests.counting_encoder import CountingEncoder
 from tests.integration.store.conftest import World, interrupted
+from tests.made import a_batch
 
 GATES = ("a", "b", "c")
 PARTITION = Partition("log", Topics().responses, 0)
@@ -44,14 +45,8 @@ class CountingDecider(BatchDecider):
 
 
 def record(offset: int) -> Record:
-    event = {
-        "schema": "streamer.responses.v1",
-        "gate": GATES[offset % len(GATES)],
-        "batch_id": f"b{offset}",
-        "prompt": "why?",
-        "responses": [{"id": f"r{i}", "text": f"{offset} answers {i}"} for i in range(2)],
-    }
-    return Record(PARTITION, offset, b"k", json.dumps(event).encode(), (), 0)
+    event = a_batch(GATES[offset % len(GATES)], offset, [f"{offset} answers {i}" for i in range(2)])
+    return Record(PARTITION, offset, b"k", event, (), 0)
 
 
 async def test_only_batches_of_gates_with_a_new_policy_are_decided_again(new_world: Callable[..., World]):
@@ -98,12 +93,8 @@ async def test_only_batches_of_gates_with_a_new_policy_are_decided_again(new_wor
         running = asyncio.create_task(commits.run())
         await intake.drained()
         running.cancel()
-    assert [(len(call), "".join(sorted(set(call)))) for call in decider.calls] == [
-        (12, "abc"),
-        (4, "b"),
-        (8, "bc"),
-        (4, "c"),
-    ]
+    wanted = [(12, "abc"), (4, "b"), (8, "bc"), (4, "c")]
+    assert [(len(call), "".join(sorted(set(call)))) for call in decider.calls] == wanted
     assert encoder.texts == 2 * GROUP
     assert store.evidence.log_faults() == []
 

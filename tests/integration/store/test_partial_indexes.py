@@ -1,4 +1,4 @@
-"""SQLite reads by an index: a partial one only where a query says its condition as the index does, and none for a list of rows."""
+"""SQLite reads by an index where a query says the condition as it does; PostgreSQL takes a list for one."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -12,7 +12,7 @@ from streamer.gates.batch_key import BatchKey
 from streamer.gates.settings import GateSettings
 from streamer.recalibration.run import SampleQuery
 from streamer.store.calibration.audit_sample import readable
-from streamer.store.db.bulk_insert import look_up
+from streamer.store.db.bulk_insert import look_up, look_up_rows
 from streamer.store.db.schema import batches, decisions
 from streamer.store.log.commit import known_content
 from streamer.store.risk.audit_rates import extra_labels
@@ -66,3 +66,19 @@ def test_a_key_with_a_zero_in_it_is_not_taken_for_what_precedes_the_zero(migrate
         assert len(list(look_up(connection, query, columns, [("a", 1), ("b", 1), ("a", 1)]))) == 1
         assert not list(look_up(connection, query, columns, [("a\x00b", 1), ("b", 1)]))
     engine.dispose()
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("lasting", [False, True])
+def test_postgresql_reads_a_list_of_keys_once(postgres_database_url: str, lasting: bool) -> None:
+    engine = sa.create_engine(postgres_database_url)
+
+    @sa.event.listens_for(engine, "before_cursor_execute", retval=True)
+    def _explain(_connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> Any:
+        return f"EXPLAIN {statement}", parameters
+
+    number = sa.table("pg_sequence", sa.column("seqstart", sa.BigInteger)).c.seqstart
+    with engine.connect() as connection:
+        plan = look_up_rows(connection, sa.select(number), [number], [(1,), (2,)], lasting=lasting)
+    engine.dispose()
+    assert any("'{1,2}'::bigint[]" in line for (line,) in plan), plan  # a constant

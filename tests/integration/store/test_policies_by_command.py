@@ -28,8 +28,7 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
 
 def one(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
     assert main([*words, "--json"]) == 0
-    made: dict[str, Any] = json.loads(capsys.readouterr().out.splitlines()[0])
-    return made
+    return json.loads(capsys.readouterr().out.splitlines()[0])
 
 
 def test_from_proposal_to_closing(world: World, capsys: pytest.CaptureFixture[str]) -> None:
@@ -53,12 +52,8 @@ def test_from_proposal_to_closing(world: World, capsys: pytest.CaptureFixture[st
     active = one(
         capsys, "threshold", "activate", name, "--run", number, "--by", "bo", "--reason", "looks right"
     )
-    assert (active["version"], active["state"], active["by"], active["reason"]) == (
-        2,
-        "cut",
-        "bo",
-        "looks right",
-    )
+    wanted = (2, "cut", "bo", "looks right")
+    assert (active["version"], active["state"], active["by"], active["reason"]) == wanted
     assert active["lambda"] == proposed["decided"]["lambda"]
     assert "proposes" not in run(capsys, "threshold", "list", name)[1]
 

@@ -92,7 +92,7 @@ def fill(world: World, **settings: Any) -> None:
         world.decision(n, f"b{n}", scores=(0.25, n / 10), actions=("abstain", "ship"), at=START)
         for n in range(BATCHES)
     ]
-    world.commit(world.slice(world.lease(), *decisions))
+    world.keep(*decisions)
     for n in range(BATCHES):  # six pages, each shows another answer
         page = Reviewer(labeller="ana", holder=f"page {n}")
         assert world.store.reviews.next(page, [GATE], hold=timedelta(minutes=1), now=START) is not None
@@ -221,8 +221,7 @@ def test_labels_by_others_are_recorded_and_change_nothing(world: World, bring: s
     assert world.rows("SELECT count(*) FROM label_revisions") == [(114,)]
     assert world.store.labels.unread() == {GATE: UnreadLabels(others=112)}
     world.store.labels.add([label(1.0, n, by="ben") for n in range(BATCHES)], now=LATER)
-    after = readings(world, world.store)
-    assert after["severities"] == [0.625, 0.625, 1.0, 1.0, 1.0, 1.0]
+    assert readings(world, world.store)["severities"] == [0.625, 0.625, 1.0, 1.0, 1.0, 1.0]
     if bring != "rows":
         assert world.store.evidence.log_faults() == []
 
@@ -338,12 +337,9 @@ def test_who_labels_by_program_or_on_the_page_signs_by_itself(world: World, keys
     assert store.judgements.keep(tasks[:3], kind="human", labeller="mallory", source="judge") == 3
     assert store.judgements.keep(tasks[:3], kind="human", labeller="mallory", source="judge") == 0
     item = store.reviews.next(ANA, [GATE], hold=timedelta(minutes=1), now=LATER)
-    assert item is not None
     store.reviews.mark(ANA, Mark(token=item.token, severity=0.25, name="m", count=1), now=LATER)
     assert readings(world, without)["severities"] == [0.5, 0.5, 0.5, 0.25, None, None]
-    again = store.reviews.back(ANA, [GATE], before=None, since=START)
-    assert again is not None
-    assert again.severity == 0.25
+    assert store.reviews.back(ANA, [GATE], before=None, since=START).severity == 0.25
     assert store.reviews.refusals("ana", [GATE, OTHER]) == {}
     assert list(without.reviews.refusals("ana", [GATE])) == [GATE]
     assert "not by ben" in store.reviews.refusals("ben", [GATE])[GATE]

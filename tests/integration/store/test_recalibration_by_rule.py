@@ -39,7 +39,6 @@ def test_a_proposal_waits_and_the_next_run_finds_it_in_force(
     assert (done.outcome, done.why) == ("proposed", "the gate's rule is propose")
     assert one.policy.version == 1
     proposal = one.store.calibration.proposal(GATE)
-    assert proposal is not None
     assert (proposal.by, proposal.why) == (RECALIBRATOR, done.why)
     monkeypatch.setenv("STREAMER_DATABASE_URL", one.world.url)
     monkeypatch.chdir(tmp_path)
@@ -80,9 +79,8 @@ def test_holding_more_acts_at_once_and_a_large_step_is_told(site: Callable[..., 
     assert (after.created_by, after.reason) == (RECALIBRATOR, done.why)
     assert after.calibration_run == one.runs()[-1].id
     alerts = one.store.alerts.list(GATE)
-    assert [(found.alert.kind, found.alert.policy_version) for found in alerts] == [
-        ("large_step", after.version)
-    ]
+    wanted = [("large_step", after.version)]
+    assert [(found.alert.kind, found.alert.policy_version) for found in alerts] == wanted
     one.run()
     again = one.policy
     # On the same labels it never holds less; by chance the newest may be found worse than the rest.
@@ -261,13 +259,9 @@ def test_a_run_by_hand_does_not_open_what_was_closed_meanwhile(
 
     with pytest.raises(PolicyChanged, match="run again"):
         recalibrate_by_hand(
-            one.store.calibration,
-            one.store.policies,
-            one.store.gates.get(GATE),
-            clock=clock,
-            by="ben",
-            reason="routine",
-        )
+            one.store.calibration, one.store.policies, one.store.gates.get(GATE), clock=clock,
+            by="ben", reason="routine",
+        )  # fmt: skip
     assert one.policy.state == "closed"
     assert len(one.runs()) == runs
 
@@ -318,9 +312,6 @@ def test_a_million_rows_may_be_thought_about_and_no_lock_is_held_so_long(
     with pytest.raises(Unavailable):
         think_too_long()
     world.close()
-
-
-# -- how gates stand -----------------------------------------------------------------------------------------
 
 
 def new_groups(one: LabelledGate, *, recount: bool = False) -> int:
@@ -426,9 +417,8 @@ def test_after_a_burst_time_alone_makes_no_new_groups_until_the_label_deadline(
     one.now += timedelta(minutes=1)
     assert 0 < new_groups(one) <= 10
     one.now = one.start + timedelta(days=1, minutes=3)
-    assert new_groups(one, recount=True) >= 50, (
-        "past the deadline what has no label counts as wrong, and the rest is read"
-    )
+    found = new_groups(one, recount=True)
+    assert found >= 50, "past the deadline what has no label counts as wrong, and the rest is read"
     one.run()
     assert new_groups(one, recount=True) == 0
 
@@ -442,7 +432,6 @@ def test_other_settings_and_an_alarm_make_every_group_count_anew(site: Callable[
     one.store.gates.revise(GATE, {"alpha": 0.2}, by="ana", reason="another budget")
     assert new_groups(one) == 30
     (found,) = one.store.recalibration_status.statuses(now=one.clock())
-    assert found.last is not None
     assert not found.last.usable
     one.run()
     assert new_groups(one) == 0
@@ -458,7 +447,6 @@ def test_a_gates_status_shows_the_newest_run_and_its_candidates(site: Callable[.
     one.run()
     (found,) = one.store.recalibration_status.statuses(now=one.clock())
     assert found.proposed
-    assert found.last is not None
     assert found.last.groups == 200
     assert {"mean", "crc", "bb", "rbwa", "betting", "age"} <= dict(found.last.candidates).keys()
     assert one.store.recalibration_status.labels_pending() == {GATE: 0}

@@ -118,7 +118,6 @@ def test_sqlite_by_result_code(sqlite: Database) -> None:
 
     def too_big(connection: sa.Connection) -> None:
         driver = connection.connection.driver_connection
-        assert driver is not None
         driver.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 1000)
         connection.exec_driver_sql("INSERT INTO narrow VALUES (1, ?)", ("x" * 2000,))
 

@@ -27,13 +27,10 @@ def test_the_ledger_tells_ranges_gaps_and_kinds(world: World) -> None:
 
 def test_counts_and_the_recent(world: World) -> None:
     policy = world.gate("open-bot")
-    world.commit(
-        world.slice(
-            world.lease(),
-            world.decision(0, "x", actions=("abstain", "ship"), policy=policy),
-            world.decision(1, "y", policy=policy, scores=None),
-            world.decision(2, "y", policy=policy, attempt=2),
-        )
+    world.keep(
+        world.decision(0, "x", actions=("abstain", "ship"), policy=policy),
+        world.decision(1, "y", policy=policy, scores=None),
+        world.decision(2, "y", policy=policy, attempt=2),
     )
     reports = world.store.reports
     assert reports.decided_and_shipped("open-bot") == (3, 1)
@@ -73,14 +70,11 @@ def test_views_keep_their_columns(world: World, view: str) -> None:
 
 def test_risk_weighs_each_batch_by_its_probability(world: World) -> None:
     shipped = {"actions": ("abstain", "ship")}
-    world.commit(
-        world.slice(
-            world.lease(),
-            world.decision(0, "a", sampling_probability=0.5, **shipped),
-            world.decision(1, "b", sampling_probability=0.25, **shipped),
-            world.decision(2, "c", sampling_probability=0.5),
-            world.decision(3, "d", sampling_probability=0.5),
-        )
+    world.keep(
+        world.decision(0, "a", sampling_probability=0.5, **shipped),
+        world.decision(1, "b", sampling_probability=0.25, **shipped),
+        world.decision(2, "c", sampling_probability=0.5),
+        world.decision(3, "d", sampling_probability=0.5),
     )
     world.store.labels.add([world.label(1, "a"), world.label(0.5, "b"), world.label(1, "c")], now=START)
     (risk,) = risk_estimates(world.store, "support-bot")
@@ -93,14 +87,10 @@ def test_risk_weighs_each_batch_by_its_probability(world: World) -> None:
 
 
 def test_risk_of_nothing_labelled_is_none(world: World) -> None:
-    world.commit(world.slice(world.lease(), world.decision(0)))
+    world.keep(world.decision(0))
     (risk,) = risk_estimates(world.store)
-    assert (risk.pending_batches, risk.exposure_risk, risk.selective_risk, risk.served_ratio) == (
-        1,
-        None,
-        None,
-        None,
-    )
+    found = (risk.pending_batches, risk.exposure_risk, risk.selective_risk, risk.served_ratio)
+    assert found == (1, None, None, None)
 
 
 def test_dead_letters_are_listed_and_sent_again_as_they_were(world: World) -> None:
@@ -114,12 +104,8 @@ def test_dead_letters_are_listed_and_sent_again_as_they_were(world: World) -> No
     assert world.store.dead_letters.replay([oldest.id], by="ana") == 1
     sent = world.store.unpublished([], limit=10)[-1]
     record = world.record(0)
-    assert (sent.topic, sent.key, sent.value, sent.headers) == (
-        record.partition.topic,
-        record.key,
-        record.value,
-        record.headers,
-    )
+    wanted = (record.partition.topic, record.key, record.value, record.headers)
+    assert (sent.topic, sent.key, sent.value, sent.headers) == wanted
     assert world.store.dead_letters.get(oldest.id).replayed_by == "ana"
     assert world.store.dead_letters.counts(replayed=False) == {"nan": 1}
     with pytest.raises(UsageError, match="no dead letter 99"):
@@ -232,7 +218,7 @@ def test_what_is_append_only_cannot_be_changed(world: World) -> None:
     """Whoever owns the tables."""
     tried = world.store.candidates.start("support-bot", SETTINGS, by="ana", reason="try").number
     late = world.decision(0, candidate=CandidateDecision(tried, why="too_slow"))
-    world.commit(world.slice(world.lease(), late, world.dead(1)))
+    world.keep(late, world.dead(1))
     world.store.labels.add([world.label(0.5, "b0-0")])
     told = alert("support-bot", "risk", "alarm 1", message="Look.", raised_at=START, details={})
     world.store.alerts.raise_(told)
@@ -242,7 +228,7 @@ def test_what_is_append_only_cannot_be_changed(world: World) -> None:
 
 
 def test_rules_that_the_database_keeps(world: World) -> None:
-    world.commit(world.slice(world.lease(), world.decision(0, actions=("abstain", "ship"))))
+    world.keep(world.decision(0, actions=("abstain", "ship")))
     world.store.labels.add([world.label(0.5, "b0-0")])
     broken = []
     for table, change in RULES:

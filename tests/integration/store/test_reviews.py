@@ -24,7 +24,7 @@ ANA, BEN = Reviewer(labeller="ana", holder="a1"), Reviewer(labeller="ben", holde
 
 def fill(world: World, count: int, **changes: Any) -> None:
     decisions = [world.decision(n, f"b{n}", at=START + timedelta(seconds=n), **changes) for n in range(count)]
-    world.commit(world.slice(world.lease(), *decisions))
+    world.keep(*decisions)
 
 
 def take(world: World, who: Reviewer = ANA, *, now: datetime = NOW) -> ReviewItem | None:
@@ -98,11 +98,8 @@ def test_one_person_has_the_claims_of_an_answer_until_one_is_wrong(new_world: Ca
 def test_the_oldest_decision_comes_first_and_a_page_keeps_what_it_has(world: World):
     fill(world, 3)
     first = have(world)
-    assert (batch_of(world, first), first.prompt, first.text) == (
-        "b0",
-        "prompt one",
-        "one answer 1 — ünïcode",
-    )
+    wanted = ("b0", "prompt one", "one answer 1 — ünïcode")
+    assert (batch_of(world, first), first.prompt, first.text) == wanted
     assert (first.references, first.others, first.marks, first.severity) == (("ref", "other"), 1, 0, None)
     assert have(world) == first
     assert world.store.reviews.others(ANA, first.token) == ["one answer 0 — ünïcode"]
@@ -172,7 +169,6 @@ def test_a_mark_that_is_sent_again_is_one_and_one_that_was_overtaken_changes_not
     for _ in range(2):
         give(world, item, 0.0, name="first", count=1)
     back = world.store.reviews.back(ANA, GATES, before=None, since=START)
-    assert back is not None
     assert (back.token, back.marks, back.severity) == (item.token, 1, 0.0)
     give(world, item, 1.0, name="second", count=2)
     give(world, item, 0.0, name="first", count=1)
@@ -229,13 +225,10 @@ def test_a_later_attempt_is_asked_for_where_it_shipped_and_not_where_it_was_held
     world.policy = world.store.policies.newest("support-bot")
     world.commit(
         world.slice(
-            lease,
-            world.decision(0, "a"),
-            world.decision(1, "a", attempt=2, content="two"),
-            world.decision(2, "b"),
-            world.decision(3, "b", content="two", **shipped),
+            lease, world.decision(0, "a"), world.decision(1, "a", attempt=2, content="two"),
+            world.decision(2, "b"), world.decision(3, "b", content="two", **shipped),
         )
-    )
+    )  # fmt: skip
     asked = [(one.key.batch_id, one.key.attempt) for one in world.store.labels.queue()]
     assert asked == [("a", 1), ("b", 1), ("b", 2)]
     assert world.store.labels.pending() == {"support-bot": 3}
@@ -244,9 +237,8 @@ def test_a_later_attempt_is_asked_for_where_it_shipped_and_not_where_it_was_held
     while (item := take(world)) is not None:
         give(world, item, 0.5)
     (risk,) = risk_estimates(world.store)
-    assert (risk.labelled_batches, risk.pending_batches) == (4, 0), (
-        "what is not asked for leaves nothing pending"
-    )
+    found = (risk.labelled_batches, risk.pending_batches)
+    assert found == (4, 0), "what is not asked for leaves nothing pending"
     assert risk.exposure_risk == pytest.approx(0.125)
 
 

@@ -100,7 +100,7 @@ def used(url: str) -> None:
     """Decide something as the application."""
     world = World(url)
     world.gate()
-    world.commit(world.slice(world.lease(), world.decision(0, at=START)))
+    world.keep(world.decision(0, at=START))
     assert world.store.evidence.log_faults() == []
     world.close()
 
@@ -205,9 +205,8 @@ def test_what_an_administrator_was_asked_for_is_enough_for_anybody(
         migrate(str(make_url(url).set(username=migrated_by)))
     with pytest.raises(RightsMissing, match="lacks the rights to do it alone") as refusal:
         create_roles(url)
-    assert [line for line in refusal.value.statements if line.startswith("CREATE ROLE")] == [
-        f"CREATE ROLE {role} NOLOGIN;" for role in ROLES
-    ]
+    found = [line for line in refusal.value.statements if line.startswith("CREATE ROLE")]
+    assert found == [f"CREATE ROLE {role} NOLOGIN;" for role in ROLES]
     site.administrator(*refusal.value.statements, database="of_plain")
     create_roles(url)
     migrate(url)

@@ -34,18 +34,14 @@ def calibrated(world: World, name: str, settings: dict[str, Any]) -> Policy:
             world.lease(len(world.store.gates.list())),
             *(
                 world.decision(
-                    n,
-                    f"{name}{n}",
-                    number=len(world.store.gates.list()),
-                    policy=policy,
-                    scores=(n / 60, (n + 7) / 100),
-                    metadata={"language": ("de", "en")[n % 2]},
+                    n, f"{name}{n}", number=len(world.store.gates.list()), policy=policy,
+                    scores=(n / 60, (n + 7) / 100), metadata={"language": ("de", "en")[n % 2]},
                     drawn=(0, 1),
                 )
                 for n in range(40)
             ),
         )
-    )
+    )  # fmt: skip
     world.store.labels.add(
         [
             replace(world.label(float(n < 12), f"{name}{n}", response_id=response), key=key)
@@ -93,7 +89,7 @@ def test_what_served_a_batch_is_kept_and_sealed(world: World) -> None:
             for place, one in enumerate(randomised.responses)
         ),
     )
-    world.commit(world.slice(world.lease(), plain, segment, opened, randomised))
+    world.keep(plain, segment, opened, randomised)
     assert world.rows("SELECT cut_state, cut_threshold, segment FROM decisions ORDER BY batch") == [
         (None, None, None),
         ("cut", -0.125, "dé\u2028"),
@@ -106,8 +102,6 @@ def test_what_served_a_batch_is_kept_and_sealed(world: World) -> None:
         ("open", None, "", "indicator"),
         ("closed", None, None, "indicator"),
     ]
-    assert world.rows("SELECT uniform FROM responses WHERE uniform IS NOT NULL ORDER BY position") == [
-        (0.1,),
-        (0.1 + 1 / 3,),
-    ]
+    found = world.rows("SELECT uniform FROM responses WHERE uniform IS NOT NULL ORDER BY position")
+    assert found == [(0.1,), (0.1 + 1 / 3,)]
     assert world.store.evidence.log_faults() == []

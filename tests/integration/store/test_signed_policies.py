@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from streamer.audit import signing
 from streamer.deciding.policy_book import TrustedPolicies
 from streamer.errors import UsageError
+from streamer.events.thresholds import threshold_event, threshold_message
 from streamer.gates.policy import ActivePolicy, Policy
 from streamer.gates.rule import BatchCut, Cut, Segments
 from streamer.journal import OutboxMessage
@@ -51,8 +52,6 @@ class Place:
 
     def open(self, keys: PolicyKeys) -> Store:
         def message(policy: Policy, signature: PolicySignature | None) -> OutboxMessage:
-            from streamer.events.thresholds import threshold_event, threshold_message
-
             self.told.append((policy, signature))
             return threshold_message(threshold_event(policy, signature), topic="streamer.thresholds")
 
@@ -161,7 +160,6 @@ def test_every_way_to_mint_signs_and_what_is_stored_verifies(place: Place):
     assert {one.key_id for one in versions} == {ours.key_id}
     assert [policy.version for policy, _ in place.told] == list(range(1, 9))
     for found, (_, signature) in zip(versions, place.told, strict=True):
-        assert signature is not None
         assert (signature.value, signature.key_id) == (found.signature, found.key_id)
     assert keys_of(signer()).refusal(versions[-1]) == "unknown_key"
 
@@ -286,7 +284,6 @@ def test_an_old_policy_again_and_one_of_another_record_are_refused(
     place.attack(sa.insert(policies).values(dict(rows[old.version - 1]) | {"version": 4}))
     worker = Worker(store, keys)
     held = worker.look()
-    assert held is not None
     assert held.policy == good
     assert worker.refused == [(4, "bad_signature")]
     assert worker.alerts == [(4, "bad_signature", 3)]
@@ -304,9 +301,7 @@ def test_an_old_policy_again_and_one_of_another_record_are_refused(
     assert worker.refused[1:] == [(5, "bad_signature")]
     closed = store.policies.close(GATE, by="ana", reason="somebody was here")
     assert (closed.version, closed.settings) == (6, good.settings)
-    taken = worker.look()
-    assert taken is not None
-    assert taken.policy == closed
+    assert worker.look().policy == closed
     assert store.policies.rollback(GATE, good.version, by="ana", reason="the last good one").threshold == 0.9
     with pytest.raises(UsageError, match="is not trusted"):
         store.policies.rollback(GATE, 4, by="ana", reason="a trap")
@@ -331,18 +326,12 @@ def test_unsigned_policies_hold_everything_until_somebody_vouches_for_one(place:
     plain.gates.create(GATE, replace(SETTINGS, mode="shadow"), by="ana", reason="new", seed=7)
     found = cut(plain)
     trusting, keys = keys_of(), keys_of(ours, by=ours)
-    active = Worker(plain, trusting).look()
-    assert active is not None
-    assert active.policy == found, "without keys nothing is asked for"
+    assert Worker(plain, trusting).look().policy == found, "without keys nothing is asked for"
     worker = Worker(plain, keys_of(ours))
     held = worker.look()
-    assert held is not None
     assert not held.trusted
-    assert (held.policy.state, held.policy.calibrated, held.policy.settings.mode) == (
-        "closed",
-        False,
-        "enforce",
-    )
+    wanted = ("closed", False, "enforce")
+    assert (held.policy.state, held.policy.calibrated, held.policy.settings.mode) == wanted
     assert worker.refused == [(1, "unsigned"), (2, "unsigned")]
     store = place.open(keys)
     for writer in (lambda: store.gates.revise(GATE, {"alpha": 0.2}, by="x", reason="x"), lambda: cut(store)):
@@ -355,7 +344,6 @@ def test_unsigned_policies_hold_everything_until_somebody_vouches_for_one(place:
     signed = store.policies.sign(GATE, 2, by="ana", reason="looked at it")
     assert (signed.version, signed.threshold, signed.settings) == (3, found.threshold, found.settings)
     taken = worker.look()
-    assert taken is not None
     assert taken.trusted
     assert taken.policy == signed
 
@@ -367,19 +355,13 @@ def test_keys_are_changed_while_workers_run(place: Place):
     good = cut(store)
     both = Worker(store, keys_of(old, new))
     only_new = Worker(store, keys_of(new))
-    first = both.look()
-    assert first is not None
-    assert first.policy == good
-    refused = only_new.look()
-    assert refused is not None
-    assert not refused.trusted
+    assert both.look().policy == good
+    assert not only_new.look().trusted
     changed = place.open(keys_of(old, new, by=new)).policies.sign(
         GATE, good.version, by="ana", reason="a new key"
     )
     for worker in (both, only_new):
-        taken = worker.look()
-        assert taken is not None
-        assert taken.policy == changed
+        assert worker.look().policy == changed
     assert both.refused == []
     assert {why for _, why in only_new.refused} == {"unknown_key"}
 

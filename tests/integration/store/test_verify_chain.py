@@ -44,9 +44,8 @@ def test_texts_can_be_erased_and_the_chain_still_verifies(recorded: World) -> No
     assert recorded.store.evidence.log_faults() == []
     # A redelivery of what was erased gets the stored answer: a decision never changes.
     lease = recorded.lease(0)
-    assert recorded.commit(recorded.slice(lease, recorded.decision(6, "a", content="who knows"))) == [
-        ["duplicate"]
-    ]
+    found = recorded.commit(recorded.slice(lease, recorded.decision(6, "a", content="who knows")))
+    assert found == [["duplicate"]]
 
 
 @pytest.mark.parametrize(

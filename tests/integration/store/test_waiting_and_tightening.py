@@ -1,7 +1,7 @@
 """On real records: draws that are too young, thresholds that tighten between runs, looser ones that wait, no skill."""
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -50,14 +50,14 @@ def replayed(one: LabelledGate, run: int, **changes: Any) -> str | None:
     """What `audit verify` finds of a stored run."""
     rows = one.world.rows("SELECT * FROM calibration_runs ORDER BY id")
     row = next(found for found in rows if found.id == run)._asdict() | changes
+    row |= {name: moment(row[name]).isoformat() for name in ("started_at", "older_than")}
     candidates = [
         found._asdict() for found in one.world.rows(f"SELECT * FROM calibration_candidates WHERE run = {run}")
     ]
     record = one.store.calibration
     served = {policy.version: Reading.of_policy(policy) for policy in one.store.policies.list(GATE)}
-    moments = {name: moment(row[name]) for name in ("started_at", "older_than")}
     return contradiction(
-        row, candidates, gate=one.store.gates.get(GATE), inputs=record.inputs, served=served.get, **moments
+        row, candidates, gate=one.store.gates.get(GATE), inputs=record.inputs, served=served.get
     )
 
 
@@ -80,8 +80,6 @@ def waits_kept(one: LabelledGate, run: int | None = None, **changes: Any) -> lis
 
 
 def moment(value: Any) -> Any:
-    from datetime import UTC, datetime
-
     found = datetime.fromisoformat(value) if isinstance(value, str) else value
     return found.replace(tzinfo=UTC) if found.tzinfo is None else found
 
@@ -94,12 +92,10 @@ def test_young_draws_are_not_used_and_older_ones_without_a_label_count_as_wrong(
     one.label([n for n in numbers if n < 160 and n not in (3, 5, 7)], bad_below(0.3))
     gate = one.store.gates.get(GATE)
     run = calibrate_gate(one.store.calibration, gate, now=one.clock())
-    assert run.age_cut is not None
     # No draws came before the sample: half of it is old enough.
     assert (len(run.groups), run.missing, run.age_cut.because) == (100, 3, "age of the middle draw")
     assert (run.age_cut.unused, run.age_cut.unused_labelled) == (100, 60)
     said = run.age_cut.said(run.missing)
-    assert said is not None
     assert said.startswith("60 labels of the newest")
     assert said.endswith("(40 more wait there); 3 older ones count as wrong")
     assert "in or out by their age alone" in run.guarantee
@@ -120,9 +116,8 @@ def test_other_ways_are_explicit(
     run = one.runs()[-1]
     found = one.world.rows("SELECT groups, missing FROM calibration_runs")[-1]
     assert (found.groups, found.missing) == (groups, missing)
-    assert ("breaks the budget if they get them later" in one.policy.guarantee) == (
-        pending == "labelled-only"
-    )
+    wanted = pending == "labelled-only"
+    assert "breaks the budget if they get them later" in one.policy.guarantee == wanted
     assert replayed(one, run.id) is None
 
 
@@ -147,7 +142,6 @@ def test_between_runs_a_gate_tightens_where_the_newest_are_worse_and_the_run_can
     assert look(one) is None
     one.label(one.decide(60), bad_below(0.7))
     done = look(one)
-    assert done is not None
     assert done.outcome == "applied"
     assert "the newest groups are worse" in done.why
     after = one.policy
@@ -192,9 +186,7 @@ def test_a_looser_threshold_waits_for_one_label_lag_and_is_tested_again(
     assert until is not None
     assert timedelta(hours=5) < until - done.run.started_at <= timedelta(hours=6)
     assert f"it waits for one label lag, until {until:%Y-%m-%d %H:%M:%SZ}" in done.why
-    proposal = one.store.calibration.proposal(GATE)
-    assert proposal is not None
-    assert proposal.held_until == until
+    assert one.store.calibration.proposal(GATE).held_until == until
     (status,) = one.store.recalibration_status.statuses(now=one.clock())
     assert status.held_until == until
     # Another run meanwhile keeps the wait, and does not begin it anew.

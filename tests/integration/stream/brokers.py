@@ -40,7 +40,6 @@ class TestedBroker:
         """Forget the records of the first partition before an offset."""
         from kafka import TopicPartition
 
-        assert self.kafka is not None
         with closing(self.kafka.admin()) as admin:
             admin.delete_records({TopicPartition(topic, 0): offset})
 

@@ -22,5 +22,4 @@ def real(request: pytest.FixtureRequest) -> TestedBroker:
 @pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.kafka)])
 def broker(request: pytest.FixtureRequest) -> TestedBroker:
     """Each of them."""
-    found: TestedBroker = request.getfixturevalue(request.param)
-    return found
+    return request.getfixturevalue(request.param)

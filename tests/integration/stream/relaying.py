@@ -34,14 +34,11 @@ class Relaying:
         self.health = WorkerHealth(self.witness)
         self.held = {SOURCE: Lease(SOURCE, 1, 0)}
         self.relay = Relay(
-            connection,
-            journal,
-            executor=pool,
-            sources=lambda: self.held,
+            connection, journal, executor=pool, sources=lambda: self.held,
             takes_ownerless=lambda: True,
             limits=RelayLimits(max_request_size=1_100_000, idle_poll=idle_poll),
             hooks=Hooks(observer=self.health),
-        )
+        )  # fmt: skip
 
     def put(self, topic: str, key: bytes, value: bytes = b"v") -> int:
         """Let a message wait; its row."""
@@ -57,7 +54,6 @@ class Relaying:
         return row
 
     async def until(self, condition: Callable[[], bool], *, seconds: float = 120.0) -> None:
-        """Wait for a condition."""
         deadline = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < deadline, f"waited in vain; stuck: {self.health.stuck()}"

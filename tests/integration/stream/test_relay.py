@@ -51,7 +51,6 @@ async def test_a_topic_that_is_missing_holds_up_nobody_else(real: TestedBroker):
         assert all(found == sorted(found) for found in numbers.values())
 
         # The producer knows the topic now, and its partitions' leader.
-        assert real.kafka is not None
         await asyncio.to_thread(real.kafka.delete_topics, [missing])
         relaying.put(missing, b"k", b"late")
         assert await relaying.most_behind(actions, keys, healthy, control) <= MOST_BEHIND

@@ -1,5 +1,6 @@
 """Making, checking, measuring, filling and following topics."""
 
+import asyncio
 import time
 
 import pytest
@@ -12,6 +13,9 @@ from streamer.stream.publisher import Publisher
 from streamer.stream.tail import Tail
 from streamer.stream.topics import TopicPlan, check_topics, cluster_id, create_topics, log_bounds, topic_id
 from tests.integration.stream.brokers import TestedBroker
+from tests.integration.stream.deciders import EchoDecider
+from tests.integration.stream.memory_journal import MemoryJournal
+from tests.integration.stream.running import a_worker, numbered, published
 
 LIMIT = 1024 * 1024 + 64 * 1024
 
@@ -152,3 +156,21 @@ def test_without_confluent_kafka_the_extra_is_named(monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(__import__("sys").modules, "confluent_kafka", None)
     with pytest.raises(UsageError, match=r"pip install 'conformal-streamer\[demo\]'"):
         EmbeddedBroker().start()
+
+
+@pytest.mark.kafka
+@pytest.mark.expected_errors(r"aiokafka\.(cluster|consumer\.group_coordinator): ")
+async def test_a_topic_is_read_seconds_after_it_appears(real: TestedBroker):
+    source, actions = real.prefix + "in", real.topic("actions")
+    journal = MemoryJournal()
+
+    async with a_worker(real, [source], journal, EchoDecider(actions)) as worker:
+        await worker.until(lambda: worker.health.unready() != ["the broker has not answered yet"])
+        await asyncio.sleep(6)
+        assert worker.health.unready(), "it reads nothing, and says that it is ready"
+        real.topic("in")
+        began = time.monotonic()
+        await published(real.connection, source, numbered(100))
+        await worker.until(lambda: journal.total() == 100)
+        assert time.monotonic() - began < 240, "nobody looked before the metadata was old"
+        await worker.until(lambda: not worker.health.unready())

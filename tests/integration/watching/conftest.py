@@ -99,15 +99,11 @@ class Traffic:
         for place in range(count):
             ships = self.policy.state != "closed" and rng.random() < shipped
             fields: dict[str, Any] = {
-                "number": number,
-                "actions": ("abstain", "ship" if ships else "abstain"),
-                "scores": (0.25, round(float(rng.random()), 6)),
-                "sampled": bool(rng.random() < p),
-                "sampling_probability": p,
-                "at": start + place * every,
-                "policy": self.policy,
+                "number": number, "actions": ("abstain", "ship" if ships else "abstain"),
+                "scores": (0.25, round(float(rng.random()), 6)), "sampled": bool(rng.random() < p),
+                "sampling_probability": p, "at": start + place * every, "policy": self.policy,
                 "newest_seen": NEWEST,
-            }
+            }  # fmt: skip
             batch.append(self.world.decision(self.offset + place, **(fields | changes)))
         self.world.commit(self.world.slice(lease, *batch, expected=self.offset), store=store)
         self.offset += count
@@ -132,14 +128,9 @@ class Traffic:
                     continue
                 severity = severities(one) if callable(severities) else severities[one.key.batch_id]
                 fields = {
-                    "key": BatchKey(*one.key),
-                    "response_id": response.id,
-                    "severity": severity,
-                    "raw_severity": None,
-                    "kind": "human",
-                    "labeller": "ana",
-                    "labelled_at": at,
-                }
+                    "key": BatchKey(*one.key), "response_id": response.id, "severity": severity,
+                    "raw_severity": None, "kind": "human", "labeller": "ana", "labelled_at": at,
+                }  # fmt: skip
                 revisions.append(LabelRevision(**(fields | changes)))  # type: ignore[arg-type]
         self.store.labels.add(revisions, now=received or at)
 

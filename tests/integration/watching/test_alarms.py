@@ -16,6 +16,7 @@ from streamer.gates.policy import MONITOR
 from streamer.gates.rule import Cut, Segments
 from streamer.recalibration.run import NothingToCalibrate, Since, calibrate_gate
 from streamer.risk.rounds.alarms import chance_of
+from streamer.risk.rounds.store import Written
 from streamer.settings.settings import load_settings
 from tests.at_once import at_once
 from tests.integration.watching.conftest import DAY, GATE, MINUTE, START, Shown, Traffic
@@ -39,7 +40,6 @@ def test_the_alarm_is_told_and_closes_the_gate_in_one_transaction(new_traffic: C
     assert policy.calibrated
     assert "expected exposure risk passed 6 % (budget 5 %, tolerance 1 %) within" in policy.reason
     alarm = traffic.store.monitoring.watch(GATE).alarm("risk")
-    assert alarm is not None
     assert (alarm.closed_policy, alarm.raised_at) == (3, START + DAY / 2)
     kinds = {one.alert.kind: one.alert for one in traffic.store.alerts.list()}
     assert kinds.keys() == {"risk", "gate_closed"}
@@ -67,8 +67,6 @@ def test_a_closed_phase_is_in_no_figure_that_an_alarm_tells(light_traffic: Calla
     traffic.watcher().round([traffic.store.gates.get(GATE)], now=START + DAY)
     (risk,) = (one.alert for one in traffic.store.alerts.list() if one.alert.kind == "risk")
     watch = traffic.store.monitoring.watch(GATE)
-    assert watch.service is not None
-    assert watch.service.period is not None
     assert watch.sequence is not None
     open_time = watch.service.period.open.exposure()
     assert open_time.decisions <= 80
@@ -158,7 +156,6 @@ def test_where_nothing_can_be_signed_the_alert_says_that_the_gate_is_still_open(
     traffic.watcher().watch(GATE, now=START + DAY)
     assert traffic.store.policies.newest(GATE).state == "closed", "tried again until it can be done"
     closure = traffic.store.calibration.alarm_closure(GATE)
-    assert closure is not None
     assert (closure.version, closure.closed) == (3, True)
     assert {one.alert.kind for one in traffic.store.alerts.list()} == {"risk", "gate_closed"}
 
@@ -197,18 +194,14 @@ def test_bad_answers_that_nobody_labels_are_told_and_close_the_gate_if_they_are_
     watcher = traffic.watcher()
     later = START + 3 * HOUR
     watcher.watch(GATE, now=later)
-    quiet = traffic.store.monitoring.watch(GATE).alarm("missing")
-    assert quiet is not None
-    assert quiet.raised_by is None
+    assert traffic.store.monitoring.watch(GATE).alarm("missing").raised_by is None
     made = traffic.decide(160, rng=np.random.default_rng(12), start=later)
     watcher.watch(GATE, now=later + 0.8 * HOUR)
     assert traffic.store.alerts.list() == [], "younger than the label lag of an hour"
     traffic.label(made[::2], lambda _: 0.0, received=later + HOUR)
     watcher.watch(GATE, now=later + 6 * HOUR)
     watch, policy = traffic.store.monitoring.watch(GATE), traffic.store.policies.newest(GATE)
-    alarm = watch.alarm("missing")
-    assert alarm is not None
-    assert alarm.raised_by is not None
+    assert watch.alarm("missing").raised_by is not None
     assert watch.alarm("risk").raised_by is None  # type: ignore[union-attr]
     told = {one.alert.kind: one.alert for one in traffic.store.alerts.list()}
     assert (
@@ -221,9 +214,7 @@ def test_bad_answers_that_nobody_labels_are_told_and_close_the_gate_if_they_are_
     else:
         assert (policy.state, set(told)) == ("closed", {"missing", "gate_closed"})
         assert policy.reason.startswith("alarm on missing labels 1:")
-        closure = traffic.store.calibration.alarm_closure(GATE)
-        assert closure is not None
-        assert closure.closed
+        assert traffic.store.calibration.alarm_closure(GATE).closed
 
 
 def test_opening_the_gate_again_opens_the_next_alarm_on_what_comes_then(
@@ -235,15 +226,12 @@ def test_opening_the_gate_again_opens_the_next_alarm_on_what_comes_then(
     # Decided before the gate was closed, read after it was opened again: it was told already.
     traffic.label(traffic.decide(30, rng=np.random.default_rng(12)), lambda _: 1.0)
     watcher.watch(GATE, now=START + DAY)
-    first = monitoring.watch(GATE).alarm("risk")
-    assert first is not None
-    assert first.number == 1
+    assert monitoring.watch(GATE).alarm("risk").number == 1
     traffic.label(traffic.decide(30, rng=np.random.default_rng(13)), lambda _: 1.0)
     traffic.open_gate()
     watcher.watch(GATE, now=START + DAY)
     watcher.watch(GATE, now=START + DAY)
     second = monitoring.watch(GATE).alarm("risk")
-    assert second is not None
     assert (second.number, second.state.bets.seen, second.raised_by) == (2, 0, None)
     assert second.state.bets.delta == chance_of(0.05, 2)
     assert traffic.store.policies.newest(GATE).state == "open"
@@ -263,7 +251,6 @@ def test_what_shipped_between_two_rounds_is_read_although_the_gate_is_closed_aga
     traffic.store.policies.close(GATE, by="ana", reason="complaints")
     traffic.watcher().watch(GATE, now=START + DAY)
     alarm = traffic.store.monitoring.watch(GATE).alarm("risk")
-    assert alarm is not None
     assert (alarm.number, alarm.raised_by is not None) == (2, True)
     assert len([one for one in traffic.store.alerts.list() if one.alert.kind == "risk"]) == 2
 
@@ -275,9 +262,7 @@ def test_a_gate_of_which_only_some_segments_ship_is_open_again(light_traffic: Ca
     nothing = Segments("language", (("en", Cut("closed", None)),))
     traffic.open_gate(state="closed", threshold=None, rule=nothing)
     watcher.watch(GATE, now=START + DAY)
-    first = monitoring.watch(GATE).alarm("risk")
-    assert first is not None
-    assert first.number == 1, "it ships nothing"
+    assert monitoring.watch(GATE).alarm("risk").number == 1, "it ships nothing"
     # Segments with few groups are held: the policy as a whole says closed, and the gate ships.
     traffic.open_gate(state="closed", threshold=None, rule=Segments("language", (("en", Cut("cut", 0.2)),)))
     traffic.label(
@@ -285,7 +270,6 @@ def test_a_gate_of_which_only_some_segments_ship_is_open_again(light_traffic: Ca
     )
     watcher.watch(GATE, now=START + DAY)
     second = monitoring.watch(GATE).alarm("risk")
-    assert second is not None
     assert (second.number, second.raised_by is not None) == (2, True)
     assert traffic.store.policies.newest(GATE).created_by == MONITOR
 
@@ -320,7 +304,6 @@ def test_a_new_policy_alone_opens_no_alarm(light_traffic: Callable[..., Traffic]
     traffic.label(traffic.decide(10, rng=np.random.default_rng(12)), lambda _: 0.0)
     traffic.watcher().watch(GATE, now=START + DAY)
     alarm = traffic.store.monitoring.watch(GATE).alarm("risk")
-    assert alarm is not None
     assert (alarm.number, alarm.ended) == (1, None)
 
 
@@ -341,7 +324,6 @@ def test_draws_that_are_not_made_as_logged_are_told(light_traffic: Callable[...,
     traffic.decide(20, rng=np.random.default_rng(16))
     watcher.watch(GATE, now=START + MINUTE)
     alarm = traffic.store.monitoring.watch(GATE).alarm("draws")
-    assert alarm is not None
     assert (alarm.number, alarm.state.bets.seen, alarm.raised_by) == (2, 20, None)
 
 
@@ -375,7 +357,6 @@ def test_two_at_once_read_everything_once(new_traffic: Callable[..., Traffic]):
     at_once(lambda one: one.watch(GATE, now=START + DAY), *watchers)
     traffic.watcher().watch(GATE, now=START + DAY)
     watch = traffic.store.monitoring.watch(GATE)
-    assert watch.sequence is not None
     assert watch.sequence.state.decisions == 120
     alone = traffic.store.monitoring.decided(GATE, after=0, until=10**9, limit=500)
     assert watch.sequence.state.drawn == sum(one.sampled for one in alone)
@@ -388,8 +369,6 @@ def test_the_loser_of_a_race_writes_nothing(new_traffic: Callable[..., Traffic])
     fresh = monitoring.watch(GATE)
     traffic.watcher().watch(GATE, now=START + DAY)
     after = monitoring.watch(GATE)
-    from streamer.risk.rounds.store import Written
-
     written = Written(
         watch=replace(after, read=99), ended=[], close="no", closing=frozenset(), make_alerts=lambda *_: []
     )

@@ -37,7 +37,6 @@ def test_it_is_raised_while_an_early_label_is_still_to_come(new_traffic: Callabl
     assert raised.raised_by is not None
     assert raised.raised_by < 30
     assert traffic.store.policies.newest(GATE).state == "closed"
-    assert report is not None
     assert report.exposure is None, "the interval waits"
 
 
@@ -62,9 +61,7 @@ def test_no_loss_is_lowered_and_labels_that_come_later_end_in_the_same_bits(
     expected = fresh.observe(draws_of(audited(made, severities, labelled), fresh.theta))
     assert alarm_of(traffic).state.evidence == expected.evidence
     report = watcher.watch(GATE, now=START + 2 * DAY)
-    assert report is not None
     found = report.alarm("risk")
-    assert found is not None
     assert (found.read, found.pending, found.pending_since) == (30, 0, None)
 
 
@@ -90,7 +87,6 @@ def test_what_waits_is_shown_with_its_age(light_traffic: Callable[..., Traffic])
     shown = Shown()
     traffic.watcher(shown).round([traffic.store.gates.get(GATE)], now=START + HOUR)
     found = shown.reports[GATE].alarm("risk")
-    assert found is not None
     assert (found.read, found.pending, found.pending_since) == (5, 3, START + 2 * MINUTE)
     assert found.limit == pytest.approx(0.06)
     assert found.known_evidence_ratio is not None
@@ -120,9 +116,6 @@ def alarm_after(traffic: Traffic) -> object:
     return alarm_of(traffic).state
 
 
-# -- selective risk ----------------------------------------------------------------------------------------------
-
-
 def calibrated(traffic: Traffic, severity: float = 0.5) -> None:
     """A policy in force that ships everything, from a run on 60 batches of which so many are bad."""
     rng = np.random.default_rng(7)
@@ -146,9 +139,7 @@ def test_what_ships_is_no_better_than_everything(new_traffic: Callable[..., Traf
         audit_probability=1.0, alpha=0.4, on_alarm="report", on_selective_alarm=action, alarm_tolerance=0.0
     )
     calibrated(traffic)
-    found = traffic.store.monitoring.calibrated(1)
-    assert found is not None
-    assert found.mean_severity == 0.5
+    assert traffic.store.monitoring.calibrated(1).mean_severity == 0.5
     # A seventh ships, and all of it is bad: exposure is inside the budget.
     made = traffic.decide(300, rng=np.random.default_rng(8), shipped=0.15)
     traffic.label(made, lambda _: 1.0)
@@ -170,7 +161,6 @@ def test_what_ships_is_no_better_than_everything(new_traffic: Callable[..., Traf
         assert alarm.closed_policy == policy.version
         assert alarm_of(traffic).closed_policy is None, "another alarm has not closed it"
         closure = traffic.store.calibration.alarm_closure(GATE)
-        assert closure is not None
         assert (closure.version, closure.closed) == (policy.version, True)
         traffic.open_gate(run=1, threshold=None)
     traffic.watcher().watch(GATE, now=START + DAY)

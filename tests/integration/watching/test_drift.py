@@ -22,18 +22,13 @@ def scored(traffic: Traffic, scores: np.ndarray, clouds: np.ndarray | None = Non
     lease = traffic._leases.setdefault(0, traffic._leases.get(0) or traffic.world.lease())
     batch = [
         traffic.world.decision(
-            traffic.offset + place,
-            actions=NOTHING_SHIPS,
-            scores=(0.0, round(float(score), 6)),
-            sampled=bool(rng.random() < p),
-            sampling_probability=p,
-            policy=traffic.policy,
-            newest_seen=NEWEST,
-            cloud=None if clouds is None else tuple(clouds[place].tolist()),
+            traffic.offset + place, actions=NOTHING_SHIPS, scores=(0.0, round(float(score), 6)),
+            sampled=bool(rng.random() < p), sampling_probability=p, policy=traffic.policy,
+            newest_seen=NEWEST, cloud=None if clouds is None else tuple(clouds[place].tolist()),
             **changes,
         )
         for place, score in enumerate(scores)
-    ]
+    ]  # fmt: skip
     traffic.world.commit(traffic.world.slice(lease, *batch, expected=traffic.offset))
     traffic.offset += len(batch)
     traffic.made += batch
@@ -90,9 +85,7 @@ def test_the_state_is_that_of_the_mathematics_and_a_shift_is_told_early(
     (told,) = [one.alert for one in traffic.store.alerts.list()]
     assert (told.kind, told.level, told.details["run"]) == ("drift_scores", "ticket", run)
     assert shown.reports[GATE].exposure is not None, "labels of these are not there yet; drift does not wait"
-    alarm = shown.reports[GATE].alarm("drift_scores")
-    assert alarm is not None
-    assert alarm.raised_at == START + DAY
+    assert shown.reports[GATE].alarm("drift_scores").raised_at == START + DAY
 
 
 def test_a_cloud_that_moves_is_told_though_scores_stay(light_traffic: Callable[..., Traffic]) -> None:

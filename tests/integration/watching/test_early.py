@@ -34,7 +34,6 @@ def held(traffic: Traffic) -> list[Any]:
     marked(traffic, 100, 0.1, seed=1)
     watcher.watch(GATE, now=START + 3 * HOUR)
     alarm = traffic.store.monitoring.watch(GATE).alarm("early")
-    assert alarm is not None
     assert isinstance(alarm.state, EarlyWarning)
     assert (alarm.state.bets.known, alarm.raised_by) == (100, None)
     made = marked(traffic, 60, 0.6, seed=5)
@@ -80,7 +79,6 @@ def test_a_judge_that_calls_more_answers_wrong_holds_the_gate_and_people_let_it_
     marked(traffic, 5, 0.0, seed=9)
     watcher.watch(GATE, now=START + 6 * HOUR)
     following = store.monitoring.watch(GATE).alarm("early")
-    assert following is not None
     assert (following.number, following.after_policy, following.raised_by) == (2, 3, None)
 
 

@@ -18,11 +18,8 @@ def judged(traffic: Traffic, decisions: Sequence[BatchDecision], marks: dict[str
     shipped = [one for one in decisions if one.outcome == "ship"]
     traffic.label(
         [msgspec.structs.replace(one, responses=one.responses[1:]) for one in shipped],
-        lambda one: marks[one.key.batch_id],
-        kind="judge",
-        labeller="judge-1",
-        everyone=True,
-    )
+        lambda one: marks[one.key.batch_id], kind="judge", labeller="judge-1", everyone=True,
+    )  # fmt: skip
 
 
 def test_predictions_are_read_where_the_judge_has_seen_all_that_shipped(
@@ -76,7 +73,6 @@ def test_a_judge_that_missed_the_deadline_is_done_without_until_the_next_period(
     assert last.state == fresh_sequence(traffic).observe(audited(traffic.made[21:], severities))
     assert (last.first, traffic.store.monitoring.watch(GATE).unwatched) == (22, 1)
     alarm = traffic.store.monitoring.watch(GATE).alarm("risk")
-    assert alarm is not None
     assert alarm.state.bets.seen == sum(one.sampled for one in traffic.made)
     traffic.label(traffic.decide(3, rng=rng, start=START + 8 * DAY), lambda _: 0.0)
     judged(traffic, traffic.made[30:], {one.key.batch_id: 0.0 for one in traffic.made})

@@ -33,7 +33,6 @@ def look(traffic: Traffic, now: Any = LATER, shown: Shown | None = None) -> None
 def drawing(shown: Shown) -> tuple[float, Any]:
     """What is shown of how often the gate's decisions are drawn."""
     found = shown.reports[GATE].drawing
-    assert found is not None
     return found.probability, found.raised_until
 
 
@@ -65,14 +64,11 @@ def test_evidence_raises_the_rate_and_its_end_lowers_it_on_record(
     look(traffic, shown=shown)
     look(traffic, LATER + MINUTE, shown)
     rate = traffic.store.policies.active()[GATE].rate
-    assert rate is not None
     assert (rate.boosted, rate.since, rate.evidence) == (True, LATER, 0.4)
     assert drawing(shown) == (0.8, LATER + timedelta(hours=1))
     evidence[0] = 0.01
     look(traffic, LATER + 2 * MINUTE, shown)
-    ended = traffic.store.policies.active()[GATE].rate
-    assert ended is not None
-    assert not ended.boosted
+    assert not traffic.store.policies.active()[GATE].rate.boosted
     assert drawing(shown) == (0.2, None)
     assert traffic.world.rows("SELECT count(*) FROM audit_rates") == [(2,)]
     sealed = traffic.world.rows("SELECT count(*) FROM control_log WHERE kind = 'audit_rates'")
@@ -89,12 +85,10 @@ def test_the_cap_of_a_day_lowers_it_until_the_next(
     decide(traffic, 8, extra=4, at=LATER)
     look(traffic, LATER + 10 * MINUTE)
     rate, extra = traffic.store.monitoring.rate(GATE)
-    assert rate is not None
     assert (rate.boosted, extra) == (True, 4)
     decide(traffic, 8, extra=2, at=LATER + 11 * MINUTE)
     look(traffic, LATER + 20 * MINUTE)
     rate, extra = traffic.store.monitoring.rate(GATE)
-    assert rate is not None
     assert (rate.boosted, extra, rate.extra) == (False, 6, 6)
     assert rate.reason == "the 5 extra labels that the gate allows for today are asked for"
     look(traffic, LATER + 60 * MINUTE)
@@ -102,7 +96,6 @@ def test_the_cap_of_a_day_lowers_it_until_the_next(
     decide(traffic, 2, at=START + DAY / 2)
     look(traffic, START + DAY / 2 + MINUTE)
     again, extra = traffic.store.monitoring.rate(GATE)
-    assert again is not None
     assert (again.boosted, extra) == (True, 0)
 
 
@@ -183,13 +176,10 @@ def test_labels_of_a_gate_in_doubt_come_first_in_the_order_of_its_decisions(
     assert order(urgent=urgent) == [*((name, True) for name in mine), ("older", False)]
     reviewer = Reviewer(labeller="ana", holder="page")
     gates = ["another-bot", GATE]
-    shown = store.reviews.next(reviewer, gates, hold=MINUTE, now=LATER + MINUTE)
-    assert shown is not None
-    assert shown.gate == GATE
+    assert store.reviews.next(reviewer, gates, hold=MINUTE, now=LATER + MINUTE).gate == GATE
     later = store.reviews.next(
         replace(reviewer, holder="other page"), gates, hold=MINUTE, now=LATER + timedelta(hours=2)
     )
-    assert later is not None
     assert later.gate == "another-bot", "the rate has ended"
 
 
@@ -208,5 +198,4 @@ def test_a_gate_that_is_closed_by_its_alarm_draws_at_its_own_rate(
     look(traffic, LATER + 2 * MINUTE)
     rate, _ = traffic.store.monitoring.rate(GATE)
     assert traffic.store.policies.newest(GATE).state == "closed"
-    assert rate is not None
     assert not rate.boosted

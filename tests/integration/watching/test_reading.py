@@ -105,14 +105,11 @@ def are_those_of_the_mathematics(traffic: Traffic, page: int, pages: int) -> Non
     for some in (_part(logged, 0, 60), unscored, _part(logged, 60, 100)):
         expected = expected.observe(some)  # the alarm reads draws alone
     alarm = alarm.observe(draws_of(logged, alarm.theta))
-    assert watch.sequence is not None
     assert watch.sequence.state == expected
     assert report.exposure == expected.exposure()
     assert report.selective == expected.selective()
     risk, draws = watch.alarm("risk"), watch.alarm("draws")
-    assert risk is not None
     assert risk.state.evidence == alarm.evidence
-    assert draws is not None
     assert draws.state == DrawAlarm.open(delta=chance_of(0.05, 1)).observe(logged)
     assert (watch.read, watch.seen, watch.bet) == (103, 103, 103)
 
@@ -134,8 +131,6 @@ def test_a_decision_waits_for_its_label_and_holds_up_the_rest_until_it_is_overdu
     watcher = traffic.watcher()
     traffic.label(traffic.made[:4] + traffic.made[5:], severities)
     report = watcher.watch(GATE, now=START + timedelta(hours=1))
-    assert report is not None
-    assert report.exposure is not None
     assert report.exposure.decisions == 4
     assert report.read_through == START + 4 * MINUTE
     # One day after it was decided it is overdue: 0 in the lower bound, 1 in the upper one.
@@ -150,7 +145,6 @@ def test_a_decision_waits_for_its_label_and_holds_up_the_rest_until_it_is_overdu
     traffic.label(traffic.made[4:5], severities, at=START + 2 * DAY)
     traffic.label(traffic.made[5:7], lambda _: 1.0, at=START + 2 * DAY)
     report = watcher.watch(GATE, now=START + 2 * DAY)
-    assert report is not None
     assert report.exposure == expected.exposure()
     assert report.late == 3
 
@@ -198,7 +192,6 @@ def test_without_an_audit_sample_nothing_is_watched(light_traffic: Callable[...,
     traffic = light_traffic(audit_probability=0.0)
     traffic.decide(5, rng=np.random.default_rng(5))
     report = traffic.watcher(shown).watch(GATE, now=START + DAY)
-    assert report is not None
     assert (report.watched, report.exposure, report.unwatched) == (False, None, 5)
 
 
@@ -216,10 +209,8 @@ def test_a_lower_probability_is_met_first_by_a_decision_without_scores(
     traffic.label(traffic.decide(4, rng=rng), lambda _: 0.0)
     traffic.watcher().watch(GATE, now=START + 10 * MINUTE)
     found = traffic.store.monitoring.sequences(GATE)
-    assert [(one.ended, one.state.decisions) for one in found] == [
-        (None, 6),
-        ("the audit probability was lowered", 4),
-    ]
+    wanted = [(None, 6), ("the audit probability was lowered", 4)]
+    assert [(one.ended, one.state.decisions) for one in found] == wanted
     assert found[0].state.plan.least_probability == 0.25
 
 
@@ -249,17 +240,13 @@ def test_what_begins_a_new_sequence_and_what_does_not(new_traffic: Callable[...,
     more(start=START + 5 * DAY)
     found = monitoring.sequences(GATE)
     assert [one.ended for one in reversed(found)] == [
-        "the audit probability was lowered",
-        "the gate was changed in what the interval is about",
-        "the gate was changed in what the interval is about",
-        "its budget period was over",
-        None,
-    ]
+        "the audit probability was lowered", "the gate was changed in what the interval is about",
+        "the gate was changed in what the interval is about", "its budget period was over", None,
+    ]  # fmt: skip
     assert [one.state.decisions for one in reversed(found)] == [12, 8, 4, 4, 4]
     assert found[0].began_at == found[1].began_at + 4 * DAY
     # Every change of what the loss is and of its budget is another alarm, with a smaller chance each.
     alarm = monitoring.watch(GATE).alarm("risk")
-    assert alarm is not None
     assert (alarm.number, alarm.state.bets.delta) == (3, chance_of(0.05, 3))
 
 
@@ -284,7 +271,6 @@ def test_a_round_costs_the_same_early_and_late(light_traffic: Callable[..., Traf
         watcher.watch(GATE, now=START + DAY)
         sa.event.remove(engine, "before_cursor_execute", count)
         watch = traffic.store.monitoring.watch(GATE)
-        assert watch.sequence is not None
         kept = watch.sequence.state.to_json() + "".join(one.state.to_json() for one in watch.alarms)
         return len(counted), len(kept)
 

@@ -70,7 +70,6 @@ def test_told_to_stop_it_begins_no_page_more_and_the_next_one_goes_on(
     traffic.watcher(page=10).round([gate], now=now)
     watch = traffic.store.monitoring.watch(GATE)
     assert watch.read == 30
-    assert watch.sequence is not None
     assert watch.sequence.state == fresh_sequence(traffic).observe(audited(traffic.made, severities))
 
 
@@ -90,12 +89,9 @@ def test_a_row_that_commits_late_is_neither_skipped_nor_read_out_of_order(migrat
             assert go_on.wait(240)
 
     slow = open_store(
-        migrated_postgres_url,
-        clock=world.clock,
-        policy_message=policy_message,
-        dead_letter_message=dead_letter_message,
-        failpoint=wait,
-    )
+        migrated_postgres_url, clock=world.clock, policy_message=policy_message,
+        dead_letter_message=dead_letter_message, failpoint=wait,
+    )  # fmt: skip
     watcher = traffic.watcher()
     first = world.decision(0, "early", number=1, actions=("abstain", "ship"), sampling_probability=1.0,
                            policy=traffic.policy)  # fmt: skip
@@ -112,7 +108,6 @@ def test_a_row_that_commits_late_is_neither_skipped_nor_read_out_of_order(migrat
         traffic.label([first, *made], severities)
         for _ in range(3):
             report = watcher.watch(GATE, now=START + MINUTE)
-            assert report is not None
             assert report.exposure is None
         assert (
             traffic.store.monitoring.watch(GATE).read
@@ -123,7 +118,6 @@ def test_a_row_that_commits_late_is_neither_skipped_nor_read_out_of_order(migrat
         late.join(240)
     watcher.watch(GATE, now=START + MINUTE)
     report = watcher.watch(GATE, now=START + MINUTE)
-    assert report is not None
     assert report.exposure is not None
     numbers = [one.batch_id for one in traffic.store.monitoring.decided(GATE, after=0, until=99, limit=99)]
     assert numbers[0] == "early"
@@ -167,8 +161,6 @@ def test_a_run_that_is_being_written_holds_up_no_reading(
     finally:
         go_on.set()
         run.join(240)
-    assert report is not None
-    assert report.exposure is not None
     assert report.exposure.decisions == 30
     world.close()
 
@@ -184,16 +176,11 @@ def test_a_worker_whose_clock_is_a_day_off_neither_loses_labels_nor_holds_up_the
     ahead = traffic.decide(5, rng=rng, start=START + 2 * DAY)
     watcher.watch(GATE, now=START + MINUTE)
     report = watcher.watch(GATE, now=START + 2 * MINUTE)
-    assert report is not None
     assert report.exposure is None, "the first of those behind is not overdue: it is a minute old"
     traffic.label(behind, lambda _: 0.0)
     report = watcher.watch(GATE, now=START + DAY)
-    assert report is not None
-    assert report.exposure is not None
     assert (report.exposure.decisions, report.exposure.overdue) == (5, 0)
     report = watcher.watch(GATE, now=START + DAY + MINUTE)
-    assert report is not None
-    assert report.exposure is not None
     assert (report.exposure.decisions, report.exposure.overdue) == (10, len(ahead)), "a day later they are"
 
 
@@ -223,6 +210,4 @@ def test_our_own_clock_set_back_holds_nothing_up(light_traffic: Callable[..., Tr
     traffic.decide(5, rng=np.random.default_rng(24))
     for now in (START + 30 * DAY, START + MINUTE, START + MINUTE + DAY):
         watcher.round(gates, now=now)
-    report = shown.reports[GATE]
-    assert report.exposure is not None
-    assert report.exposure.overdue == 5
+    assert shown.reports[GATE].exposure.overdue == 5

@@ -134,7 +134,6 @@ def test_traffic_of_other_gates_is_no_backlog(
         verdicts.append((values["verdict"], values["service"]["reason"]))
         read.append(55 * (place + 1))
         watch = traffic.store.monitoring.watch(GATE)
-        assert watch.service is not None
         assert (watch.read, watch.service.read) == (read[-1], read[-1])
     assert {reason for _, reason in verdicts} <= {"", "too few labels"}
     assert verdicts[-1] == ("kept", "")

@@ -13,12 +13,9 @@ from tests.integration.watching.conftest import GATE, Shown
 def main(url: str, now: str, page: str) -> None:
     moment = datetime.fromisoformat(now)
     store = open_store(
-        url,
-        clock=lambda: moment,
-        policy_message=policy_message,
-        dead_letter_message=dead_letter_message,
-        failpoint=from_environment(),
-    )
+        url, clock=lambda: moment, policy_message=policy_message,
+        dead_letter_message=dead_letter_message, failpoint=from_environment(),
+    )  # fmt: skip
     with store:
         watcher = RiskWatch(store.monitoring, alerts=store.alerts, observer=Shown(), page=int(page))
         watcher.watch(GATE, now=moment)

@@ -93,14 +93,10 @@ def test_a_batch_reads_a_few_levels_of_a_long_curve():
     count, groups = 100_000, 1000
     limit = 0.1 * (groups + 1)
     rule = TransductiveRule(
-        alpha=0.1,
-        method="mean",
-        groups=groups,
-        labelled=None,
+        alpha=0.1, method="mean", groups=groups, labelled=None,
         levels=tuple(np.linspace(0, 1, count).tolist()),
-        totals=tuple(np.linspace(limit, limit - 1, count).tolist()),
-        guarantee="",
-    )
+        totals=tuple(np.linspace(limit, limit - 1, count).tolist()), guarantee="",
+    )  # fmt: skip
     for name in ("levels", "_falling"):
         object.__setattr__(rule, name, Noting(getattr(rule, name)))
     scores = np.random.default_rng(0).random(20).tolist()

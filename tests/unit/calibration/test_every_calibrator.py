@@ -132,6 +132,5 @@ def test_another_process_finds_the_same_to_the_last_bit():
     )
     labelled = some_groups(np.random.default_rng(3), 150, levels=1000)
     here = {name: level(find(labelled, 0.2, 5)).hex() for name, find in ALL.items()}
-    there = programs.run(sys.executable, "-c", program)
-    assert there.stdout.strip() == str(here)
+    assert programs.run(sys.executable, "-c", program).stdout.strip() == str(here)
     assert len(set(here.values())) > len(here) / 2

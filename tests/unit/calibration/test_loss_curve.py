@@ -35,14 +35,8 @@ def test_the_curve_has_one_step_for_each_score_with_loss():
     curve = LossCurve.of(np.array([0.5, 0.9, 0.5, 0.2, 0.7]), np.array([0.25, 0.5, 0.25, 1.0, 0.0]))
     assert curve.levels.tolist() == [0.9, 0.5, 0.2]
     assert curve.totals.tolist() == [0.5, 1.0, 2.0]
-    assert [curve.first_over(limit) for limit in (0.0, 0.5, 0.75, 1.0, 1.9, 2.0)] == [
-        0.9,
-        0.5,
-        0.5,
-        0.2,
-        0.2,
-        -math.inf,
-    ]
+    wanted = [0.9, 0.5, 0.5, 0.2, 0.2, -math.inf]
+    assert [curve.first_over(limit) for limit in (0.0, 0.5, 0.75, 1.0, 1.9, 2.0)] == wanted
 
 
 def test_a_curve_without_loss_is_admissible_everywhere():
@@ -55,13 +49,10 @@ def test_the_shortcut_agrees_with_the_full_curve(shape):
     count = 200_000
     scores = rng.random(count)
     scores = {
-        "even": scores,
-        "few levels": np.round(scores, 1),
-        "one bin": 0.5 + scores / 10_000,
-        "one level": np.full(count, 0.3),
-        "at the ends": np.round(scores),
+        "even": scores, "few levels": np.round(scores, 1), "one bin": 0.5 + scores / 10_000,
+        "one level": np.full(count, 0.3), "at the ends": np.round(scores),
         "sorted": np.sort(scores),
-    }[shape]
+    }[shape]  # fmt: skip
     losses = rng.random(count) * rng.random(count)
     curve = LossCurve.of(scores, losses)
     total = float(curve.totals[-1])

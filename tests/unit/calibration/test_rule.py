@@ -130,8 +130,7 @@ def test_no_loss_at_all_opens_the_gate():
 
 
 def test_a_tie_group_is_held_as_a_whole():
-    threshold = calibrate([0.5] * 10, [1] + [0] * 9, range(10), alpha=0.15)
-    assert threshold.value == 0.5
+    assert calibrate([0.5] * 10, [1] + [0] * 9, range(10), alpha=0.15).value == 0.5
 
 
 def test_identical_top_scores_are_held_when_the_budget_is_met_only_above_them():

@@ -14,6 +14,7 @@ from streamer.errors import UsageError
 from streamer.events.labels import decode_label
 from streamer.events.limits import Limits
 from streamer.events.responses import decode_responses
+from tests.made import an_event
 
 CLOUD = {
     "question_id": "q1",
@@ -24,13 +25,7 @@ CLOUD = {
         {"text": "there", "label": 1.0, "meta": {"label_kind": "human"}},
     ],
 }
-EVENT = {
-    "schema": "streamer.responses.v1",
-    "gate": "g",
-    "batch_id": "b1",
-    "prompt": "Where?",
-    "responses": [{"id": "a", "text": "here"}, {"id": "b", "text": "there"}],
-}
+EVENT = an_event("g", "b1", ["here", "there"])
 
 
 def lines(*values: object) -> bytes:
@@ -54,10 +49,8 @@ def test_clouds_become_events_and_labels(pack, tmp_path: Path) -> None:
     event = decode_responses(one.value)
     assert (event.gate, event.batch_id, [r.text for r in event.responses]) == ("g", "q1", ["here", "there"])
     labels = [decode_label(label) for label in one.labels]
-    assert [(x.gate, x.batch_id, x.severity, x.labeller) for x in labels] == [
-        ("g", "q1", 0.0, "file:clouds.jsonl"),
-        ("g", "q1", 1.0, "file:clouds.jsonl"),
-    ]
+    wanted = [("g", "q1", 0.0, "file:clouds.jsonl"), ("g", "q1", 1.0, "file:clouds.jsonl")]
+    assert [(x.gate, x.batch_id, x.severity, x.labeller) for x in labels] == wanted
     assert one.key == b"q1"
     (named,) = read(file, gate="g", labels=True, labeller="ann")
     assert decode_label(named.labels[0]).labeller == "ann"

@@ -13,16 +13,20 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+import typer
 
 from streamer import cli
 from streamer.cli import main
+from streamer.cli.app import app, every_command
 from streamer.cli.console import percent
 from streamer.cli.help import WIDEST
+from streamer.cli.services import _announce, _announce_json, worker
 from streamer.errors import Unavailable
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.settings import GateSettings
 from streamer.scoring.encoders.identity import EncoderIdentity
 from streamer.settings.settings import load_settings
+from streamer.stream.ending import WorkerExit
 from streamer.wiring import open_store
 from tests.unit.cli.conftest import Run, refused
 
@@ -59,18 +63,10 @@ def objects(text: str) -> list[dict]:
 
 
 def commands() -> list[list[str]]:
-    import typer
-
-    from streamer.cli.app import app, every_command
-
     return [path.split()[1:] for path, _ in every_command(typer.main.get_command(app), "streamer")]
 
 
 def test_the_list_says_of_each_command_what_its_own_help_begins_with():
-    import typer
-
-    from streamer.cli.app import app
-
     for name, listed in typer.main.get_command(app).commands.items():
         assert listed.name == listed.command.name == name
         assert listed.help == " ".join(listed.command.help.split("\n\n")[0].split())
@@ -172,12 +168,9 @@ def test_a_full_disk_is_one_plain_line(words: list[str], run: Run):
     assert run("gate", "create", "support-bot")[0] == cli.DONE
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "streamer", *words],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-        )
+            [sys.executable, "-m", "streamer", *words], stdout=full, stderr=subprocess.PIPE,
+            text=True, check=False,
+        )  # fmt: skip
     assert done.returncode == cli.FAILED
     assert "cannot write a file or standard output: No space left on device" in done.stderr
     assert "STREAMER_DEBUG" not in done.stderr
@@ -354,19 +347,12 @@ def test_a_gate_from_creation_to_change(run: Run):
     assert status == 0
     (gate,) = objects(out)
     assert set(gate) == GATE_KEYS
-    assert (gate["alpha"], gate["label_deadline_seconds"], gate["decision_deadline_seconds"]) == (
-        0.1,
-        604800.0,
-        30.0,
-    )
+    found = (gate["alpha"], gate["label_deadline_seconds"], gate["decision_deadline_seconds"])
+    assert found == (0.1, 604800.0, 30.0)
     assert (gate["seed"], gate["by"], gate["reason"]) == (5, "ann", "pilot")
     assert gate["encoder"].startswith("all-MiniLM-L6-v2@")
-    assert gate["policy"] == gate["policy"] | {
-        "version": 1,
-        "state": "closed",
-        "lambda": None,
-        "calibrated": False,
-    }
+    wanted = gate["policy"] | {"version": 1, "state": "closed", "lambda": None, "calibrated": False}
+    assert gate["policy"] == wanted
     assert "salt" not in out
     assert "the next worker announces it" in err
 
@@ -489,9 +475,8 @@ def test_a_gate_takes_its_upstream_by_name_as_it_is_set_now(run: Run, monkeypatc
     assert other != first
     assert pinned("--upstream", str(first)) == (first, True)
     assert pinned("--upstream", "none") == (None, True)
-    assert "[upstreams.NAME] of the settings here (x), not 'y'" in refused(
-        run, "gate", "set", "x", "--upstream", "y"
-    )
+    found = refused(run, "gate", "set", "x", "--upstream", "y")
+    assert "[upstreams.NAME] of the settings here (x), not 'y'" in found
     assert "`streamer serve` asks [upstreams.y] for the answers of gate y, and not [upstreams.x]" in refused(
         run, "gate", "create", "y", "--upstream", "x"
     )
@@ -576,11 +561,8 @@ def test_a_gate_says_whose_embeddings_it_takes(run: Run, monkeypatch: pytest.Mon
     monkeypatch.setenv("STREAMER_ENCODER_NAME", "none")
     assert created(run, "create", "e", *external, "--dimension", "1536") == (outer, "accept", 1536)
     assert created(run, "create", "f", "--encoder", usual) == (usual, "accept", 384)
-    assert created(run, "create", "g", "--encoder", usual, "--embeddings", "refuse") == (
-        usual,
-        "refuse",
-        None,
-    )
+    wanted = (usual, "refuse", None)
+    assert created(run, "create", "g", "--encoder", usual, "--embeddings", "refuse") == wanted
     assert created(run, "create", "h", "--scorer", "external") == ("none", "refuse", None)
     for words, says in (
         (["create", "x"], "--encoder external:NAME --dimension D"),
@@ -687,9 +669,8 @@ def test_a_kind_of_severity_that_looks_like_a_typing_mistake_is_refused(
 
 
 def test_a_choice_that_is_none_is_answered_by_those_there_are(run: Run):
-    assert "'--unit': 'all' is not one of 'best', 'response', 'batch'" in refused(
-        run, "plan", "--alpha", "0.1", "--unit", "all"
-    )
+    found = refused(run, "plan", "--alpha", "0.1", "--unit", "all")
+    assert "'--unit': 'all' is not one of 'best', 'response', 'batch'" in found
 
 
 @pytest.mark.usefixtures("database")
@@ -712,18 +693,10 @@ def test_labels_are_imported_all_or_none(run: Run):
     _, out, _ = run("label", "import", "good.csv", "--json")
     assert objects(out) == [
         {
-            "file": "good.csv",
-            "read": 1,
-            "stored": 1,
-            "repeated": 0,
-            "signed": 0,
-            "unread": {},
-            "without_severity": 1,
-            "unmatched": 0,
-            "unrecorded": 1,
-            "other_kind": 0,
+            "file": "good.csv", "read": 1, "stored": 1, "repeated": 0, "signed": 0, "unread": {},
+            "without_severity": 1, "unmatched": 0, "unrecorded": 1, "other_kind": 0,
         }
-    ]
+    ]  # fmt: skip
     assert run("label", "import", "absent.csv")[0] == cli.WRONG_USAGE
 
 
@@ -786,9 +759,8 @@ def test_an_import_without_a_label_fails_and_names_the_columns(given: tuple[str,
     status, _, err = run("label", "import", "labels.jsonl", *given)
     assert status == 1
     if not given:
-        assert "its columns are gate, batch_id, response_id, kind, verdict, verdict.stars" in " ".join(
-            err.split()
-        )
+        found = " ".join(err.split())
+        assert "its columns are gate, batch_id, response_id, kind, verdict, verdict.stars" in found
     column = ("--column", "severity=verdict.stars")
     assert run("label", "import", "labels.jsonl", *column, *given)[0] == 2
     assert run("label", "import", "labels.jsonl", *column, "--scale", "1:5", *given)[0] == 0
@@ -890,17 +862,11 @@ def test_doctor_tells_why_a_gate_holds(run: Run, monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_worker_names_its_exit_statuses():
-    from streamer.cli.services import worker
-    from streamer.stream.ending import WorkerExit
-
-    assert worker.__doc__ is not None
     said = worker.__doc__.partition("Exit status:")[2]
     assert {int(word) for word in said.split() if word.isdigit()} == {int(status) for status in WorkerExit}
 
 
 def test_addresses_are_shown_without_passwords(capsys: pytest.CaptureFixture[str]):
-    from streamer.cli.services import _announce, _announce_json
-
     facts = {"http": "http://127.0.0.1:1", "database": "postgresql://u:hunter2@h/x"}
     _announce(facts)
     _announce_json(facts)
@@ -935,9 +901,8 @@ def test_watching_standard_input_does_not_disturb_the_end():
 @pytest.mark.parametrize("name", ["monitor", "recalibrator"])
 def test_nobody_acts_under_a_name_of_the_program(name: str, database: None, run: Run):
     assert run("gate", "create", "bot", "--scorer", "external")[0] == 0
-    assert f"the program itself acts as '{name}'" in refused(
-        run, "threshold", "close", "bot", "--reason", "x", "--by", name
-    )
+    found = refused(run, "threshold", "close", "bot", "--reason", "x", "--by", name)
+    assert f"the program itself acts as '{name}'" in found
 
 
 @pytest.mark.usefixtures("database")
@@ -950,9 +915,8 @@ def test_a_promise_names_the_method(run: Run):
     ):
         status, out, _ = run("gate", "create", promise, *external, "--promise", promise, "--json")
         assert (status, objects(out)[0]["method"]) == (cli.DONE, method)
-    assert "--promise must be one of per-prompt" in refused(
-        run, "gate", "create", "x", *external, "--promise", "all-right"
-    )
+    found = refused(run, "gate", "create", "x", *external, "--promise", "all-right")
+    assert "--promise must be one of per-prompt" in found
     assert "--promise among-shipped is --method selective" in refused(
         run, "gate", "set", "per-prompt", "--promise", "among-shipped", "--method", "hb"
     )
@@ -963,9 +927,8 @@ def test_a_promise_names_the_method(run: Run):
 @pytest.mark.usefixtures("database")
 def test_a_floor_from_history_needs_prompts_that_were_not_drawn(monkeypatch: pytest.MonkeyPatch, run: Run):
     run("gate", "create", "x", "--scorer", "external", "--promise", "among-shipped")
-    assert "needs 30 scored prompts that were not drawn" in refused(
-        run, "gate", "set", "x", "--label-above", "0.5"
-    )
+    found = refused(run, "gate", "set", "x", "--label-above", "0.5")
+    assert "needs 30 scored prompts that were not drawn" in found
     err = refused(run, "gate", "set", "x", "--label-above", "0.5", "--label-floor", "0.2")
     scores = [[n / 100] for n in range(100)]
     monkeypatch.setattr(

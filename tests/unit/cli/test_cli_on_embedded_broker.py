@@ -16,7 +16,9 @@ import pytest
 
 from streamer import cli
 from streamer.cli import main
+from streamer.stream.embedded_broker import EmbeddedBroker
 from tests import programs
+from tests.made import an_event
 from tests.told import Told
 
 pytest.importorskip("confluent_kafka", reason="the extra `embedded` is not installed")
@@ -34,8 +36,6 @@ CLOUDS = [
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[tuple[str, str]]:
-    from streamer.stream.embedded_broker import EmbeddedBroker
-
     with EmbeddedBroker() as started:
         yield started.bootstrap, started.log_id
 
@@ -106,15 +106,7 @@ def test_gates_that_events_name_and_repeats_are_said(capsys: pytest.CaptureFixtu
     assert main(["gate", "create", "bot"]) == 0
 
     def line(gate: str, batch: str, answer: str) -> str:
-        texts = [{"id": f"r{i}", "text": f"{answer} {i}"} for i in range(2)]
-        event = {
-            "schema": "streamer.responses.v1",
-            "gate": gate,
-            "batch_id": batch,
-            "prompt": "?",
-            "responses": texts,
-        }
-        return json.dumps(event) + "\n"
+        return json.dumps(an_event(gate, batch, [f"{answer} {i}" for i in range(2)])) + "\n"
 
     Path("events.jsonl").write_text(
         line("bot", "a", "yes")
@@ -170,7 +162,7 @@ def test_labels_go_with_no_batch_that_is_refused(capsys: pytest.CaptureFixture[s
 def test_a_gate_with_traffic_or_labels_of_its_own_is_not_simulated_into(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
-    monkeypatch.setattr("streamer.cli.services.end_on_sigterm", lambda: None)
+    monkeypatch.setattr("streamer.cli.simulate.end_on_sigterm", lambda: None)
     simulate = ["simulate", "--gate", "bot", "--rate", "50", "--batches", "1", "--label-after", "0s"]
     assert main(["gate", "create", "bot", "--severity-kind", "simulated"]) == 0
     label = "gate,batch_id,response_id,severity,kind,labeller\nbot,{},r0,0.5,simulated,ann\n"
@@ -189,10 +181,8 @@ def test_a_gate_with_traffic_or_labels_of_its_own_is_not_simulated_into(
 
 def test_a_new_gate_is_announced_at_once(told: Told):
     assert "It is recorded" not in told("gate", "create", "bot", "--alpha", "0.1").err
-    assert (
-        "bot  v1  closed  budget 10 %  full  best"
-        in told("tail", "thresholds", "--from-beginning", "--count", "1").out
-    )
+    found = told("tail", "thresholds", "--from-beginning", "--count", "1").out
+    assert "bot  v1  closed  budget 10 %  full  best" in found
 
 
 def away(*words: str) -> subprocess.CompletedProcess[str]:
@@ -237,7 +227,6 @@ def test_ctrl_c_ends_a_tail_with_130():
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
-    assert tail.stdout is not None
     first = tail.stdout.readline()
     tail.send_signal(signal.SIGINT)
     _, err = tail.communicate()
@@ -327,7 +316,5 @@ def test_simulated_traffic_says_when_its_severities_cannot_count(capsys: pytest.
 
 def test_simulated_traffic_needs_a_gate_name_and_a_rate(told: Told):
     assert "is not a valid gate name" in told("simulate", "--gate", "Not A Name", status=cli.WRONG_USAGE).err
-    assert (
-        "--label-after must be a time"
-        in told("simulate", "--gate", "bot", "--label-after", "soon", status=cli.WRONG_USAGE).err
-    )
+    found = told("simulate", "--gate", "bot", "--label-after", "soon", status=cli.WRONG_USAGE).err
+    assert "--label-after must be a time" in found

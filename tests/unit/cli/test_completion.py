@@ -22,7 +22,6 @@ def environment_of(folder: Path) -> dict[str, str]:
 
 
 def streamer(folder: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run the command in an empty home."""
     return programs.run(
         BIN / "streamer", *words, status=None, cwd=folder, env=environment_of(folder) | environment
     )

@@ -24,14 +24,9 @@ def gate(**changes: object) -> GateNumbers:
 
 def shown(*gates: GateNumbers, width: int = 80, **changes: object) -> str:
     numbers = LiveNumbers(
-        batches_per_second=12.34,
-        latency_seconds=0.05,
-        lag=3,
-        outbox=0,
-        dead_letters=2,
-        away=("broker",),
-        gates=gates,
-    )
+        batches_per_second=12.34, latency_seconds=0.05, lag=3, outbox=0, dead_letters=2,
+        away=("broker",), gates=gates,
+    )  # fmt: skip
     fields: dict[str, object] = {"addresses": [], "policies": [], "alarms": [], "now": NOW}
     console = Console(width=width, color_system=None)
     with console.capture() as capture:

@@ -60,21 +60,15 @@ def test_json_is_one_value_and_a_rerun_is_identical(clouds, told: Told):
     (value,) = json.loads(first)
     assert value["file"] == "mine"
     assert {row["protocol"] for row in value["rows"]} == {"within"}
-    assert {row["method"] for row in value["rows"]} == {
-        "GPSO B",
-        "logistic regression",
-        "nearest mean",
-        "tightness alone",
-    }
+    wanted = {"GPSO B", "logistic regression", "nearest mean", "tightness alone"}
+    assert {row["method"] for row in value["rows"]} == wanted
     assert value["rows"][0]["judged"] == 6 * 2 * 2
 
 
 def test_files_are_written(clouds, tmp_path, told: Told):
     out = tmp_path / "made" / "here"
-    assert (
-        "wrote gpso.json, gpso.csv, gpso-batches.csv and gpso.md"
-        in told("gpso", str(clouds), "--no-loo", "--out", str(out)).err
-    )
+    found = told("gpso", str(clouds), "--no-loo", "--out", str(out)).err
+    assert "wrote gpso.json, gpso.csv, gpso-batches.csv and gpso.md" in found
     assert json.loads((out / "gpso.json").read_text())[0]["file"] == "mine"
     with (out / "gpso.csv").open() as file:
         assert len(list(csv.DictReader(file))) == 7 + 4

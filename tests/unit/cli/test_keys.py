@@ -40,7 +40,6 @@ def test_a_key_is_printed_once_and_alone(run: Run):
     assert status == cli.DONE
     token = out.removesuffix("\n")
     match = TOKEN.fullmatch(token)
-    assert match is not None
     assert f"streamer key revoke {match[1]}" in err
     with wiring.open_store(load_settings()) as store:
         (key,) = store.api_keys.list()

@@ -18,8 +18,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 
 def made(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(run(capsys, *arguments, "--json"))
-    return found
+    return json.loads(run(capsys, *arguments, "--json"))
 
 
 def test_a_guess_is_planned_with_and_a_rerun_is_identical(capsys: pytest.CaptureFixture[str]):
@@ -48,7 +47,7 @@ def test_attempts_share_the_budget(capsys: pytest.CaptureFixture[str]):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--alpha", "0"), "alpha must be between 0 and 1"),
+        (("--alpha", "0", "--data", "none.jsonl"), "alpha must be between 0 and 1"),
         (("--alpha", "1.5"), "alpha must be between 0 and 1"),
         (("--alpha", "nan"), "alpha must be between 0 and 1"),
         (("--alpha", "0.05", "--labels", "0"), "labels must be a whole number of at least 1"),
@@ -86,10 +85,8 @@ def test_any_method_is_planned_by_its_name(method: str, tmp_path: Path, capsys: 
     data = scores(tmp_path / "some.csv", [(n / 90, n % 7 == 0) for n in range(90)])
     plan = made(capsys, "--alpha", "0.3", "--method", method, "--data", data)
     assert plan["method"] == method
-    assert {one["labels"]: one["served"] is not None for one in plan["ladder"]} == {
-        **dict.fromkeys((40, 45), True),
-        **dict.fromkeys((60, 100, 250, 1000), False),
-    }
+    wanted = {**dict.fromkeys((40, 45), True), **dict.fromkeys((60, 100, 250, 1000), False)}
+    assert {one["labels"]: one["served"] is not None for one in plan["ladder"]} == wanted
 
 
 @pytest.mark.parametrize(("promise", "method", "least"), [("among-shipped", "selective", 22), ("among-shipped-on-average", "selective-mean", 9)])  # fmt: skip

@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 
 from streamer.calibration.history import NO_HISTORY, History
-from streamer.cli.policies import promise_text
+from streamer.cli.policies import NOTHING_PROMISED, promise_text
 from streamer.cli.recalibrate import why_closed, why_little
-from streamer.gates.batch_key import BatchKey
 from streamer.gates.settings import GateSettings
 from streamer.recalibration.run import SampleQuery, calibrate_gate
-from streamer.recalibration.sampled import SampledGroup, SampledItem
-from tests.made import a_revision
+from streamer.recalibration.sampled import SampledGroup
+from tests.made import a_revision, a_sampled_prompt
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 GATE = a_revision(GateSettings(alpha=0.1, encoder="e"), gate="x")
@@ -29,11 +28,7 @@ class Sample:
     def audit_sample(self, query: SampleQuery) -> list[SampledGroup]:
         count = len(self._severities)
         return [
-            SampledGroup(
-                key=BatchKey(query.gate, f"b{n}", 1),
-                probability=1.0,
-                items=(SampledItem(response_id="a", score=(n + 1) / count, severity=severity),),
-            )
+            a_sampled_prompt((query.gate, f"b{n}"), [("a", (n + 1) / count, severity)])
             for n, severity in enumerate(self._severities)
         ]
 
@@ -105,4 +100,4 @@ def test_a_guarantee_is_shown_in_part_unless_it_is_asked_for() -> None:
     assert "Not promised: " not in short
     assert short.splitlines()[0] == whole.splitlines()[0]
     assert "--explain" in short
-    assert promise_text("", explain=False) == ""
+    assert promise_text("", explain=False) == NOTHING_PROMISED

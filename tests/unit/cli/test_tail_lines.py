@@ -72,5 +72,4 @@ def test_nothing_breaks_a_line(stream: str, value: bytes | None) -> None:
 
 def test_terminal_controls_do_not_pass() -> None:
     nasty = ACTION | {"batch_id": "a\x1b[2Jb\nc\u202ed"}
-    text = line("actions", record(json.dumps(nasty).encode()))
-    assert text.isprintable()
+    assert line("actions", record(json.dumps(nasty).encode())).isprintable()

@@ -8,7 +8,6 @@ import msgspec
 import numpy as np
 import pytest
 
-from streamer.deciding.decider import BatchDecider
 from streamer.deciding.policy_book import PolicyBook
 from streamer.errors import EncoderGivenUp, Unavailable
 from streamer.gates.batch_key import BatchKey
@@ -22,12 +21,12 @@ from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.scoring.encoders.identity import EncoderIdentity
 from streamer.scoring.scorer import AnswerBatch
 from streamer.scoring.scorers.choice import Choice
+from tests.made import a_decider
 from tests.unit.deciding.test_decider import (
     HELD,
     IDENTITY,
     LIMITS,
     NOW,
-    TOPICS,
     HashingEncoder,
     World,
     active,
@@ -46,15 +45,9 @@ def candidate(
     settings: dict[str, Any] = {"scorer": "choice", "encoder": IDENTITY.id} | changes
     rule: Rule = settings.pop("rule", INDICATOR)
     return CandidatePolicy(
-        number=number,
-        gate=gate,
-        settings=GateSettings(**settings),
-        cut=None if level is None else Cut.at(level),
-        rule=rule,
-        by="ana",
-        reason="try",
-        at=NOW,
-    )
+        number=number, gate=gate, settings=GateSettings(**settings),
+        cut=None if level is None else Cut.at(level), rule=rule, by="ana", reason="try", at=NOW,
+    )  # fmt: skip
 
 
 class Beside(World):
@@ -66,12 +59,9 @@ class Beside(World):
         super().__init__()
         for one in candidates:
             self.sql[one.gate] = replace(self.sql[one.gate], candidate=one)
-        self.decider = BatchDecider(
-            book=self.book,
-            known=lambda _keys: {},
+        self.decider = a_decider(
+            self.book,
             encoder=CachedEncoder(self.encoder, capacity_texts=1000),
-            topics=TOPICS,
-            limits=LIMITS,
             clock=lambda: NOW,
             candidate_encoder=None if other is None else CachedEncoder(other),
             candidate_seconds=seconds,
@@ -231,11 +221,8 @@ def test_a_gate_of_the_second_encoder_is_decided_by_it() -> None:
     world.sql["elsewhere"] = active("elsewhere", encoder="third@12345678")
     texts = {"bot": ["a", "b"], "moved": ["c", "d"], "elsewhere": ["e", "f"]}
     found = world.decide(*(raw(batch(gate, batch_id=gate, texts=own)) for gate, own in texts.items()))
-    assert [(one.reason, one.encoder) for one in found if isinstance(one, BatchDecision)] == [
-        ("scored", IDENTITY.id),
-        ("scored", "second@cdcdcdcd"),
-        ("encoder_mismatch", "none"),
-    ]
+    wanted = [("scored", IDENTITY.id), ("scored", "second@cdcdcdcd"), ("encoder_mismatch", "none")]
+    assert [(one.reason, one.encoder) for one in found if isinstance(one, BatchDecision)] == wanted
     assert (world.encoder.calls, second.calls) == ([["a", "b"]], [["c", "d"]])
 
 
@@ -287,7 +274,6 @@ def test_the_book_takes_up_later_candidates_of_the_same_policy_and_the_end_of_on
         found["bot"] = replace(held, candidate=one)
         book.refresh()
         now = book.get("bot")
-        assert now is not None
         seen.append(now.candidate and (now.candidate.number, now.candidate.settings is not None))
     assert seen == [None, (2, True), (2, True), (2, True), (3, False), (4, True)]
     world = Beside(stopped)

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from streamer.deciding.decider import BatchDecider
 from streamer.deciding.policy_book import PolicyBook
 from streamer.events.actions import decode_action
 from streamer.events.limits import Limits
@@ -17,6 +16,7 @@ from streamer.gates.policy import ActivePolicy, Policy
 from streamer.journal import BatchDecision, Outcome, Partition, Record, Redelivery
 from streamer.scoring.encoders.encoder import CachedEncoder
 from tests.counting_encoder import CountingEncoder
+from tests.made import a_decider
 from tests.unit.deciding.test_decider import active, batch, raw
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -38,14 +38,8 @@ class World:
         self.known: dict[BatchKey, bytes] = {}
         self.encoder = CountingEncoder()
         self.book = PolicyBook(lambda _names: {"bot": self.policy}, limits=Limits())
-        self.decider = BatchDecider(
-            book=self.book,
-            known=lambda _keys: self.known,
-            encoder=CachedEncoder(self.encoder, capacity_texts=1),
-            topics=Topics(),
-            limits=Limits(),
-            clock=lambda: self.now,
-        )
+        encoder = CachedEncoder(self.encoder, capacity_texts=1)
+        self.decider = a_decider(self.book, lambda _keys: self.known, encoder=encoder, clock=lambda: self.now)
         self.book.refresh()
 
     def in_force(self, policy: Policy) -> None:
@@ -82,14 +76,11 @@ def test_the_newest_policy_decides_and_no_text_is_encoded_again(world: World) ->
     assert {(one.outcome, one.reason, one.policy.version) for one in after} == {("abstain", "closed", 2)}
     assert {one.decided_at for one in after} == {world.now}
     for old, new in zip(before, after, strict=True):
-        assert [(r.score, r.raw_energy) for r in new.responses] == [
-            (r.score, r.raw_energy) for r in old.responses
-        ]
+        wanted = [(r.score, r.raw_energy) for r in old.responses]
+        assert [(r.score, r.raw_energy) for r in new.responses] == wanted
         assert (new.cloud, new.embedding_source) == (old.cloud, old.embedding_source)
-        assert (new.sampled, [r.drawn for r in new.responses]) == (
-            old.sampled,
-            [r.drawn for r in old.responses],
-        )
+        wanted = (old.sampled, [r.drawn for r in old.responses])
+        assert (new.sampled, [r.drawn for r in new.responses]) == wanted
         assert decode_action(new.action.value).policy.version == 2
 
 

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from streamer.deciding.decider import BatchDecider
 from streamer.deciding.policy_book import PolicyBook
 from streamer.errors import EncoderGivenUp, Unavailable
 from streamer.events.actions import decode_action
@@ -34,7 +33,7 @@ from streamer.scoring.gram import gram_energy
 from streamer.scoring.reading import CUT, UNREAD
 from streamer.scoring.registry import EVERY, SCORER_NAMES
 from streamer.scoring.signals.signal_list import signal_list
-from tests.made import a_policy
+from tests.made import a_decider, a_label, a_policy, an_event
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 TOPICS = Topics()
@@ -72,15 +71,9 @@ def active(
 ) -> ActivePolicy:
     chosen: dict[str, Any] = {"encoder": IDENTITY.id, "mode": "enforce", "audit_probability": 1.0} | settings
     made = a_policy(
-        GateSettings(**chosen),
-        gate=gate,
-        version=version,
-        state=state,
-        threshold=threshold,
-        calibrated=version > 1,
-        seed=7,
-        valid_from=NOW,
-    )
+        GateSettings(**chosen), gate=gate, version=version, state=state, threshold=threshold,
+        calibrated=version > 1, seed=7, valid_from=NOW,
+    )  # fmt: skip
     return ActivePolicy(made, b"s" * 32)
 
 
@@ -113,12 +106,10 @@ class World:
         self.rejected: list[str] = []
         self.encoder = HashingEncoder()
         self.book = PolicyBook(self.load, limits=LIMITS, on_rejected=self.rejected.append)
-        self.decider = BatchDecider(
-            book=self.book,
-            known=lambda keys: {k: h for k, h in (known or {}).items() if k in keys},
+        self.decider = a_decider(
+            self.book,
+            lambda keys: {k: h for k, h in (known or {}).items() if k in keys},
             encoder=CachedEncoder(self.encoder, capacity_texts=1000) if encodes else None,
-            topics=TOPICS,
-            limits=LIMITS,
             clock=lambda: NOW,
         )
 
@@ -147,13 +138,7 @@ def world() -> World:
 
 
 def batch(gate: str = "bot", texts: Sequence[str] = ("yes", "yes", "no"), **fields: Any) -> dict[str, Any]:
-    return {
-        "schema": "streamer.responses.v1",
-        "gate": gate,
-        "batch_id": "b-1",
-        "prompt": "why?",
-        "responses": [{"id": f"r{i}", "text": text} for i, text in enumerate(texts)],
-    } | fields
+    return an_event(gate, "b-1", texts, **{"prompt": "why?"} | fields)
 
 
 def raw(event: dict[str, Any]) -> bytes:
@@ -211,6 +196,9 @@ def test_a_valid_batch_that_cannot_be_decided_is_held_with_an_action(world: Worl
     assert all((r.score is not None) == scored for r in event.responses)
     assert event.audit.sampled == scored
     assert bool(event.audit.label) == scored
+    named = (IDENTITY.id, "encoder") if scored else ("none", "none")  # where nothing was embedded
+    assert (decision.encoder, decision.embedding_source) == named
+    assert (event.scorer.encoder, event.scorer.embedding_source) == named
 
 
 @pytest.mark.parametrize("metadata", [{}, {"upstream": ["small@0badcafe"]}, {"upstream": "large@0badcafe"}])
@@ -284,16 +272,10 @@ def test_what_ships_is_what_the_gate_says(world: World, gate: str):
     assert decision.reason == "scored"
 
 
-def test_a_blank_answer_never_ships_even_through_an_open_gate(world: World):
-    (decision,) = world.decide(raw(batch("open", texts=["", "yes", "yes"])))
-    assert decision.selected == "r1"
-    assert decision.responses[0].score == 0
-    (whole,) = world.decide(raw(batch("all", texts=["", "yes", "yes"])))
-    assert (whole.outcome, whole.reason) == ("abstain", "empty_text")
-
-
-@pytest.mark.parametrize("text", ["\u200b\u2060\ufeff", "\u3164", "\u2800 \u00ad", "\u202e\u0301"])
-def test_an_answer_of_which_nothing_can_be_seen_is_blank(world: World, text: str):
+@pytest.mark.parametrize("text", ["", "\u200b\u2060\ufeff", "\u3164", "\u2800 \u00ad", "\u202e\u0301"])
+def test_an_answer_of_which_nothing_can_be_seen_never_ships_even_through_an_open_gate(
+    world: World, text: str
+):
     (decision,) = world.decide(raw(batch("open", texts=[text, "yes", "yes"])))
     assert decision.selected == "r1"
     assert decision.responses[0].score == 0
@@ -306,14 +288,6 @@ def test_an_answer_of_which_nothing_can_be_seen_is_blank(world: World, text: str
     (external,) = world.decide(raw(judged))
     assert external.responses[0].score == 0
     assert external.selected != "r0"
-
-
-@pytest.mark.parametrize("reason", [name for name in HELD if name not in ("no_threshold", "closed")])
-def test_where_nothing_was_embedded_no_encoder_is_named(world: World, reason: str):
-    (decision,) = world.decide(HELD[reason])
-    assert (decision.reason, decision.encoder, decision.embedding_source) == (reason, "none", "none")
-    said = decode_action(decision.action.value).scorer
-    assert (said.encoder, said.embedding_source) == ("none", "none")
 
 
 MS = int(NOW.timestamp() * 1000)
@@ -525,8 +499,7 @@ def test_the_action_names_what_decided_it(world: World):
     assert event.enforced
     assert (event.source.topic, event.source.partition, event.source.offset) == (TOPICS.responses, 0, 0)
     assert decision.action.key == b"key"
-    headers = dict(decision.action.headers)
-    assert headers["ce_id"] == event.action_id.encode()
+    assert dict(decision.action.headers)["ce_id"] == event.action_id.encode()
 
 
 def test_a_shadow_gate_tells_consumers_not_to_enforce(world: World):
@@ -560,17 +533,7 @@ def test_deciding_again_gives_the_same_bytes(world: World):
     assert first.action == second.action
 
 
-LABEL = {
-    "schema": "streamer.labels.v1",
-    "gate": "bot",
-    "batch_id": "b-1",
-    "attempt": 1,
-    "response_id": "r0",
-    "severity": 0.5,
-    "kind": "human",
-    "labeller": "ann",
-    "labelled_at": "2026-11-20T11:00:00Z",
-}
+LABEL = a_label("bot", "b-1", attempt=1, labeller="ann", labelled_at="2026-11-20T11:00:00Z")
 
 
 def test_a_label_becomes_a_revision(world: World):
@@ -607,7 +570,6 @@ class TestPolicyBook:
         world.sql["bot"] = active("bot", version=4, threshold=0.99)
         self.hear(world, world.sql["bot"].policy)
         held = world.book.get("bot")
-        assert held is not None
         assert (held.policy.version, held.policy.threshold) == (4, 0.99)
         assert world.rejected == []
 
@@ -638,9 +600,7 @@ class TestPolicyBook:
         world.book.refresh()
         world.sql["bot"] = active("bot", version=2)
         world.book.refresh()
-        held = world.book.get("bot")
-        assert held is not None
-        assert held.policy.version == 3
+        assert world.book.get("bot").policy.version == 3
 
 
 @pytest.mark.parametrize("scorer", SCORER_NAMES)

@@ -93,14 +93,10 @@ def test_exactly_what_deciding_asks_for_is_encoded_ahead(inner: OfTwoThreads):
     world.decider._encoders = {encoder.identity.id: encoder}
     events = [
         raw(batch("bot", texts=["yes", "no", "yes"])),
-        raw(batch("each", texts=["this cannot be encoded", "fine"], batch_id="b-2")),
-        raw(known),
-        with_embeddings(np.eye(8).tolist()[:3]),
-        raw(batch("judge")),
-        b"{",
-        None,
+        raw(batch("each", texts=["this cannot be encoded", "fine"], batch_id="b-2")), raw(known),
+        with_embeddings(np.eye(8).tolist()[:3]), raw(batch("judge")), b"{", None,
         *(HELD[reason] for reason in ("empty_text", "encoder_mismatch", "deadline_passed")),
-    ]
+    ]  # fmt: skip
     place = Partition("log", TOPICS.responses, 0)
     records = [Record(place, n, b"k", value, (), 0) for n, value in enumerate(events)]
     world.book.refresh()

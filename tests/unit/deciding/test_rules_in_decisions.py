@@ -76,12 +76,9 @@ def test_segments_are_recorded_and_cut_by_their_own() -> None:
 
     def by(language: Any) -> BatchDecision:
         return decided(
-            rule,
-            metadata={"language": language},
-            unit="response",
-            segment_by="language",
+            rule, metadata={"language": language}, unit="response", segment_by="language",
             cut=("closed", None),
-        )
+        )  # fmt: skip
 
     for language, cut, actions, reason in (
         ("de", Cut("cut", 0.8), [True, False, False], "scored"),

@@ -5,6 +5,7 @@ import io
 import itertools
 import json
 import re
+import sys
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -32,6 +33,7 @@ from streamer.scoring.signals.measured import Measured
 from streamer.scoring.signals.signal_list import SignalList, choice_scores
 from streamer.web.plot import BOTTOM, HEIGHT, TOP
 from streamer_research.studies.shares import shares
+from tests import programs
 from tests.unit.evaluation.made_up import rows, write
 
 ASKED = {"alphas": (0.1, 0.3), "splits": 4}
@@ -78,9 +80,8 @@ def test_every_mode_calibrator_and_score_has_its_rows(done):
             assert row.exposure.splits == 4
         gram = [row for row in result.compared if row.scorer == "gram"]
         assert all(row.more.mean == 0 == row.more.sd for row in gram)
-    assert [row.method for row in result.stability] == [
-        scheme for scheme in ("mean", "crc", "bb", "rbwa") for _ in ASKED["alphas"]
-    ]
+    wanted = [scheme for scheme in ("mean", "crc", "bb", "rbwa") for _ in ASKED["alphas"]]
+    assert [row.method for row in result.stability] == wanted
 
 
 def refitted(data, split, alpha) -> tuple[float, float]:
@@ -272,8 +273,7 @@ def test_the_bars_of_the_page_account_for_every_prompt(done):
 def test_a_page_of_results_that_were_kept_without_pictures_has_those_there_are(done):
     (result,) = done[0].data_sets
     older = replace(result, ranking=tuple(replace(row, picture=None) for row in result.ranking))
-    page = render_page(replace(done[0], data_sets=(older,)))
-    assert page.count("<svg") == 1
+    assert render_page(replace(done[0], data_sets=(older,))).count("<svg") == 1
 
 
 def test_a_score_that_works_the_wrong_way_is_said_in_the_first_sentence(done):
@@ -564,3 +564,16 @@ def test_budgets_are_judged_by_question_where_questions_have_different_numbers_o
 def test_questions_of_one_size_have_one_exposure(tmp_path):
     found = evaluate(write(tmp_path / "even.jsonl", rows(20)), alphas=(0.1,), splits=3, cache=None)
     assert all(row.promised == row.exposure for row in found.data_sets[0].gates if row.scorer == "gram")
+
+
+SCRIPT = """
+import os
+from streamer.research.evaluation.run import side_processes
+assert side_processes(1).submit(os.getpid).result() != os.getpid()
+os.kill(os.getpid(), 9)
+"""
+
+
+def test_they_end_when_their_owner_is_killed():
+    # They share its standard output, whose end comes with the last of them: else this waits in vain.
+    programs.run(sys.executable, "-c", SCRIPT, status=-9)

@@ -88,9 +88,8 @@ def test_the_area_is_the_mean_risk_over_orders_that_ties_allow():
 
     orders = [[0, *middle, 3] for middle in itertools.permutations([1, 2])]
     both = np.mean([continuous(order) for order in orders])
-    assert found.area.value == pytest.approx(both, abs=2e-2), (
-        "within a tie group risk is the mean of its members"
-    )
+    wanted = pytest.approx(both, abs=2e-2)
+    assert found.area.value == wanted, "within a tie group risk is the mean of its members"
     shared = ranking(units(scores, [0.0, 0.6, 0.6, 0.6]), unit="response", scorer="x", seed=0)
     assert found.area.value == pytest.approx(shared.area.value)
 

@@ -144,14 +144,9 @@ def batch(
     *responses: ResponseV1, prompt: str = "p", references: tuple[str, ...] | None = None, attempt: int = 1
 ) -> ResponsesV1:
     return ResponsesV1(
-        schema="streamer.responses.v1",
-        gate="g",
-        batch_id="b",
-        prompt=prompt,
-        responses=responses,
-        references=references,
-        attempt=attempt,
-    )
+        schema="streamer.responses.v1", gate="g", batch_id="b", prompt=prompt, responses=responses,
+        references=references, attempt=attempt,
+    )  # fmt: skip
 
 
 @given(st.lists(st.tuples(TEXT, TEXT), max_size=3), TEXT, st.none() | st.lists(TEXT, max_size=2).map(tuple))
@@ -182,17 +177,12 @@ def test_the_content_hash_covers_scores_and_embeddings() -> None:
 def test_what_the_content_hash_tells_apart() -> None:
     one, other = ResponseV1(id="a", text="x"), ResponseV1(id="b", text="y")
     events = [
-        batch(one, other),
-        batch(other, one),
-        batch(one),
-        batch(one, other, prompt="q"),
-        batch(one, other, references=()),
-        batch(one, other, references=("r",)),
-        batch(one, ResponseV1(id="b", text="z")),
-        batch(one, ResponseV1(id="c", text="y")),
+        batch(one, other), batch(other, one), batch(one), batch(one, other, prompt="q"),
+        batch(one, other, references=()), batch(one, other, references=("r",)),
+        batch(one, ResponseV1(id="b", text="z")), batch(one, ResponseV1(id="c", text="y")),
         batch(one, ResponseV1(id="b", text="y", score=0.0)),
         batch(one, ResponseV1(id="b", text="y", embedding=(1.0, 0.0))),
-    ]
+    ]  # fmt: skip
     assert len({content_hash(event) for event in events}) == len(events)
     assert content_hash(batch(one, other, attempt=2)) == content_hash(batch(one, other))
 
@@ -221,15 +211,9 @@ def test_excerpts_are_short_and_printable() -> None:
 def test_topics() -> None:
     assert Topics().responses == "streamer.responses"
     released = [
-        "eu.responses",
-        "eu.labels",
-        "eu.actions",
-        "eu.desk",
-        "eu.thresholds",
-        "eu.alerts",
-        "eu.checkpoints",
-        "eu.dead-letters",
-    ]
+        "eu.responses", "eu.labels", "eu.actions", "eu.desk", "eu.thresholds", "eu.alerts",
+        "eu.checkpoints", "eu.dead-letters",
+    ]  # fmt: skip
     topics = Topics("eu.")
     assert [name for name in topics.all() if name in released] == released, "inputs first, and none goes"
     assert topics.all() == tuple(f"eu.{name}" for name in every())

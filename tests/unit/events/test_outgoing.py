@@ -3,7 +3,9 @@
 import hashlib
 import json
 import uuid
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -11,14 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import streamer.events
 from streamer.errors import BadMessage
 from streamer.events import actions, cloudevents, codes, dead_letters, labels, thresholds
 from streamer.events.codec import encode
 from streamer.events.limits import OUTPUT_HEADROOM_BYTES, Limits
+from streamer.events.thresholds import decode_threshold, policy_from_event, threshold_event
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.policy import Policy
 from streamer.gates.settings import NO_ENCODER, GateSettings
 from streamer.journal import Headers, LabelRevision, Partition, Record
+from tests.made import a_label
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 TRACE = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -136,32 +141,17 @@ def test_event_times() -> None:
         cloudevents.headers(type="t", source="s", subject="", time=NOON, id="i", dataschema="d")
 
 
-LABEL: dict[str, Any] = {
-    "schema": "streamer.labels.v1",
-    "gate": "support-bot",
-    "batch_id": "b-1",
-    "attempt": 2,
-    "response_id": "a",
-    "severity": 0.25,
-    "kind": "human",
-    "labeller": "ann",
-    "labelled_at": "2026-11-20T12:00:00Z",
-}
+OF_ANN = {"attempt": 2, "labeller": "ann", "labelled_at": "2026-11-20T12:00:00Z"}
+LABEL = a_label("support-bot", "b-1", "a", 0.25, **OF_ANN)
 
 
 def test_a_label_becomes_a_revision() -> None:
     event = labels.decode_label(json.dumps(LABEL).encode())
     where = record()
     assert labels.label_revision(event, where) == LabelRevision(
-        key=BatchKey("support-bot", "b-1", 2),
-        response_id="a",
-        severity=0.25,
-        raw_severity=None,
-        kind="human",
-        labeller="ann",
-        labelled_at=NOON,
-        record=where,
-    )
+        key=BatchKey("support-bot", "b-1", 2), response_id="a", severity=0.25, raw_severity=None,
+        kind="human", labeller="ann", labelled_at=NOON, record=where,
+    )  # fmt: skip
     assert labels.decode_label(labels.encode_label(event)) == event
 
 
@@ -199,20 +189,12 @@ def test_a_label_with_a_repeated_key_is_refused() -> None:
 
 def policy(**changes: Any) -> Policy:
     fields: dict[str, Any] = {
-        "gate": "support-bot",
-        "version": 7,
-        "gate_revision": 2,
+        "gate": "support-bot", "version": 7, "gate_revision": 2,
         "settings": GateSettings(encoder="all-MiniLM-L6-v2@53aa5117", decision_deadline_seconds=30.0),
-        "state": "cut",
-        "threshold": 0.83,
-        "calibrated": True,
-        "calibration_run": 12,
-        "seed": 2**63 - 1,
-        "valid_from": NOON,
-        "guarantee": "exposure at most 5 %",
-        "created_by": "ann",
-        "reason": "run 12",
-    }
+        "state": "cut", "threshold": 0.83, "calibrated": True, "calibration_run": 12,
+        "seed": 2**63 - 1, "valid_from": NOON, "guarantee": "exposure at most 5 %",
+        "created_by": "ann", "reason": "run 12",
+    }  # fmt: skip
     return Policy(**{**fields, **changes})
 
 
@@ -374,3 +356,38 @@ def test_a_dead_letter_always_fits(
 def test_a_dead_letter_needs_some_room() -> None:
     with pytest.raises(ValueError, match="16 KiB"):
         dead_letters.dead_letter_message(record(), codes.NOT_JSON, "x", topic="dl", max_bytes=1000)
+
+
+EXAMPLES = Path(streamer.events.__file__).parent / "examples" / "thresholds" / "v1"
+FIRST = json.loads((EXAMPLES / "closed_uncalibrated.json").read_bytes())
+
+
+def written(**changes: Any) -> dict[str, Any]:
+    """The first example as it is written today, with some settings of today."""
+    policy = policy_from_event(decode_threshold(json.dumps(FIRST).encode()))
+    settings = GateSettings(**policy.settings.flat() | changes)
+    return json.loads(encode(threshold_event(replace(policy, settings=settings))))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"scorer": "of-tomorrow"}, "scorer must be one of gram, .* not 'of-tomorrow'"),
+        ({"method": "of-tomorrow"}, "method must be one of mean, .* not 'of-tomorrow'"),
+        ({"shape": "of-tomorrow"}, "shape must be one of indicator, .* not 'of-tomorrow'"),
+        (
+            {"parameters": {"of_tomorrow": 1}},
+            "parameters must be those of a method or a shape, not 'of_tomorrow'",
+        ),
+    ],
+)
+def test_what_is_not_known_is_refused_by_name(changes: dict[str, Any], said: str) -> None:
+    event = decode_threshold(json.dumps(written() | changes).encode())
+    with pytest.raises(BadMessage, match=said) as refused:
+        policy_from_event(event)
+    assert refused.value.code == codes.INVALID_FIELD
+
+
+def test_a_field_of_tomorrow_is_passed_over() -> None:
+    plain = decode_threshold(json.dumps(written()).encode())
+    assert decode_threshold(json.dumps(written() | {"of_tomorrow": {"a": [1]}}).encode()) == plain

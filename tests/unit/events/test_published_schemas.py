@@ -76,17 +76,14 @@ def test_stored_dead_letters_are_still_made_the_same(path: Path) -> None:
     refused = stored["refused"]
     message = dead_letter_message(
         Record(
-            Partition("log", refused["topic"], refused["partition"]),
-            refused["offset"],
-            base64.b64decode(refused["key"]),
-            base64.b64decode(refused["value"]),
-            headers(refused["headers"]),
-            0,
+            Partition("log", refused["topic"], refused["partition"]), refused["offset"],
+            base64.b64decode(refused["key"]), base64.b64decode(refused["value"]),
+            headers(refused["headers"]), 0,
         ),
         codes.NOT_JSON,
         "Input data was truncated",
         topic="streamer.dead-letters",
-    )
+    )  # fmt: skip
     expected = stored["dead_letter"]
     assert message.key == base64.b64decode(expected["key"])
     assert message.value == base64.b64decode(expected["value"])
@@ -167,15 +164,9 @@ def test_the_asyncapi_document_holds_together() -> None:
         for part in reference.removeprefix("#/").split("/"):
             node = node[part]
     assert {channel["address"] for channel in document["channels"].values()} >= {
-        "streamer.responses",
-        "streamer.labels",
-        "streamer.actions",
-        "streamer.desk",
-        "streamer.thresholds",
-        "streamer.alerts",
-        "streamer.checkpoints",
-        "streamer.dead-letters",
-    }
+        "streamer.responses", "streamer.labels", "streamer.actions", "streamer.desk",
+        "streamer.thresholds", "streamer.alerts", "streamer.checkpoints", "streamer.dead-letters",
+    }  # fmt: skip
     assert len(document["operations"]) == len(document["channels"]) == len(document["components"]["messages"])
 
 

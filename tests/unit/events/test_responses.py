@@ -30,12 +30,9 @@ from streamer.scoring.judged import form
 
 def event(**changes: Any) -> dict[str, Any]:
     base: dict[str, Any] = {
-        "schema": "streamer.responses.v1",
-        "gate": "support-bot",
-        "batch_id": "b-1",
-        "prompt": "2 + 2?",
-        "responses": [{"id": "a", "text": "4"}, {"id": "b", "text": "four"}],
-    }
+        "schema": "streamer.responses.v1", "gate": "support-bot", "batch_id": "b-1",
+        "prompt": "2 + 2?", "responses": [{"id": "a", "text": "4"}, {"id": "b", "text": "four"}],
+    }  # fmt: skip
     return {**base, **changes}
 
 
@@ -269,10 +266,8 @@ def test_confluent_framing_names_the_schema_id():
 
 
 def test_an_invalid_field_is_named_by_its_path():
-    assert (
-        "$.responses[1].text"
-        in refusal(encoded(responses=[{"id": "a", "text": ""}, {"id": "b", "text": 1}])).detail
-    )
+    found = refusal(encoded(responses=[{"id": "a", "text": ""}, {"id": "b", "text": 1}])).detail
+    assert "$.responses[1].text" in found
 
 
 GOOD: list[tuple[str, bytes]] = [
@@ -496,10 +491,8 @@ def test_models_are_part_of_the_content_and_of_the_recorded_metadata():
 
 def test_numbers_are_part_of_the_content_and_of_the_recorded_metadata():
     plain = decode_responses(encoded())
-    assert (numbers_given(plain.responses), recorded_numbers(recorded_metadata(plain), ["a", "b"])) == (
-        {},
-        {},
-    )
+    there = (numbers_given(plain.responses), recorded_numbers(recorded_metadata(plain), ["a", "b"]))
+    assert there == ({}, {})
 
     def sent(signals: dict[str, Any], **fields: Any) -> ResponsesV1:
         two = [

@@ -16,30 +16,18 @@ from streamer.events.labels import decode_label
 from streamer.events.limits import Limits
 from streamer.events.responses import content_hash, decode_responses
 from streamer.journal import Partition, Record
+from tests.made import a_label
 from tests.unit.events.test_responses import encoded, event
 
-LABEL = {
-    "schema": "streamer.labels.v1",
-    "gate": "support-bot",
-    "batch_id": "b-1",
-    "response_id": "a",
-    "severity": 0.5,
-    "kind": "human",
-    "labeller": "ana",
-    "labelled_at": "2026-01-01T00:00:00Z",
-}
+LABEL = a_label("support-bot", "b-1", "a")
 
 
 def envelope(data: Any = None, **changes: Any) -> bytes:
     context: dict[str, Any] = {
-        "specversion": "1.0",
-        "id": "e-1",
-        "source": "/gateway",
-        "type": "com.example.answers",
-        "datacontenttype": "application/json; charset=utf-8",
-        "anything": "else",
+        "specversion": "1.0", "id": "e-1", "source": "/gateway", "type": "com.example.answers",
+        "datacontenttype": "application/json; charset=utf-8", "anything": "else",
         "data": event() if data is None else data,
-    }
+    }  # fmt: skip
     return json.dumps(
         {name: value for name, value in (context | changes).items() if value is not ...}
     ).encode()

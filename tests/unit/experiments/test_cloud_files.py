@@ -200,13 +200,10 @@ def test_events_of_a_cloud_are_read_back_by_the_stream(tmp_path: Path) -> None:
     assert event.references == ("blue",)
     at = datetime(2026, 1, 2, tzinfo=UTC)
     labels = [decode_label(encode_label(e)) for e in cloud_labels(cloud, "support-bot", "file f", at)]
-    assert [(e.response_id, e.severity, e.kind) for e in labels] == [
-        ("r00", 0.0, "lexical"),
-        ("r01", 1.0, "lexical"),
-    ]
-    assert {(e.gate, e.batch_id, e.attempt, e.labeller, e.labelled_at) for e in labels} == {
-        ("support-bot", cloud.batch_id, 1, "file f", at)
-    }
+    wanted = [("r00", 0.0, "lexical"), ("r01", 1.0, "lexical")]
+    assert [(e.response_id, e.severity, e.kind) for e in labels] == wanted
+    wanted = {("support-bot", cloud.batch_id, 1, "file f", at)}
+    assert {(e.gate, e.batch_id, e.attempt, e.labeller, e.labelled_at) for e in labels} == wanted
 
 
 def test_what_comes_with_a_response_goes_with_it_into_events_and_files(tmp_path: Path) -> None:
@@ -221,10 +218,8 @@ def test_what_comes_with_a_response_goes_with_it_into_events_and_files(tmp_path:
     (again,) = read_clouds(write(tmp_path / "again", cloud_row(cloud)))
     assert again == cloud
     event = decode_responses(encode_responses(cloud_to_event(again, "support-bot")))
-    assert [(one.logprob, one.model, one.signals) for one in event.responses] == [
-        (0.0, "small", {"retrieval": 1.0}),
-        (None, None, {}),
-    ]
+    wanted = [(0.0, "small", {"retrieval": 1.0}), (None, None, {})]
+    assert [(one.logprob, one.model, one.signals) for one in event.responses] == wanted
     assert numbers_given(cloud.responses) == numbers_given(event.responses)
 
 

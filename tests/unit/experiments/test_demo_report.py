@@ -51,24 +51,13 @@ def demo_run(unit: Unit = "best", alpha: float = 0.2, *, batches: int = 40, grou
             )
         )
     return DemoRun(
-        unit=unit,
-        alpha=alpha,
-        method="mean",
-        state=threshold.state,
-        threshold=cut,
-        guarantee=threshold.guarantee,
-        calibration=labelled,
-        decided=decided,
-        report=measure(decided, unit),
-        origin=f"A file {HOSTILE}.",
-        simulated=True,
-        severity_kind="simulated",
-        encoder="all-MiniLM-L6-v2@53aa5117",
-        database="sqlite:///demo.db",
-        seconds=1.5,
-        batches_per_second=40.0,
+        unit=unit, alpha=alpha, method="mean", state=threshold.state, threshold=cut,
+        guarantee=threshold.guarantee, calibration=labelled, decided=decided,
+        report=measure(decided, unit), origin=f"A file {HOSTILE}.", simulated=True,
+        severity_kind="simulated", encoder="all-MiniLM-L6-v2@53aa5117",
+        database="sqlite:///demo.db", seconds=1.5, batches_per_second=40.0,
         next_steps=(("streamer demo --alpha 0.1", "a smaller budget"),),
-    )
+    )  # fmt: skip
 
 
 class _Page(HTMLParser):
@@ -120,8 +109,7 @@ def test_the_first_words_are_the_result_and_simulation_is_said() -> None:
     run = demo_run()
     page = render_report(run)
     text = re.sub(r"<[^>]*>", " ", page.split("<main>")[1]).replace("\xa0", " ")
-    said = sentence(run.report, run.alpha)
-    assert said[1:] in text[:400]
+    assert sentence(run.report, run.alpha)[1:] in text[:400]
     assert "simulated data" in page
     assert "simulated data" not in render_report(replace(run, simulated=False))
     assert HOSTILE not in page
@@ -151,8 +139,7 @@ def test_the_terminal_begins_with_the_sentence_and_prints_texts_as_they_are(unit
     run = demo_run(unit)
     out = io.StringIO()
     Console(file=out, width=120, force_terminal=False).print(run_summary(run))
-    lines = out.getvalue().splitlines()
-    assert lines[0] == sentence(run.report, run.alpha)
+    assert out.getvalue().splitlines()[0] == sentence(run.report, run.alpha)
     assert "[bold]x[/bold]" in out.getvalue()
     assert "\x1b" not in out.getvalue()
 

@@ -8,7 +8,8 @@ import pytest
 
 from streamer.errors import Unavailable
 from streamer.research.experiments import stored_encoder
-from streamer.research.experiments.stored_encoder import embedded_texts
+from streamer.research.experiments.stored_encoder import StoredEncoder, embedded_texts
+from streamer.scoring.encoders.registry import DEFAULT_ENCODER
 
 D = 8
 
@@ -115,3 +116,14 @@ def test_progress_counts_what_is_there_first(tmp_path):
         ["a", "b", "c"], name="e", dimension=D, load_encoder=Counting, folder=tmp_path, progress=told.append
     )
     assert told == [2, 3]
+
+
+def test_unit_rows_are_those_of_the_encoder_to_the_last_bit_and_are_encoded_once(
+    real_encoder, tmp_path, monkeypatch
+):
+    texts = ["", "Paris", "It left our depot this morning. " * 9, *(f"answer {i} of many" for i in range(40))]
+    rows = StoredEncoder(DEFAULT_ENCODER, folder=tmp_path).rows(texts)
+    assert not np.allclose(np.linalg.norm(rows, axis=1), 1), "they keep their lengths"
+    monkeypatch.setattr(stored_encoder, "load_encoder", lambda *_, **__: pytest.fail("encoded again"))
+    first, second = StoredEncoder(DEFAULT_ENCODER, folder=tmp_path).embed([texts[:3], texts[3:]])
+    assert (np.vstack([first, second]) == real_encoder.encode(texts)).all()

@@ -108,11 +108,8 @@ def test_every_method_gets_a_row_and_pipelines_their_diagnostics(study):
     keys = [(row.protocol, row.task, row.method) for row in study.rows]
     pipelines, rivals = [f"GPSO {key}" for key in "ABCD"], ["logistic regression", "nearest mean"]
     for protocol in ("within", "across"):
-        assert [m for p, t, m in keys if (p, t) == (protocol, "batch")] == [
-            *pipelines,
-            *rivals,
-            "tightness alone",
-        ]
+        wanted = [*pipelines, *rivals, "tightness alone"]
+        assert [m for p, t, m in keys if (p, t) == (protocol, "batch")] == wanted
         assert [m for p, t, m in keys if (p, t) == (protocol, "response")] == ["GPSO B", "GPSO D", *rivals]
     for row in study.rows:
         assert (row.diagnostics is not None) == (row.task == "batch" and row.method in pipelines)
@@ -126,9 +123,8 @@ def test_every_method_gets_a_row_and_pipelines_their_diagnostics(study):
 def test_differences_are_of_the_rows_figures(study):
     rows = {(row.protocol, row.task, row.method): row for row in study.rows}
     row, rival = rows["across", "batch", "GPSO A"], rows["across", "batch", "nearest mean"]
-    assert row.against["nearest mean"]["accuracy"].value == pytest.approx(
-        row.figures.accuracy.value - rival.figures.accuracy.value
-    )
+    wanted = pytest.approx(row.figures.accuracy.value - rival.figures.accuracy.value)
+    assert row.against["nearest mean"]["accuracy"].value == wanted
 
 
 def test_the_same_seed_gives_the_same_study_and_the_order_of_the_file_does_not_matter(study):

@@ -24,13 +24,9 @@ def batch(
     texts: tuple[str, ...] | None = None,
 ) -> DecidedBatch:
     return DecidedBatch(
-        batch_id=name,
-        prompt="?",
-        texts=texts or tuple(f"answer {i}" for i in range(len(scores))),
-        scores=scores,
-        shipped=shipped,
-        severities=severities,
-    )
+        batch_id=name, prompt="?", texts=texts or tuple(f"answer {i}" for i in range(len(scores))),
+        scores=scores, shipped=shipped, severities=severities,
+    )  # fmt: skip
 
 
 def test_unit_best_counts_prompts_and_looks_at_the_best_response() -> None:
@@ -114,12 +110,8 @@ def test_what_cannot_be_computed_is_none() -> None:
     empty = measure([], "best")
     assert (empty.ship_rate, empty.exposure_risk, empty.exposure_risk_se, empty.selective_risk) == (None,) * 4
     one = measure([batch("a", (0.9, 0.1), (True, False), (0.0, 0.0))], "best")
-    assert (one.ship_rate, one.exposure_risk, one.exposure_risk_se, one.severity_reduction) == (
-        1.0,
-        0.0,
-        None,
-        None,
-    )
+    found = (one.ship_rate, one.exposure_risk, one.exposure_risk_se, one.severity_reduction)
+    assert found == (1.0, 0.0, None, None)
     harmless = measure([batch(n, (0.9, 0.1), (n == "a", False), (0.0, 0.0)) for n in "ab"], "best")
     assert harmless.severity_reduction is None
 
@@ -130,8 +122,7 @@ def test_an_unknown_severity_counts_as_the_worst_and_is_told() -> None:
 
 
 def test_a_blank_answer_is_never_the_best() -> None:
-    b = batch("a", (0.0, 0.0), (False, False), (1.0, 0.0), (" ", "right"))
-    assert b.best == 1
+    assert batch("a", (0.0, 0.0), (False, False), (1.0, 0.0), (" ", "right")).best == 1
     assert not units_of([batch("a", (0.5, 0.4), (False,) * 2, (1.0, 0.0), ("", "right"))], "batch").shippable[
         0
     ]

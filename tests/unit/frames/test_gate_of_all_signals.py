@@ -18,17 +18,15 @@ from streamer.clouds.offline import bad_groups
 from streamer.clouds.tables.answers import Reading
 from streamer.errors import UsageError
 from streamer.frames.answers import read
-from streamer.gates.batch_key import BatchKey
 from streamer.gates.declared import Unit
 from streamer.gates.rule import Full, Indicator
 from streamer.labels.answer_forms import answer_batch
 from streamer.recalibration.run import derive
-from streamer.recalibration.sampled import SampledGroup, SampledItem
 from streamer.research.evaluation import Options, read_data_set, scored_data_sets
 from streamer.scoring.blank import is_blank
 from streamer.scoring.signals.measured import Measured
 from streamer.scoring.signals.signal_list import SignalList, batch_row, choice_scores
-from tests.made import a_revision
+from tests.made import a_revision, a_sampled_prompt
 from tests.unit.frames.test_gate_on_tables import in_service
 
 NOW = datetime(2026, 11, 28, tzinfo=UTC)
@@ -105,13 +103,9 @@ def test_a_calibration_run_and_a_gate_in_service_come_to_the_same(unit: Unit) ->
     assert isinstance(gate.rule_, Full)
     (prompts,) = gate.rule_.prompts or ()
     sample = [
-        SampledGroup(
-            key=BatchKey("", group.id.removesuffix("#1"), 1),
-            probability=1.0,
-            items=tuple(
-                SampledItem(response_id=name, score=score, severity=severity)
-                for name, score, severity in zip(group.item_ids, group.scores, group.severities, strict=True)
-            ),
+        a_sampled_prompt(
+            ("", group.id.removesuffix("#1")),
+            zip(group.item_ids, group.scores, group.severities, strict=True),
             signals=row.tobytes(),
         )
         for group, row in zip(gate.groups_, prompts.rows, strict=True)
@@ -147,7 +141,6 @@ def test_evaluate_decides_the_same_on_the_same_halves(tmp_path: Path, unit: Unit
         whole = gate.fit(path)
         (split,) = seeded_splits([item.cloud for item in whole._fitted_on[2]], [seed])
         calibrated = whole._calibrated(split, 0.1)
-        assert calibrated is not None
         assert len(calibrated.groups_) == len(labels.groups)
         found = calibrated.decide(path)
         by_id = {batch.batch_id: any(batch.shipped) for batch in found.batches}
@@ -219,7 +212,6 @@ def test_the_method_follows_what_the_table_has_and_never_a_severity() -> None:
         == "mean"
     )
     named = streamer.Gate(alpha=0.1, method="full").fit(scored)
-    assert named.settings_.signal_list is not None
     assert named.settings_.signal_list.given == ("score",), "and is one signal of all where that is asked for"
     with pytest.raises(UsageError, match="reads the texts of the answers"):
         method({name: values for name, values in table.items() if name != "answer"}, method="full")

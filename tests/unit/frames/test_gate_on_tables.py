@@ -27,13 +27,11 @@ from streamer.errors import NotFittedError, UsageError
 from streamer.events.responses import encode_responses
 from streamer.frames.answers import read
 from streamer.frames.gate import UnlabelledWarning
-from streamer.gates.batch_key import BatchKey
 from streamer.gates.declared import Unit
 from streamer.gates.rule import Cut, Segments
 from streamer.gates.settings import GateSettings
 from streamer.recalibration.run import derive
-from streamer.recalibration.sampled import SampledGroup, SampledItem
-from tests.made import a_revision
+from tests.made import a_revision, a_sampled_prompt
 from tests.unit.deciding.test_decider import NOW, World, active
 
 
@@ -75,14 +73,10 @@ def frames() -> dict[str, Any]:
     columns = answers()
     frame = pd.DataFrame(columns)
     return {
-        "pandas": frame,
-        "polars": of_polars("DataFrame", columns)(),
-        "pyarrow": pa.table(columns),
-        "columns": columns,
-        "arrays": {name: np.array(values) for name, values in columns.items()},
-        "records": frame.to_dict("records"),
-        "structured": frame.to_records(index=False),
-    }
+        "pandas": frame, "polars": of_polars("DataFrame", columns)(), "pyarrow": pa.table(columns),
+        "columns": columns, "arrays": {name: np.array(values) for name, values in columns.items()},
+        "records": frame.to_dict("records"), "structured": frame.to_records(index=False),
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -210,26 +204,17 @@ def test_a_gate_is_that_of_a_calibration_run_and_decides_as_one_in_service(
         assert not decided.ship.all()
     most = max(len(group.item_ids) for group in gate.groups_)
     sampled = [
-        SampledGroup(
-            key=BatchKey("bot", group.id.removesuffix("#1"), 1),
-            probability=1.0,
-            items=tuple(
-                SampledItem(response_id=name, score=score, severity=severity)
-                for name, score, severity in zip(group.item_ids, group.scores, group.severities, strict=True)
-            ),
+        a_sampled_prompt(
+            ("bot", group.id.removesuffix("#1")),
+            zip(group.item_ids, group.scores, group.severities, strict=True),
             draws=most,
         )
         for group in gate.groups_
     ]
     settings = GateSettings(
-        unit=unit,
-        method=method,
-        alpha=0.25,
-        scorer="external",
-        encoder="none",
-        audit_draws=most,
+        unit=unit, method=method, alpha=0.25, scorer="external", encoder="none", audit_draws=most,
         **parameters,
-    )
+    )  # fmt: skip
     revision = a_revision(settings, gate="bot", seed=7, audit_salt=b"s")
     run = derive(revision, sampled, [], now=NOW, older_than=NOW, diagnostics=False)
     assert (run.decided, run.rule) == (gate.threshold_, gate.rule_)

@@ -39,8 +39,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def tried(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
     assert main(["try", *words, "--json"]) == DONE
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return found
+    return json.loads(capsys.readouterr().out)
 
 
 def means(at: Any) -> list[float]:
@@ -161,9 +160,8 @@ def test_what_cannot_be_tried_is_said(words: tuple[list[str], str], table: Path,
 
 
 def test_what_if_sends_a_file_to_try(table: Path, told: Told):
-    assert "streamer try answers.csv" in " ".join(
-        told("what-if", "answers.csv", status=WRONG_USAGE).err.split()
-    )
+    found = " ".join(told("what-if", "answers.csv", status=WRONG_USAGE).err.split())
+    assert "streamer try answers.csv" in found
 
 
 def test_the_figures_are_a_table_of_the_same_library():

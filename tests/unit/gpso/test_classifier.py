@@ -106,9 +106,6 @@ def test_replicates_that_lack_directions_are_drawn_anew():
     assert len(stuck[0].values) == 1
 
 
-# ---- degenerate
-
-
 @pytest.mark.parametrize("key", ["A", "C"])
 def test_a_class_of_equal_rows_leaves_centred_pipelines_undecided(key):
     rng = np.random.default_rng(10)
@@ -157,9 +154,6 @@ def test_another_dimension_is_refused_with_both_numbers():
     classifier = fit_rows(planted(rng, (0,), 4), planted(rng, (1,), 4), "B")
     with pytest.raises(ValueError, match="7 dimensions, the prototypes 30"):
         classifier.judge(rng.normal(size=(2, 7)))
-
-
-# ---- diagnostics
 
 
 def test_the_condition_is_computed_as_stated():

@@ -37,9 +37,6 @@ def questions(count: int = 6, seed: int = 1) -> list[Question]:
     return [question(f"q{i}", rng) for i in range(count)]
 
 
-# ---- splits
-
-
 @pytest.mark.parametrize(("m", "kept"), [(2, 1), (3, 2), (4, 2), (5, 3), (6, 4), (10, 6)])
 def test_sixty_of_a_hundred_of_each_class_are_trained_on(m, kept):
     good = np.repeat([True, False], [m, 10])
@@ -95,9 +92,6 @@ def test_folds_leave_each_question_out_once_and_do_not_depend_on_order():
 def test_folds_that_leave_nothing_to_calibrate_on_are_refused(count, folds):
     with pytest.raises(ValueError, match="at least 2"):
         leave_out(questions(count), folds, seed=0)
-
-
-# ---- no leakage
 
 
 class Recording:
@@ -215,9 +209,6 @@ def test_changing_a_question_left_out_changes_no_bit_of_what_judges_it(key, fold
     assert all(one != other for i, (one, other) in enumerate(zip(*found, strict=True)) if i != place)
 
 
-# ---- outcomes
-
-
 def test_every_method_judges_the_same_things():
     found = judge_within(questions(), METHODS, splits=3) + judge_across(questions(), METHODS, folds=3)
     assert {(one.protocol, one.task, one.method) for one in found} == {
@@ -291,12 +282,8 @@ def test_too_few_of_a_class_are_passed_over():
     assert set(within[0].question) == {2}
     # Across questions the other class of such a question takes part.
     across = judge_across(some, [NearestMean()])[0]
-    assert {(int(q), bool(g)) for q, g in zip(across.question, across.good, strict=True)} == {
-        (0, False),
-        (1, True),
-        (2, True),
-        (2, False),
-    }
+    wanted = {(0, False), (1, True), (2, True), (2, False)}
+    assert {(int(q), bool(g)) for q, g in zip(across.question, across.good, strict=True)} == wanted
 
 
 def test_nothing_to_calibrate_on_leaves_nothing_judged():

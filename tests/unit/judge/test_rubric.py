@@ -23,8 +23,7 @@ NASTY = [
 def material(text: str, boundary: str = BOUNDARY) -> dict[str, object]:
     lines = text.split("\n")
     begin, end = lines.index(f"CASE {boundary} begins"), lines.index(f"CASE {boundary} ends")
-    parsed: dict[str, object] = json.loads("\n".join(lines[begin + 1 : end]))
-    return parsed
+    return json.loads("\n".join(lines[begin + 1 : end]))
 
 
 def test_the_rubric_is_the_papers():

@@ -51,12 +51,9 @@ def labels(tool: str, document: object, **given: Any) -> tuple[list[tuple[Any, .
     lines = io.StringIO(document if isinstance(document, str) else json.dumps(document))
     bridge = bridges()[tool]
     reader = LabelReader(
-        exported(bridge, lines, "export.json"),
-        now=NOW,
-        defaults={"labeller": lambda: "me"},
-        answers=(lambda: answers(tool, TASKS)) if bridge.by_task_id else None,
-        **given,
-    )
+        exported(bridge, lines, "export.json"), now=NOW, defaults={"labeller": lambda: "me"},
+        answers=(lambda: answers(tool, TASKS)) if bridge.by_task_id else None, **given,
+    )  # fmt: skip
     found = [
         (one.key, one.response_id, one.kind, one.severity, one.labeller, one.labelled_at) for one in reader
     ]
@@ -125,10 +122,8 @@ def test_argilla_gives_back_every_response() -> None:
     records[1]["responses"] = {"remark": [{"value": "hm", "user_id": "8b7e"}]}
     records[2]["responses"] = {"severity": [{"value": None, "user_id": "8b7e"}]}
     found, unlabelled = labels("argilla", [{**record, "_server_id": "x"} for record in records])
-    assert [(one[1], one[3], one[4], one[5]) for one in found] == [
-        ("a", 1.0, "argilla:8b7e", NOW),
-        ("a", 0.0, "argilla:11aa", NOW),
-    ]
+    wanted = [("a", 1.0, "argilla:8b7e", NOW), ("a", 0.0, "argilla:11aa", NOW)]
+    assert [(one[1], one[3], one[4], one[5]) for one in found] == wanted
     assert unlabelled == 3
 
 
@@ -194,20 +189,12 @@ class Task(msgspec.Struct, forbid_unknown_fields=True):
 def score(trace: str, value: Any = "half", data_type: str = "CATEGORICAL", **changes: Any) -> dict[str, Any]:
     """A score as `GET /api/public/v3/scores?fields=subject,annotation` has it."""
     return {
-        "id": f"s-{trace}",
-        "projectId": "p",
-        "name": "severity",
-        "value": value,
-        "dataType": data_type,
-        "source": "ANNOTATION",
-        "timestamp": "2026-03-09T22:00:00.000Z",
-        "environment": "default",
-        "createdAt": "2026-03-09T22:00:00.000Z",
-        "updatedAt": "2026-03-09T22:17:00.000Z",
-        "authorUserId": "u7",
-        "queueId": "q",
+        "id": f"s-{trace}", "projectId": "p", "name": "severity", "value": value,
+        "dataType": data_type, "source": "ANNOTATION", "timestamp": "2026-03-09T22:00:00.000Z",
+        "environment": "default", "createdAt": "2026-03-09T22:00:00.000Z",
+        "updatedAt": "2026-03-09T22:17:00.000Z", "authorUserId": "u7", "queueId": "q",
         "subject": {"kind": "trace", "id": trace},
-    } | changes
+    } | changes  # fmt: skip
 
 
 def score_v2(
@@ -243,15 +230,12 @@ def test_langfuse_gives_back_what_people_scored() -> None:
     a, b, c, d = (one["item"]["objectId"] for one in written("langfuse"))
     key, at = BatchKey("bot", "b-1 é", 2), datetime(2026, 3, 9, 22, 17, tzinfo=UTC)
     scores = [
-        score(a, "worst"),
-        score(a, "fine", authorUserId=None, source="API"),
-        score(a, "fine", source="EVAL"),
-        score(b, 0.25, "NUMERIC", authorUserId=None),
+        score(a, "worst"), score(a, "fine", authorUserId=None, source="API"),
+        score(a, "fine", source="EVAL"), score(b, 0.25, "NUMERIC", authorUserId=None),
         score(c, "fine", subject={"kind": "observation", "id": c[:16], "traceId": c}),
-        score(d, "fine", name="tone"),
-        score("f" * 32, "fine"),
+        score(d, "fine", name="tone"), score("f" * 32, "fine"),
         score(d, "fine", subject={"kind": "session", "id": "somebody's"}),
-    ]
+    ]  # fmt: skip
     wanted = [
         (key, "a", "human", 1.0, "langfuse:u7", at),
         (key, "b", "human", 0.25, "me", at),

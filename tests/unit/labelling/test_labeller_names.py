@@ -14,6 +14,7 @@ from streamer.gates.labeller_names import fault, normalised
 from streamer.gates.settings import GateSettings
 from streamer.labels.label_files import LabelFileError, open_labels
 from streamer.review.access import labeller_name
+from tests.made import a_label
 
 SAME = [
     ("ann", "ann"),
@@ -31,11 +32,7 @@ UNSEEN = [
 
 
 def event(labeller: str, **changes: Any) -> bytes:
-    content: dict[str, Any] = {
-        "schema": "streamer.labels.v1", "gate": "bot", "batch_id": "b", "response_id": "a", "severity": 0.5,
-        "kind": "human", "labeller": labeller, "labelled_at": "2026-01-01T00:00:00Z",
-    }  # fmt: skip
-    return json.dumps(content | changes).encode()
+    return json.dumps(a_label("bot", "b", "a", labeller=labeller, **changes)).encode()
 
 
 @pytest.mark.parametrize(("written", "recorded"), SAME)

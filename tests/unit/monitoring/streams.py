@@ -20,13 +20,9 @@ def audited(
     sampled = rng.random(losses.size) < probability
     labelled = sampled & (rng.random(losses.size) >= missing)
     return AuditedDecisions.of(
-        probability=probability,
-        sampled=sampled,
-        labelled=labelled,
-        loss=np.where(labelled, losses, 0.0),
-        shipped=shipped,
-        predicted=predicted,
-    )
+        probability=probability, sampled=sampled, labelled=labelled,
+        loss=np.where(labelled, losses, 0.0), shipped=shipped, predicted=predicted,
+    )  # fmt: skip
 
 
 def draws_of(decisions: AuditedDecisions, limit: float, first: int = 0) -> list[Draw]:

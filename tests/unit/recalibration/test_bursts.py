@@ -5,26 +5,21 @@ from datetime import timedelta
 
 import pytest
 
-from streamer.gates.batch_key import BatchKey
 from streamer.gates.policy import Bursts, burst_of
 from streamer.gates.policy_gate import PolicyGate
 from streamer.gates.rule import INDICATOR, Cut
 from streamer.gates.settings import GateSettings
 from streamer.gates.uniforms import uniform_of
-from streamer.recalibration.sampled import SampledGroup, SampledItem, bad_bursts, one_of_each
+from streamer.recalibration.sampled import SampledGroup, bad_bursts, one_of_each
+from tests.made import a_sampled_prompt
 from tests.unit.deciding.test_decider import NOW
 
 SALT = bytes(32)
 
 
 def group(number: int, burst: str | None, *, minutes: int) -> SampledGroup:
-    return SampledGroup(
-        key=BatchKey("bot", f"b{number}", 1),
-        probability=1.0,
-        items=(SampledItem(response_id="a", score=0.5, severity=None),),
-        decided_at=NOW + timedelta(minutes=minutes),
-        burst=burst,
-    )
+    at = NOW + timedelta(minutes=minutes)
+    return a_sampled_prompt(("bot", f"b{number}"), [("a", 0.5, None)], decided_at=at, burst=burst)
 
 
 @pytest.mark.parametrize(

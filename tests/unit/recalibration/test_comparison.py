@@ -7,13 +7,13 @@ import pytest
 
 from streamer.calibration import LabelledGroup
 from streamer.calibration.shapes import Smooth
-from streamer.gates.batch_key import BatchKey
 from streamer.gates.policy_gate import PolicyGate
 from streamer.gates.rule import INDICATOR, BatchCut, Chance, Cut, Quantile, Rank, Rule, Segments
 from streamer.gates.settings import GateSettings
 from streamer.recalibration.candidates import RunSample, candidates
 from streamer.recalibration.comparison import Reading, direction, lambda_step, ship_rate
-from streamer.recalibration.sampled import SampledGroup, SampledItem
+from streamer.recalibration.sampled import SampledGroup
+from tests.made import a_sampled_prompt
 
 CLOSED, OPEN = math.inf, -math.inf
 
@@ -79,12 +79,7 @@ def test_the_step_is_the_largest_of_all_levels(before: Reading, after: Reading, 
 
 def groups(*scores: tuple[float, ...], segment: str | None = None) -> list[SampledGroup]:
     return [
-        SampledGroup(
-            key=BatchKey("g", f"b{n}", 1),
-            probability=1.0,
-            items=tuple(SampledItem(response_id=str(i), score=s, severity=0.0) for i, s in enumerate(own)),
-            segment=segment,
-        )
+        a_sampled_prompt(("g", f"b{n}"), [(str(i), s, 0.0) for i, s in enumerate(own)], segment=segment)
         for n, own in enumerate(scores)
     ]
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from streamer.calibration.full_fit import allowed, bag_counts, fit_full
-from streamer.gates.batch_key import BatchKey
 from streamer.gates.policy import GateRevision
 from streamer.gates.policy_gate import PolicyGate
 from streamer.gates.rule import Full, Indicator, Segments, rule_of_text, rule_text
@@ -16,9 +15,9 @@ from streamer.gates.settings import GateSettings
 from streamer.gates.uniforms import uniform_of
 from streamer.recalibration.comparison import direction, lambda_step, losses, ship_rate
 from streamer.recalibration.run import derive
-from streamer.recalibration.sampled import SampledGroup, SampledItem, prompts_of_rule
+from streamer.recalibration.sampled import SampledGroup, prompts_of_rule
 from streamer.scoring.signals.signal_list import SignalList
-from tests.made import a_revision
+from tests.made import a_revision, a_sampled_prompt
 
 NOW = datetime(2026, 11, 28, tzinfo=UTC)
 SALT = bytes(range(32))
@@ -26,12 +25,9 @@ SALT = bytes(range(32))
 
 def gate(**changes: Any) -> GateRevision:
     own = {
-        "encoder": "e@00000000",
-        "alpha": 0.1,
-        "method": "full",
-        "scorer": "choice",
+        "encoder": "e@00000000", "alpha": 0.1, "method": "full", "scorer": "choice",
         "signals": SignalList().text,
-    }
+    }  # fmt: skip
     return a_revision(GateSettings(**own | changes), seed=7, audit_salt=SALT, created_at=NOW)
 
 
@@ -46,10 +42,9 @@ def groups(
     bad[count - worse :] = True
     severities = rng.random(count) if graded else bad.astype(float)
     return [
-        SampledGroup(
-            key=BatchKey("g", f"b{n}", 1),
-            probability=1.0,
-            items=(SampledItem(response_id="r0", score=0.5, severity=float(severities[n])),),
+        a_sampled_prompt(
+            ("g", f"b{n}"),
+            [("r0", 0.5, float(severities[n]))],
             segment=f"s{n % segments}",
             decided_at=NOW - timedelta(hours=count - n),
             signals=rows[n].tobytes(),
@@ -83,7 +78,6 @@ def test_a_policy_ships_what_the_formula_ships(attempts: int) -> None:
     shipped = 0
     for row in rows_of(new):
         ruling = serving.decide([0.4, 0.6], row=row)
-        assert ruling.needed is not None
         assert (ruling.needed.count, ruling.needed.groups) == (offline.count(row), 90)
         assert (ruling.gate.selected == 1) == (offline.count(row) <= k)
         assert serving.decide([0.4, 0.6], needed=ruling.needed).gate == ruling.gate
@@ -144,7 +138,6 @@ def test_where_the_newest_are_worse_both_fits_must_pass() -> None:
     some = groups(400, worse=60)
     before = run_of(groups(200))
     run = run_of(some, in_force=(1, before.reading))
-    assert run.suffix is not None
     assert run.suffix.cuts
     assert len(run.rule.fits) == 2
     newest = some[-run.suffix.calibrated_on :]
@@ -154,7 +147,6 @@ def test_where_the_newest_are_worse_both_fits_must_pass() -> None:
         counts = [(fit.count(row), fit.groups) for fit in both]
         ruling = serving.decide([0.5, 0.1], row=row)
         assert (ruling.gate.selected is not None) == all(c <= allowed(0.1, g) for c, g in counts)
-        assert ruling.needed is not None
         assert ruling.needed.share == max(c / (g + 1) for c, g in counts)
     again = rule_of_text(rule_text(run.rule)).with_prompts(prompts_of_rule(run.rule, some, NOW))
     assert again == run.rule

@@ -9,11 +9,10 @@ import pytest
 
 from streamer.calibration.history import NO_HISTORY, History
 from streamer.calibration.p_values import betting
-from streamer.gates.batch_key import BatchKey
 from streamer.gates.settings import GateSettings
 from streamer.recalibration.run import SampleQuery, calibrate_gate
-from streamer.recalibration.sampled import SampledGroup, SampledItem
-from tests.made import a_revision
+from streamer.recalibration.sampled import SampledGroup
+from tests.made import a_revision, a_sampled_prompt
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 STRICTER = "can only make the threshold stricter"
@@ -24,11 +23,7 @@ class Sample:
 
     def audit_sample(self, query: SampleQuery) -> Sequence[SampledGroup]:
         return [
-            SampledGroup(
-                key=BatchKey(query.gate, f"b{n}", 1),
-                probability=1.0,
-                items=(SampledItem(response_id="a", score=n / 50, severity=None if n % 2 else 0.0),),
-            )
+            a_sampled_prompt((query.gate, f"b{n}"), [("a", n / 50, None if n % 2 else 0.0)])
             for n in range(50)
         ]
 

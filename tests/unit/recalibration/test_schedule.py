@@ -186,6 +186,5 @@ def test_when_a_looser_threshold_has_waited_it_is_tested_again():
     schedule = Schedule(time)
     one = replace(status(), held_until=NOW + timedelta(hours=6))
     assert schedule.due(one, now=NOW + timedelta(hours=5)) is None
-    assert (
-        schedule.due(one, now=NOW + timedelta(hours=6)) == "a looser threshold has waited for one label lag"
-    )
+    found = schedule.due(one, now=NOW + timedelta(hours=6))
+    assert found == "a looser threshold has waited for one label lag"

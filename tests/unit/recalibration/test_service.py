@@ -31,16 +31,12 @@ class Stage:
         self.told: list[tuple[Any, ...]] = []
         self.raising: dict[str, BaseException] = {}
         self.service = Recalibrator(
-            statuses=self,
-            leadership=self,
-            work=GateWork(self.recalibrate),
-            raise_alert=self.raise_alert,
-            publish=lambda: self.pass_("publish"),
-            watch=self,
+            statuses=self, leadership=self, work=GateWork(self.recalibrate),
+            raise_alert=self.raise_alert, publish=lambda: self.pass_("publish"), watch=self,
             observer=self,
             timing=Timing(clock=lambda: NOW, monotonic=lambda: self.seconds, poll_seconds=0.01),
             stopping=lambda: self.stopping,
-        )
+        )  # fmt: skip
 
     def step(self) -> None:
         """A round, and the runs that it brings about."""
@@ -324,9 +320,8 @@ def test_a_database_that_is_away_is_waited_for(place: str) -> None:
     away: dict[str, bool] = {}
     stage.pass_ = lambda name, *_: away.update({name: "database" in str(stage.service.unready())})  # type: ignore[method-assign]
     stage.step()
-    assert away == {"held": True, "statuses": True, "watch": False, "run a": False, "publish": False}, (
-        "it answers: nobody waits for the rest of the round"
-    )
+    wanted = {"held": True, "statuses": True, "watch": False, "run a": False, "publish": False}
+    assert away == wanted, "it answers: nobody waits for the rest of the round"
     assert stage.service.unready() == []
 
 

@@ -12,15 +12,12 @@ from streamer.recalibration.age_cut import choose
 from streamer.recalibration.comparison import Reading
 from streamer.recalibration.sampled import SampledGroup, SampledItem
 from streamer.recalibration.skill import LEVEL, Separation, level_of, separated, separation
+from tests.made import a_sampled_prompt
 
 
 def found(scores_and_severities: list[tuple[float, float]]) -> Separation:
     groups = [
-        SampledGroup(
-            key=BatchKey("bot", str(n), 1),
-            probability=1.0,
-            items=(SampledItem(response_id="a", score=score, severity=severity),),
-        )
+        a_sampled_prompt(("bot", str(n)), [("a", score, severity)])
         for n, (score, severity) in enumerate(scores_and_severities)
     ]
     result = separation(Reading(Cut.at(0.5), INDICATOR), GateSettings(encoder="e"), groups)

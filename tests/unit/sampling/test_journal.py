@@ -21,16 +21,11 @@ def document(**recipe: Any) -> dict[str, Any]:
 
 def reply(*texts: str, positions: tuple[int, ...] = (0, 1), refusal: str | None = None) -> Reply:
     return Reply(
-        batch=BATCH,
-        positions=positions[: len(texts)],
-        choices=tuple(Choice(text, "stop", refusal) for text in texts),
-        arm=0,
-        sent={"model": "m", "temperature": 1.0},
-        model="m-1",
-        fingerprint=None,
-        usage=TokenUsage(3, 4),
-        seconds=0.25,
-    )
+        batch=BATCH, positions=positions[: len(texts)],
+        choices=tuple(Choice(text, "stop", refusal) for text in texts), arm=0,
+        sent={"model": "m", "temperature": 1.0}, model="m-1", fingerprint=None,
+        usage=TokenUsage(3, 4), seconds=0.25,
+    )  # fmt: skip
 
 
 def test_what_was_written_comes_back(tmp_path: Path) -> None:

@@ -40,14 +40,8 @@ def test_the_papers_configurations() -> None:
     assert Mix(0.75, 0.0, 0.25).counts(150) == {"normal": 113, "enforced": 0, "noise": 37}
     assert Mix(0.67, 0.0, 0.33).counts(16) == {"normal": 11, "enforced": 0, "noise": 5}
     assert Mix(0.6, 0.0, 0.4).counts(100) == {"normal": 60, "enforced": 0, "noise": 40}
-    assert {name: one["temperature"] for name, one in PRESETS.items()} == {
-        "C1": 1.3,
-        "C2": 0.1,
-        "C3": 1.2,
-        "C4": 0.7,
-        "C5": 1.3,
-        "C6": 0.1,
-    }
+    wanted = {"C1": 1.3, "C2": 0.1, "C3": 1.2, "C4": 0.7, "C5": 1.3, "C6": 0.1}
+    assert {name: one["temperature"] for name, one in PRESETS.items()} == wanted
 
 
 @pytest.mark.parametrize("shares", [(0.5, 0.0, 0.0), (1.5, 0.0, -0.5), (float("nan"), 0.5, 0.5)])

@@ -40,8 +40,7 @@ class HashingEncoder:
 
 def vector(text: str) -> NDArray[np.float32]:
     numbers = np.frombuffer(hashlib.sha256(text.encode()).digest()[:DIMENSION], dtype=np.uint8) + 1.0
-    unit: NDArray[np.float32] = (numbers / np.linalg.norm(numbers)).astype(np.float32)
-    return unit
+    return (numbers / np.linalg.norm(numbers)).astype(np.float32)
 
 
 def test_all_that_is_missing_is_one_call_with_each_text_once():

@@ -34,7 +34,6 @@ class Made(Scorer):
         """It has no parameters."""
 
     def score(self, batch: AnswerBatch) -> Any:
-        """Score a batch."""
         return self.by(batch)
 
 

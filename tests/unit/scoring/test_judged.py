@@ -206,12 +206,9 @@ def test_agreement_follows_the_answers_in_any_order(values: list[object], random
 def test_the_least_certain_field_says_how_far_answers_agree() -> None:
     right = '{"total": 12.50, "to": "Ada  Lovelace", "lines": [1]}'
     texts = [
-        right,
-        '{"to": "ada lovelace", "total": 12.5, "lines": [1]}',
-        right.replace("12.50", "13"),
-        '{"total": 12.5, "to": "Ada Lovelace"}',
-        "?",
-    ]
+        right, '{"to": "ada lovelace", "total": 12.5, "lines": [1]}', right.replace("12.50", "13"),
+        '{"total": 12.5, "to": "Ada Lovelace"}', "?",
+    ]  # fmt: skip
     read = form("json")
     parts = read.parts(texts)
     assert read.agreement(parts).tolist() == [0.5, 0.5, 0.0, 0.0, 0.0]

@@ -12,6 +12,7 @@ from streamer.gates.batch_key import BatchKey
 from streamer.gates.settings import GateSettings
 from streamer.journal import BatchDecision, OutboxMessage, Partition, Record, ScoredResponse
 from streamer.store.db.engine import parse_url
+from streamer.store.db.schema import metadata
 from streamer.store.db.schema.types import UtcDateTime, decode_headers, encode_headers
 from streamer.store.log import leaves
 from streamer.store.log.rows import check_decision, storable
@@ -44,7 +45,6 @@ def test_moments_are_utc_on_both_databases(moment: datetime) -> None:
         stored = UtcDateTime().process_bind_param(moment, dialect)
         back = UtcDateTime().process_result_value(stored, dialect)
         assert back == moment
-        assert back is not None
         assert back.tzinfo is UTC
 
 
@@ -171,3 +171,43 @@ def test_nothing_is_drawn_from_a_batch_that_is_not_sampled() -> None:
         check_decision(decision("best", (), "abstain", None, responses=drawn))
     with pytest.raises(ValueError, match="gate 'g'"):
         check_decision(decision("best", ("abstain",), "abstain", None, key=BatchKey("other", "b", 1)))
+
+
+COLUMN = (
+    {"batches": "id"}
+    | dict.fromkeys(
+        ("responses", "decisions", "carried_scores", "carried_signals", "candidate_decisions"), "batch"
+    )
+    | dict.fromkeys(("desk_items", "review_offers", "review_claims"), "batch")
+)
+"""What each distributed table would be distributed by; all others would be copied to every node, as reference tables."""
+
+
+def obstacles() -> set[str]:
+    """Keys without the column of distribution, and references that it does not hold together."""
+    found = set()
+    for name, table in metadata.tables.items():
+        column = COLUMN.get(name)
+        if column is not None:
+            keys = [tuple(table.primary_key.columns.keys())]
+            keys += [tuple(index.columns.keys()) for index in table.indexes if index.unique]
+            keys += [
+                tuple(one.columns.keys())
+                for one in table.constraints
+                if one.__visit_name__ == "unique_constraint" and one._ddl_if is None
+            ]
+            found |= {f"{name} ({', '.join(key)})" for key in keys if column not in key}
+        for reference in table.foreign_key_constraints:
+            other = COLUMN.get(reference.referred_table.name)
+            pairs = {(one.parent.name, one.column.name) for one in reference.elements}
+            if other is not None and (column is None or (column, other) not in pairs):
+                found.add(f"{name} -> {reference.referred_table.name}")
+    return found
+
+
+def test_what_stands_in_the_way_is_what_the_page_says() -> None:
+    assert obstacles() == {
+        "batches (gate, batch_id, attempt)", "review_offers (token)",
+        "calibration_inputs -> batches", "candidate_prompts -> batches", "desk_outcomes -> batches",
+        "outcomes -> batches", "pending_messages -> batches",
+    }  # fmt: skip

@@ -12,14 +12,9 @@ _HEAD_BYTES = 61
 def plain_batch(records: Sequence[Sent]) -> bytes:
     """A batch that is not compressed, from offset 0 on."""
     builder = DefaultRecordBatchBuilder(
-        magic=2,
-        compression_type=0,
-        is_transactional=0,
-        producer_id=-1,
-        producer_epoch=-1,
-        base_sequence=-1,
-        batch_size=1 << 31,
-    )
+        magic=2, compression_type=0, is_transactional=0, producer_id=-1, producer_epoch=-1,
+        base_sequence=-1, batch_size=1 << 31,
+    )  # fmt: skip
     for number, (key, value, headers) in enumerate(records):
         builder.append(number, timestamp=1000 + number, key=key, value=value, headers=headers)
     return bytes(builder.build())

@@ -3,14 +3,13 @@
 import logging
 
 import pytest
+from kafka import KafkaProducer
 from kafka.errors import Cancelled, NodeNotReadyError
 
 from streamer.stream.connection import KafkaConnection
 
 
 def test_a_refresh_that_a_close_cancelled_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
-    from kafka import KafkaProducer
-
     KafkaConnection("127.0.0.1:9092").for_kafka_python(KafkaProducer)
     logging.getLogger("kafka.cluster").warning("Metadata refresh: failed %s", Cancelled())
     assert caplog.records == []
@@ -19,8 +18,6 @@ def test_a_refresh_that_a_close_cancelled_is_not_logged(caplog: pytest.LogCaptur
 
 
 def test_a_task_that_waited_for_a_closed_socket_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
-    from kafka import KafkaProducer
-
     KafkaConnection("127.0.0.1:9092").for_kafka_python(KafkaProducer)
     for logged, fileno in ((0, -1), (1, 7)):
         caplog.clear()
@@ -32,8 +29,6 @@ def test_a_task_that_waited_for_a_closed_socket_is_not_logged(caplog: pytest.Log
 
 
 def test_a_read_from_a_closed_socket_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
-    from kafka import KafkaProducer
-
     KafkaConnection("127.0.0.1:9092").for_kafka_python(KafkaProducer)
     for logged, socket in ((0, None), (1, object())):
         caplog.clear()

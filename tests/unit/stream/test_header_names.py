@@ -84,7 +84,6 @@ def test_what_the_fetcher_asks_a_batch_is_the_librarys_answer() -> None:
     records = EscapingRecords(data)
     assert records.size_in_bytes() == len(data)
     batch = records.next_batch()
-    assert batch is not None
     assert (batch.base_offset, batch.next_offset, batch.producer_id) == (5, 7, -1)
     assert not batch.is_control_batch
     assert not batch.is_transactional

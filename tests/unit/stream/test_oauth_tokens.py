@@ -32,9 +32,8 @@ def test_a_command_is_run_again_after_a_while(tmp_path: Path, monkeypatch: pytes
         f"import pathlib; p = pathlib.Path({str(count)!r}); p.open('a').write('x'); print(len(p.read_text()))"
     )
     tokens = TokenCommand(f'{sys.executable} -c "{program}"')
-    assert [tokens.token(), tokens.token()] == ["1", "1"], (
-        "connections that are opened together share one run"
-    )
+    found = [tokens.token(), tokens.token()]
+    assert found == ["1", "1"], "connections that are opened together share one run"
     monkeypatch.setattr(connection, "_REUSED_SECONDS", -1.0)
     assert tokens.token() == "2"
 

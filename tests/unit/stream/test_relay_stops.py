@@ -18,14 +18,10 @@ def a_relay(executor: Executor, *waiting: OutboxMessage, idle_poll: float = 30) 
     for message in waiting:
         journal.enqueue(message)
     return Relay(
-        KafkaConnection("127.0.0.1:1"),
-        journal,
-        executor=executor,
-        sources=dict,
+        KafkaConnection("127.0.0.1:1"), journal, executor=executor, sources=dict,
         takes_ownerless=lambda: True,
-        limits=RelayLimits(max_request_size=1000, idle_poll=idle_poll),
-        hooks=Hooks(),
-    )
+        limits=RelayLimits(max_request_size=1000, idle_poll=idle_poll), hooks=Hooks(),
+    )  # fmt: skip
 
 
 async def test_a_cancellation_together_with_a_wake_is_not_lost():

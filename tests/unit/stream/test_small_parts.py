@@ -48,13 +48,8 @@ def test_equal_log_records_are_bounded_and_their_number_is_told():
         record = logging.LogRecord("aiokafka", logging.ERROR, "f", 1, message, arguments, None)
         return record.getMessage() if limit.filter(record) else None
 
-    assert [says("node %d is away", number) for number in range(5)] == [
-        "node 0 is away",
-        "node 1 is away",
-        None,
-        None,
-        None,
-    ]
+    wanted = ["node 0 is away", "node 1 is away", None, None, None]
+    assert [says("node %d is away", number) for number in range(5)] == wanted
     assert says("another matter") == "another matter"
     now[0] = 10.0
     assert says("node %d is away", 7) == "node 7 is away (3 more like this were left out)"

@@ -57,7 +57,6 @@ def test_a_gate_reads_them_as_they_are(shape: str, tmp_path: Path):
     gate = streamer.Gate(alpha=0.1).fit(str(path))
     settings = gate.settings_
     assert (settings.scorer, settings.method, settings.encoder) == ("likelihood", "full", "none")
-    assert settings.signal_list is not None
     assert len(settings.signal_list.given) == FIGURES.get(shape, 5)
     for cloud, found in zip(read_clouds(path), gate._fitted_on[2], strict=True):
         event = decode_responses(encode_responses(cloud_to_event(cloud, "g")))

@@ -15,6 +15,7 @@ from streamer.clouds.tables.columns import parse_mapping
 from streamer.errors import UsageError
 from streamer.events.limits import DEFAULT_LIMITS
 from streamer.events.responses import decode_responses, numbers_given
+from tests.made import an_event
 
 RANGES = {"retrieval": (0.0, 1.0), "cost": (-5.0, 5.0)}
 WANTED = [{"retrieval": 0.5, "cost": -2.0}, {"cost": 0.0}]
@@ -85,10 +86,8 @@ def test_a_declared_column_is_no_role_besides(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("prompt,answer,confidence\n?,yes,7\n?,no,8\n", "utf-8")
     (cloud,) = read_clouds(path, Reading(signals={"confidence": (0.0, 10.0)}))
-    assert [(one.score, one.signals) for one in cloud.responses] == [
-        (None, {"confidence": 7.0}),
-        (None, {"confidence": 8.0}),
-    ]
+    wanted = [(None, {"confidence": 7.0}), (None, {"confidence": 8.0})]
+    assert [(one.score, one.signals) for one in cloud.responses] == wanted
 
 
 def test_a_signal_that_no_answer_has_may_be_said_to_have_no_column(tmp_path: Path) -> None:
@@ -164,25 +163,10 @@ def test_names_of_roles_are_taken() -> None:
 
 def test_events_name_their_own(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
-    event = {
-        "schema": "streamer.responses.v1",
-        "gate": "bot",
-        "batch_id": "b",
-        "prompt": "?",
-        "responses": [],
-    }
-    path.write_text(json.dumps(event) + "\n", "utf-8")
+    path.write_text(json.dumps(an_event("bot", "b")) + "\n", "utf-8")
+    asked: Any = {"gate": None, "labels": False, "labeller": None, "limits": DEFAULT_LIMITS}
     with pytest.raises(UsageError, match="--signal is for"):
-        next(
-            publications(
-                str(path),
-                gate=None,
-                labels=False,
-                labeller=None,
-                limits=DEFAULT_LIMITS,
-                reading=Reading(signals=RANGES),
-            )
-        )
+        next(publications(str(path), reading=Reading(signals=RANGES), **asked))
 
 
 def test_a_gate_reads_them_in_tables_of_python() -> None:

@@ -116,10 +116,8 @@ def test_columns_that_are_named_win_and_an_empty_name_means_none(tmp_path: Path)
     )
     mapping = parse_mapping(["prompt_id=conversation", "answer=alt", "severity=bad", "score="])
     clouds = list(read_clouds(path, Reading(columns=mapping)))
-    assert [(c.question_id, c.texts, c.severities, c.own_scores) for c in clouds] == [
-        ("1", ("A", "B"), (0.0, 1.0), None),
-        ("2", ("C", "D"), (0.0, None), None),
-    ]
+    wanted = [("1", ("A", "B"), (0.0, 1.0), None), ("2", ("C", "D"), (0.0, None), None)]
+    assert [(c.question_id, c.texts, c.severities, c.own_scores) for c in clouds] == wanted
     scored = list(
         read_clouds(path, Reading(columns=parse_mapping(["prompt_id=conversation", "severity=bad"])))
     )
@@ -269,10 +267,8 @@ def test_a_table_is_published_with_labels_scores_and_embeddings(tmp_path: Path) 
     (one,) = publications(str(path), **options)
     event = decode_responses(one.value)
     assert (event.batch_id, event.prompt, event.embedding_encoder) == ("7", "Who?", None)
-    assert [(r.id, r.text, r.score, r.embedding) for r in event.responses] == [
-        ("a", "A", 0.5, None),
-        ("b", "B", 0.5, None),
-    ]
+    wanted = [("a", "A", 0.5, None), ("b", "B", 0.5, None)]
+    assert [(r.id, r.text, r.score, r.embedding) for r in event.responses] == wanted
     (label,) = map(decode_label, one.labels)
     assert (label.batch_id, label.response_id, label.severity, label.kind) == ("7", "a", 0.0, "human")
     (one,) = publications(str(path), **options, embeddings_of="external:mine")

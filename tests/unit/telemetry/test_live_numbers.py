@@ -68,9 +68,8 @@ def test_each_number_is_what_is_exported(read: Callable[..., LiveNumbers]) -> No
     gate = numbers.gates[0]
     assert (gate.gate, gate.version, gate.state, gate.threshold, gate.alpha) == ("a", 7, "cut", 0.83, 0.1)
     assert (gate.batches, gate.served_ratio) == (100, 0.4)
-    assert gate.exposure == ShownInterval(lower=0.04, estimate=0.05, upper=0.07), (
-        "a closed phase thins nothing out"
-    )
+    wanted = ShownInterval(lower=0.04, estimate=0.05, upper=0.07)
+    assert gate.exposure == wanted, "a closed phase thins nothing out"
     assert gate.verdict == 0
     before_it = read(recalibrator=RECALIBRATOR.replace('over="policy"', 'over="before"')).gates[0]
     assert before_it.exposure == ShownInterval(lower=0.05, estimate=0.06, upper=0.08)

@@ -118,12 +118,9 @@ def test_promtool_accepts_the_exposition() -> None:
     metrics.observe_policy(policy())
     metrics.expect_requests("/v1/gates/{gate}")
     result = subprocess.run(
-        ["promtool", "check", "metrics"],
-        input=metrics.exposition(),
-        capture_output=True,
-        timeout=240,
-        check=False,
-    )
+        ["promtool", "check", "metrics"], input=metrics.exposition(), capture_output=True,
+        timeout=240, check=False,
+    )  # fmt: skip
     assert result.returncode == 0, result.stderr.decode()
 
 
@@ -169,15 +166,12 @@ def test_outcomes_are_counted_as_what_they_became() -> None:
     )  # fmt: skip
     metrics.committed(
         [
-            decision(),
-            decision(),
+            decision(), decision(),
             Redelivery(record=RECORD, key=BatchKey("g", "b", 1), content_hash=b""),
-            DeadLetter(record=RECORD, code="not_json", detail="", message=MESSAGE),
-            label,
-            odd,
+            DeadLetter(record=RECORD, code="not_json", detail="", message=MESSAGE), label, odd,
         ],
         ["decision", "duplicate", "conflict", "dead_letter", "label", "label"],
-    )
+    )  # fmt: skip
     assert value(metrics, "batches_total", gate="g", action="ship", reason="scored") == 1
     assert value(metrics, "responses_total", gate="g", action="abstain") == 1
     assert value(metrics, "response_score_count", gate="g") == 1
@@ -206,11 +200,8 @@ def test_the_stream_is_observed() -> None:
     assert value(metrics, "consumer_lag_records", topic="t", partition="3") == 17
     assert value(metrics, "part_reachable", part="database") == 1
     assert value(metrics, "part_reachable", part="unheard-of") is None
-    assert [value(metrics, f"{n}_total") for n in ("reader_resets", "data_gaps", "outbox_parked")] == [
-        1,
-        1,
-        1,
-    ]
+    found = [value(metrics, f"{n}_total") for n in ("reader_resets", "data_gaps", "outbox_parked")]
+    assert found == [1, 1, 1]
     metrics.released("t", 3)
     assert value(metrics, "consumer_lag_records", topic="t", partition="3") is None
 

@@ -11,14 +11,14 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased, Sampler
 from structlog.testing import capture_logs
 
-from streamer.deciding.decider import BatchDecider
 from streamer.events.cloudevents import trace_context
 from streamer.journal import Headers, OutboxMessage, Partition, Record
 from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.telemetry.exporting import tracing
 from streamer.telemetry.traces import Traces
 from streamer.tracing import NO_TRACING
-from tests.unit.deciding.test_decider import LIMITS, NOW, TOPICS, World, active, batch, raw
+from tests.made import a_decider
+from tests.unit.deciding.test_decider import NOW, TOPICS, World, active, batch, raw
 
 TRACE, CALLER = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 SAMPLED, UNSAMPLED = (f"00-{TRACE}-{CALLER}-{flags}".encode() for flags in ("01", "00"))
@@ -39,15 +39,8 @@ class Traced(World):
             lambda _name, told, _context: self.events.append(told),
             capacity=capacity,
         )
-        self.decider = BatchDecider(
-            book=self.book,
-            known=lambda _keys: {},
-            encoder=CachedEncoder(self.encoder, capacity_texts=1000),
-            topics=TOPICS,
-            limits=LIMITS,
-            clock=lambda: NOW,
-            tracing=self.traces,
-        )
+        encoder = CachedEncoder(self.encoder, capacity_texts=1000)
+        self.decider = a_decider(self.book, encoder=encoder, clock=lambda: NOW, tracing=self.traces)
 
     def record(self, value: bytes, trace: bytes | None = SAMPLED, offset: int = 0) -> Record:
         headers: Headers = () if trace is None else (("traceparent", trace),)
@@ -70,9 +63,6 @@ class Traced(World):
     @property
     def names(self) -> list[str]:
         return [span.name for span in self.spans]
-
-
-# -- when there are any
 
 
 @pytest.mark.parametrize(
@@ -140,9 +130,6 @@ def test_events_go_where_traces_go_unless_something_else_is_said(environment: di
         assert (found._emit is not None) == told
 
 
-# -- what they say
-
-
 def test_a_record_of_no_trace_begins_one_and_its_action_carries_it_on():
     world = Traced()
     (decision,) = world.decided(world.record(raw(batch("bot")), None))
@@ -151,7 +138,6 @@ def test_a_record_of_no_trace_begins_one_and_its_action_carries_it_on():
     assert process.parent is None
     assert process.links == ()
     ((_, carried),) = trace_context(decision.action.headers)
-    assert carried is not None
     assert carried.startswith(f"00-{process.context.trace_id:032x}-{process.context.span_id:016x}-".encode())
     assert int(carried[-2:], 16) & 1
     assert {span.parent.span_id for span in world.spans[:-1] if span.parent} == {process.context.span_id}
@@ -195,7 +181,6 @@ def test_a_repeat_is_no_evaluation():
     world = Traced()
     world.commit(world.decider.outcomes([world.record(raw(batch("bot")))]), "duplicate")
     assert world.events == []
-    assert world.spans[-1].attributes is not None
     assert world.spans[-1].attributes["streamer.outcome"] == "duplicate"
 
 
@@ -214,7 +199,6 @@ def test_of_what_is_not_sampled_nothing_is_told_and_the_action_says_so():
         (decision,) = world.decided(world.record(raw(batch("bot")), trace))
         assert (world.spans, world.events) == ([], [])
         ((_, carried),) = trace_context(decision.action.headers)
-        assert carried is not None
         assert not int(carried[-2:], 16) & 1
         assert (TRACE.encode() in carried) == (trace is not None)
         world.traces.published([decision.action], seconds=0.001)
@@ -266,7 +250,6 @@ def test_a_text_that_no_exporter_encodes_does_not_get_there():
     with world.traces.call("https://models.example/v1", {"model": "m", "n": 2}) as ended:
         ended(model="m-\ud800" + "x" * 999, finish_reasons=["stop", None], tokens=None, problem=None)
     (span,) = world.spans
-    assert span.attributes is not None
     model = str(span.attributes["gen_ai.response.model"])
     assert model.startswith("m-?x")
     assert len(model) == 256

@@ -61,12 +61,10 @@ def test_evidence_raises_it_and_its_end_lowers_it(evidence: _Evidence) -> None:
     evidence.value = 0.2
     assert after(read=YOUNG_DRAWS - 1) is None, "evidence begins near one half"
     raised = after()
-    assert raised is not None
     assert (raised.boosted, raised.until, raised.evidence) == (True, NOW + LASTS, 0.2)
     assert after(raised, now=NOW + LASTS / 4) is None, "nothing is written while it is right"
     evidence.value = 0.05
     ended = after(raised, now=NOW + LASTS / 4)
-    assert ended is not None
     assert not ended.boosted
     assert "0.05, below 0.2" in ended.reason
     assert not ended.raises(NOW - LASTS), "whatever a worker's clock says"
@@ -95,7 +93,6 @@ def test_it_is_raised_anew_before_it_ends_and_never_across_midnight(evidence: _E
         present = (following := after(present, now=moment)) or present
         written += following is not None
     assert written <= 25
-    assert present is not None
     assert present.until > NOW + timedelta(hours=12), "the next day has a rate of its own"
 
 
@@ -117,7 +114,6 @@ def test_what_ends_it_in_spite_of_evidence(
     present = after()
     assert present is not None
     ended = after(present, now=NOW + LASTS / 4, **changes, **alarm)
-    assert ended is not None
     assert not ended.boosted
     assert reason in ended.reason
     assert after(ended, now=NOW + LASTS / 2, **changes, **alarm) is None
@@ -128,13 +124,11 @@ def test_the_cap_is_of_a_day(evidence: _Evidence) -> None:
     present = after()
     assert present is not None
     ended = after(present, extra=412, now=NOW + LASTS / 4)
-    assert ended is not None
     assert ended.extra == 412
     shown = Drawing.of(ended, 412, SETTINGS, NOW + LASTS)
     assert (shown.probability, shown.extra_today, shown.most) == (0.05, 412, 400)
     tomorrow = NOW + timedelta(hours=12)
     again = after(ended, extra=412, now=tomorrow)
-    assert again is not None
     assert (again.boosted, again.extra) == (True, 0)
     assert Drawing.of(ended, 412, SETTINGS, tomorrow).extra_today == 0
     assert Drawing.of(again, 0, SETTINGS, tomorrow).probability == 0.2

@@ -108,7 +108,6 @@ def test_labels_enough_and_reading_at_its_end_are_kept() -> None:
 
 
 def figures(report: RiskReport) -> tuple[OpenFigures, OpenFigures]:
-    assert report.service is not None
     assert report.service.present is not None
     assert report.service.period is not None
     return report.service.present, report.service.period
@@ -117,7 +116,6 @@ def figures(report: RiskReport) -> tuple[OpenFigures, OpenFigures]:
 def risks(report: RiskReport) -> list[str]:
     """The names of the two risks, as the figures have them."""
     shown = figures_of(report)
-    assert shown is not None
     return [row[0] for row in shown.rows if row[0].startswith(("exposure", "error rate"))]
 
 
@@ -158,7 +156,6 @@ def test_of_claims_it_says_what_the_loss_bounds() -> None:
     assert "the share of prompts that get a wrong claim" in said
     assert "loss any of a prompt that gets something" in said
     shown = figures_of(report)
-    assert shown is not None
     rows = [row[0] for row in shown.rows]
     assert "the share of prompts that get a wrong claim, budget 10 %" in rows
     assert "labelled prompts that got something" in rows
@@ -192,7 +189,6 @@ def test_two_hundred_closed_decisions_and_five_labels_are_too_early() -> None:
         kind = held if number % 6 else decision if number % 30 == 0 else undrawn
         decisions.append(kind(number, 3, **({"sampled": number % 5 == 0} if number % 6 else {}), **drawn))
     watch = read(decisions, now=after(decisions))
-    assert watch.sequence is not None
     assert watch.sequence.state.exposure().upper < SETTINGS.alpha, "what used to be called kept"
     report = judged(watch, policy(3), now=after(decisions))
     assert (report.verdict, report.service and report.service.reason) == ("not known yet", "too few labels")
@@ -207,11 +203,8 @@ def test_pages_and_restarts_change_nothing(pages: int) -> None:
         *many_labels(90, 4, 60),
     ]
     whole = read(decisions, now=after(decisions))
-    cut = read(decisions, now=after(decisions), pages=pages)
-    assert cut.service == whole.service
-    assert whole.service is not None
+    assert read(decisions, now=after(decisions), pages=pages).service == whole.service
     assert ServiceState.from_json(whole.service.to_json()) == whole.service
-    assert whole.service.before is not None
     assert (whole.service.before.first_policy, whole.service.before.open.decisions) == (2, 60)
 
 
@@ -221,10 +214,8 @@ def test_nothing_is_kept_while_reading_stands_still() -> None:
     behind = after(decisions) + 10 * MINUTE
     waiting = Backlog(unread=25, labels=0, oldest=None)
     report = judged(watch, policy(2), now=behind, backlog=waiting)
-    assert (report.verdict, report.service and report.service.reason) == (
-        "not known yet",
-        "reading stands still",
-    )
+    wanted = ("not known yet", "reading stands still")
+    assert (report.verdict, report.service and report.service.reason) == wanted
     assert "25 decisions wait for `streamer recalibrator`" in sentence(report)
     assert judged(watch, policy(2), now=behind).verdict == "not known yet"
     # Where nothing was decided since there is nothing that could be read.
@@ -251,11 +242,9 @@ def test_a_label_that_is_missing_is_named_and_holds_no_verdict_up() -> None:
 def test_labels_take_as_long_as_they_took_and_a_deadline_before_that_is_known() -> None:
     few = many_labels(1, 2, 30)
     watch = read(few, now=after(few))
-    assert watch.service is not None
     assert watch.service.lag(86_400.0) == 86_400.0
     more = many_labels(1, 2, 4 * MOST_DELAYS)
     watch = read(more, now=after(more))
-    assert watch.service is not None
     assert len(watch.service.delays) == MOST_DELAYS
     assert watch.service.lag(86_400.0) == 60.0
 
@@ -269,8 +258,6 @@ def test_broken_stays_said_for_the_period_after_another_policy() -> None:
     assert (present.verdict, period.verdict, report.verdict) == ("not known yet", "broken", "broken")
     assert "the budget was BROKEN in this period" in sentence(report)
     assert "Under policy 3 alone: not known yet, by 50 labels." in sentence(report)
-    assert report.service is not None
-    assert report.service.before is not None
     assert report.service.before.decisions == len(bad)
 
 
@@ -298,7 +285,6 @@ def test_labels_that_were_raised_lie_within_the_bounds_that_are_shown() -> None:
     raised = [replace(one, severities=(1.0,)) if one.sampled else one for one in fine]
     watch = replace(read(fine, now=after(fine)), tally=read(raised, now=after(fine)).tally)
     closed = judged(watch, policy(3, "closed"), now=after(fine))
-    assert closed.service is not None
     assert (closed.service.before, closed.service.period is None) == (None, False), "the same prompts once"
     exposure = closed.service.period.exposure  # type: ignore[union-attr]
     assert (closed.verdict, exposure.estimate, exposure.upper) == ("broken", 1.0, 1.0)
@@ -378,9 +364,8 @@ def test_an_alarm_leads_until_somebody_acknowledges_it(in_force: Policy) -> None
     assert said.startswith(
         "bot: ALARM: risk, since 2026-11-20 12:00:00Z. The budget was BROKEN of late: the risk alarm says so "
     )
-    assert "In this period: exposure 0 %, at most 2.89 %, budget 10 %" in said, (
-        "the whole period is another matter"
-    )
+    found = "In this period: exposure 0 %, at most 2.89 %, budget 10 %"
+    assert found in said, "the whole period is another matter"
     ended = OpenAlert("risk", START, "58ba33120000", 3)
     watch = read(many_labels(1, 2), now=after(many_labels(1, 2)))
     report = replace(report_of(watch, in_force.settings), unacknowledged=(ended,))

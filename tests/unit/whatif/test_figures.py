@@ -35,29 +35,18 @@ def a_past(
     with np.errstate(invalid="ignore"):
         shipped = scores > level
     given: dict[str, Any] = {
-        "gate": "tests",
-        "numbers": np.arange(len(batches)),
+        "gate": "tests", "numbers": np.arange(len(batches)),
         "batch_ids": [f"b{i}" for i in range(len(batches))],
         "decided_at": [START + timedelta(seconds=i) for i in range(len(batches))],
-        "versions": np.ones(len(batches), dtype=np.int64),
-        "policies": {1: policy},
-        "sampled": sampled,
-        "probability": np.full(len(batches), 0.5),
-        "selected": [None] * len(batches),
-        "cuts": {},
-        "segments": [None] * len(batches),
-        "named": {},
-        "rows": [None] * len(batches),
-        "needed": [None] * len(batches),
+        "versions": np.ones(len(batches), dtype=np.int64), "policies": {1: policy},
+        "sampled": sampled, "probability": np.full(len(batches), 0.5),
+        "selected": [None] * len(batches), "cuts": {}, "segments": [None] * len(batches),
+        "named": {}, "rows": [None] * len(batches), "needed": [None] * len(batches),
         "starts": np.concatenate(([0], np.cumsum(sizes))),
-        "response_ids": [f"r{i}" for size in sizes for i in range(size)],
-        "scores": scores,
-        "uniforms": np.full(len(flat), NONE),
-        "blank": np.zeros(len(flat), dtype=np.bool_),
-        "shipped": shipped,
-        "drawn": drawn,
-        "severities": severities,
-    }
+        "response_ids": [f"r{i}" for size in sizes for i in range(size)], "scores": scores,
+        "uniforms": np.full(len(flat), NONE), "blank": np.zeros(len(flat), dtype=np.bool_),
+        "shipped": shipped, "drawn": drawn, "severities": severities,
+    }  # fmt: skip
     return Past(**(given | columns))
 
 
@@ -134,9 +123,8 @@ def test_what_the_audit_could_not_draw_is_counted_and_not_judged() -> None:
         versions=np.array([1, 2, 1, 1]),
         probability=np.array([0.5, 0.0, 0.0, 1.0]),
     )
-    assert watched(past).tolist() == [True, False, True, False], (
-        "the last was certain to be drawn, and was not"
-    )
+    there = watched(past).tolist()
+    assert there == [True, False, True, False], "the last was certain to be drawn, and was not"
     found = figures(past, past.shipped, unit="response", alpha=0.2, delta=0.1)
     assert found.exposure.decisions == 2
     assert found.served == 0.75
