@@ -174,7 +174,6 @@ class DemoProgress:
                 TextColumn("{task.fields[aside]}", markup=False, style="dim"),
                 console=console,
             )
-            self._bars.start()
         return self
 
     def __exit__(
@@ -191,6 +190,7 @@ class DemoProgress:
             note(name + (f" ({total})" if total else ""))
             return
         self._finish()
+        self._bars.start()  # not before: until then somebody may be asked something
         self._task = self._bars.add_task(name, total=total, aside="")
 
     def done(self, count: int, *, shipped: int | None = None) -> None:

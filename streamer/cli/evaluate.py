@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple, get_args
 
 from streamer import wiring
 from streamer.calibration.calibrators.mean import Mean
@@ -30,6 +30,7 @@ from streamer.clouds.evaluated_claims import CLAIM, CLAIM_BUDGETS, has_claims
 from streamer.clouds.unlabelled import check_unlabelled
 from streamer.errors import UsageError
 from streamer.frames.results import AtBudget
+from streamer.gates.declared import Unit
 from streamer.gates.settings import NO_ENCODER
 from streamer.scoring.encoders.encoder import Encoder
 from streamer.scoring.judged import FORMS
@@ -54,7 +55,7 @@ class AskedOptions:
     unit: Annotated[
         list[str] | None,
         option(
-            "best|response|batch|claim",
+            "|".join(get_args(Unit)),
             "best: one answer to a prompt, or none. response: each on its own, as in the paper's tables. batch: all or none. "
             "claim: of a long answer what is supported. May be repeated. Default: claim for files "
             "with claims, else best and response.",
@@ -170,6 +171,8 @@ def evaluate(
 
     if not files and not from_store:
         raise UsageError("name files of response clouds, or a gate with --from-store")
+    for unit in set(asked.unit or ()) - {*get_args(Unit)}:
+        raise UsageError(f"--unit must be one of {', '.join(get_args(Unit))}, not {unit!r}")
     options = _options(asked, scores, judging.judge_field, tables.signals(), unlabelled)
     overrides = given(model=judging.judge_model, base_url=judging.judge_base_url)
     settings = wiring.load_settings(judge=overrides) if overrides else wiring.load_settings()

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from streamer import wiring
 from streamer.cli.console import warn
-from streamer.clouds.cloud import UNSTATED_KIND
 from streamer.clouds.simulation import QUESTION_ID_PREFIX
 from streamer.errors import StreamerError, UsageError
 from streamer.events.labels import decode_label
@@ -80,9 +79,16 @@ class WhatIsKnown:
             wanted = self._gates.get(gate)
             if wanted not in (None, kind) and (gate, kind) not in self._warned:
                 self._warned.add((gate, kind))
-                stated = "" if kind != UNSTATED_KIND else ", and a column kind of a table says what its are"
-                warn(_of_other_kind(gate, str(wanted), kind) + stated)
+                warn(_of_other_kind(gate, str(wanted), kind))
         return refused
+
+    def kind_of(self, gate: str | None) -> str | None:
+        """Return the kind of severities that controls a gate; None where the record does not say."""
+        try:
+            found = None if self._store is None or gate is None else self._store.gates.get(gate)
+        except StreamerError:
+            return None
+        return None if found is None else found.settings.severity_kind
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from streamer import wiring
 from streamer.calibration.arguments import check_alpha
@@ -78,7 +78,7 @@ class GateOptions:
     """The gate."""
 
     unit: Annotated[
-        Literal["best", "response", "batch", "claim"] | None,
+        Unit | None,
         option(
             None,
             "What ships: the best response of a batch, each response separately, the whole "
@@ -232,7 +232,7 @@ def _method(promise: str | None, method: str | None) -> str:
 
 
 def _check_measured(
-    method: Calibrator, unit: "Unit", guessed: Mapping[str, float | None], responses: int | None
+    method: Calibrator, unit: Unit, guessed: Mapping[str, float | None], responses: int | None
 ) -> None:
     """Refuse what a plan on past answers cannot look at."""
     if method.of_signals and unit == "response":
@@ -245,7 +245,7 @@ def _check_measured(
         )
 
 
-def _plan_guess(guessed: Mapping[str, Any], method: Calibrator, unit: "Unit", asked: _Asked) -> "PastPlan":
+def _plan_guess(guessed: Mapping[str, Any], method: Calibrator, unit: Unit, asked: _Asked) -> "PastPlan":
     """Plan on prompts that are made from a guess; empty: on none, where only past answers could say more."""
     if not guessed:
         return plan_past({}, method, unit, **asked.of_past())
@@ -254,7 +254,7 @@ def _plan_guess(guessed: Mapping[str, Any], method: Calibrator, unit: "Unit", as
     return plan_past(answers, method, unit, answers=made.responses, guessed=True, **asked.of_past())
 
 
-def _plan_past(past: "_Past", unit: "Unit", asked: _Asked, responses: int | None) -> "PastPlan":
+def _plan_past(past: "_Past", unit: Unit, asked: _Asked, responses: int | None) -> "PastPlan":
     """Try numbers of labels and of answers on past ones, by the gate that `streamer try` makes of them."""
     from streamer.frames.gate import Gate
 
@@ -294,7 +294,7 @@ def _plan_claims(past: "_Past | None", others: Sequence[str], asked: _Asked, *, 
     print_plan(planned_claims(shown_name(past.file), past.read, options, labels=asked.labels), json=json)
 
 
-def _of_two_gates(data: "_Past | None", others: Sequence[str], unit: "Unit") -> "_Past":
+def _of_two_gates(data: "_Past | None", others: Sequence[str], unit: Unit) -> "_Past":
     """Return the past answers, which a plan of rungs needs, for the unit `best` and without these other options."""
     if data is None:
         raise UsageError("--rungs are planned on past answers: name the cheap gate's file with --data")

@@ -39,12 +39,14 @@ from streamer.settings.settings import Settings
 class Publication:
     """One batch to send, as the responses topic requires it, and the labels that go with it, as the labels topic does.
 
-    `key` : of all these messages, so that attempts and labels of one batch keep their order.
+    `key` : of all these messages, so that attempts and labels of one batch keep their order. `alone` :
+    it has one answer, and nothing that says how safe that is.
     """
 
     key: bytes
     value: bytes
     labels: tuple[bytes, ...] = ()
+    alone: bool = False
 
 
 def publications(
@@ -54,6 +56,7 @@ def publications(
     labels: bool,
     labeller: str | None,
     limits: Limits,
+    kind: str | None = None,
     reading: Reading = AS_IT_IS,
     embeddings_of: str | None = None,
     report: Callable[[str], None] = lambda _text: None,
@@ -62,7 +65,7 @@ def publications(
 
     `file` is a path, or ``-`` for standard input; plain or gzip, detected by content. `gate` is needed for clouds and tables, and
     replaces the gate of events. With `labels` severities of clouds and tables go along, given by `labeller` (None: ``file:NAME``);
-    so do their embeddings, where `embeddings_of` says what made them. `reading` and `report` as `read_clouds` has them.
+    so do their embeddings, where `embeddings_of` says what made them. `kind` is of severities whose file states none. `reading` and `report` as `read_clouds` has them.
 
     Raises `UsageError` where the file cannot be read, or a line is not fit to be published; the text names the line.
     """
@@ -98,7 +101,8 @@ def publications(
         yield Publication(
             key=cloud.batch_id.encode(),
             value=cloud_message(cloud, gate, limits, embeddings_of=embeddings_of),
-            labels=tuple(map(encode_label, cloud_labels(cloud, gate, who, at))) if labels else (),
+            labels=tuple(map(encode_label, cloud_labels(cloud, gate, who, at, kind=kind))) if labels else (),
+            alone=cloud.has_too_few(likely=True),
         )
 
 
@@ -185,7 +189,11 @@ def publish(
     ] = None,
     *,
     labels: Annotated[
-        bool, opt.flag("--labels", "Publish the severities of clouds and tables too, to the labels topic.")
+        bool,
+        opt.flag(
+            "--labels",
+            "Publish the severities of clouds and tables too: of the gate's kind, unless they state one.",
+        ),
     ] = False,
     embeddings_of: Annotated[
         str | None,
@@ -207,8 +215,8 @@ def publish(
     responses with text and label, or a table, with one answer or one prompt a row. Every line is checked before it is sent,
     and the first of every file before the broker is asked.
 
-    If the database can be read, batches that were already decided are reported as repeats. Exit status 1 when a batch
-    names an unknown gate: it is published, and workers refuse it until the gate is created.
+    If the database can be read, batches that were already decided are reported as repeats. Exit status 1 when
+    workers refuse a batch: its gate is unknown, until that is created, or its name has other content.
     """
     settings = wiring.load_settings()
     topics, limits = wiring.topics(settings), wiring.limits(settings)
@@ -227,7 +235,7 @@ def publish(
         if file != "-" and (path.is_file() or not path.exists()):
             next(batches_of(file), None)
     require_broker(settings)
-    sent, start = Counter(batches=0, labels=0), monotonic()
+    sent, start = Counter(batches=0, labels=0, one_answer=0), monotonic()
     with (
         _pace(settings) as pace,
         wiring.publisher(settings) as publisher,
@@ -237,7 +245,8 @@ def publish(
         for file in files:
             # Slow input is sent as it arrives.
             ahead = 1 if file == "-" or rate is not None else _AT_A_TIME
-            for one in _looked_at(batches_of(file, report=note), known, ahead):
+            read = batches_of(file, report=note, kind=known.kind_of(gate))
+            for one in _looked_at(read, known, ahead):
                 if rate is not None:
                     sleep(max(0.0, start + sent["batches"] / rate - monotonic()))
                 publisher.send(topics.responses, one.value, key=one.key)
@@ -245,7 +254,7 @@ def publish(
                 for label in one.labels:
                     publisher.send(topics.labels, label, key=one.key)
                     pace(len(label))
-                sent.update(batches=1, labels=len(one.labels))
+                sent.update(batches=1, labels=len(one.labels), one_answer=one.alone)
                 advance(sent["batches"])
     seconds = monotonic() - start
     if json:
@@ -254,8 +263,11 @@ def publish(
     else:
         with_labels = f" and {counted(sent['labels'], 'label', 'labels')}" if labels else ""
         say(f"published {counted(sent['batches'], 'batch', 'batches')}{with_labels} in {seconds:.1f} s")
+        if sent["one_answer"]:
+            alone = counted(sent["one_answer"], "batch has", "batches have")
+            say(f"{alone} one answer only: held (too_few_responses), unless the gate compares none")
         _say_known(known)
-    if known.unknown_gates:
+    if known.unknown_gates or known.conflicts:
         raise typer.Exit(FAILED)
 
 

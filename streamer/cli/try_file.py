@@ -89,6 +89,8 @@ def try_(
         _serve(settings, http or 0, show)
         return
 
+    from streamer.cli.demo import DemoProgress
+
     def of_claims(clouds: Sequence[Cloud]) -> None:
         for name in given.keys() & {"label_floor", "segment_by", "segment_fallback", "group_by"}:
             raise UsageError(f"claims are not tried with --{name.replace('_', '-')}: leave it out")
@@ -104,18 +106,20 @@ def try_(
         )
         print_claims([evaluate_claims(shown_name(file), clouds, asked)], json=json)
 
-    report, said = tried(
-        settings,
-        file,
-        given,
-        reading=tables.reading(),
-        unlabelled=unlabelled,
-        seed=seed,
-        ask=(lambda _doubt: {}) if json or str(file) == "-" else _ask,
-        of_claims=of_claims,
-        note=note,
-        warn=warn,
-    )
+    with DemoProgress() as watch:
+        report, said = tried(
+            settings,
+            file,
+            given,
+            reading=tables.reading(),
+            unlabelled=unlabelled,
+            seed=seed,
+            ask=(lambda _doubt: {}) if json or str(file) == "-" else _ask,
+            of_claims=of_claims,
+            note=note,
+            warn=warn,
+            watch=watch,
+        )
     if report is None:
         return
     if json:
@@ -156,7 +160,7 @@ def _ask(doubt: Doubt) -> Mapping[Role, tuple[str, ...]]:
     if doubt.found:
         fine = typer.confirm(
             f"In {', '.join(doubt.columns)}, is 0 fine and 1 wrong? (no: 1 means right)",
-            default=True,
+            default=None,
             err=True,
         )
         return doubt.settled("", right=not fine)

@@ -14,11 +14,11 @@ passed over. Tables are read as clouds too: `streamer.clouds.cloud_files`.
 import hashlib
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from fractions import Fraction
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
@@ -38,6 +38,7 @@ from streamer.scoring.signals.declared import FIELDS, LEAST_LOGPROB, MOST_DECLAR
 MAX_ID_LENGTH = 200
 UNSTATED_KIND = "unstated"
 """The kind of a severity whose file does not say how it arose."""
+Item = TypeVar("Item")
 NOT_KEPT = "(not kept)"
 """Stands for a text that is not known: the record does not hold it, or a table has scores alone."""
 
@@ -86,8 +87,7 @@ class CloudResponse:
 class Cloud:
     """One prompt with its n responses; `question_id` is the prompt's name in the file it came from.
 
-    n >= 2, but where responses have scores or log-probabilities of their own, or there are `witnesses`,
-    other samples that are measured with them and never ship: there n >= 1.
+    n >= 1. `witnesses` are other samples, which are measured with the responses and never ship.
     """
 
     question_id: str
@@ -106,11 +106,13 @@ class Cloud:
         """The cloud with the witnesses behind the responses, as all are measured."""
         return replace(self, responses=self.responses + self.witnesses, witnesses=())
 
-    @property
-    def one_call(self) -> bool:
-        """Whether it is of one model call, whose log-probability is known, and no score of its own."""
-        first, *others = self.samples.responses
-        return not others and first.logprob is not None and first.score is None
+    def has_too_few(self, *, likely: bool) -> bool:
+        """Whether a gate holds it, as nothing says how safe its one answer is: no other sample, no score.
+
+        `likely` : a log-probability would.
+        """
+        first, *others = (*self.responses, *self.witnesses)
+        return not others and first.score is None and not (likely and first.logprob is not None)
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -179,10 +181,6 @@ class _CloudLine(msgspec.Struct):
     references: list[str] | None = None
     witnesses: list[str] = []
 
-    def __post_init__(self) -> None:
-        if len(self.responses) + len(self.witnesses) < 2 and self.responses[0].logprob is None:
-            raise ValueError("Expected `responses` and `witnesses` of length >= 2, or a `logprob`")
-
 
 _decoder = msgspec.json.Decoder(_CloudLine)
 
@@ -217,8 +215,8 @@ def parse_cloud(line: bytes, where: str) -> Cloud:
         row = _decoder.decode(line)
     except msgspec.ValidationError as error:
         raise UsageError(
-            f"{where}: {error}; a cloud needs question_id, question and at least two responses, each with a text "
-            "and a label in [0, 1] or null"
+            f"{where}: {error}; a cloud needs question_id, question and responses, each with a text and a "
+            "label in [0, 1] or null"
         ) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(
@@ -314,6 +312,43 @@ def check_embeddings(responses: Sequence[tuple[tuple[float, ...] | None, str]], 
             raise UsageError(
                 f"{where}: the embedding of response {i} is zero, so it has no direction to compare"
             )
+
+
+def one_call(clouds: Sequence[Cloud]) -> bool:
+    """Whether each prompt has one sample, and log-probabilities say how safe it is, if anything does."""
+    alone = all(one.has_too_few(likely=False) for one in clouds)
+    return alone and not all(one.has_too_few(likely=True) for one in clouds)
+
+
+def held_note(clouds: Sequence[Cloud], *, likely: bool) -> str:
+    """Say in a line how many prompts are held as they have one answer alone; empty for none."""
+    if not (held := sum(one.has_too_few(likely=likely) for one in clouds)):
+        return ""
+    return (
+        f"{held:,} of {len(clouds):,} prompts have one answer only and nothing that says how safe it is: they are held "
+        "(too_few_responses), as in service."
+    )
+
+
+def comparable(
+    found: Iterable[Item], cloud_of: Callable[[Item], Cloud], where: str, hint: str = ""
+) -> Iterator[Item]:
+    """Pass prompts on, from when there is one that is not held for its one answer. Raises `UsageError` where all are."""
+    waiting: list[Item] = []
+    rest = iter(found)
+    for one in rest:
+        waiting.append(one)
+        if not cloud_of(one).has_too_few(likely=True):
+            break
+    else:
+        if waiting:
+            raise UsageError(
+                f"{where} has one answer only to each prompt ({len(waiting):,} in all), and agreement is measured among "
+                "several: sample more, or give other samples (a column of them: --witnesses COLUMN), log-probabilities of the "
+                f"answers' tokens (logprobs) or a score of your own{hint}"
+            )
+    yield from waiting
+    yield from rest
 
 
 def cloud_row(cloud: Cloud) -> dict[str, Any]:
@@ -454,8 +489,13 @@ def cloud_message(cloud: Cloud, gate: str, limits: Limits, *, embeddings_of: str
     return value
 
 
-def cloud_labels(cloud: Cloud, gate: str, labeller: str, at: datetime) -> list[LabelsV1]:
-    """Return a label event for each response of known severity, given `at` a moment with zone."""
+def cloud_labels(
+    cloud: Cloud, gate: str, labeller: str, at: datetime, *, kind: str | None = None
+) -> list[LabelsV1]:
+    """Return a label event for each response of known severity, given `at` a moment with zone.
+
+    `kind` is that of severities whose file states none.
+    """
     return [
         LabelsV1(
             schema=LABELS_SCHEMA,
@@ -463,7 +503,7 @@ def cloud_labels(cloud: Cloud, gate: str, labeller: str, at: datetime) -> list[L
             batch_id=cloud.batch_id,
             response_id=r.id,
             severity=r.severity,
-            kind=r.kind,
+            kind=kind if kind and r.kind == UNSTATED_KIND else r.kind,
             labeller=labeller,
             labelled_at=at,
         )

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from streamer.clouds.cloud import Cloud, cloud_row, parse_cloud
+from streamer.clouds.cloud import Cloud, cloud_row, comparable, parse_cloud
 from streamer.clouds.line_files import head_of, numbered_lines, shown_name
 from streamer.clouds.tables.answers import AnswerReader, Reading
 from streamer.clouds.tables.columns import NO_SEVERITIES
@@ -68,7 +68,7 @@ def read_clouds(
             raise UsageError(
                 f"{shown_name(path)} holds response clouds, whose fields have fixed names; --column is for tables"
             )
-        yield from _cloud_lines(path, reading)
+        yield from comparable(_cloud_lines(path, reading), lambda cloud: cloud, shown_name(path))
         return
     with open_table(path, example=EXAMPLE, written_by=reading.written_by) as table:
         reader = AnswerReader(table, reading, needs_answers=needs_answers)
@@ -139,6 +139,7 @@ def _stand_together(path: Path | str, reading: Reading) -> bool:
     with open_table(path, example=EXAMPLE, written_by=reading.written_by) as table:
         try:
             reader = AnswerReader(table, replace(reading, columns=columns))
+            reader.unclear = ()  # a score that is the mark is one either way
         except UsageError:
             reader = AnswerReader(table, reading)
         check = reader.leak_check()

@@ -483,13 +483,9 @@ class BatchDecider:
             burst=burst,
         )
         shipped = ruling.gate.shipped
-        if not policy.calibrated:
-            reason = "no_threshold"
-        elif ruling.bad_burst:
-            reason = "bad_burst"
-        else:
-            closed = "early_warning" if policy.held_early else "closed"
-            reason = closed if ruling.cut.state == "closed" else "not_read" if ruling.unread else "scored"
+        reason = ruling.reason if policy.calibrated else "no_threshold"
+        if reason == "closed" and policy.held_early:
+            reason = "early_warning"
         outcome: BatchAction
         if all(shipped) or ruling.gate.selected is not None:
             outcome = "ship"

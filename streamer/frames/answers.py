@@ -168,7 +168,7 @@ def _columns(frame: Any) -> list[tuple[str, Any]]:
 Encode = Callable[[list[str]], ArrayLike]
 
 
-_TEXTS_AT_ONCE = 4096
+_TEXTS_AT_ONCE = 256
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -176,9 +176,7 @@ class Read:
     """The prompts of a table of `count` rows, in the order of their first rows.
 
     `rows`: for each cloud the rows of each of its answers, numbers from 0; None where a row is a
-    prompt. `recognised`: what was taken for what, for people. `doubt`: what severities were taken
-    to mean by a name that leaves it open, that of the columns `doubted`; empty: nothing.
-    `metadata`: for each cloud the values of the columns that were to be kept, in its first row.
+    prompt. `recognised`: what was taken for what, for people. `metadata`: for each cloud the values of the columns that were to be kept, in its first row.
     `score_columns`: those that hold scores. `notes`: what was made of the table, in sentences.
     `columns`: its columns; none of response clouds.
     """
@@ -187,11 +185,9 @@ class Read:
     rows: tuple[tuple[tuple[int, ...], ...], ...] | None
     count: int
     recognised: str
-    doubt: str = ""
     metadata: tuple[Mapping[str, Any], ...] = ()
     score_columns: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    doubted: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
 
 
@@ -212,9 +208,7 @@ class Doubt(NamedTuple):
 
 
 def doubt_of(table: Read) -> Doubt | None:
-    """Return what has to be asked of a table; None: nothing."""
-    if table.doubted:
-        return Doubt(table.doubted, found=True)
+    """Return what has to be asked of a table that was read; None: nothing."""
     missing, answers = counts(table.clouds)
     return Doubt(table.columns, found=False) if missing == answers and table.columns else None
 
@@ -246,7 +240,8 @@ def read(
         clouds = tuple(read_clouds(frame, reading))
         return Read(clouds, None, len(clouds), "response clouds")
     except UsageError as error:
-        raise UsageError(here(str(error))) from None
+        error.args = (here(str(error)),)
+        raise
 
 
 def in_python(text: str) -> str:
@@ -291,11 +286,9 @@ def _read(table: Table, reading: Reading, kept: Collection[str], advice: Callabl
         None if columns.wide else tuple(places),
         len(rows),
         advice(columns.words),
-        advice(columns.doubt),
         tuple(metadata),
         columns.named.get("score", ()),
         tuple(map(advice, reader.notes)),
-        columns.doubted,
         tuple(table.columns),
     )
 
@@ -387,7 +380,7 @@ def measured(
             unit,
             likely(cloud).scores if without else None,
         )
-        if rows is not None and not all(map(is_blank, cloud.texts))
+        if rows is not None and not all(map(is_blank, cloud.texts)) and (without or len(of.responses) > 1)
         else ScoredCloud(cloud, None)  # held, as a worker holds it
         for cloud, of, rows in zip(clouds, samples, vectors, strict=True)
         for blank in ([is_blank(text) for text in of.texts],)
@@ -425,10 +418,10 @@ def measured_answers(
 ) -> ScoredCloud:
     """Score the answers to one prompt for the choice among them, and measure the signals of what the unit may ship.
 
-    `scores` : the shown answers', where these are not compared; without, one answer alone is held.
+    `scores` : the shown answers', where these are not compared; without, they are held where there are no embeddings.
     Raises `UsageError` where a number that came with an answer lies outside its range.
     """
-    if scores is None and (len(batch.texts) < 2 or not batch.embeddings.size):
+    if scores is None and not batch.embeddings.size:
         return ScoredCloud(cloud, None)
     found, shown = Measured(batch, cloud.question), len(cloud.responses)
     try:
@@ -448,7 +441,7 @@ def _measured(cloud: Cloud) -> Cloud:
 def _scored(cloud: Cloud, scorer: str, rows: ArrayLike | None, form: Form) -> ScoredCloud:
     of = _measured(cloud)
     blank = [is_blank(text) for text in of.texts]
-    if all(blank):
+    if all(blank) or cloud.has_too_few(likely=False):
         return ScoredCloud(cloud, None)
     if (own := cloud.own_scores) is not None:
         scores = [
@@ -469,8 +462,10 @@ def _scored(cloud: Cloud, scorer: str, rows: ArrayLike | None, form: Form) -> Sc
 def _vectors(
     table: Read, clouds: Sequence[Cloud], encode: Encode | None, form: Form, *, own_scores: bool = True
 ) -> list[ArrayLike | None]:
-    """The embeddings of each cloud; `own_scores` : none of one that has scores of its own."""
-    given = [own_scores and cloud.own_scores is not None for cloud in clouds]
+    """The embeddings of each cloud; `own_scores` : none of one that has scores of its own, or is held for its one answer."""
+    given = [
+        own_scores and (cloud.own_scores is not None or cloud.has_too_few(likely=False)) for cloud in clouds
+    ]
     found: list[ArrayLike | None] = []
     texts: dict[str, int] = {}
     for cloud, has_scores in zip(clouds, given, strict=True):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any, cast
@@ -23,7 +23,7 @@ from streamer.calibration.history import NO_HISTORY
 from streamer.calibration.registry import check_parameters
 from streamer.calibration.specification import Number
 from streamer.calibration.threshold import Threshold
-from streamer.clouds.cloud import NOT_KEPT
+from streamer.clouds.cloud import NOT_KEPT, held_note, one_call
 from streamer.clouds.halves import HalvesSplit
 from streamer.clouds.measurement import DecidedBatch, units_of
 from streamer.clouds.offline import ScoredCloud, calibration_groups, decided_batch
@@ -63,16 +63,16 @@ _MOST_DRAWS = 256
 _OWN = External.name
 
 
+class HeldWarning(UserWarning):
+    """Some prompts are held whatever the threshold; the text says how many, and why."""
+
+
 class UnlabelledWarning(UserWarning):
     """Some answers have no severity; the text says how many and what they count as."""
 
 
 class AnnotatorsWarning(UserWarning):
     """Some answers have several severities; the text says how many and what became of them."""
-
-
-class ColumnWarning(UserWarning):
-    """It follows from a column's name alone what was taken for what; name the column, and nothing is taken."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -196,8 +196,8 @@ class Gate:
             'columns={"severity": NAME}, or {"correct": NAME} where 1 means right',
         )
         if table is not frame:
-            if table.doubt:
-                warnings.warn(f"severity is taken from the column {table.doubt}", ColumnWarning, stacklevel=2)
+            if held := held_note(table.clouds, likely=self._likely(table)):
+                warnings.warn(held, HeldWarning, stacklevel=2)
             for said in table.notes:
                 warnings.warn(said, AnnotatorsWarning, stacklevel=2)
             if note:
@@ -292,7 +292,7 @@ class Gate:
         """Calibrate on labelled answers and decide them too, which looks a little better than it is for others."""
         return self.fit(frame)._decisions(*self._fitted_on[:3], fitted=True)
 
-    def report(self, frame: Any = None) -> Report:
+    def report(self, frame: Any = None, *, progress: Callable[[int], None] = lambda _done: None) -> Report:
         """Say what gates with these parameters ship of labelled answers that did not calibrate them.
 
         Without a table: of the prompts that `fit` saw. A random half of them calibrates and the other is decided, `SPLITS` times, by
@@ -301,7 +301,7 @@ class Gate:
 
         `frame`: other labelled answers, which this gate decides as it is. Raises `NotFittedError`
         before `fit`. Raises `UsageError` when the table has no severities, or there is one prompt
-        alone.
+        alone. `progress` is called with how many of the halves are done.
         """
         from streamer.frames.trial import BUDGETS, MOST, splits_of, tried
 
@@ -330,13 +330,13 @@ class Gate:
                     return decided_batch(
                         found[place], unit=settings.unit, state="closed", threshold=None
                     ), 0.0
-                batch, _, budgets = gate._batch(found[place], metadata, fitted=False)
+                batch, _, budgets, _ = gate._batch(found[place], metadata, fitted=False)
                 known = [one for one in budgets if one == one]
                 return batch, min(known, default=0.0)
 
             return decide
 
-        at, wrong = tried(found, settings.unit, splits, gate_of, drop_unlabelled=drop)
+        at, wrong = tried(found, settings.unit, splits, gate_of, drop_unlabelled=drop, progress=progress)
         units = units_of(
             [decided_batch(item, unit=settings.unit, state="closed", threshold=None) for item in found],
             settings.unit,
@@ -468,8 +468,8 @@ class Gate:
 
     def _likely(self, table: Read | None) -> bool:
         """Whether log-probabilities are the scores: that is said, or each prompt was asked once."""
-        alone = table is not None and all(cloud.one_call for cloud in table.clouds)
-        return self.scorer == LIKELIHOOD or (self.scorer is None and alone)
+        alone = table is not None and self.scorer is None and one_call(table.clouds)
+        return self.scorer == LIKELIHOOD or alone
 
     def _reading(self) -> Reading:
         try:
@@ -507,17 +507,19 @@ class Gate:
     ) -> Decisions:
         """Decide prompts; `fitted` : they are those of the calibration, and each is left out of what it is compared with."""
         unit = self.settings_.unit
-        batches, cuts, budgets = [], [], []
+        batches, cuts, budgets, reasons = [], [], [], []
         for place, item in enumerate(found):
             metadata = table.metadata[place] if table.metadata else {}
-            batch, cut, needed = self._batch(item, metadata, fitted=fitted)
+            batch, cut, needed, reason = self._batch(item, metadata, fitted=fitted)
             batches.append(batch)
             cuts.append(cut)
+            reasons += [reason] * len(batch.texts)
             budgets += needed
         # The last place is that of rows without an answer: calls that failed, and what they leave alone.
         sizes = [*(len(batch.texts) for batch in batches), 1]
         scores = [np.nan if one is None else one for batch in batches for one in batch.scores]
         answers = [*(response.id for item in found for response in item.cloud.responses), ""]
+        reasons.append("no_answer")
         prompts = [*(item.cloud.question_id for item in found for _ in item.cloud.responses), ""]
         ship = np.array([*(one for batch in batches for one in batch.shipped), False], dtype=np.bool_)
         order = list(range(len(scores)))
@@ -533,6 +535,7 @@ class Gate:
             np.repeat(np.array([*cuts, np.nan], dtype=np.float64), sizes)[order],
             np.array([*budgets, np.nan], dtype=np.float64)[order],
             ship[order],
+            tuple(reasons[i] for i in order),
             tuple(batches),
             frame,
             None if table.rows is None else tuple(range(table.count)),
@@ -540,13 +543,16 @@ class Gate:
 
     def _batch(
         self, item: ScoredCloud, metadata: Mapping[str, Any], *, fitted: bool
-    ) -> tuple[DecidedBatch, float, list[float]]:
-        """Decide one prompt as a worker does; returns its cut too, and the budget that each answer needed."""
+    ) -> tuple[DecidedBatch, float, list[float], str]:
+        """Decide one prompt as a worker does; returns its cut too, the budget that each answer needed, and the reason."""
         cloud = item.cloud
         blank = [is_blank(text) for text in cloud.texts]
         cut = self.threshold_.value
         shipped: tuple[bool, ...] = (False,) * len(blank)
         budgets = [np.nan] * len(blank)
+        reason = "empty_text" if all(blank) or item.scores is not None else "not_read"
+        if item.scores is None and cloud.has_too_few(likely=self.settings_.scorer == LIKELIHOOD):
+            reason = "too_few_responses"
         if item.scores is not None and not (self.settings_.unit == "batch" and any(blank)):
             ruling = self._gate.decide(
                 item.scores,
@@ -557,6 +563,7 @@ class Gate:
                 burst=None if self._bursts is None else self._bursts.name(cloud.question, metadata),
             )
             shipped, cut = ruling.gate.shipped, ruling.cut.value
+            reason = ruling.reason
             if ruling.needed is not None:
                 budgets[ruling.gate.best or 0] = ruling.needed.share
         return (
@@ -570,6 +577,7 @@ class Gate:
             ),
             cut,
             budgets,
+            reason,
         )
 
 

@@ -41,7 +41,8 @@ class Decisions(Tabular):
     where all signals decide); for the unit `batch` that is compared with the mean score, for `best`
     with the highest one. `budgets`, shape (N,), are the smallest ones with which what could ship
     would have shipped, as in a worker's action (`budget_needed`); NaN for every other answer, and
-    where the method says none. `batches`: the same by prompt.
+    where the method says none. `reasons`: as of an action: `scored`, `closed`, `too_few_responses`,
+    ...; `no_answer` for a row with an error in its place. `batches`: the same by prompt.
     """
 
     unit: Unit
@@ -51,6 +52,7 @@ class Decisions(Tabular):
     thresholds: NDArray[np.float64]
     budgets: NDArray[np.float64]
     ship: NDArray[np.bool_]
+    reasons: tuple[str, ...]
     batches: tuple[DecidedBatch, ...]
     _frame: Any = field(repr=False, default=None)
     _rows: tuple[int, ...] | None = field(repr=False, default=None)
@@ -90,6 +92,7 @@ class Decisions(Tabular):
             "threshold": _known(self.thresholds),
             "budget_needed": _known(self.budgets),
             "ship": self.ship.tolist(),
+            "reason": list(self.reasons),
         }
 
     def _repr_html_(self) -> str:

@@ -37,15 +37,17 @@ def tried(
     gate_of: Callable[[HalvesSplit], Decide],
     *,
     drop_unlabelled: bool,
+    progress: Callable[[int], None],
 ) -> tuple[Callable[[float], AtBudget], tuple[Through, ...]]:
     """Decide the second half of each split by a gate that has seen the first.
 
     Returns what ships at a budget, which is what needed no larger one, and what gets through.
+    `progress` is called with how many splits are done.
     """
     halves = Halves.at(found, unit, splits, drop_unlabelled=drop_unlabelled)
     needed: dict[int, Floats] = {}
     of_prompts: list[list[float]] = [[] for _ in found]
-    for split in splits:
+    for done, split in enumerate(splits, start=1):
         decide = gate_of(split)
         batches, shares = [], []
         for place in np.sort(split.second).tolist():
@@ -56,6 +58,7 @@ def tried(
         units = units_of(batches, unit)
         units = units.labelled() if drop_unlabelled else units
         needed[split.seed] = np.where(units.shipped, np.array(shares)[units.batch], np.inf)
+        progress(done)
 
     def run(labels: MethodLabels, alpha: float, _traffic: Traffic) -> Served:
         return Served(None, (needed[labels.seed] <= alpha).astype(np.float64))

@@ -36,6 +36,13 @@ class Ruling:
     unread: bool = False
     bad_burst: bool = False
 
+    @property
+    def reason(self) -> str:
+        """Why it was decided so, as an action says it of a policy in force."""
+        if self.bad_burst:
+            return "bad_burst"
+        return "closed" if self.cut.state == "closed" else "not_read" if self.unread else "scored"
+
 
 def unit_row(
     unit: Unit, rows: NDArray[np.float32], scores: Sequence[float], blank: Sequence[bool]

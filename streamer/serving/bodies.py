@@ -1,5 +1,6 @@
 """From what a request holds to events as they are on the topics: what may be left out is filled in, all else is checked."""
 
+import re
 import uuid
 from collections.abc import Mapping
 from datetime import datetime
@@ -37,6 +38,8 @@ class _Texts(msgspec.Struct):
 
 
 _texts = msgspec.json.Decoder(_Texts)
+_BEHIND_TEXTS: Final = re.compile(r"at `\$\.responses\[[1-9]")
+"""In what is said of an answer behind one or more that are texts."""
 _given = msgspec.json.Decoder(_Given)
 _items = msgspec.json.Decoder(list[msgspec.Raw])
 
@@ -88,7 +91,10 @@ def _with_ids(raw: bytes) -> bytes:
     try:
         texts = _texts.decode(raw).responses
         whole = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        if _BEHIND_TEXTS.search(str(error)):
+            mixed = "answers are all texts, or all objects with id and text"
+            raise BadMessage(codes.INVALID_FIELD, f"{error}; {mixed}") from None
         return raw  # answers with ids, or something that the decoder refuses
     whole["responses"] = [{"id": str(place), "text": text} for place, text in enumerate(texts)]
     return msgspec.json.encode(whole)

@@ -10,25 +10,34 @@ from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
-from streamer.clouds.cloud import Cloud
+from streamer.clouds.cloud import Cloud, held_note, one_call
 from streamer.clouds.evaluated_claims import CLAIM, CLAIM_BUDGETS, ClaimOptions, evaluate_claims, has_claims
+from streamer.clouds.halves import SPLITS
 from streamer.clouds.tables.answers import Reading
 from streamer.clouds.tables.columns import Role, parse_mapping
+from streamer.clouds.tables.rows import UnclearMarks
 from streamer.clouds.unlabelled import check_unlabelled, counts, unlabelled_note
 from streamer.errors import StreamerError, UsageError
-from streamer.frames.answers import Doubt, doubt_of, read
+from streamer.frames.answers import Doubt, Read, doubt_of, read
 from streamer.frames.results import Report, claims_page, report_page
 from streamer.gates.settings import NO_ENCODER, PARAMETERS
 from streamer.scoring.encoders.registry import load_encoder
+from streamer.scoring.registry import LIKELIHOOD
 from streamer.settings.settings import Settings
 from streamer.wiring.encoders import endpoint_encoder
 
+if TYPE_CHECKING:
+    from streamer.research.evaluation.run import ProgressWatch
+
 MOST_SECONDS = 600.0
 """After so long an upload is given up."""
+
+
+Ask = Callable[[Doubt], Mapping[Role, tuple[str, ...]]]
 
 
 class _Asked(Exception):
@@ -45,26 +54,28 @@ def tried(
     reading: Reading,
     unlabelled: str = "worst",
     seed: int = 0,
-    ask: Callable[[Doubt], Mapping[Role, tuple[str, ...]]],
+    ask: Ask,
     of_claims: Callable[[Sequence[Cloud]], None],
     note: Callable[[str], None] = lambda _text: None,
     warn: Callable[[str], None] = lambda _text: None,
     upload: str | None = None,
+    watch: "ProgressWatch | None" = None,
 ) -> tuple[Report | None, list[str]]:
     """Say what a gate would make of a labelled file; and how it was read, in sentences.
 
     `given` : settings of the gate and parameters of its method. `ask` is told once what the file
     leaves open, and returns the columns that were named; `of_claims` gets answers with claims, of
     which there is no report; `note` and `warn` get the sentences before the rest is done. `upload` :
-    what somebody calls the file, who has no options. Raises `UsageError` where the file cannot be
+    what somebody calls the file, who has no options. `watch` : receives progress. Raises `UsageError` where the file cannot be
     tried; the message says what to do.
     """
     from streamer.frames.gate import Gate
 
     named, choice = dict(given), check_unlabelled(unlabelled)
     with ExitStack() as until:
+        encode = _Encode(settings, named.pop("encoder", None), until, watch)
         gate = Gate(
-            encoder=_Encode(settings, named.pop("encoder", None), until),
+            encoder=encode,
             unlabelled=choice,
             seed=seed,
             signals=reading.signals,
@@ -72,10 +83,7 @@ def tried(
             parameters={name: named.pop(name) for name in PARAMETERS if name in named},
             **named,
         )
-        table = read(str(file), reading, gate.kept_columns, advice=str)
-        if (doubt := doubt_of(table)) and (answered := ask(doubt)):
-            reading = replace(reading, columns={**reading.columns, **answered})
-            table = read(str(file), reading, gate.kept_columns, advice=str)
+        table = _read(file, reading, gate.kept_columns, ask)
         said = [f"{upload or file}: {table.recognised}", *table.notes]
         for one in said:
             note(one)
@@ -89,13 +97,40 @@ def tried(
                 f"{file}: no answer has a severity, so there is nothing to judge by; say which column has them: "
                 "--column severity=NAME, or --column correct=NAME where 1 means right"
             )
-        if left := unlabelled_note(missing, answers, choice, option=option):
-            warn(left)
-            said.append(left)
+        likely = given.get("scorer") == LIKELIHOOD or ("scorer" not in given and one_call(table.clouds))
+        left = (
+            unlabelled_note(missing, answers, choice, option=option),
+            held_note(table.clouds, likely=likely),
+        )
+        for one in filter(None, left):
+            warn(one)
+            said.append(one)
+        encode.total = len({text for cloud in table.clouds for text in cloud.samples.texts})
         try:
-            return gate.fit(table).report(), said
+            gate.fit(table)
+            if watch is None:
+                return gate.report(), said
+            watch.phase("Calibrating on seeded halves", SPLITS)
+            return gate.report(progress=watch.done), said
         except ValueError as error:
             raise UsageError(str(error)) from None
+
+
+def _read(file: Path, reading: Reading, kept: Sequence[str], ask: Ask) -> Read:
+    """Read a file; where it leaves something open, as the answer says. Raises `UnclearMarks` where none is given."""
+
+    def settled(doubt: Doubt | None) -> Read | None:
+        answered = ask(doubt) if doubt else {}
+        again = replace(reading, columns={**reading.columns, **answered})
+        return read(str(file), again, kept, advice=str) if answered else None
+
+    try:
+        table = read(str(file), reading, kept, advice=str)
+    except UnclearMarks as unclear:
+        if (found := settled(Doubt(unclear.columns, found=True))) is None:
+            raise
+        return found
+    return settled(doubt_of(table)) or table
 
 
 def try_upload(
@@ -169,20 +204,29 @@ def _try_upload(
 class _Encode:
     """The configured encoder, or the named one, loaded when the first text needs it."""
 
-    def __init__(self, settings: Settings, name: str | None, until: ExitStack) -> None:
+    def __init__(
+        self, settings: Settings, name: str | None, until: ExitStack, watch: "ProgressWatch | None"
+    ) -> None:
         self._settings, self._name, self._until = settings, name or settings.encoder.name, until
         self._loaded: Any = None
+        self._watch, self._done = watch, 0
+        self.total: int | None = None
 
     def __call__(self, texts: list[str]) -> ArrayLike:
         if self._name == NO_ENCODER:
             raise UsageError("answers are scored by their embeddings, and encoder.name is none: set one")
         if self._loaded is None:
+            if self._watch is not None:
+                self._watch.phase("Encoding answers", self.total)
             asked = endpoint_encoder(self._settings, self._name)
             if asked is not None:
                 self._until.callback(asked.close)
             chosen = self._settings.encoder
             self._loaded = asked or load_encoder(self._name, device=chosen.device, threads=chosen.threads)
         found: ArrayLike = self._loaded.encode(texts)
+        self._done += len(texts)
+        if self._watch is not None:
+            self._watch.done(self._done)
         return found
 
 

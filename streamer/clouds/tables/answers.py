@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, cast
 
-from streamer.clouds.cloud import UNSTATED_KIND, Claim, Cloud, kind_of_label, response_id
+from streamer.clouds.cloud import UNSTATED_KIND, Claim, Cloud, comparable, kind_of_label, response_id
 from streamer.clouds.tables.columns import OF_PROMPT, ROLES, Role, recognise, role_of
 from streamer.clouds.tables.formats import NO_TOOL, graded
 from streamer.clouds.tables.leaks import LeakCheck
@@ -23,8 +23,8 @@ from streamer.clouds.tables.marks import (
     several_note,
     severity_of,
 )
-from streamer.clouds.tables.one_prompt import Answer, as_they_come, cloud_of, held_together, is_alone
-from streamer.clouds.tables.rows import Table, TableError
+from streamer.clouds.tables.one_prompt import Answer, as_they_come, cloud_of, held_together
+from streamer.clouds.tables.rows import Table, TableError, UnclearMarks
 from streamer.clouds.tables.values import (
     NotText,
     is_missing,
@@ -93,9 +93,9 @@ class AnswerReader:
             written_by=reading.written_by,
         )
         self.reading = reading
+        self.unclear = self.columns.unclear
         self._table = table
         self._several = Counter[str]()
-        self._lacking = set[str]()
         self._failure = ""
 
     def prompts(self, *, together: bool) -> Iterator[Prompt]:
@@ -103,9 +103,13 @@ class AnswerReader:
 
         Where the rows of a prompt stand `together` one prompt is in memory at a time. Raises
         `TableError` at a row that cannot be read. A score that is the mark is refused before the
-        first prompt, or where rows are not held after the last. Raises `UsageError` after the last
-        where errors of a tool left no prompt with answers.
+        first prompt, or where rows are not held after the last. Raises `UsageError` where errors of
+        a tool left no prompt with answers, or no prompt has more than one answer, nor a score.
         """
+        hint = ", which come together in standard input" if self._table.name == "standard input" else ""
+        return comparable(self._prompts(together=together), lambda one: one.cloud, self._table.name, hint)
+
+    def _prompts(self, *, together: bool) -> Iterator[Prompt]:
         columns, leak = self.columns, self.leak_check()
         answers = leak.watch(answer for place, row in self._rows() for answer in self.answers(place, row))
         groups: Iterable[list[Answer]]
@@ -119,9 +123,6 @@ class AnswerReader:
             if columns.wide and group[-1].place != group[0].place:
                 raise self._apart(group[-1], group[0].place)
             merged, places = self._one_each(group)
-            if group[0].key in self._lacking and is_alone(merged):
-                self._several["alone"] += 1
-                continue
             cloud = cloud_of(merged, self._table, columns)
             if names.setdefault(cloud.batch_id, group[0].key) != group[0].key:
                 raise self._table.error(
@@ -173,15 +174,12 @@ class AnswerReader:
         said = filter(None, (plain(value_at(row, one)) for one in tool.failure.split()))
         why = "".join(f": {excerpt(str(one))}" for one in islice(said, 1))
         self._failure = self._failure or f"{self._table.unit} {place}{why}"
-        self._lacking.add(self.key(place, row))
         return True
 
     @property
     def _left_out(self) -> str:
-        failed, rows, alone = (self._several[one] for one in ("failed", "rows", "alone"))
-        beside = f"; prompts that have one answer without them: {alone:,}" if alone else ""
-        why = f"have no answer, but an error (first {self._failure})"
-        return f"{failed:,} of {rows:,} rows {why}{beside}"
+        failed, rows = (self._several[one] for one in ("failed", "rows"))
+        return f"{failed:,} of {rows:,} rows have no answer, but an error (first {self._failure})"
 
     @property
     def notes(self) -> Iterator[str]:
@@ -381,22 +379,26 @@ class AnswerReader:
         return None
 
     def _mark(self, place: int, value: Any, role: Role) -> float | None:
-        marks, column = self.reading.marks, self.columns.named[role][0]
-        word = str(plain(value)).lower()
-        either = (
-            role == "severity" and role not in self.reading.columns and column.lower().startswith("label")
-        )
-        if either and word in TRUTH and word not in marks.words:
-            raise self._table.error(
-                place,
-                column,
-                f"{excerpt(str(value))} may mean right or wrong; say which: --column correct={column} if true means right, "
-                f"--column severity={column} if true means wrong",
-            )
+        marks, comma = self.reading.marks, self._table.decimal_comma
+        word = str(plain(value)).strip().lower()
+        if role == "severity" and self.unclear and word not in marks.words:
+            number = math.nan if marks.scale else number_in(value, decimal_comma=comma)
+            if word in TRUTH or math.isfinite(number):
+                raise self._unclear(place, value, "true" if word in TRUTH else "1")
         try:
-            return marks.severity(value, correct=role == "correct", decimal_comma=self._table.decimal_comma)
+            return marks.severity(value, correct=role == "correct", decimal_comma=comma)
         except ValueError as error:
             raise self._wrong(place, role, str(error)) from None
+
+    def _unclear(self, place: int, value: Any, one: str) -> UnclearMarks:
+        right, wrong = (
+            f"{' '.join(f'--column {role}={name}' for name in self.unclear)} if {one} means {said}"
+            for role, said in (("correct", "right"), ("severity", "wrong"))
+        )
+        what = f"{excerpt(str(value))} may mean right or wrong; say which: {right}, {wrong}"
+        error = UnclearMarks(self._table.name, place, self.unclear[0], what, unit=self._table.unit)
+        error.columns = self.unclear
+        return error
 
     def _wrong(self, place: int, role: str, problem: str) -> TableError:
         """Return the error of a cell of a role."""

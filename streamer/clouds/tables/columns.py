@@ -87,8 +87,8 @@ class Columns:
 
     A `wide` table has a prompt with all its answers in a row: a column for each answer, or `lists`
     with an entry for each; else a row is one answer, and the numbers in `unused` columns are known
-    by name (`--score-field`, `--judge-field`). `assumed` : it was taken from a column's name alone
-    what its severities mean. `tool` : what the tool writes that wrote the table. `all_ship` : what
+    by name (`--score-field`, `--judge-field`). `assumed` : nothing but a column's name says that it
+    holds severities. `tool` : what the tool writes that wrote the table. `all_ship` : what
     would be witnesses are answers, since their column is named as that of answers.
     """
 
@@ -113,19 +113,13 @@ class Columns:
         return not verdicts.isdisjoint(f"{of.get('severity')} {of.get('correct')}".split())
 
     @property
-    def doubted(self) -> tuple[str, ...]:
-        """The columns of severities whose name leaves open what they mean."""
+    def unclear(self) -> tuple[str, ...]:
+        """The columns of severities whose names leave open whether 1 is wrong or right."""
         severity = self.named.get("severity", ())
-        unsure = self.assumed and severity and _plain_name(severity[0]).startswith("label")
+        unsure = self.assumed and any(
+            _plain_name(one.rpartition(".")[2]).startswith("label") for one in severity
+        )
         return severity if unsure else ()
-
-    @property
-    def doubt(self) -> str:
-        """What severities were taken to mean, where the name leaves it open, and how to say otherwise; empty: nothing."""
-        if not self.doubted:
-            return ""
-        options = " ".join(f"--column correct={name}" for name in self.doubted)
-        return f"{self.doubted[0]}: 0 fine, 1 worst; if 1 means right: {options}"
 
     @property
     def words(self) -> str:
@@ -145,9 +139,8 @@ class Columns:
         )
         if self.all_ship:
             listed = listed.replace("witnesses from", "more answers from")
-        meaning = f" ({self.doubt})" if self.doubt else ""
         unused = f"; without a role: {shown_columns(self.unused)}" if self.unused else ""
-        return f"{form}; {listed}{meaning}{unused}"
+        return f"{form}; {listed}{unused}"
 
 
 def roles_with(signals: Iterable[str]) -> tuple[Role, ...]:
@@ -209,6 +202,7 @@ def recognise(
                 )
     tool, its = _of_format(table, header, given, written_by)
     given = {**its, **given}
+    assumed = "severity" not in given
     witnessed = bool(given.get("witnesses"))
     samples = frozenset(given.get("witnesses", ())).intersection(given.get("answer", ()))
     if samples:
@@ -253,7 +247,7 @@ def recognise(
         lists,
         {role: named[role] for role in roles if role in named},
         tuple(column for column in header if column and column not in taken),
-        assumed="severity" not in given,
+        assumed=assumed,
         tool=tool,
         all_ship=bool(samples),
     )

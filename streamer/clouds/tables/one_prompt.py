@@ -78,17 +78,11 @@ def as_they_come(rows: Iterable[Answer], apart: Callable[[Answer, int], Exceptio
         yield group
 
 
-def is_alone(answers: Sequence[Answer]) -> bool:
-    """Whether it is a single answer, with nothing that could say how safe it is."""
-    first = answers[0]
-    return len(answers) < 2 and not first.witnesses and first.score is first.logprob is None
-
-
 def cloud_of(answers: Sequence[Answer], table: Table, columns: Columns) -> Cloud:
     """Make one cloud of the answers to a prompt.
 
-    Raises `TableError` when they cannot be one: a single answer without a score of its own, prompts
-    that differ, an id twice, some with scores or embeddings and some without.
+    Raises `TableError` when they cannot be one: prompts that differ, an id twice, some with scores or
+    embeddings and some without.
     """
     first = answers[0]
     for answer in answers[1:]:
@@ -104,25 +98,6 @@ def cloud_of(answers: Sequence[Answer], table: Table, columns: Columns) -> Cloud
         place = next(answer.place for answer in answers if answer.score is None)
         raise table.error(
             place, columns.named["score"][0], "missing; give all answers to a prompt a score, or none"
-        )
-    if is_alone(answers):
-        if columns.named.get("score"):
-            raise table.error(
-                first.place,
-                columns.named["score"][0],
-                f"missing; the prompt {excerpt(first.key)} has one answer only, and one answer needs a score of its own",
-            )
-        raise table.error(
-            first.place,
-            None,
-            f"the prompt {excerpt(first.key)} has one answer only, and agreement is measured among several; sample more, "
-            "name a column of other samples (--witnesses COLUMN), take the row out, or give answers the log-probabilities of their "
-            "tokens (a column logprobs) or a score of your own"
-            + (
-                "; from standard input the rows of a prompt come together"
-                if table.name == "standard input"
-                else ""
-            ),
         )
     ids = [response_id(i) if a.id is None else identifier(a.id) for i, a in enumerate(answers)]
     if len(set(ids)) < len(ids):

@@ -88,6 +88,12 @@ class TableError(UsageError):
         self.column = column
 
 
+class UnclearMarks(TableError):
+    """Marks that may mean right or wrong, in `columns` whose names do not say which."""
+
+    columns: tuple[str, ...] = ()
+
+
 class Lines(Protocol):
     """Lines of text: an open file, or `TextLines`."""
 

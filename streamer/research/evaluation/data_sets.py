@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from streamer.clouds.cloud import NOT_KEPT, Cloud, judged_cloud, severity_kind
+from streamer.clouds.cloud import NOT_KEPT, Cloud, held_note, judged_cloud, one_call, severity_kind
 from streamer.clouds.cloud_files import AS_IT_IS, read_clouds
 from streamer.clouds.offline import ScoredCloud
 from streamer.clouds.tables.answers import Reading
@@ -86,7 +86,7 @@ class DataSet:
     @property
     def one_call(self) -> bool:
         """Whether each question has one answer, whose log-probability is its score."""
-        return all(cloud.one_call for cloud in self.clouds)
+        return one_call(self.clouds)
 
     @property
     def blank(self) -> int:
@@ -97,7 +97,8 @@ class DataSet:
     def unread(self) -> int:
         """Questions with an answer that the encoder did not read."""
         known = zip(self.clouds, self.scores.get(GRAM, ()), strict=False)
-        return sum(scores is None and not all(map(is_blank, cloud.texts)) for cloud, scores in known)
+        asked = (cloud for cloud, scores in known if scores is None and not all(map(is_blank, cloud.texts)))
+        return sum(len(cloud.responses) + len(cloud.witnesses) > 1 for cloud in asked)
 
     def scored(self, scorer: str) -> list[ScoredCloud]:
         """Return the clouds with the scores of one scorer; a response without a score is held, as a blank one is."""
@@ -188,7 +189,10 @@ def _with_own_scores(data: DataSet) -> DataSet:
     scores = [cloud.own_scores for cloud in data.clouds]
     if all(one is None for one in scores):
         return data
-    without = sum(one is None for one in scores)
+    without = sum(
+        own is None and not one.has_too_few(likely=False)
+        for own, one in zip(scores, data.clouds, strict=True)
+    )
     if without:
         raise UsageError(
             f"{data.source}: {without} of {len(scores)} questions have no score; give every answer one, or leave the "
@@ -197,11 +201,10 @@ def _with_own_scores(data: DataSet) -> DataSet:
     if not keeps_texts(data) and not data.clouds[0].embedded:
         note = "There are no texts: every figure is of the scores that the file brings, not of Gram energies."
         return data.with_scores(GRAM, scores).with_note(note)
-    alone = next((cloud for cloud in data.clouds if len(cloud.responses) < 2), None)
-    if alone is not None:
+    if all(len(cloud.responses) + len(cloud.witnesses) < 2 for cloud in data.clouds):
         raise UsageError(
-            f"{data.source}: the question {alone.question_id[:60]!r} has one answer, and agreement, which the score is "
-            "compared with, is measured among several; to evaluate the scores alone, leave the texts out: --column answer="
+            f"{data.source}: each question has one answer, and agreement, which the score is compared with, is measured "
+            "among several; to evaluate the scores alone, leave the texts out: --column answer="
         )
     return data.with_scores(OWN_SCORE, scores)
 
@@ -237,6 +240,8 @@ def data_set(name: str, source: str, clouds: Sequence[Cloud], *, unlabelled: Unl
 
 
 def _notes(data: DataSet) -> Iterator[str]:
+    if held := held_note(data.clouds, likely=data.one_call):
+        yield held
     asked = Counter(cloud.question.strip() for cloud in data.clouds if cloud.question.strip())
     if copies := sum(asked.values()) - len(asked):
         yield (

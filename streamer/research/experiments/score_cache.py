@@ -106,10 +106,10 @@ def _scores(batch: AnswerBatch, cloud: Cloud) -> CloudScores | None:
 
 
 def _answers(cloud: Cloud, embeddings: ArrayLike, form: Form) -> AnswerBatch | None:
-    """What scorers see of a cloud; None where all answers are blank."""
-    if all(form.blank(cloud.texts)):
-        return None
+    """What scorers see of a cloud; None where all answers are blank, or there is one alone."""
     of = cloud.samples
+    if all(form.blank(cloud.texts)) or len(of.responses) < 2:
+        return None
     return answer_batch(
         of.texts, embeddings, form.blank(of.texts), of.models, encoded=not of.embedded, form=form
     )
@@ -191,7 +191,7 @@ def _key(cloud: Cloud, encoder_id: str, form: Form) -> str:
 def _fits(scores: CloudScores | None, cloud: Cloud, form: Form) -> bool:
     """Report whether a record is one of this cloud, as far as can be seen without computing it."""
     if scores is None:
-        return all(form.blank(cloud.texts))
+        return all(form.blank(cloud.texts)) or len(cloud.samples.responses) < 2
     return all(
         len(one) == len(cloud.responses) and all(0 <= score <= 1 for score in one) for one in scores.values()
     )

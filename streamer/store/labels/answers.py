@@ -52,7 +52,7 @@ class SqlAnswers(Part):
                 batches.c.attempt == 1,
                 (decisions.c.sampled & ~decisions.c.extra_draw & responses.c.score.is_not(None))
                 | (
-                    decisions.c.reason.in_(["empty_text", "not_read"])
+                    decisions.c.reason.in_(["too_few_responses", "empty_text", "not_read"])
                     & (gate_revisions.c.audit_probability == 1)
                 ),
             )

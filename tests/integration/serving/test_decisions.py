@@ -165,7 +165,10 @@ def test_answers_may_be_texts_alone_and_have_their_places_for_ids(sqlite_site: S
     assert [one["id"] for one in action(told)["responses"]] == ["0", "1"]
     with_ids = [{"id": str(place), "text": text} for place, text in enumerate(asked["responses"])]
     assert endpoint.ask(asked | {"responses": with_ids}).content == told.content
-    held(endpoint.ask(asked | {"responses": ["In the depot.", 1]}), 422, "invalid_field")
+    for other, got in ((1, "int"), (None, "null"), (with_ids[1], "object")):
+        answer = endpoint.ask(asked | {"responses": ["In the depot.", other]})
+        held(answer, 422, "invalid_field")
+        assert f"got `{got}` - at `$.responses[1]`" in answer.json()["detail"]
 
 
 def test_a_body_of_two_lengths_is_refused(sqlite_site: Site) -> None:

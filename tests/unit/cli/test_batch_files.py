@@ -55,6 +55,10 @@ def test_clouds_become_events_and_labels(pack, tmp_path: Path) -> None:
     (named,) = read(file, gate="g", labels=True, labeller="ann")
     assert decode_label(named.labels[0]).labeller == "ann"
     assert read(file, gate="g")[0].labels == ()
+    stated = [{"text": "here", "label": 0}, CLOUD["responses"][1]]
+    file.write_bytes(pack(lines(CLOUD | {"responses": stated})))
+    (mixed,) = read(file, gate="g", labels=True, kind="judge")
+    assert [decode_label(label).kind for label in mixed.labels] == ["judge", "human"]
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])

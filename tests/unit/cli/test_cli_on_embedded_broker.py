@@ -121,22 +121,26 @@ def test_gates_that_events_name_and_repeats_are_said(capsys: pytest.CaptureFixtu
     assert (published["batches"], published["repeats"], published["conflicts"]) == (4, 2, 1)
     assert published["unknown_gates"] == ["nobody"]
     assert "there is no gate 'nobody'" in captured.err
-    assert main(["publish", "events.jsonl", "--gate", "bot"]) == 0
+    assert main(["publish", "events.jsonl", "--gate", "bot"]) == cli.FAILED, "one is refused"
     out = capsys.readouterr().out
     assert "2 repeats of batches that were there before" in out
     assert "1 batch has other content" in out
 
 
-def test_published_labels_that_control_no_gate_are_named_once(capsys: pytest.CaptureFixture[str]):
+def test_published_labels_are_of_the_gates_kind_unless_the_file_says_another(
+    capsys: pytest.CaptureFixture[str],
+):
     Path("clouds.jsonl").write_text("".join(json.dumps(cloud) + "\n" for cloud in CLOUDS))
+    rows = [f"Where {i // 2}?,here {i},{i % 2},{'judge' if i > 1 else ''}\n" for i in range(4)]
+    Path("table.csv").write_text("prompt,answer,severity,kind\n" + "".join(rows))
     assert main(["gate", "create", "bot", "--severity-kind", "human"]) == 0
     capsys.readouterr()
     assert main(["publish", "clouds.jsonl", "--gate", "bot", "--labels"]) == 0
+    assert "controlled by" not in capsys.readouterr().err
+    assert main(["publish", "table.csv", "--gate", "bot", "--labels"]) == 0
     said = " ".join(capsys.readouterr().err.split())
-    assert (
-        said.count("gate 'bot' is controlled by severities of the kind 'human': those of the kind 'unstated'")
-        == 1
-    )
+    wrong = "gate 'bot' is controlled by severities of the kind 'human': those of the kind 'judge'"
+    assert said.count(wrong) == 1
     assert main(["publish", "clouds.jsonl", "--gate", "bot"]) == 0
     assert "controlled by" not in capsys.readouterr().err
 
@@ -148,7 +152,9 @@ def test_labels_go_with_no_batch_that_is_refused(capsys: pytest.CaptureFixture[s
     Path("other.jsonl").write_text(json.dumps(other))
     assert main(["gate", "create", "bot", "--severity-kind", "unstated", "--new-kind"]) == 0
     capsys.readouterr()
-    assert main(["publish", "clouds.jsonl", "other.jsonl", "--gate", "bot", "--labels", "--json"]) == 0
+    assert (
+        main(["publish", "clouds.jsonl", "other.jsonl", "--gate", "bot", "--labels", "--json"]) == cli.FAILED
+    )
     published = json.loads(capsys.readouterr().out)
     assert (published["batches"], published["conflicts"], published["labels"]) == (21, 1, 40)
 

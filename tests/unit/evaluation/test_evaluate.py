@@ -459,8 +459,8 @@ GOOD = {"text": "a", "label": 0, "embedding": [1.0, 2.0]}
         (["{}", "not json"], r"line 2: not JSON"),
         ([None, "not json"], r"line 2: not JSON"),
         ([None, '{"label": NaN}'], r"line 2: NaN or Infinity .* write null"),
-        ([None, {"responses": []}], r"line 2: .*at least two responses"),
-        ([None, {"responses": [GOOD]}], r"line 2: .*at least two responses"),
+        ([None, {"responses": []}], r"line 2: .*question and responses"),
+        ([{"responses": [GOOD]}] * 2, r"one answer only to each prompt .2 in all"),
         ([None, {"responses": [GOOD, GOOD | {"label": 2}]}], r"line 2: .*label in \[0, 1\]"),
         ([None, {"responses": [GOOD, GOOD | {"embedding": [1.0, 2.0, 3.0]}]}], r"line 2: .*different dimensions"),
         ([None, {"responses": [GOOD, GOOD | {"embedding": None}]}], r"line 2: .*different dimensions"),
@@ -521,6 +521,7 @@ def test_the_command_prints_what_it_found_and_where(clouds, tmp_path, monkeypatc
     assert main(["evaluate"]) == 2
     assert "--from-store" in capsys.readouterr().err
     assert main(["evaluate", str(clouds), "--unit", "all"]) == 2
+    assert "must be one of best, response, batch, claim, not 'all'" in capsys.readouterr().err
     assert main(["evaluate", "nowhere.jsonl"]) == 2
     assert "cannot read" in capsys.readouterr().err
     Path("file").write_text("")

@@ -93,7 +93,7 @@ def test_clouds_before_a_broken_line_are_handed_over(tmp_path: Path) -> None:
     ("row", "complaint"),
     [
         (line(question=7), r"line 2: .*question"),
-        (line(responses=[{"text": "alone", "label": 0}]), r"line 2: .*at least two responses"),
+        (line(responses=[]), r"line 2: .*question and responses"),
         (
             line(responses=[{"text": "a", "label": 2}, {"text": "b", "label": 0}]),
             r"line 2: .*label in \[0, 1\]",

@@ -26,7 +26,7 @@ from streamer.clouds.cloud_files import AS_IT_IS
 from streamer.errors import NotFittedError, UsageError
 from streamer.events.responses import encode_responses
 from streamer.frames.answers import read
-from streamer.frames.gate import ColumnWarning, UnlabelledWarning
+from streamer.frames.gate import UnlabelledWarning
 from streamer.gates.declared import Unit
 from streamer.gates.rule import Cut, Segments
 from streamer.gates.settings import GateSettings
@@ -381,12 +381,12 @@ def test_unlabelled_answers() -> None:
 
 def test_a_column_called_label_may_mean_the_reverse() -> None:
     table = {("label" if name == "severity" else name): values for name, values in answers().items()}
-    with pytest.warns(ColumnWarning, match=r'if 1 means right: columns={"correct": "label"}'):
-        gate = streamer.Gate(alpha=0.1).fit(table)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        named = streamer.Gate(alpha=0.1, columns={"severity": "label"}).fit(table)
-    assert named.threshold_ == gate.threshold_
+    both = r'columns={"correct": "label"} if 1 means right, columns={"severity": "label"} if 1 means wrong'
+    with pytest.raises(UsageError, match=both):
+        streamer.Gate(alpha=0.1).fit(table)
+    gate = streamer.Gate(alpha=0.1, columns={"severity": "label"}).fit(table)
+    assert gate.threshold_ == streamer.Gate(alpha=0.1, scale=(1, 0)).fit(table).threshold_
+    assert gate.threshold_ == streamer.Gate(alpha=0.1).fit(answers()).threshold_
     right = table | {"label": [1 - value for value in table["label"]]}
     assert streamer.Gate(alpha=0.1, columns={"correct": "label"}).fit(right).threshold_ == gate.threshold_
 

@@ -57,7 +57,9 @@ def test_a_file_of_scores_has_one_answer(unit: Unit, table: Path, capsys: pytest
     said = tried(capsys, str(table), "--alpha", "20%", "--unit", unit, "--seed", "5")
     gate = streamer.Gate(alpha=0.2, unit=unit, seed=5).fit(pd.read_csv(table))
     assert means(said["at"]) == pytest.approx(expected, rel=1e-12)
-    assert means(gate.report().at) == pytest.approx(expected, rel=1e-12)
+    done: list[int] = []
+    assert means(gate.report(progress=done.append).at) == pytest.approx(expected, rel=1e-12)
+    assert done == list(range(1, 51))
     assert 0 < said["at"]["ship_rate"]["mean"] < 1
     assert said["at"]["ship_rate"]["error"] == pytest.approx(row.ship_rate.error)
     assert said["everything"] == pytest.approx(found.data_sets[0].mean_severity[unit])
@@ -194,16 +196,6 @@ def test_the_figures_are_a_table_of_the_same_library():
     assert isinstance(shown, pd.DataFrame)
     assert shown.ship_rate[0] == found.at.ship_rate.mean
     assert shown.alpha.tolist()[1:] == [one.alpha for one in found.budgets]
-
-
-def test_what_a_column_may_mean_is_said_once_and_as_the_command_takes_it(tmp_path: Path, told: Told):
-    path = tmp_path / "labels.csv"
-    pd.DataFrame(answers(40)).drop(columns=["answer"]).rename(columns={"severity": "label"}).to_csv(
-        path, index=False
-    )
-    said = " ".join(told("try", str(path), "--alpha", "0.1").err.split())
-    assert said.count("label: 0 fine, 1 worst; if 1 means right: --column correct=label") == 1
-    assert "columns=" not in said
 
 
 @pytest.mark.parametrize(

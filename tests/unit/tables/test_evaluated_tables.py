@@ -3,13 +3,17 @@
 import csv
 import json
 import random
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from streamer.cli.publish import publications
 from streamer.clouds.tables.answers import Reading
 from streamer.errors import UsageError
+from streamer.events.limits import Limits
+from streamer.frames.gate import Gate, HeldWarning
 from streamer.research.evaluation import Encoding, evaluate
 from tests.told import Told
 
@@ -165,3 +169,52 @@ def test_scores_alone_are_compared_with_none_that_is_computed_of_answers(tmp_pat
     path = write(tmp_path / "s.csv", rows(), "prompt_id", "score", "severity")
     with pytest.raises(UsageError, match="its texts are not stored, so choice cannot be computed"):
         best_row(path, scorers=["gram", "choice"])
+
+
+def answer(prompt: object, text: str, severity: float, *vector: float) -> dict[str, Any]:
+    return {"prompt": f"Which is {prompt}?", "answer": text, "severity": severity, "vector": list(vector)}
+
+
+SEVERAL = [  # the answers to every third prompt agree less, and are wrong
+    answer(i, f"It is {i + j * bad}.", float(bad), 1, 0.1 * (i % 7) + j * bad, 0.2 * j)
+    for i, bad in ((i, i % 3 == 0) for i in range(PROMPTS))
+    for j in range(ANSWERS)
+]
+ALONE = [answer(f"it {i}", f"This: {i}.", 1.0, 1, 0, 0) for i in range(6)]
+BLANK = [answer("blank", " ", 1.0, 1, 0, 0)] * 2
+NAMES = ("prompt", "answer", "severity", "vector")
+
+
+@pytest.mark.parametrize("method", ["mean", "full"])
+def test_a_prompt_with_one_answer_is_held_as_in_service(method: str, tmp_path: Path, told: Told) -> None:
+    mixed = [*ALONE[:3], *BLANK, *SEVERAL, *ALONE[3:]]
+    much = f"6 of {PROMPTS + 7} prompts have one answer only"
+    gate = Gate(alpha=0.3, method=method)
+    without = Gate(**gate.get_params()).fit(SEVERAL)
+    with pytest.warns(HeldWarning, match=much):
+        gate.fit(mixed)
+    assert gate.threshold_ == without.threshold_, "nothing draws what is held"
+    decided = gate.decide(mixed)
+    why = [row["reason"] for row in decided.rows()]
+    assert (why[:5], why[-3:]) == (["too_few_responses"] * 3 + ["empty_text"] * 2, ["too_few_responses"] * 3)
+    assert decided.ship.tolist() == [False] * 5 + without.decide(SEVERAL).ship.tolist() + [False] * 3
+    assert {"scored"} == set(why[5:-3])
+    path = write(tmp_path / "mixed.csv", mixed, *NAMES)
+    said = told("try", str(path), "--method", method, "--alpha", "0.3", "--json")
+    assert re.search(f"{much}.*Calibrating on seeded halves .50.", " ".join(said.err.split()))
+    (one,) = evaluate(path, alphas=(0.3,), units=("best",), cache=None).data_sets
+    assert any(much in note for note in one.notes)
+    row = next(row for row in one.gates if row.method == method and row.mode in (None, "Gram-CRC"))
+    at = json.loads(said.out)["at"]
+    means = [at[name]["mean"] - getattr(row, name).mean for name in ("exposure", "ship_rate")]
+    assert means == pytest.approx([0, 0], abs=1e-9)
+    assert 0 < row.ship_rate.mean < 0.93 * without.report().at.ship_rate.mean
+
+
+def test_prompts_with_one_answer_are_published_and_a_file_of_nothing_else_is_refused(tmp_path: Path) -> None:
+    asked: dict[str, Any] = {"gate": "g", "labels": True, "labeller": None, "limits": Limits()}
+    sent = list(publications(str(write(tmp_path / "m.csv", [*ALONE, *SEVERAL], *NAMES)), **asked))
+    assert [one.alone for one in sent] == [True] * 6 + [False] * PROMPTS
+    for read in (lambda one: list(publications(one, **asked)), Gate().fit, evaluate):
+        with pytest.raises(UsageError, match=r"one answer only to each prompt \(6 in all\).*sample more"):
+            read(str(write(tmp_path / "alone.csv", ALONE, *NAMES)))

@@ -245,8 +245,8 @@ def test_rows_of_calls_that_failed_are_counted_and_left_out(name: str, tmp_path:
         with pytest.raises(UsageError, match=f"nothing is left: 1 of 1 rows .*{FAILURE}"):
             read(failed)
         other = {"prompt": {"raw": "Another?"}}
-        assert read(*rows, failed | other, rows[0] | other) == whole
-        assert told[-1].endswith("prompts that have one answer without them: 1")
+        *those, alone = read(*rows, failed | other, rows[0] | other)
+        assert (those, len(alone.responses)) == (whole, 1), "which gates hold"
         grader = {"gradingResult": {"componentResults": [{"metadata": {"graderError": True}}, {}]}}
         assert read(*(row | grader for row in rows))[0].severities == (None, None), "nobody has graded"
         gate = streamer.Gate(alpha=0.5, encoder=encoded).fit("examples/labelled.csv")

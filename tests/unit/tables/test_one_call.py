@@ -76,7 +76,7 @@ def test_clouds_carry_them_and_what_is_wrong_is_said(tmp_path: Path):
         ({"logprobs": ["a"]}, r"line 1, column logprobs: log-probabilities must be numbers"),
         ({"logprobs": [-0.1, 0.7]}, "lies above 0: take natural logarithms"),
         ({"logprobs": {"tokens": 3}}, "or OpenAI's `logprobs` with `content`"),
-        ({"logprobs": []}, "has one answer only.*a column logprobs"),
+        ({"logprobs": []}, r"one answer only to each prompt .*\(logprobs\)"),
     ):
         with pytest.raises(UsageError, match=says):
             list(read_clouds(written(tmp_path / "wrong.jsonl", [{"prompt": "p", "answer": "a"} | wrong])))

@@ -169,7 +169,9 @@ MISTAKES: list[tuple[str, bytes, str]] = [
     ("words.csv", b"prompt,answer,correct\na,b,richtig\na,c,falsch\n", "'richtig' is not a number .*, nor a word like yes, no, correct"),
     ("comma.csv", LONG.encode() + b'a,b,"0,5"\na,c,1\n', "write it with a point"),
     ("truth.csv", b"prompt,answer,label\na,b,True\na,c,False\n", "'True' may mean right or wrong"),
-    ("single.csv", LONG.encode() + b"a,b,1\nc,d,0\n", "line 2: the prompt 'a' has one answer only"),
+    ("bits.csv", b"prompt,answer_1,answer_2,label_1,label_2\na,b,c,0.5,1\n", "--column correct=label_1 --column correct=label_2 if 1 means r"),
+    ("nested.jsonl", b'{"prompt": "a", "responses": [{"text": "b", "label": 1}, {"text": "c"}]}\n', "'1' may mean right or wrong"),
+    ("single.csv", LONG.encode() + b"a,b,1\nc,d,0\n", r"one answer only to each prompt \(2 in all\)"),
     ("noname.csv", LONG.encode() + b",b,1\n", "line 2, column prompt: empty"),
     (
         "talk.csv",
@@ -182,7 +184,6 @@ MISTAKES: list[tuple[str, bytes, str]] = [
         "line 3, column answer: another text than at line 2 under the same prompt and the same answer_id '1'",
     ),
     ("partly.csv", b"prompt,answer,score\na,b,0.5\na,c,\n", "line 3, column score: missing"),
-    ("one-score.csv", b"prompt,answer,score\na,b,0.5\nc,d,\n", "line 3, column score: missing; the prompt 'c' has one answer only"),
     ("score.csv", b"prompt,answer,score\na,b,50\na,c,60\n", "column score: '50' is not a number from 0 to 1"),
     ("text.jsonl", b'{"prompt": "a", "answer": "b", "embedding": "c"}\n' * 2, "a text .* where the numbers of an embedding"),
     (
