@@ -95,7 +95,7 @@ def test_http(clone: Path) -> None:
     (block,) = blocks("sh", "I have an HTTP service")
     port = str(free_port())
     assert block.count("serve --no-kafka") == block.count("8080") == 1
-    script = block.replace("serve --no-kafka", f"serve --no-kafka --port {port}").replace("8080", port)
+    script = block.replace("8080", port).replace("serve --no-kafka", f"serve --no-kafka --port {port}")
     out = run(clone, f"trap 'kill $(jobs -p); wait' EXIT\n{script}", STREAMER_HTTP_PORT="0")
     held, later = out.split('{"recorded":400}')
     assert held.count('"reason":"no_threshold"') == 80

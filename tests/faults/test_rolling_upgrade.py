@@ -46,8 +46,8 @@ def newer(tmp_path: Path, site: Site) -> dict[str, str]:
     head = schema_state(site.settings.database.url).head
     (folder / "migrations" / "versions" / "r9999_next.py").write_text(MIGRATION.format(head=head))
     for file, column, added in (
-        ("decisions.py", '    sa.Column("segment", sa.Text),\n', '"reviewed", sa.Boolean, nullable=False, server_default=sa.false()'),
-        ("log.py", '    sa.Column("topic_id", ', '"remark", sa.Text'),
+        ("decisions.py", '    db.optional("segment", sa.Text, must=db.Characters(200, least=0)),\n', '"reviewed", sa.Boolean, nullable=False, server_default=sa.false()'),
+        ("log.py", '    db.optional("topic_id", ', '"remark", sa.Text'),
     ):  # fmt: skip
         table = folder / "streamer" / "store" / "db" / "schema" / file
         text = table.read_text()

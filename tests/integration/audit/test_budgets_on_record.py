@@ -221,7 +221,7 @@ def test_bursts_with_a_bad_label_are_held_and_no_others(settings: Settings, key:
         assert one.outcome == "abstain" or not by_burst
         assert (one.burst is not None) == (one.policy_version == 2)
         wanted = one.policy_version == 2
-        assert one.budget_count is not None == wanted, "what it needed is said all the same"
+        assert (one.budget_count is not None) == wanted, "what it needed is said all the same"
     reasons = [one.reason for one in found if one.policy_version == 2]
     assert {*reasons} == {"bad_burst", "scored"}
     with wiring.open_store(settings) as store:

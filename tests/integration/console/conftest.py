@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 from urllib.parse import urlencode
 
 import numpy as np
@@ -165,6 +165,12 @@ class Site(Serving):
         if name is not None:
             assert client.sign_in(name).status == 303
         return client
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
     def add(self, name: str, *roles: str) -> None:
         self.store.accounts.add(name, roles=roles, password=PASSWORD, by="root")

@@ -138,7 +138,7 @@ def test_other_ways_are_explicit(
     found = one.world.rows("SELECT groups, missing FROM calibration_runs")[-1]
     assert (found.groups, found.missing) == (groups, missing)
     wanted = pending == "labelled-only"
-    assert "breaks the budget if they get them later" in one.policy.guarantee == wanted
+    assert ("breaks the budget if they get them later" in one.policy.guarantee) == wanted
     assert replayed(one, run.id) is None
 
 
