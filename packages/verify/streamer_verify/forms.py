@@ -140,7 +140,7 @@ outcomes.decision: control [count;hash], batch batch, number count, created_at t
  timestamp_ms? whole, deadline_ms? whole, audit_rate? count, extra_draw? bool, signals? hex, newest_seen? count, judged?
  judged*, budget? [number;count]
 outcomes.decision+: content? texts, erased_at? time, action? message,
- judged? judgement*, given_out? count
+ judged? judgement*, given_out? count, batch? batch
 outcomes.duplicate: control [count;hash], batch batch
 outcomes.conflict: control [count;hash], batch batch, code text, timestamp_ms whole, content_mac
  hash

@@ -19,7 +19,7 @@ from streamer_verify.verifier import Verifier
 Rows = Mapping[tuple[Any, ...], dict[str, Any]]
 """The rows of `give_outs`, by their keys."""
 
-_OWN = ("root", "recorded_at", "given_out")
+_OWN = ("root", "recorded_at", "given_out", "batch")
 """What a line has from the record, not from its segment."""
 
 
@@ -70,9 +70,10 @@ class Segments:
         except (OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
             raise ValueError(f"the segment {path}: {error}") from None
         self._open[row["sha256"]] = lines, number + 1
-        if any(found.get(name) != line[name] for name in ("source", "index", "leaf")):
+        kept, _ = form_of("outcomes", found | {name: line[name] for name in _OWN if name in line})
+        same = all(found.get(name) == line[name] for name in ("source", "index", "leaf"))
+        if not same or (kept and kept["facts"] and kept["facts"].get("batch") != line.get("batch")):
             return {**line, "given_out": -1}  # nothing was
-        kept, _ = form_of("outcomes", found | {name: line[name] for name in _OWN})
         return kept or line
 
 

@@ -25,7 +25,7 @@ AT_ONCE = 1_000
 _AHEAD = 2
 """Ranges that each process has been given and nobody has taken yet."""
 
-_KEPT = ("source", "index", "recorded_at", "leaf", "root", "given_out")
+_KEPT = ("source", "index", "recorded_at", "leaf", "root", "given_out", "batch")
 """What is needed of a line where the logs come together."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 from bisect import bisect_left
 from collections import Counter
@@ -108,7 +109,7 @@ class Verifier(Decisions):
                 self._once(later, place)
             self._append(source, log, line, place)
             if (number := line.get("given_out")) is not None:
-                self._given.setdefault((number, source), Log()).append(bytes.fromhex(line["leaf"]))
+                self._given.setdefault((number, source), Log()).append(_left_by(line))
                 self._unread[number] += control is None
             last = offset
             self.counts["outcomes"] += 1
@@ -182,7 +183,7 @@ class Verifier(Decisions):
                 log = self._given[number, chain] = Log()
                 for line in lines(chain, first, min(end, begins)):
                     if line.get("given_out") == number:
-                        log.append(bytes.fromhex(line["leaf"]))
+                        log.append(_left_by(line))
 
     def _end_of_given_out(self) -> None:
         """Compare what was given out with what is on record of it, and say what was not read."""
@@ -195,7 +196,12 @@ class Verifier(Decisions):
                 if (log.size, log.root()) != (count, root):
                     gone = f"other decisions are gone than were given out through {row['through']}"
                     place = f"{chain[1]}[{chain[2]}], leaves {first} to {end - 1}"
-                    self.fault("log", place, f"{gone}: {log.size}, not {count}")
+                    how = (
+                        f"{log.size}, not {count}"
+                        if log.size != count
+                        else "their keys or moments are not those"
+                    )
+                    self.fault("log", place, f"{gone}: {how}")
             if unread := self._unread[number]:
                 self.counts["decisions given out, not read"] += unread
                 self.notes[f"given out {number}"] = (
@@ -285,3 +291,9 @@ class Verifier(Decisions):
         self._end_of_given_out()
         self._end_of_desk()
         self._uncovered(head)
+
+
+def _left_by(line: dict[str, Any]) -> bytes:
+    """The leaf of a decision that was given out: its own, and what stays of it beside that."""
+    stays = canonical_json([line["leaf"], line["recorded_at"], line.get("batch")])
+    return hashlib.sha256(b"\x00" + stays).digest()

@@ -425,7 +425,9 @@ def _outcome_line(row: Row, about: OutcomeRows, given_out: Rows) -> dict[str, An
             first, end, *_ = given_out_of(one["logs"]).get(tuple(line["source"][:3]), (0, 0))
             if first <= line["index"] < end:
                 missing = f"it was given out in {one['file']}, SHA-256 {one['sha256']}"
-                return line | {"facts": None, "missing": missing, "given_out": number}
+                batch = about.batches.get(row["batch"])
+                key = {} if batch is None else {"batch": [batch[name] for name in BATCH]}
+                return line | {"facts": None, "missing": missing, "given_out": number} | key
         return line | {"facts": None, "missing": str(error.args[0])}
     except (AttributeError, TypeError, ValueError) as error:
         # SQLite stores a value of any type in any column.

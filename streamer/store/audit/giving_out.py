@@ -22,7 +22,7 @@ from streamer.errors import Unavailable, UsageError
 from streamer.events.cloudevents import rfc3339
 from streamer.journal import Partition
 from streamer.signing.canonical_json import canonical_json
-from streamer.signing.merkle import Edge, root_of
+from streamer.signing.merkle import Edge, leaf_hash, root_of
 from streamer.store.audit import control
 from streamer.store.audit.chained_rows import ChainedRows, ChainedRowsSnapshot
 from streamer.store.audit.forgetting import CHUNK, erased, overwriting
@@ -44,6 +44,7 @@ from streamer.store.db.schema import (
 )
 from streamer.store.db.schema.joins import BATCH, same
 from streamer.store.db.schema.log import QUEUED
+from streamer.store.log.leaves import instant
 from streamer.store.log.progress import in_partition, partition_heads
 from streamer_verify.values import given_out_of
 
@@ -294,11 +295,12 @@ def _leave(
         if all_given_out(connection) != before:
             raise UsageError("somebody else has given out decisions meanwhile: run this again")
         for place, first, end in pieces:
-            leaves = gone.with_only_columns(outcomes.c.leaf_hash)
-            leaves = leaves.where(in_partition(Partition(*place), outcomes))
+            stays = gone.with_only_columns(*outcomes.c["leaf_hash", "recorded_at"], *batches.c[BATCH])
+            stays = stays.join(batches, batches.c.id == _GIVEN.c.batch)
+            stays = stays.where(in_partition(Partition(*place), outcomes))
             log = Edge()
-            for leaf in connection.execute(leaves.order_by(outcomes.c.leaf_index)).scalars():
-                log.append(leaf)
+            for leaf, at, *key in connection.execute(stays.order_by(outcomes.c.leaf_index)):
+                log.append(leaf_hash(canonical_json([leaf.hex(), instant(at), key])))
             logs.append([*place, first, end, log.size, log.root().hex()])
         overwriting(connection)
         own = sa.exists().where(batches.c.id.in_(gone), same(batches, judgements, *BATCH))

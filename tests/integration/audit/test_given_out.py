@@ -39,6 +39,7 @@ from streamer.errors import Unavailable, UsageError
 from streamer.gates.batch_key import BatchKey
 from streamer.journal import Partition
 from streamer.risk.rounds.watch import RiskWatch
+from streamer.signing.canonical_json import canonical_json
 from streamer.signing.merkle import leaf_hash
 from streamer.store import GivenOut, give_out, make_months, prune, schema_state
 from streamer.store.audit import control
@@ -297,7 +298,8 @@ def test_analysts_read_what_they_read_before_and_prove_it_from_the_file(
                 leaf = leaf_hash(row["data"].encode())
                 whole.append(leaf)
                 if key(row) in gone:
-                    left.append(leaf)
+                    recorded = row["recorded_at"].isoformat(timespec="microseconds")
+                    left.append(leaf_hash(canonical_json([row["leaf"], recorded, list(key(row))])))
         assert (left.size, left.root()) == (count, root)
         assert (whole.size, whole.root()) == (end, heads[place]["root"])
 
@@ -354,6 +356,17 @@ TAMPERED = {
     "a leaf replaced": (
         [f"UPDATE outcomes SET leaf_hash = root WHERE kind = 'decision' AND batch = {GIVEN}"],
         "its root is not that of the leaves up to it",
+    ),
+    "the key changed by which a repeat is known": (
+        [f"UPDATE batches SET batch_id = 'other' WHERE id = {GIVEN}"],
+        "other decisions are gone than were given out",
+    ),
+    "the moment moved": (
+        [
+            "UPDATE outcomes SET recorded_at = '2026-01-02 03:04:05.000006'"
+            f" WHERE kind = 'decision' AND batch = {GIVEN}"
+        ],
+        "other decisions are gone than were given out",
     ),
     "a drawn decision removed": (
         [
