@@ -3,13 +3,13 @@
 import hashlib
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from itertools import chain, islice
 from pathlib import Path
 from statistics import fmean
-from typing import Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
@@ -20,6 +20,10 @@ from streamer.cli.gate_files import SCHEMA, gate_file, schema
 from streamer.errors import UsageError, named_beside, why
 from streamer.extras import needed_by
 from streamer.security.csv_cells import CsvTable
+
+if TYPE_CHECKING:
+    from streamer_verify.bundle import Bundle
+    from streamer_verify.verifier import Verifier
 
 exports = typer.Typer(no_args_is_help=True)
 Pages = Iterator[Sequence[Sequence[Any]]]
@@ -160,50 +164,76 @@ def export_segment(
     with reading(segment) as bundle, _whole(out) as part, segment.open("rb") as file:
         if damaged := bundle.damaged():
             raise UsageError(f"{segment} was changed: {damaged[0]} is not what was written")
-        leaves = _leaves(bundle.values("control.jsonl"), bundle.values("outcomes.jsonl"))
-        rows = ([row.get(name) for name in columns] for row in leaves)
+        if "segment" not in bundle.manifest:
+            raise UsageError(f"{segment} is no segment, as `streamer db give-out` writes them")
+        rows = ([row.get(name) for name in columns] for row in _leaves(bundle))
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
         count = _parquet(part, columns, rows, segment=segment.name, sha256=sha256)
     note(f"Wrote {count:,} leaves into {out}.")
 
 
-def _leaves(
-    control: Iterable[dict[str, Any]], outcomes: Iterable[dict[str, Any]]
-) -> Iterator[dict[str, Any]]:
-    from streamer.audit.story import fits, leaf_data
+def _sealed(bundle: "Bundle") -> "Verifier":
+    """Read a segment's control log; what it has `fault` for on the log, or a form, is a `UsageError`."""
+    from streamer_verify.verifier import Verifier
 
-    known: dict[str, dict[tuple[Any, ...], dict[str, Any]]] = {"policies": {}, "gate_revisions": {}}
-    for line in control:
-        if line["kind"] in known and (row := line["row"]) is not None:
-            known[line["kind"]][row["gate"], row.get("version", row.get("revision"))] = row
-    for line in outcomes:
-        told = dict(zip(("log_id", "topic", "partition", "offset"), line["source"], strict=True))
+    class Sealed(Verifier):
+        def fault(self, check: str, place: str, detail: str) -> None:
+            if check in ("log", "form"):
+                raise UsageError(f"{bundle.path} was changed: {place}: {detail}")
+
+    sealed = Sealed(())
+    sealed.left_out = bundle.manifest["left_out"]
+    sealed.control(bundle.manifest["head"], bundle.values("control.jsonl", sealed.fault))
+    return sealed
+
+
+def _leaves(bundle: "Bundle") -> Iterator[dict[str, Any]]:
+    """A segment's leaves. Raises `UsageError` where one is not what was recorded, or is missing."""
+    from streamer.audit.story import fits, leaf_data
+    from streamer_verify.logs import Log
+    from streamer_verify.values import CLOCKS_APART, given_out_of, log_of, sizes_of
+
+    sealed, month = _sealed(bundle), bundle.manifest["segment"]
+    ends = (given_out_of(row["logs"]) for row in sealed.rows("give_outs").values())
+    logs = {place: Log(end, whole=False) for some in ends for place, (_, end, *_) in some.items()}
+    heads = [bundle.manifest["head"]]
+    for one in bundle.values("heads.jsonl", sealed.fault):
+        if f"{datetime.fromisoformat(one['at']) + CLOCKS_APART:%Y-%m}" <= month:
+            heads = [one, heads[-1]]
+    roots = {(log_of(one), one["size"]): one["root"] for head in heads for one in head["partitions"]}
+    for line in bundle.values("outcomes.jsonl", sealed.fault):
+        place, facts = tuple(line["source"][:3]), line["facts"]
+        log, where = logs.setdefault(place, Log()), f"{place[1]}[{place[2]}], leaf {line['index']}"
+        if not fits(line) or line["index"] != log.size:
+            sealed.fault("log", where, "it is not what was recorded, or one before it is missing")
+        log.append(bytes.fromhex(line["leaf"]))
+        if log.whole and (root := roots.get((place, log.size))) and root != log.root():
+            sealed.fault("log", where, "the leaves up to it have another root than was recorded")
+        batch = facts.get("batch") or facts.get("response") or ()
+        told = dict(zip(("gate", "batch_id", "attempt"), batch, strict=False))
+        told |= dict(zip(("log_id", "topic", "partition", "offset"), line["source"], strict=True))
         told |= {name: line[name] for name in ("kind", "index", "leaf")}
         told["recorded_at"] = datetime.fromisoformat(line["recorded_at"])
-        if line["facts"] is not None:
-            if not fits(line):
-                raise UsageError(f"leaf {line['index']} of {line['source'][:3]} was changed")
-            told["data"] = leaf_data(line).decode()
-            if line["kind"] == "decision":
-                told |= _decision(line["facts"], **known)
-        yield told
+        told["data"] = leaf_data(line).decode()
+        yield told | (_decision(facts, sealed) if line["kind"] == "decision" else {})
+    *known, most = map(sizes_of, heads)
+    least = dict(*known)
+    for place in (least.keys() | logs.keys()) - {()}:
+        size, (low, high) = logs.get(place, Log()).size, (some.get(place, 0) for some in (least, most))
+        if not low <= size <= high:
+            said = f"it ends with leaf {size}, and should between {low} and {high}"
+            sealed.fault("log", f"{place[1]}[{place[2]}]", said)
 
 
-def _decision(
-    facts: dict[str, Any],
-    policies: Mapping[tuple[Any, ...], dict[str, Any]],
-    gate_revisions: Mapping[tuple[Any, ...], dict[str, Any]],
-) -> dict[str, Any]:
+def _decision(facts: dict[str, Any], sealed: "Verifier") -> dict[str, Any]:
     """The columns of a decision, from its leaf and its policy."""
-    gate, batch_id, attempt = facts["batch"]
-    policy = policies[gate, facts["policy"]]
-    settings = gate_revisions[gate, policy["gate_revision"]]
+    gate, version = facts["batch"][0], facts["policy"]
+    policy, settings = sealed.row("policies", gate, version), sealed.settings(gate, version)
+    if policy is None or settings is None:
+        raise UsageError(f"the segment was changed: it lacks policy {version} of gate {gate}")
     answers = [dict(zip(_ANSWER, one, strict=True)) for one in facts["responses"]]
     scores = [one["score"] for one in answers if one["score"] is not None]
     return facts | {
-        "gate": gate,
-        "batch_id": batch_id,
-        "attempt": attempt,
         "decided_at": datetime.fromisoformat(facts["decided_at"]),
         "responses": len(answers),
         "shipped": sum(one["action"] == "ship" for one in answers),
