@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from itertools import chain, islice
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import Annotated, Any, TextIO
 
 import typer
 
@@ -20,10 +20,6 @@ from streamer.cli.gate_files import SCHEMA, gate_file, schema
 from streamer.errors import UsageError, named_beside, why
 from streamer.extras import needed_by
 from streamer.security.csv_cells import CsvTable
-
-if TYPE_CHECKING:
-    from streamer_verify.bundle import Bundle
-    from streamer_verify.verifier import Verifier
 
 exports = typer.Typer(no_args_is_help=True)
 Pages = Iterator[Sequence[Sequence[Any]]]
@@ -157,7 +153,7 @@ def export_segment(
 
     It needs no database.
     """
-    from streamer.audit.bundle import reading
+    from streamer.audit.bundle import leaves_of_segment, reading
     from streamer.store.log.reports import columns_of
 
     columns = columns_of("decisions") | _SEALED
@@ -166,71 +162,28 @@ def export_segment(
             raise UsageError(f"{segment} was changed: {damaged[0]} is not what was written")
         if "segment" not in bundle.manifest:
             raise UsageError(f"{segment} is no segment, as `streamer db give-out` writes them")
-        rows = ([row.get(name) for name in columns] for row in _leaves(bundle))
+        rows = ([row.get(name) for name in columns] for row in map(_told, leaves_of_segment(bundle)))
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
         count = _parquet(part, columns, rows, segment=segment.name, sha256=sha256)
     note(f"Wrote {count:,} leaves into {out}.")
 
 
-def _sealed(bundle: "Bundle") -> "Verifier":
-    """Read a segment's control log; what it has `fault` for on the log, or a form, is a `UsageError`."""
-    from streamer_verify.verifier import Verifier
+def _told(leaf: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    from streamer.audit.story import leaf_data
 
-    class Sealed(Verifier):
-        def fault(self, check: str, place: str, detail: str) -> None:
-            if check in ("log", "form"):
-                raise UsageError(f"{bundle.path} was changed: {place}: {detail}")
-
-    sealed = Sealed(())
-    sealed.left_out = bundle.manifest["left_out"]
-    sealed.control(bundle.manifest["head"], bundle.values("control.jsonl", sealed.fault))
-    return sealed
-
-
-def _leaves(bundle: "Bundle") -> Iterator[dict[str, Any]]:
-    """A segment's leaves. Raises `UsageError` where one is not what was recorded, or is missing."""
-    from streamer.audit.story import fits, leaf_data
-    from streamer_verify.logs import Log
-    from streamer_verify.values import CLOCKS_APART, given_out_of, log_of, sizes_of
-
-    sealed, month = _sealed(bundle), bundle.manifest["segment"]
-    ends = (given_out_of(row["logs"]) for row in sealed.rows("give_outs").values())
-    logs = {place: Log(end, whole=False) for some in ends for place, (_, end, *_) in some.items()}
-    heads = [bundle.manifest["head"]]
-    for one in bundle.values("heads.jsonl", sealed.fault):
-        if f"{datetime.fromisoformat(one['at']) + CLOCKS_APART:%Y-%m}" <= month:
-            heads = [one, heads[-1]]
-    roots = {(log_of(one), one["size"]): one["root"] for head in heads for one in head["partitions"]}
-    for line in bundle.values("outcomes.jsonl", sealed.fault):
-        place, facts = tuple(line["source"][:3]), line["facts"]
-        log, where = logs.setdefault(place, Log()), f"{place[1]}[{place[2]}], leaf {line['index']}"
-        if not fits(line) or line["index"] != log.size:
-            sealed.fault("log", where, "it is not what was recorded, or one before it is missing")
-        log.append(bytes.fromhex(line["leaf"]))
-        if log.whole and (root := roots.get((place, log.size))) and root != log.root():
-            sealed.fault("log", where, "the leaves up to it have another root than was recorded")
-        batch = facts.get("batch") or facts.get("response") or ()
-        told = dict(zip(("gate", "batch_id", "attempt"), batch, strict=False))
-        told |= dict(zip(("log_id", "topic", "partition", "offset"), line["source"], strict=True))
-        told |= {name: line[name] for name in ("kind", "index", "leaf")}
-        told["recorded_at"] = datetime.fromisoformat(line["recorded_at"])
-        told["data"] = leaf_data(line).decode()
-        yield told | (_decision(facts, sealed) if line["kind"] == "decision" else {})
-    *known, most = map(sizes_of, heads)
-    least = dict(*known)
-    for place in (least.keys() | logs.keys()) - {()}:
-        size, (low, high) = logs.get(place, Log()).size, (some.get(place, 0) for some in (least, most))
-        if not low <= size <= high:
-            said = f"it ends with leaf {size}, and should between {low} and {high}"
-            sealed.fault("log", f"{place[1]}[{place[2]}]", said)
+    line, *policy = leaf
+    facts = line["facts"]
+    batch = facts.get("batch") or facts.get("response") or ()
+    told = dict(zip(("gate", "batch_id", "attempt"), batch, strict=False))
+    told |= dict(zip(("log_id", "topic", "partition", "offset"), line["source"], strict=True))
+    told |= {name: line[name] for name in ("kind", "index", "leaf")}
+    told["recorded_at"] = datetime.fromisoformat(line["recorded_at"])
+    told["data"] = leaf_data(line).decode()
+    return told | (_decision(facts, *policy) if policy else {})
 
 
-def _decision(facts: dict[str, Any], sealed: "Verifier") -> dict[str, Any]:
+def _decision(facts: dict[str, Any], policy: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
     """The columns of a decision, from its leaf and its policy."""
-    gate, version = facts["batch"][0], facts["policy"]
-    policy, settings = sealed.row("policies", gate, version), sealed.settings(gate, version)
-    if policy is None or settings is None:
-        raise UsageError(f"the segment was changed: it lacks policy {version} of gate {gate}")
     answers = [dict(zip(_ANSWER, one, strict=True)) for one in facts["responses"]]
     scores = [one["score"] for one in answers if one["score"] is not None]
     return facts | {
