@@ -318,26 +318,17 @@ def _texts(bundle: Bundle, encoder: str) -> Iterator[tuple[str, str]]:
                 yield digest, text
 
 
-def _sealed(bundle: Bundle) -> Verifier:
-    """Read a segment's control log; what it has `fault` for on the log, or a form, is a `UsageError`."""
+def leaves_of_segment(bundle: Bundle) -> Iterator[list[dict[str, Any]]]:
+    """A segment's leaves, decisions with policy and settings; `UsageError` if one was changed."""
 
     class Sealed(Verifier):
         def fault(self, check: str, place: str, detail: str) -> None:
             if check in ("log", "form"):
                 raise UsageError(f"{bundle.path} was changed: {place}: {detail}")
 
-    sealed = Sealed(())
+    sealed, month = Sealed(()), bundle.manifest["segment"]
     sealed.left_out = bundle.manifest["left_out"]
     sealed.control(bundle.manifest["head"], bundle.values("control.jsonl", sealed.fault))
-    return sealed
-
-
-def leaves_of_segment(bundle: Bundle) -> Iterator[list[dict[str, Any]]]:
-    """Iterate over a segment's leaves, a decision with its policy and that one's settings.
-
-    Raises `UsageError` where one is not what was recorded, or is missing.
-    """
-    sealed, month = _sealed(bundle), bundle.manifest["segment"]
     ends = (given_out_of(row["logs"]) for row in sealed.rows("give_outs").values())
     logs = {place: Log(end, whole=False) for some in ends for place, (_, end, *_) in some.items()}
     heads = [bundle.manifest["head"]]
