@@ -13,6 +13,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from datetime import datetime
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -22,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamer.audit import signing
+from streamer.audit.story import fits
 from streamer.audit.verification import UNREADABLE, Snapshot
 from streamer.errors import StreamerError, Unreadable, UsageError
 from streamer.scoring.answer_head import whole
@@ -29,6 +31,9 @@ from streamer.scoring.blank import is_blank
 from streamer.signing.canonical_json import canonical_json
 from streamer.signing.merkle import leaf_hash, root_of
 from streamer_verify.bundle import Bundle
+from streamer_verify.logs import Log
+from streamer_verify.values import CLOCKS_APART, given_out_of, log_of, sizes_of
+from streamer_verify.verifier import Verifier
 
 T = TypeVar("T")
 
@@ -311,3 +316,45 @@ def _texts(bundle: Bundle, encoder: str) -> Iterator[tuple[str, str]]:
             if digest not in seen:
                 seen.add(digest)
                 yield digest, text
+
+
+def leaves_of_segment(bundle: Bundle) -> Iterator[list[dict[str, Any]]]:
+    """A segment's leaves, decisions with policy and settings; `UsageError` if one was changed."""
+
+    class Sealed(Verifier):
+        def fault(self, check: str, place: str, detail: str) -> None:
+            if check in ("log", "form"):
+                raise UsageError(f"{bundle.path} was changed: {place}: {detail}")
+
+    sealed, month = Sealed(()), bundle.manifest["segment"]
+    sealed.left_out = bundle.manifest["left_out"]
+    sealed.control(bundle.manifest["head"], bundle.values("control.jsonl", sealed.fault))
+    ends = (given_out_of(row["logs"]) for row in sealed.rows("give_outs").values())
+    logs = {place: Log(end, whole=False) for some in ends for place, (_, end, *_) in some.items()}
+    heads = [bundle.manifest["head"]]
+    for one in bundle.values("heads.jsonl", sealed.fault):
+        if f"{datetime.fromisoformat(one['at']) + CLOCKS_APART:%Y-%m}" <= month:
+            heads = [one, heads[-1]]
+    roots = {(log_of(one), one["size"]): one["root"] for head in heads for one in head["partitions"]}
+    for line in bundle.values("outcomes.jsonl", sealed.fault):
+        place, facts = tuple(line["source"][:3]), line["facts"]
+        log, where = logs.setdefault(place, Log()), f"{place[1]}[{place[2]}], leaf {line['index']}"
+        if not fits(line) or line["index"] != log.size:
+            sealed.fault("log", where, "it is not what was recorded, or one before it is missing")
+        log.append(bytes.fromhex(line["leaf"]))
+        if log.whole and (root := roots.get((place, log.size))) and root != log.root():
+            sealed.fault("log", where, "the leaves up to it have another root than was recorded")
+        found: list[Any] = [line]
+        if line["kind"] == "decision":
+            gate, version = facts["batch"][0], facts["policy"]
+            found += [sealed.row("policies", gate, version), sealed.settings(gate, version)]
+        if None in found:
+            raise UsageError(f"the segment was changed: it lacks policy {version} of gate {gate}")
+        yield found
+    *known, most = map(sizes_of, heads)
+    least = dict(*known)
+    for place in (least.keys() | logs.keys()) - {()}:
+        size, (low, high) = logs.get(place, Log()).size, (some.get(place, 0) for some in (least, most))
+        if not low <= size <= high:
+            said = f"it ends with leaf {size}, and should between {low} and {high}"
+            sealed.fault("log", f"{place[1]}[{place[2]}]", said)

@@ -1,6 +1,7 @@
 """`streamer audit export`, `embed` and `report`: the record as a bundle, and what it shows for the clauses of a framework."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -223,34 +224,50 @@ def report(
     keys = wiring.trusted_keys(settings, public_key)
     outside = wiring.outside_checkpoints(settings, checkpoints)
     made = out / BUNDLE if bundle is None else bundle
-    if bundle is None:
-        _export_for_report(settings, made, gates or (), keys, segment, texts=texts, salts=salts)
-    found = make_report(
-        made,
-        ALL[framework],
-        since=begins,
-        until=ends,
-        gates=gates,
-        keys=keys,
-        outside=None if outside is None else outside[0],
-        about=about.said(),
-        signed_with=None if signer is None else signer.key_id,
-        segments=wiring.segments(None if bundle is None else segment),
-    )
-    written = write_report(found, out, pdf=pdf, signer=signer)
+    beside = [] if bundle is None else segment or []
+    with _whole(out):
+        if bundle is None:
+            _export_for_report(settings, made, gates or (), keys, segment, texts=texts, salts=salts)
+        found = make_report(
+            made,
+            ALL[framework],
+            since=begins,
+            until=ends,
+            gates=gates,
+            keys=keys,
+            outside=None if outside is None else outside[0],
+            about=about.said(),
+            signed_with=None if signer is None else signer.key_id,
+            segments=wiring.segments(beside),
+        )
+        written = write_report(found, out, pdf=pdf, signer=signer)
     faults = found["figures"]["verification"]["value"]["faults"]
     if json:
         print_json({"files": [str(one) for one in written], "bundle": str(made), "report": found})
     else:
         for one in written:
             say(str(one))
-        say(f"{made}: from it verify.pyz --report derives every figure again.")
+        given = " --segment ".join(map(str, (made, *beside)))
+        say(f"verify.pyz {given} --report {written[0]} derives every figure again.")
         note("It names people who labelled, approved and acknowledged: give it to whom these may be shown.")
         if faults:
             found_faults = counted(faults, "fault was", "faults were")
             say(f"{found_faults} found; verify.pyz, with this bundle, names each.")
     if faults:
         raise typer.Exit(FOUND)
+
+
+@contextmanager
+def _whole(folder: Path) -> Iterator[None]:
+    """Remove what came into an empty or new folder where it does not become whole."""
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):
+            for one in folder.iterdir():
+                one.unlink()
+            folder.rmdir()
+        raise
 
 
 def _period(since: str | None, until: str | None) -> tuple[datetime | None, datetime | None]:

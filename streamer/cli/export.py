@@ -3,7 +3,7 @@
 import hashlib
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from itertools import chain, islice
@@ -153,57 +153,40 @@ def export_segment(
 
     It needs no database.
     """
-    from streamer.audit.bundle import reading
+    from streamer.audit.bundle import leaves_of_segment, reading
     from streamer.store.log.reports import columns_of
 
     columns = columns_of("decisions") | _SEALED
     with reading(segment) as bundle, _whole(out) as part, segment.open("rb") as file:
         if damaged := bundle.damaged():
             raise UsageError(f"{segment} was changed: {damaged[0]} is not what was written")
-        leaves = _leaves(bundle.values("control.jsonl"), bundle.values("outcomes.jsonl"))
-        rows = ([row.get(name) for name in columns] for row in leaves)
+        if "segment" not in bundle.manifest:
+            raise UsageError(f"{segment} is no segment, as `streamer db give-out` writes them")
+        rows = ([row.get(name) for name in columns] for row in map(_told, leaves_of_segment(bundle)))
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
         count = _parquet(part, columns, rows, segment=segment.name, sha256=sha256)
     note(f"Wrote {count:,} leaves into {out}.")
 
 
-def _leaves(
-    control: Iterable[dict[str, Any]], outcomes: Iterable[dict[str, Any]]
-) -> Iterator[dict[str, Any]]:
-    from streamer.audit.story import fits, leaf_data
+def _told(leaf: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    from streamer.audit.story import leaf_data
 
-    known: dict[str, dict[tuple[Any, ...], dict[str, Any]]] = {"policies": {}, "gate_revisions": {}}
-    for line in control:
-        if line["kind"] in known and (row := line["row"]) is not None:
-            known[line["kind"]][row["gate"], row.get("version", row.get("revision"))] = row
-    for line in outcomes:
-        told = dict(zip(("log_id", "topic", "partition", "offset"), line["source"], strict=True))
-        told |= {name: line[name] for name in ("kind", "index", "leaf")}
-        told["recorded_at"] = datetime.fromisoformat(line["recorded_at"])
-        if line["facts"] is not None:
-            if not fits(line):
-                raise UsageError(f"leaf {line['index']} of {line['source'][:3]} was changed")
-            told["data"] = leaf_data(line).decode()
-            if line["kind"] == "decision":
-                told |= _decision(line["facts"], **known)
-        yield told
+    line, *policy = leaf
+    facts = line["facts"]
+    batch = facts.get("batch") or facts.get("response") or ()
+    told = dict(zip(("gate", "batch_id", "attempt"), batch, strict=False))
+    told |= dict(zip(("log_id", "topic", "partition", "offset"), line["source"], strict=True))
+    told |= {name: line[name] for name in ("kind", "index", "leaf")}
+    told["recorded_at"] = datetime.fromisoformat(line["recorded_at"])
+    told["data"] = leaf_data(line).decode()
+    return told | (_decision(facts, *policy) if policy else {})
 
 
-def _decision(
-    facts: dict[str, Any],
-    policies: Mapping[tuple[Any, ...], dict[str, Any]],
-    gate_revisions: Mapping[tuple[Any, ...], dict[str, Any]],
-) -> dict[str, Any]:
+def _decision(facts: dict[str, Any], policy: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
     """The columns of a decision, from its leaf and its policy."""
-    gate, batch_id, attempt = facts["batch"]
-    policy = policies[gate, facts["policy"]]
-    settings = gate_revisions[gate, policy["gate_revision"]]
     answers = [dict(zip(_ANSWER, one, strict=True)) for one in facts["responses"]]
     scores = [one["score"] for one in answers if one["score"] is not None]
     return facts | {
-        "gate": gate,
-        "batch_id": batch_id,
-        "attempt": attempt,
         "decided_at": datetime.fromisoformat(facts["decided_at"]),
         "responses": len(answers),
         "shipped": sum(one["action"] == "ship" for one in answers),

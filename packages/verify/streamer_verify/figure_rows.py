@@ -110,6 +110,7 @@ class FigureRows:
         self._first, self._last = "", ""
         self._leaves = 0
         self._labels: dict[Response, dict[str, dict[str, Label]]] = {}
+        self._files: dict[int, str] = {}
         self._told: set[int] = set()
         self._signed: set[int] = set()
         self._by_number: dict[int, tuple[Response, str, str]] = {}
@@ -182,6 +183,8 @@ class FigureRows:
                 if row["alert"] in gate.alerts:
                     gate.alerts[row["alert"]]["acknowledged"] = row
                     self._count(one, "alerts", (), line)
+        elif kind == "give_outs":
+            self._files[row["id"]] = row["file"]
         elif kind == "label_signatures":
             self._signed.add(row["label"])
         elif kind == "proposal_rejections":
@@ -227,7 +230,8 @@ class FigureRows:
             self._leaf(chain, line)
             if facts is None:
                 if "given_out" in line and self._inside(line["recorded_at"]):
-                    raise ValueError("decisions of the period were given out: give --segment FILE")
+                    file = self._files.get(line["given_out"], "FILE")
+                    raise ValueError(f"decisions of the period were given out: give --segment {file}")
                 continue
             if line["kind"] == "label":
                 self._label(

@@ -39,6 +39,10 @@ class Segments:
     def __getstate__(self) -> dict[str, Any]:
         return {"_files": self._files, "_open": {}}
 
+    def names(self) -> dict[str, str]:
+        """Return the SHA-256 of each file by its name."""
+        return {path.name: digest for digest, path in self._files.items()}
+
     def check(self, verifier: Verifier) -> None:
         """Name the files that are none of this record's; after `verifier.control`."""
         known = {row["sha256"] for row in verifier.rows("give_outs").values()}
@@ -46,7 +50,8 @@ class Segments:
             verifier.fault(
                 "segment",
                 str(self._files[digest]),
-                "nothing was given out into it: it was changed, or is of another record"
+                "the record, as far as it was read, has no give-out into it: it came later, was changed,"
+                " or is of another record"
                 f" (its SHA-256 is {digest})",
             )
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -248,6 +249,7 @@ def _command(report: Mapping[str, Any]) -> str:
     given = report["verified_with"]
     return (
         "python3 verify.pyz bundle.zip"
+        + "".join(f" --segment {shlex.quote(name)}" for name in report["segments"])
         + (" --public-key checkpoint-key.pem.pub" if given["keys"] else "")
         + " --report report.json"
         + (" --report-key report-key.pem.pub" if report["signed_with"] else "")

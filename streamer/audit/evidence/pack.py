@@ -70,6 +70,7 @@ def make_report(
         "gates": None if gates is None else sorted(gates),
         "bundle": opened.digest,
         "verified_with": verified_with(keys, outside),
+        "segments": segments.names(),
         "verifier": sha256(archive()),
         "clauses": [
             {
