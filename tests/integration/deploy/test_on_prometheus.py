@@ -108,11 +108,11 @@ class Installation:
         of: dict[str, Any] = worker._of
         for gate in GATES:
             for action, reason in (("ship", "scored"), ("abstain", "scored"), ("abstain", "closed")):
-                of["streamer_batches_total"].labels(gate, action, reason).inc(self._draw.randrange(1, 9))
-                of["streamer_responses_total"].labels(gate, action).inc(10)
-            of["streamer_response_score"].labels(gate).observe(self._draw.betavariate(5, 2))
-            of["streamer_audit_sampled_batches_total"].labels(gate).inc()
-            of["streamer_labels_total"].labels(gate, "human").inc()
+                of["batches_total"].labels(gate, action, reason).inc(self._draw.randrange(1, 9))
+                of["responses_total"].labels(gate, action).inc(10)
+            of["response_score"].labels(gate).observe(self._draw.betavariate(5, 2))
+            of["audit_sampled_batches_total"].labels(gate).inc()
+            of["labels_total"].labels(gate, "human").inc()
         worker.acknowledged(self._draw.expovariate(2), ())
         for stage in STAGES:
             worker.stage(stage, self._draw.expovariate(20))

@@ -110,7 +110,6 @@ def test_wrong_options_are_told_in_one_line(clouds, capsys, words, message):
     ("line", "message"),
     [
         ("{broken", "line 7: not JSON"),
-        ('{"question_id": "x", "question": "?", "responses": [{"text": "a"}]}', "line 7"),
         (
             '{"question_id": "x", "question": "?", "responses": [{"text": "a", "label": 0}, {"text": "b", "label": 2}]}',
             "line 7",
