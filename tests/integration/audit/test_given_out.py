@@ -692,13 +692,18 @@ def test_partitions_are_put_in_place_of_those_that_lost_decisions(months: Months
             reads.wait()
 
     calibrates = threading.Thread(target=calibrate)
+    undrawn = "SELECT count(*) FROM decisions_before WHERE NOT sampled"
+    first = (
+        "SELECT min(d.batch) FROM decisions d JOIN batches b ON b.id = d.batch WHERE b.attempt = 1"
+        " GROUP BY d.gate, d.policy_version"
+    )
+    stay = months.count(f"{undrawn} AND batch IN ({first})")
     given = months.give(progress=collide)
     calibrates.join()
     ((oid, space),) = months.rows(of_file)
     assert oid != was.oid
     assert space == was.reltablespace > 0
-    firsts = "SELECT count(*) FROM decisions_before WHERE NOT sampled"
-    assert months.count(firsts) > 0  # under each policy
+    assert months.count(undrawn) == stay  # the first under each policy
     months.checkpoint()
     assert schema_state(months.record.url).drift == ()
     assert months.verify([months.file]).faults == ()
