@@ -1,6 +1,5 @@
 """Reading a judge's marks again from its stored words: the number that a score is made of, from the reply that it stands in."""
 
-import hmac
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -13,7 +12,6 @@ from streamer.labels.llm.record import Exchange
 from streamer.scoring.answer_head import answer_head
 from streamer.scoring.blank import is_blank
 from streamer.scoring.scorers.judge import Judge
-from streamer.signing.canonical_json import canonical_json
 from streamer_verify.verifier import Verifier
 
 _CASE = re.compile(r"CASE ([0-9A-Za-z]{16,}) begins\n(.*)\nCASE \1 ends\n", re.DOTALL)
@@ -58,8 +56,7 @@ def _check_mark(
         return
     found = []
     for one, words in kept:
-        seal = hmac.digest(bytes.fromhex(words["salt"]), canonical_json(words["exchanges"]), "sha256")
-        if seal.hex() != one["content_mac"]:
+        if not verifier.is_sealed(words, words["exchanges"], one["content_mac"]):
             continue
         exchanges = exchanges_of(words["exchanges"])
         try:

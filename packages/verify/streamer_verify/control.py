@@ -370,13 +370,17 @@ class Control(Checkpoints):
         if effective != min(label["labelled_at"], label["received_at"]):
             self.fault("label", place, "it does not count from the earlier of labelled and received")
 
+    def is_sealed(self, content: dict[str, Any], value: Any, seal: str) -> bool:
+        """Whether a value is what was sealed under the salt of its content."""
+        salt = bytes.fromhex(content["salt"])
+        return hmac.digest(salt, self._canonical(value), "sha256").hex() == seal
+
     def _words(self, line: dict[str, Any], seal: str, place: str, gate: str) -> bool:
         """Compare a judge's words with their seal; returns whether they are erased."""
         content = line.get("content")
         if content is not None:
             self.counts["judgements"] += 1
-            sealed = self._canonical(content["exchanges"])
-            if hmac.digest(bytes.fromhex(content["salt"]), sealed, "sha256").hex() != seal:
+            if not self.is_sealed(content, content["exchanges"], seal):
                 self.fault("seal", place, "what its judge was asked or said was changed")
         elif "erased_at" not in line:
             self._not_there("its judge's words", place, gate)
@@ -432,8 +436,6 @@ class Control(Checkpoints):
         if "missing" in line:
             self.fault("seal", place, "the text that was released is gone, and was not erased")
         content = line.get("content")
-        if content is not None:
-            mac = hmac.digest(bytes.fromhex(content["salt"]), canonical_json([content["text"]]), "sha256")
-            if mac.hex() != row["text_mac"]:
-                self.fault("seal", place, "the text that was released was changed")
+        if content is not None and not self.is_sealed(content, [content["text"]], row["text_mac"]):
+            self.fault("seal", place, "the text that was released was changed")
         self._desk[batch] = (row, line, place)

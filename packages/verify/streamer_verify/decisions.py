@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import hmac
 import marshal
 import unicodedata
 from bisect import bisect_left
@@ -127,9 +126,8 @@ class Decisions(Control):
             self._erased(line, facts["decided_at"], place, facts["batch"][0])
         else:
             sealed = [content[name] for name in ("content_hash", "prompt", "references", "metadata", "texts")]
-            mac = hmac.digest(bytes.fromhex(content["salt"]), self._canonical(sealed), "sha256")
             self.counts["texts"] += 1
-            if mac.hex() != facts["content_mac"]:
+            if not self.is_sealed(content, sealed, facts["content_mac"]):
                 self.fault("seal", place, "the texts, references, metadata or content hash were changed")
         if action is not None:
             digest = self._canonical([action["topic"], base64_as_hex(action["key"]), action["headers"]])

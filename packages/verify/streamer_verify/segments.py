@@ -13,7 +13,7 @@ from typing import Any
 
 from streamer_verify.bundle import Bundle
 from streamer_verify.forms import form_of
-from streamer_verify.values import canonical_value, given_out_of
+from streamer_verify.values import canonical_value, line_of_segment
 from streamer_verify.verifier import Verifier
 
 Rows = Mapping[tuple[Any, ...], dict[str, Any]]
@@ -62,11 +62,9 @@ class Segments:
             yield line if row is None or row["sha256"] not in self._files else self._with(row, line)
 
     def _with(self, row: dict[str, Any], line: dict[str, Any]) -> dict[str, Any]:
-        ranges, none = given_out_of(row["logs"]), (0, 0, 0)
-        first, end, *_, before = ranges.get(tuple(line["source"][:3]), none)
-        if not first <= line["index"] < end:
+        number, path = line_of_segment(row["logs"], line), self._files[row["sha256"]]
+        if number is None:
             return line  # which the verifier names
-        number, path = before + line["index"] - first, self._files[row["sha256"]]
         lines, at = self._open.get(row["sha256"], (iter(()), sys.maxsize))
         try:
             if number < at:

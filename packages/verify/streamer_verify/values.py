@@ -151,6 +151,13 @@ def given_out_of(logs: str) -> dict[tuple[Any, ...], tuple[int, int, int, str, i
     return found
 
 
+def line_of_segment(logs: str, leaf: dict[str, Any]) -> int | None:
+    """Which line of the segment of a row of `give_outs` has a leaf; None: it is of none of its ranges."""
+    first, end, *_, before = given_out_of(logs).get(tuple(leaf["source"][:3]), (0, 0, 0))
+    index: int = leaf["index"]
+    return before + index - first if first <= index < end else None
+
+
 def same_json(one: Any, other: Any, near: float = 0.0) -> bool:
     """Whether two values are the same JSON, 1 and 1.0 taken for one, and numbers, but whole ones, that `near` parts of them apart."""
     if type(one) is type(other) and type(one) not in (dict, list) and one == other:

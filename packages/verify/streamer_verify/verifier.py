@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import hmac
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,6 +16,7 @@ from streamer_verify.values import (
     base64_as_hex,
     canonical_json,
     given_out_of,
+    line_of_segment,
     log_of,
     sha256,
 )
@@ -164,11 +164,8 @@ class Verifier(Decisions):
 
     def _was_given_out(self, line: dict[str, Any]) -> bool:
         """Whether a decision without content is among leaves of which decisions were given out."""
-        row, none = self.row("give_outs", line.get("given_out")), (0, 0)
-        if row is None:
-            return False
-        first, end, *_ = given_out_of(row["logs"]).get(tuple(line["source"][:3]), none)
-        return bool(first <= line["index"] < end)
+        row = self.row("give_outs", line.get("given_out"))
+        return row is not None and line_of_segment(row["logs"], line) is not None
 
     def given_out_since(
         self, number: int, lines: Callable[[Chain, int, int], Iterable[dict[str, Any]]]
@@ -239,8 +236,7 @@ class Verifier(Decisions):
         else:
             key, value = (base64_as_hex(content[name]) for name in ("key", "value"))
             sealed = [key, value, content["headers"], content["detail"]]
-            mac = hmac.digest(bytes.fromhex(content["salt"]), canonical_json(sealed), "sha256")
-            if mac.hex() != facts["content_mac"]:
+            if not self.is_sealed(content, sealed, facts["content_mac"]):
                 self.fault("seal", place, "the refused bytes, headers or detail were changed")
 
     def unchained(self, rows: Iterable[dict[str, Any]]) -> None:

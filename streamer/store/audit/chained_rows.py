@@ -28,7 +28,7 @@ from streamer.store.audit.heads import all_cosigned, all_heads, head_data, newes
 from streamer.store.audit.input_evidence import scored_later
 from streamer.store.audit.logged import LoggedRows
 from streamer.store.audit.outcome_rows import OutcomeRows, pages
-from streamer.store.audit.unchained import not_in_outcomes, unchained
+from streamer.store.audit.unchained import PLACE, not_in_outcomes, unchained
 from streamer.store.db.engine import Database
 from streamer.store.db.schema import (
     batches,
@@ -48,16 +48,15 @@ from streamer.store.db.schema import (
 from streamer.store.db.schema.joins import BATCH
 from streamer.store.db.schema.types import Row, encode_headers, no_evidence
 from streamer.store.log import leaves
-from streamer.store.log.progress import partition_heads
+from streamer.store.log.progress import in_partition, partition_heads
 from streamer.store.policies.policy_rows import read_versions
 from streamer_verify.segments import NO_SEGMENTS, Rows, Segments
-from streamer_verify.values import given_out_of
+from streamer_verify.values import line_of_segment
 from streamer_verify.verifier import Verifier
 
 _Others = Callable[[str | None], None] | None
 _PAGE = 1_000
 _place_of = itemgetter("log_id", "topic", "partition")
-_PLACE = ("log_id", "topic", "partition", "offset")
 _TABLES = {table.name: table for table in control.SEALED_TABLES}
 
 
@@ -229,7 +228,7 @@ class ChainedRowsSnapshot:
 
     def leaves(self, place: Sequence[Any], size: int) -> Sequence[bytes]:
         """The hashes of a log's first leaves; `place` is log id, topic and partition."""
-        of_log = sa.and_(*(outcomes.c[name] == one for name, one in zip(_PLACE, place, strict=False)))
+        of_log = in_partition(Partition(*place[:3]), outcomes)
         query = sa.select(outcomes.c.leaf_hash).where(of_log, outcomes.c.leaf_index < size)
         return self._connection.execute(query.order_by(outcomes.c.leaf_index)).scalars().all()
 
@@ -286,7 +285,7 @@ class ChainedRowsSnapshot:
         (revision,) = sealed(gate_revisions, [(batch["gate"], policy["gate_revision"])])
         runs = [(policy["calibration_run"],)] if policy["calibration_run"] is not None else []
         deliveries = (
-            sa.select(*outcomes.c[*_PLACE, "kind", "recorded_at"])
+            sa.select(*outcomes.c[*PLACE, "kind", "recorded_at"])
             .where(about, ~decided)
             .order_by(outcomes.c.recorded_at)
         )
@@ -422,8 +421,7 @@ def _outcome_line(row: Row, about: OutcomeRows, given_out: Rows) -> dict[str, An
     except LookupError as error:
         gone = row["kind"] == "decision" and row["batch"] not in about.decisions
         for (number,), one in given_out.items() if gone else ():
-            first, end, *_ = given_out_of(one["logs"]).get(tuple(line["source"][:3]), (0, 0))
-            if first <= line["index"] < end:
+            if line_of_segment(one["logs"], line) is not None:
                 missing = f"it was given out in {one['file']}, SHA-256 {one['sha256']}"
                 batch = about.batches.get(row["batch"])
                 key = {} if batch is None else {"batch": [batch[name] for name in BATCH]}

@@ -27,7 +27,7 @@ from streamer.store.db.schema import (
 )
 from streamer.store.db.schema.joins import BATCH, same
 
-_PLACE = ("log_id", "topic", "partition", "offset")
+PLACE = ("log_id", "topic", "partition", "offset")
 
 
 def unchained(connection: sa.Connection) -> Iterator[dict[str, Any]]:
@@ -47,7 +47,7 @@ def not_in_outcomes(connection: sa.Connection) -> Iterator[dict[str, Any]]:
     decided = sa.select(outcomes.c.batch).where(outcomes.c.kind == "decision", outcomes.c.batch.is_not(None))
     # Each of these says beside its outcome where and when it came; a label that came again has an outcome more.
     letter, label, signature = dead_letters.c, label_revisions.c, label_signatures.c
-    place = [letter[name] == outcomes.c[name] for name in (*_PLACE, "recorded_at")]
+    place = [letter[name] == outcomes.c[name] for name in (*PLACE, "recorded_at")]
     refused = sa.select(letter.id).join_from(dead_letters, outcomes, outcomes.c.dead_letter == letter.id)
     labelled = sa.select(label.id).join_from(label_revisions, outcomes, outcomes.c.label == label.id)
     signed = sa.select(signature.id).join_from(
@@ -129,7 +129,7 @@ def _other_forms() -> Iterator[tuple[str, sa.Select[Any]]]:
         (own.label_signature, own.kind == "label"),
     )
     wrong = sa.or_(*(column.is_not(None) & ~kind for column, kind in refers))
-    place = [own[name] for name in _PLACE]
+    place = [own[name] for name in PLACE]
     yield outcomes.name, sa.select(*place).where(wrong).order_by(*place)
     other_gate = sa.select(batches.c.gate, batches.c.batch_id, batches.c.attempt).join(
         decisions, (decisions.c.batch == batches.c.id) & (decisions.c.gate != batches.c.gate)
