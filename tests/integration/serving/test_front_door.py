@@ -76,30 +76,20 @@ def idle(url: str, *, addresses: int, says: list[bytes]) -> Iterator[None]:
             one.close()
 
 
-def slowest(endpoint: Endpoint, first: int) -> float:
-    """Seconds of the slowest of 20 callers, each with a connection of its own."""
-    seconds = []
-    for number in range(first, first + 20):
-        began = time.monotonic()
-        with httpx.Client(base_url=endpoint.base, timeout=240) as client:
-            told = client.post(f"/v1/gates/{GATE}/decisions", json=batch(f"b-{number}"))
-        seconds.append(time.monotonic() - began)
-        assert action(told)["action"] == "ship"
-    return max(seconds)
-
-
 @pytest.mark.parametrize("addresses", [1, 1000])
 def test_new_callers_are_answered_beside_2000_idle_connections(limited: Endpoint, addresses: int) -> None:
-    alone = slowest(limited, 0)
     with idle(limited.base, addresses=addresses, says=HALF):
-        beside = slowest(limited, 100)
+        for number in range(20):
+            with httpx.Client(base_url=limited.base, timeout=240) as client:
+                told = client.post(f"/v1/gates/{GATE}/decisions", json=batch(f"b-{number}"))
+            assert action(told)["action"] == "ship"
         assert limited.open_files() < LIMIT
         assert not limited.unready()
         assert limited.metrics()
-    print(f"\nslowest alone {alone:.3f} s, beside {IDLE} idle connections {beside:.3f} s")
-    assert beside < max(2.0, 10 * alone)  # the latter where the machine is slow
-    assert "Traceback" not in limited.log_text()
-    assert limited.log_text().count("http.connections_full") <= 3
+    log = limited.log_text()
+    assert "Traceback" not in log
+    assert "http.accept_failed" not in log, "no caller had to wait for a descriptor"
+    assert 1 <= log.count("http.connections_full") <= 3 + 240 // 60, "said once a minute"
 
 
 def test_health_is_answered_beside_2000_idle_connections_to_it(limited: Endpoint) -> None:
