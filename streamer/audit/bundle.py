@@ -32,7 +32,7 @@ from streamer.signing.canonical_json import canonical_json
 from streamer.signing.merkle import leaf_hash, root_of
 from streamer_verify.bundle import Bundle
 from streamer_verify.logs import Log
-from streamer_verify.values import CLOCKS_APART, given_out_of, log_of, sizes_of
+from streamer_verify.values import CLOCKS_APART, given_out_of, sizes_of
 from streamer_verify.verifier import Verifier
 
 T = TypeVar("T")
@@ -319,31 +319,47 @@ def _texts(bundle: Bundle, encoder: str) -> Iterator[tuple[str, str]]:
 
 
 def leaves_of_segment(bundle: Bundle) -> Iterator[list[dict[str, Any]]]:
-    """A segment's leaves, decisions with policy and settings; `UsageError` if one was changed."""
+    """A segment's leaves, decisions with policy and settings; `UsageError` if one was changed.
+
+    None is missing up to the last head of its month. Of what came behind it, and of who made the checkpoint, a file proves nothing.
+    """
 
     class Sealed(Verifier):
+        least: dict[tuple[Any, ...], int]
+        most: dict[tuple[Any, ...], int]
+
         def fault(self, check: str, place: str, detail: str) -> None:
-            if check in ("log", "form"):
+            if check in ("log", "form", "checkpoint"):
                 raise UsageError(f"{bundle.path} was changed: {place}: {detail}")
 
-    sealed, month = Sealed(()), bundle.manifest["segment"]
-    sealed.left_out = bundle.manifest["left_out"]
-    sealed.control(bundle.manifest["head"], bundle.values("control.jsonl", sealed.fault))
+        def _head(self, line: bytes, number: int, record_id: str) -> dict[str, Any] | None:
+            if (head := super()._head(line, number, record_id)) is not None:
+                self.most = sizes_of(head)
+                if f"{datetime.fromisoformat(head['at']) + CLOCKS_APART:%Y-%m}" <= month:
+                    self.least = self.most
+            return head
+
+        def leaf(self, place: tuple[Any, ...], log: Log, line: dict[str, Any]) -> None:
+            name = f"{place[1]}[{place[2]}], leaf {line['index']}"
+            if not fits(line) or line["index"] != log.size:
+                self.fault("log", name, "it is not what was recorded, or one before it is missing")
+            if line["recorded_at"][:7] > month:
+                self.fault("log", name, f"it was recorded after {month}")
+            log.append(bytes.fromhex(line["leaf"]))
+            self._mark(place, log, name)
+
+    sealed, month, head = Sealed(()), bundle.manifest["segment"], bundle.manifest["head"]
+    sealed.left_out, sealed.least, sealed.most = bundle.manifest["left_out"], {}, {}
+    sealed.checkpoints(bundle.lines("checkpoints.jsonl"), origin="the segment", complete=True)
+    sealed.log_of_heads(bundle.lines("heads.jsonl"), head["record_id"])
+    sealed.control(head, bundle.values("control.jsonl", sealed.fault))
+    if not sealed.most:
+        raise UsageError(f"{bundle.path} was changed: no checkpoint in it covers its leaves")
     ends = (given_out_of(row["logs"]) for row in sealed.rows("give_outs").values())
     logs = {place: Log(end, whole=False) for some in ends for place, (_, end, *_) in some.items()}
-    heads = [bundle.manifest["head"]]
-    for one in bundle.values("heads.jsonl", sealed.fault):
-        if f"{datetime.fromisoformat(one['at']) + CLOCKS_APART:%Y-%m}" <= month:
-            heads = [one, heads[-1]]
-    roots = {(log_of(one), one["size"]): one["root"] for head in heads for one in head["partitions"]}
     for line in bundle.values("outcomes.jsonl", sealed.fault):
         place, facts = tuple(line["source"][:3]), line["facts"]
-        log, where = logs.setdefault(place, Log()), f"{place[1]}[{place[2]}], leaf {line['index']}"
-        if not fits(line) or line["index"] != log.size:
-            sealed.fault("log", where, "it is not what was recorded, or one before it is missing")
-        log.append(bytes.fromhex(line["leaf"]))
-        if log.whole and (root := roots.get((place, log.size))) and root != log.root():
-            sealed.fault("log", where, "the leaves up to it have another root than was recorded")
+        sealed.leaf(place, logs.setdefault(place, Log()), line)
         found: list[Any] = [line]
         if line["kind"] == "decision":
             gate, version = facts["batch"][0], facts["policy"]
@@ -351,10 +367,9 @@ def leaves_of_segment(bundle: Bundle) -> Iterator[list[dict[str, Any]]]:
         if None in found:
             raise UsageError(f"the segment was changed: it lacks policy {version} of gate {gate}")
         yield found
-    *known, most = map(sizes_of, heads)
-    least = dict(*known)
-    for place in (least.keys() | logs.keys()) - {()}:
-        size, (low, high) = logs.get(place, Log()).size, (some.get(place, 0) for some in (least, most))
+    for place in (sealed.least.keys() | logs.keys()) - {()}:
+        size = logs.get(place, Log()).size
+        low, high = (some.get(place, 0) for some in (sealed.least, sealed.most))
         if not low <= size <= high:
             said = f"it ends with leaf {size}, and should between {low} and {high}"
             sealed.fault("log", f"{place[1]}[{place[2]}]", said)

@@ -151,7 +151,7 @@ def export_segment(
 ) -> None:
     """Write a row for each leaf of a segment, without texts; docs/using.md says what the columns are.
 
-    It needs no database.
+    It needs no database, and so cannot prove that no leaf is missing.
     """
     from streamer.audit.bundle import leaves_of_segment, reading
     from streamer.store.log.reports import columns_of
@@ -164,8 +164,12 @@ def export_segment(
             raise UsageError(f"{segment} is no segment, as `streamer db give-out` writes them")
         rows = ([row.get(name) for name in columns] for row in map(_told, leaves_of_segment(bundle)))
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-        count = _parquet(part, columns, rows, segment=segment.name, sha256=sha256)
-    note(f"Wrote {count:,} leaves into {out}.")
+        complete = (
+            f"whether leaves are missing only the record says: the SHA-256 of {segment.name}, {sha256},"
+            f" is in it, as `streamer audit verify --segment {segment.name}` shows"
+        )
+        count = _parquet(part, columns, rows, segment=segment.name, sha256=sha256, complete=complete)
+    note(f"Wrote {count:,} leaves into {out}; {complete}.")
 
 
 def _told(leaf: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -34,6 +34,7 @@ from streamer.audit.evidence.document import document_of
 from streamer.audit.evidence.frameworks import ALL
 from streamer.audit.evidence.pack import make_report
 from streamer.audit.rescoring import Rescorer
+from streamer.audit.signing import Signer, generate_keys
 from streamer.audit.story import full_receipt, story_of
 from streamer.audit.verification import Segments, VerificationReport
 from streamer.cli import main
@@ -43,6 +44,7 @@ from streamer.journal import Partition
 from streamer.risk.rounds.watch import RiskWatch
 from streamer.signing.canonical_json import canonical_json
 from streamer.signing.merkle import leaf_hash
+from streamer.signing.notes import origin_of
 from streamer.store import GivenOut, give_out, make_months, prune, schema_state
 from streamer.store.audit import control
 from streamer.store.audit.chained_rows import ChainedRowsSnapshot
@@ -274,6 +276,9 @@ def test_analysts_read_what_they_read_before_and_prove_it_from_the_file(
     assert SEGMENT_AS_TABLE is not None
     command, counted, wrong = SEGMENT_AS_TABLE.groups()
     assert main(command.split()[1:]) == 0
+    assert f"whether leaves are missing only the record says: the SHA-256 of 2026-05.zip, {given.sha256}" in (
+        " ".join(capsys.readouterr().err.split())
+    )
     before, table = (parquet.read_table(f"{one}.parquet") for one in ("before", "2026-05"))
     assert table.schema.metadata[b"sha256"].decode() == given.sha256
     before, rows = before.to_pylist(), table.to_pylist()
@@ -324,7 +329,17 @@ def without_policies(bundle: Parts) -> None:
             control.remove(line)
     for at, line in enumerate(control):
         line["index"] = at
+    signed_anew(bundle)
+
+
+def signed_anew(bundle: Parts) -> None:
+    """Seal it as somebody would who has a key of their own."""
     bundle.reseal()
+    said = {name: bundle.manifest["head"][name] for name in ("control", "partitions")}
+    bundle.lines["heads.jsonl"] = [head := bundle.lines["heads.jsonl"][-1] | said | {"index": 0}]
+    signer, root = Signer(generate_keys()[0]), leaf_hash(canonical_json(head))
+    note = signer.checkpoint(origin_of(head["record"]), 1, root)
+    bundle.lines["checkpoints.jsonl"] = [{"checkpoint": note.decode()}]
 
 
 def altered(file: str, kind: str, **now: Any) -> Callable[[Parts], None]:
@@ -336,13 +351,35 @@ def altered(file: str, kind: str, **now: Any) -> Callable[[Parts], None]:
     return change
 
 
+def cut(bundle: Parts, **lines: list[Any]) -> None:
+    """Take the last leaves out, with a manifest that fits, and put other lines in place of some files'."""
+    del (outcomes := bundle.lines["outcomes.jsonl"])[-3:]
+    for one in bundle.manifest["head"]["partitions"]:
+        of_log = [line for line in outcomes if tuple(line["source"][:3]) == log_of(one)]
+        one |= {"size": len(of_log), "root": of_log[-1]["root"] if of_log else Log().root()}
+    bundle.lines |= {f"{name}.jsonl": some for name, some in lines.items()}
+
+
+def of_an_older_month(bundle: Parts) -> None:
+    """None of its heads is of it."""
+    bundle.manifest["segment"] = "2020-01"
+    cut(bundle)
+
+
+def altered_head(bundle: Parts) -> None:
+    bundle.lines["heads.jsonl"][-1]["partitions"][0]["root"] = "0" * 64
+
+
 NO_SEGMENT: dict[str, Callable[[Parts], object]] = {
+    "no checkpoint in it covers": lambda bundle: cut(bundle, heads=[], checkpoints=[]),
+    "heads, there are 0": lambda bundle: cut(bundle, heads=[]),
+    "it was recorded after 2020-01": of_an_older_month,
     "leaf 0.*: it is not what was recorded": altered("outcomes.jsonl", "decision", mode="shadow"),
     "gate_revisions .*: it is not what was recorded": altered("control.jsonl", "gate_revisions", alpha=0.5),
     "control: its log has": lambda bundle: bundle.lines["control.jsonl"].pop(),
-    "it ends with leaf": lambda bundle: bundle.lines["outcomes.jsonl"].pop(),
+    "it ends with leaf .*, and should between": cut,
     "leaf 1: .* one before it is missing": lambda bundle: bundle.lines["outcomes.jsonl"].pop(0),
-    "another root": lambda bundle: bundle.manifest["head"]["partitions"][0].update(root="0" * 64),
+    "another log of heads": altered_head,
     "it lacks policy": without_policies,
     "is no segment": lambda bundle: bundle.manifest.pop("segment"),
 }
