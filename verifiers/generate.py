@@ -1,4 +1,6 @@
-"""Write what the verifiers know of a gate's settings from their declarations: `python -m verifiers.generate`, from the root.
+"""Write what the verifiers know of settings and of a decision's columns from their declarations.
+
+`python -m verifiers.generate`, from the root.
 
 Only these tables are made: what the verifiers do with them is written by hand, apart from the program.
 """
@@ -11,15 +13,24 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 from textwrap import fill
+from typing import Any
+
+import sqlalchemy as sa
 
 from streamer.gates.declared import FIRST_PARAMETERS
 from streamer.gates.setting import Setting
 from streamer.gates.setting_changes import CALIBRATED_FOR
 from streamer.gates.settings import SETTINGS
 from streamer.signing.policies import FIRST_SETTINGS, NUMBERS, YOUNGER_SETTINGS
+from streamer.store.db.schema import types as db
+from streamer.store.log.leaves import decided_facts
 
 ROOT = Path(__file__).parents[1]
 SAID = "Made of the declarations in streamer/gates/declared.py by `python -m verifiers.generate`."
+_WORDS = {
+    sa.Boolean: "bool", sa.Integer: "count", sa.BigInteger: "whole", sa.LargeBinary: "hex", sa.Text: "text",
+    db.UtcDateTime: "time",
+}  # fmt: skip
 
 
 def javascript() -> str:
@@ -40,8 +51,11 @@ export const FLOATS = new Set({_lines(sorted(NUMBERS))});
 
 def python() -> str:
     """The tables for `packages/verify`."""
-    forms = fill(", ".join(map(form, SETTINGS.values())), 110)
-    return f'''"""What a gate's settings are: tables made of streamer/gates/declared.py by `python -m verifiers.generate`."""
+    forms, facts = (fill(", ".join(one), 110) for one in (map(form, SETTINGS.values()), facts_forms()))
+    return f'''"""What a gate's settings are, and what a leaf has of a decision's columns.
+
+Tables made of streamer/gates/declared.py and streamer/store/db/schema/decisions.py by `python -m verifiers.generate`.
+"""
 # fmt: off
 
 from __future__ import annotations
@@ -52,6 +66,11 @@ FORM = """
 {forms}
 """
 """What each looks like in a row of `gate_revisions`, in the words of `forms`."""
+
+DECIDED = """
+{facts}
+"""
+"""What the facts of a decision are that are columns of it, in the same words."""
 
 CALIBRATED_FOR = {_tuple([*CALIBRATED_FOR, *FIRST_PARAMETERS])}
 """What a threshold is calibrated for, with the parameters that have a column."""
@@ -96,6 +115,28 @@ def form(one: Setting) -> str:
         }
         word = words.get(one.kind, "json:numbers")
     return f"{one.name} {word}{'?' * one.optional}"
+
+
+def facts_forms() -> list[str]:
+    """What the facts look like that are columns of a decision."""
+    found = []
+    for name, fact in decided_facts().items():
+        forms = [_column(one) + "?" * (one.nullable and not fact.where) for one in fact.columns]
+        found.append(
+            f"{name}{'?' * bool(fact.where)} {forms[0] if len(forms) == 1 else f'[{chr(59).join(forms)}]'}"
+        )
+    return found
+
+
+def _column(one: sa.Column[Any]) -> str:
+    said, must = one.info["leaf"].form, one.info["must"]
+    if said is not None:
+        return str(said)
+    if isinstance(must, db.OneOf):
+        return "|".join(must.words)
+    if isinstance(one.type, sa.Double):
+        return "share" if must == db.UNIT_INTERVAL else "number"
+    return _WORDS[type(one.type)]
 
 
 def _lines(names: object) -> str:

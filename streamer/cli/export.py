@@ -138,7 +138,7 @@ _ANSWER: dict[str, type] = {
 }  # fmt: skip
 """What `answers` has of each response of a decision, as its leaf has it."""
 _SEALED: dict[str, type] = {
-    "kind": str, "recorded_at": datetime, "log_id": str, "index": int, "leaf": str, "answers": list,
+    "kind": str, "recorded_at": datetime, "index": int, "leaf": str, "answers": list,
     "data": str,
 }  # fmt: skip
 """Columns of a segment beside those of decisions."""
@@ -199,8 +199,7 @@ def _decision(facts: dict[str, Any], policy: dict[str, Any], settings: dict[str,
         "policy_version": facts["policy"],
         "policy_state": facts.get("cut_state", policy["state"]),
         "lambda": facts.get("cut_threshold") if "cut_state" in facts else policy["threshold"],
-        "alpha": settings["alpha"],
-        "method": settings["method"],
+        **{name: settings[name] for name in ("alpha", "method", "shape")},
         "answers": answers,
     }
 

@@ -54,8 +54,8 @@ def probability_under(
     """
     raised = settings.boosted_probability
     if rate is None or attempt != 1 or not rate.raises(at) or raised == settings.audit_probability:
-        return settings.audit_probability, None
-    return raised, rate.number
+        return float(settings.audit_probability), None
+    return float(raised), rate.number
 
 
 QUANTILE = 0.95

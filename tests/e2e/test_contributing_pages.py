@@ -35,7 +35,7 @@ def change(path: Path, diff: str) -> None:
     path.write_text(whole, "utf-8")
 
 
-NAMES = ["calibrator", "command", "scorer", "severity-kind", "table", "topic"]
+NAMES = ["calibrator", "column", "command", "scorer", "severity-kind", "table", "topic"]
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from functools import lru_cache
 from itertools import count
 from typing import Any, cast
 
-from streamer_verify.settings import FORM
+from streamer_verify.settings import DECIDED, FORM
 from streamer_verify.values import strict_json
 
 _FORMS = """
@@ -130,15 +130,9 @@ control.judgements: id count, gate text, batch_id text, attempt count, response_
 control.judgements+: content? said, erased_at? time
 outcomes.leaf: index count, kind text, recorded_at time, leaf hash, root hash, source
  [text;text;count;count]
-outcomes.decision: control [count;hash], batch batch, number count, created_at time?, content_mac hash, policy
- count, unit best|response|batch|claim, mode shadow|enforce, outcome
- ship|mixed|abstain|regenerate|escalate, reason text, selected text?, scorer text, encoder text,
- embedding_source encoder|event|none, sampled bool, sampling_probability share, decided_at time,
- action_id text, action hash, responses
- [text;share?;number?;ship|abstain|regenerate|escalate;bool]*, cut_state? cut|open|closed|full,
- cut_threshold? cut:cut_state, segment? text, burst? text, uniforms? share?*, not_read? cut|unread|twin?*,
- timestamp_ms? whole, deadline_ms? whole, audit_rate? count, extra_draw? bool, signals? hex, newest_seen? count, judged?
- judged*, budget? [number;count]
+outcomes.decision: control [count;hash], batch batch, number count, created_at time?, content_mac hash, action hash,
+ responses [text;share?;number?;ship|abstain|regenerate|escalate;bool]*, uniforms? share?*,
+ not_read? cut|unread|twin?*, judged? judged*, DECIDED
 outcomes.decision+: content? texts, erased_at? time, action? message,
  judged? judgement*, given_out? count, batch? batch
 outcomes.duplicate: control [count;hash], batch batch
@@ -237,7 +231,12 @@ def _object_of(members: str, named: Mapping[str, dict[str, Any]]) -> dict[str, A
 
 def _schemas() -> dict[str, dict[str, Any]]:
     named, lines = dict(_BASIC), {}
-    for line in _FORMS.strip().replace("SETTINGS", " ".join(FORM.split())).replace("\n ", " ").split("\n"):
+    forms = (
+        _FORMS.strip()
+        .replace("SETTINGS", " ".join(FORM.split()))
+        .replace("DECIDED", " ".join(DECIDED.split()))
+    )
+    for line in forms.replace("\n ", " ").split("\n"):
         name, sign, said = re.match(r"([^:=]+?)( =|:) ?(.*)", line).groups()  # type: ignore[union-attr]
         lines[name.replace(" ", "_")] = sign, said
 

@@ -1,4 +1,7 @@
-"""What a gate's settings are: tables made of streamer/gates/declared.py by `python -m verifiers.generate`."""
+"""What a gate's settings are, and what a leaf has of a decision's columns.
+
+Tables made of streamer/gates/declared.py and streamer/store/db/schema/decisions.py by `python -m verifiers.generate`.
+"""
 # fmt: off
 
 from __future__ import annotations
@@ -21,6 +24,16 @@ alarm_false_every count?, alarm_tolerance number, monitor_deadline_seconds secon
 drift_delta inner, judge_kind text?
 """
 """What each looks like in a row of `gate_revisions`, in the words of `forms`."""
+
+DECIDED = """
+decided_at time, unit best|response|batch|claim, mode shadow|enforce, outcome
+ship|mixed|abstain|regenerate|escalate, reason text, selected text?, policy count, cut_state?
+closed|cut|open|full, cut_threshold? cut:cut_state, segment? text, burst? text, scorer text, encoder text,
+embedding_source encoder|event|none, sampled bool, sampling_probability share, action_id text, timestamp_ms?
+whole, deadline_ms? whole, audit_rate? count, extra_draw? bool, newest_seen? count, signals? hex, budget?
+[number;count]
+"""
+"""What the facts of a decision are that are columns of it, in the same words."""
 
 CALIBRATED_FOR = (
     "unit", "loss", "least_kept", "scorer", "signals", "judged", "encoder", "upstream", "severity_kind",

@@ -1,6 +1,5 @@
 """What people made of what a gate held."""
 
-from collections import defaultdict
 from datetime import datetime
 from statistics import fmean
 
@@ -9,6 +8,8 @@ import sqlalchemy as sa
 from streamer.risk.rounds.report import DeskReport
 from streamer.store.db.schema import desk_outcomes
 from streamer.store.db.schema.joins import same
+from streamer.store.db.schema.views import latest
+from streamer.store.labels.revisions import means
 
 
 def read_report(
@@ -29,27 +30,15 @@ def read_report(
             .group_by(own.action, own.reason, own.edited)
         )
     }
-    newest = (
-        sa.select(
-            *labels.c["batch_id", "attempt", "response_id", "severity"],
-            sa.func.row_number()
-            .over(
-                partition_by=list(labels.c["batch_id", "attempt", "response_id", "labeller"]),
-                order_by=[labels.c.effective_at.desc(), labels.c.id.desc()],
-            )
-            .label("place"),
-        )
-        .where(labels.c.gate == gate, labels.c.kind == kind)
-        .subquery()
+    found = latest(labels, labels.c.gate == gate, labels.c.kind == kind)
+    said = connection.execute(
+        sa.select(*own["id", "response_id", "claims"], found.c.response_id.label("of"), found.c.severity)
+        .join_from(desk_outcomes, found, same(found, desk_outcomes, "batch_id", "attempt"))
+        .where(of_gate, own.action == "released", ~own.edited)
     )
-    given = defaultdict[tuple[int, str], list[float]](list)
-    for row in connection.execute(
-        sa.select(*own["id", "response_id", "claims"], newest.c.response_id.label("of"), newest.c.severity)
-        .join_from(desk_outcomes, newest, same(newest, desk_outcomes, "batch_id", "attempt"))
-        .where(of_gate, own.action == "released", ~own.edited, newest.c.place == 1)
-    ):
-        if row.of in (row.claims or (row.response_id,)):
-            given[row.id, row.of].append(row.severity)
+    given = means(
+        (one.id, one.of, one.severity) for one in said if one.of in (one.claims or (one.response_id,))
+    )
     released = {edited: count for (action, _, edited), count in counts.items() if action == "released"}
     return DeskReport(
         since=since,
@@ -58,5 +47,5 @@ def read_report(
         rejected=counts.get(("rejected", "person", False), 0),
         expired=counts.get(("rejected", "deadline_passed", False), 0),
         labelled=len(given),
-        severity=fmean(map(fmean, given.values())) if given else None,
+        severity=fmean(given.values()) if given else None,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -31,6 +31,7 @@ from streamer.store.db.schema import (
 from streamer.store.db.schema.decisions import EXTRA_DRAW, SAMPLED
 from streamer.store.db.schema.joins import BATCH, JUDGED, RESPONSE, key_of, same
 from streamer.store.db.schema.types import of_row
+from streamer.store.db.schema.views import latest
 from streamer.store.labels.read_labels import UnreadLabels
 from streamer.store.log.resolve_outcomes import StoredLabel, add_labels, known_gates
 from streamer.store.part import Part
@@ -85,11 +86,8 @@ class DrawnResponse(NamedTuple):
 
 
 class Severities:
-    """The present severity of each labelled response of a gate, for one kind of label.
-
-    Effective time is the earlier of labelled and received, so that a date in the future wins nothing; a
-    labeller's latest revision counts, of equally late ones the one stored later; labellers are averaged.
-    """
+    """The present severity of each labelled response of a gate, for one kind of label: the mean of what
+    labellers said last (`streamer.store.db.schema.views.latest`)."""
 
     def __init__(self, values: dict[tuple[BatchKey, str], float]) -> None:
         self._values = values
@@ -115,32 +113,22 @@ class Severities:
 
         `labels` : what is read (`streamer.store.labels.read_labels`).
         """
-        response = tuple(labels.c[RESPONSE])
-        recency = (
-            sa.func.row_number()
-            .over(
-                partition_by=(*response, labels.c.labeller),
-                order_by=(labels.c.effective_at.desc(), labels.c.id.desc()),
-            )
-            .label("recency")
-        )
-        query: sa.Select[Any] = sa.select(*response, labels.c.severity, recency).where(
-            labels.c.gate == gate, labels.c.kind == kind
-        )
+        wanted = [labels.c.gate == gate, labels.c.kind == kind]
         if of_several:
-            more = (
-                sa.select(*response)
-                .where(labels.c.gate == gate, labels.c.kind == kind)
-                .group_by(*response)
-                .having(sa.func.count() > 1)
-            )
-            query = query.where(sa.tuple_(*response).in_(more))
-        latest = query.subquery()
-        given: dict[tuple[BatchKey, str], list[float]] = defaultdict(list)
-        for row in connection.execute(sa.select(latest).where(latest.c.recency == 1)):
-            given[BatchKey(row.gate, row.batch_id, row.attempt), row.response_id].append(row.severity)
-        # fmean is exact before its one rounding: the order in which the database returns labellers is no matter.
-        return cls({response: fmean(severities) for response, severities in given.items()})
+            response = labels.c[RESPONSE]
+            more = sa.select(*response).where(*wanted).group_by(*response).having(sa.func.count() > 1)
+            wanted.append(sa.tuple_(*response).in_(more))
+        found = latest(labels, *wanted)
+        rows = connection.execute(sa.select(*found.c[(*RESPONSE, "severity")]))
+        return cls(means((BatchKey(*key), response, severity) for *key, response, severity in rows))
+
+
+def means(said: Iterable[Sequence[Any]]) -> dict[tuple[Any, ...], float]:
+    """Average the last part of rows by the parts before it; exact before its one rounding, so that their order is no matter."""
+    given = defaultdict[tuple[Any, ...], list[float]](list)
+    for *of, severity in said:
+        given[tuple(of)].append(severity)
+    return {of: fmean(severities) for of, severities in given.items()}
 
 
 def severities_given(labels: sa.FromClause, gate: str, kind: str) -> sa.Subquery:

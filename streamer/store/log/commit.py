@@ -182,7 +182,7 @@ def _write(
     ]
     inserts = [
         *insert_columns(connection, responses, joined(answers)),
-        *(one for table, rows in written for one in insert(connection, table, rows)),
+        *(one for table, rows in written if rows for one in insert(connection, table, rows)),
     ]
     made = [decision for _, decision in decided]
     asked = asking(connection, made)

@@ -7,21 +7,19 @@ same functions from rows about to be written and from rows read back.
 
 import hashlib
 import hmac
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
 
 from streamer.journal import Headers
 from streamer.signing import merkle
 from streamer.signing.canonical_json import canonical_json
-from streamer.store.db.schema.types import Columns, Row, encode_headers
+from streamer.store.db.schema.decisions import decisions
+from streamer.store.db.schema.types import Columns, Row, UtcDateTime, encode_headers
 
-_OF_DECISION = (
-    *("unit", "mode", "outcome", "reason", "selected", "scorer", "encoder", "embedding_source"),
-    *("sampled", "sampling_probability", "action_id"),
-)
-_decided = itemgetter(*_OF_DECISION)
 _OF_RESPONSE = ("response_id", "score", "raw_energy", "action", "drawn")
 
 
@@ -68,25 +66,12 @@ def decision_facts(
 
     What only some gates have enters where it is there.
     """
-    own = {
-        name: decision[name]
-        for name in (
-            "cut_state",
-            "cut_threshold",
-            "segment",
-            "burst",
-            "timestamp_ms",
-            "deadline_ms",
-            "newest_seen",
-        )
-        if decision[name] is not None
-    }
-    if decision["signals"] is not None:
-        own["signals"] = decision["signals"].hex()
-    if decision["budget_count"] is not None:
-        own["budget"] = [decision["budget_count"], decision["budget_groups"]]
-    if decision["audit_rate"] is not None or decision["extra_draw"]:
-        own |= {"audit_rate": decision["audit_rate"], "extra_draw": decision["extra_draw"]}
+    own = dict(zip(_ALWAYS, _always(decision), strict=True))
+    for name, where, write in _SOMETIMES:
+        for one, nothing in where:
+            if decision[one] is not nothing:
+                own[name] = write(decision)
+                break
     uniforms, unread = list(responses["uniform"]), list(responses["not_read"])
     if uniforms.count(None) < len(uniforms):
         own["uniforms"] = uniforms
@@ -99,9 +84,6 @@ def decision_facts(
         "number": batch["id"],
         "created_at": instant(batch["created_at"]),
         "content_mac": batch["content_mac"].hex(),
-        "policy": decision["policy_version"],
-        **dict(zip(_OF_DECISION, _decided(decision), strict=True)),
-        "decided_at": instant(decision["decided_at"]),
         "action": message_digest(
             decision["action_topic"],
             decision["action_key"],
@@ -110,6 +92,46 @@ def decision_facts(
         ),
         "responses": [*map(list, zip(*map(responses.__getitem__, _OF_RESPONSE), strict=True))],
     }
+
+
+class Fact(NamedTuple):
+    """What a leaf keeps of some columns of a decision: always, or where one of the columns `where` says something."""
+
+    columns: tuple[sa.Column[Any], ...]
+    where: tuple[str, ...]
+
+
+def decided_facts() -> dict[str, Fact]:
+    """The facts that are columns of a decision, by name."""
+    found: dict[str, Fact] = {}
+    for column in decisions.c:
+        if (said := column.info["leaf"]) is not None:
+            one = found.get(name := said.name or column.name, Fact((), ()))
+            where = () if said.always else (column.name, *([said.beside] if said.beside else []))
+            found[name] = Fact((*one.columns, column), (*one.where, *where))
+    return found
+
+
+def _writer(columns: Sequence[sa.Column[Any]]) -> Callable[[Row], Any]:
+    own, kind = itemgetter(*(one.name for one in columns)), columns[0].type
+    if len(columns) > 1:
+        return lambda row: list(own(row))
+    if isinstance(kind, UtcDateTime):
+        return lambda row: instant(own(row))
+    return (lambda row: own(row).hex()) if isinstance(kind, sa.LargeBinary) else own
+
+
+_FACTS = [
+    (name, one.where, one.columns[0].name, _writer(one.columns)) for name, one in decided_facts().items()
+]
+_ALWAYS = {name: own for name, where, own, write in _FACTS if not where and isinstance(write, itemgetter)}
+_always = itemgetter(*_ALWAYS.values())
+_SOMETIMES = [
+    (name, [(one, None if decisions.c[one].nullable else False) for one in where or (own,)], write)
+    for name, where, own, write in _FACTS
+    if name not in _ALWAYS
+]
+"""Name, columns with the value by which they say nothing, and what writes it."""
 
 
 def in_order(judgements: Sequence[Row]) -> list[Row]:

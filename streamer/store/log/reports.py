@@ -21,10 +21,11 @@ from streamer.store.db.schema import (
     pending_messages,
     progress,
     responses,
+    views,
 )
 from streamer.store.db.schema.joins import BATCH, same
 from streamer.store.db.schema.log import QUEUED
-from streamer.store.db.schema.types import REAL, UtcDateTime
+from streamer.store.db.schema.types import UtcDateTime
 from streamer.store.db.transport import Pooling, pooling
 from streamer.store.log import outbox
 from streamer.store.part import Part
@@ -92,21 +93,7 @@ class DecidedScores:
 
 
 _DECISIONS = sa.table(
-    "v_decisions",
-    *(sa.column(name, sa.Text) for name in ("gate", "batch_id")),
-    sa.column("attempt", sa.Integer),
-    sa.column("decided_at", UtcDateTime),
-    *(sa.column(name, sa.Text) for name in ("unit", "mode", "outcome", "reason", "selected")),
-    *(sa.column(name, sa.Integer) for name in ("responses", "shipped")),
-    *(sa.column(name, REAL) for name in ("best_score", "mean_score")),
-    sa.column("policy_version", sa.Integer),
-    sa.column("policy_state", sa.Text),
-    *(sa.column(name, REAL) for name in ("lambda", "alpha")),
-    *(sa.column(name, sa.Text) for name in ("method", "scorer", "encoder")),
-    sa.column("sampled", sa.Boolean),
-    sa.column("sampling_probability", REAL),
-    *(sa.column(name, sa.Text) for name in ("segment", "action_id", "topic")),
-    *(sa.column(name, sa.Integer) for name in ("partition", "offset")),
+    "v_decisions", *(sa.column(name, one.type) for name, one in views.DECISIONS.selected_columns.items())
 )
 _LABELS = [one for one in label_revisions.c if one.name != "id"]
 _LABELLED = label_revisions.outerjoin(batches, same(batches, label_revisions, *BATCH)).outerjoin(

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -98,15 +99,15 @@ def settle(
             labelled.append((entry, outcome))
         else:
             decided.append((entry, outcome))
-    found = (
-        *_settle_batches(connection, decided, batch_ids, now),
-        *_settle_labels(connection, labelled, now),
-    )
+    found = _settle_batches(connection, decided, batch_ids, now) if decided else []
+    if labelled:
+        found += _settle_labels(connection, labelled, now)
     for entry, code, detail in found:
         entry.message = dead_letter_message(entry.record, code, detail)
     refused += found
-    withhold = bool(refused) and _some_gate_keeps_no_texts(connection)
-    if withhold:
+    if not refused:
+        return
+    if withhold := _some_gate_keeps_no_texts(connection):
         # Whose text a refused message holds is unknown: it stays in Kafka, where its place is known.
         refused = [(entry, code, _WITHHELD) for entry, code, _ in refused]
         for entry, code, detail in refused:
@@ -151,9 +152,10 @@ def _settle_batches(
             entry.responses = columns
             entry.judgements = rows.judgement_rows(decision, now)
             standing[decision.key] = (batch, decision.action)
-    repeats = [(entry, outcome) for entry, outcome in entries if entry.decision is None]
+    conflicts: list[tuple[Entry, str, str]] = []
+    if not (repeats := [(entry, outcome) for entry, outcome in entries if entry.decision is None]):
+        return conflicts
     standing |= stored_decisions(connection, {outcome.key for _, outcome in repeats} - standing.keys())
-    conflicts = []
     for entry, outcome in repeats:
         entry.batch, action = standing[outcome.key]
         # An erased batch has no hash to compare with; the decision stands, so the repeat is answered with it.
@@ -284,28 +286,19 @@ def add_labels(
         unique=_LABEL_REPEAT,
         found_by=_LABEL_KEY,
     )
-    signed = [
-        (index, rows.signature_row(label, standing[index][0]["id"], source=source, now=now))
-        for index, label in enumerate(labels)
-        if label.signature is not None
-    ]
-    signatures = dict(
-        zip(
-            (index for index, _ in signed),
-            _add_new(
-                connection,
-                label_signatures,
-                [row for _, row in signed],
-                unique=_SIGNATURE_REPEAT,
-                found_by=("label",),
-            ),
-            strict=True,
-        )
+    signed = [index for index, label in enumerate(labels) if label.signature is not None]
+    signatures = _add_new(
+        connection,
+        label_signatures,
+        [
+            rows.signature_row(labels[index], standing[index][0]["id"], source=source, now=now)
+            for index in signed
+        ],
+        unique=_SIGNATURE_REPEAT,
+        found_by=("label",),
     )
-    return [
-        StoredLabel(label, is_new, *signatures.get(index, (None, False)))
-        for index, (label, is_new) in enumerate(standing)
-    ]
+    of = dict(zip(signed, signatures, strict=True))
+    return [StoredLabel(*one, *of.get(index, (None, False))) for index, one in enumerate(standing)]
 
 
 def _add_new(
@@ -320,36 +313,28 @@ def _add_new(
 
     `found_by` are those of the unique columns by which rows that were there already are looked up.
     """
-
-    def repeat_of(row: Row) -> tuple[Any, ...]:
-        return tuple(row[name] for name in unique)
-
-    first: dict[tuple[Any, ...], dict[str, Any]] = {}
+    if not new:
+        return []
+    repeat_of, found_of = itemgetter(*unique), itemgetter(*found_by)
+    first: dict[Any, dict[str, Any]] = {}
     for row in new:
         first.setdefault(repeat_of(row), row)
-    candidates = [
-        {"id": identity} | row
-        for row, identity in zip(
-            first.values(), bulk_insert.allocate_ids(connection, table, len(first)), strict=True
-        )
-    ]
+    ids = bulk_insert.allocate_ids(connection, table, len(first))
+    candidates = [{"id": identity, **row} for row, identity in zip(first.values(), ids, strict=True)]
     inserted = bulk_insert.insert_new(connection, table, candidates, unique=unique)
-    standing: dict[tuple[Any, ...], Row] = {
-        repeat_of(row): row for row in candidates if row["id"] in inserted
-    }
-    lost = [row for row in candidates if row["id"] not in inserted]
-    if lost:
+    standing: dict[Any, Row] = dict(zip(first, candidates, strict=True))
+    if lost := [row for row in candidates if row["id"] not in inserted]:
+        for row in lost:
+            del standing[repeat_of(row)]
+        keys = sorted({found_of(row) for row in lost})
+        columns = [table.c[name] for name in found_by]
         for found in bulk_insert.look_up(
-            connection,
-            sa.select(table),
-            [table.c[name] for name in found_by],
-            sorted({tuple(row[name] for name in found_by) for row in lost}),
+            connection, sa.select(table), columns, [one if len(columns) > 1 else (one,) for one in keys]
         ):
             standing.setdefault(repeat_of(found), found)
-    seen: set[int] = set()
     result = []
     for row in new:
         stands = standing[repeat_of(row)]
-        result.append((stands, stands["id"] in inserted and stands["id"] not in seen))
-        seen.add(stands["id"])
+        result.append((stands, stands["id"] in inserted))
+        inserted.discard(stands["id"])
     return result

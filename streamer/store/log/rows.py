@@ -11,6 +11,7 @@ from msgspec.structs import astuple
 
 from streamer.journal import BatchDecision, LabelRevision, Record, ScoredResponse, Slice
 from streamer.signing.canonical_json import stored_number
+from streamer.store.db.schema.decisions import decisions
 from streamer.store.db.schema.joins import BATCH, PARTITION
 from streamer.store.db.schema.types import HASH_BYTES, Columns, columns_of
 from streamer.store.log.leaves import batch_mac, dead_letter_mac, judgement_mac
@@ -20,12 +21,11 @@ _OF_RESPONSES = tuple("response_id" if one == "id" else one for one in ScoredRes
 _OF_ASKED = ("judge", "mark", "failure", "requests", "input_tokens", "output_tokens", "cost", "remembered")
 
 
-_OF_DECISION = (
-    *("unit", "mode", "outcome", "reason", "selected", "segment", "burst", "scorer", "encoder"),
-    *("embedding_source", "action_id", "decided_at", "audit_rate", "signals"),
-)
-"""What a decision and its row both have."""
-_decided = attrgetter(*_OF_DECISION)
+_PATHS = {
+    one.name: path for one in decisions.c if isinstance(path := one.info["of"], str) and one.name != "batch"
+}
+_at_paths = attrgetter(*_PATHS.values())
+_MADE = {one.name: make for one in decisions.c if callable(make := one.info["of"])}
 
 
 def check_slice(piece: Slice) -> None:
@@ -91,30 +91,11 @@ def response_columns(decision: BatchDecision, batch: int) -> Columns:
 
 
 def decision_row(decision: BatchDecision, batch: int) -> dict[str, Any]:
-    """The row of a decision."""
-    return {
-        "batch": batch,
-        "gate": decision.key.gate,
-        "policy_version": decision.policy.version,
-        **dict(zip(_OF_DECISION, _decided(decision), strict=True)),
-        "cut_state": None if decision.cut is None else decision.cut.state,
-        "cut_threshold": None if decision.cut is None else decision.cut.threshold,
-        "sampled": bool(decision.sampled),
-        "sampling_probability": float(decision.sampling_probability),
-        "action_topic": decision.action.topic,
-        "action_key": decision.action.key,
-        "action_value": decision.action.value,
-        "action_headers": decision.action.headers,
-        "cloud": None if decision.cloud is None else list(decision.cloud),
-        "timestamp_ms": None
-        if decision.policy.settings.decision_deadline_seconds is None
-        else decision.record.timestamp_ms,
-        "deadline_ms": decision.record.deadline_ms,
-        "extra_draw": bool(decision.extra_draw),
-        "newest_seen": decision.newest_seen if decision.newest_seen > decision.policy.version else None,
-        "budget_count": None if decision.needed is None else float(decision.needed.count),
-        "budget_groups": None if decision.needed is None else decision.needed.groups,
-    }
+    """The row of a decision, as its table's columns say."""
+    row = {"batch": batch, **dict(zip(_PATHS, _at_paths(decision), strict=True))}
+    for name, make in _MADE.items():
+        row[name] = make(decision)
+    return row
 
 
 def judgement_rows(decision: BatchDecision, now: datetime) -> list[dict[str, Any]]:

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from operator import itemgetter
-from statistics import fmean
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -31,7 +30,8 @@ from streamer.store.db.schema import (
 )
 from streamer.store.db.schema.joins import BATCH, POLICY_OF_DECISION, REVISION_OF_POLICY, same
 from streamer.store.db.schema.types import UtcDateTime
-from streamer.store.labels.revisions import wrong_above
+from streamer.store.db.schema.views import latest
+from streamer.store.labels.revisions import means, wrong_above
 from streamer.store.policies.policy_rows import SETTINGS, settings_of
 from streamer.store.risk.audit_rates import newest_shipped
 
@@ -245,8 +245,7 @@ def urgent(
         query.where(batches.c.id.in_(numbers), _SHIPPED, batches.c.attempt == 1)
     ).all()
     said, _ = _severities(connection, labels, gate, {kind}, sorted({one.batch_id for one in shipped}), NEWEST)
-    found = (said.get((one.batch_id, one.response_id, kind)) for one in shipped)
-    return [None if one is None else fmean(one) for one in found]
+    return [said.get((one.batch_id, one.response_id, kind)) for one in shipped]
 
 
 def late_labels(
@@ -358,12 +357,11 @@ def _scores(
 def _with(
     one: LoggedDecision,
     marks: Sequence[_NeedsLabel],
-    said: dict[tuple[str, str, str], list[float]],
-    came: dict[tuple[str, str, str], datetime],
+    said: dict[tuple[Any, ...], float],
+    came: dict[tuple[Any, ...], datetime],
 ) -> LoggedDecision:
     def severity(kind: str, mark: _NeedsLabel) -> float | None:
-        given = said.get((one.batch_id, mark.response_id, kind))
-        return None if given is None else given[0] if len(given) == 1 else fmean(given)
+        return said.get((one.batch_id, mark.response_id, kind))
 
     needed = [mark for mark in marks if mark.drawn and mark.ships] if one.sampled else []
     there = [severity(one.settings.severity_kind, mark) for mark in needed]
@@ -439,31 +437,10 @@ def _severities(
     kinds: set[str],
     batch_ids: Sequence[str],
     until: int,
-) -> tuple[dict[tuple[str, str, str], list[float]], dict[tuple[str, str, str], datetime]]:
-    """What each labeller said last, by batch, response and kind; of equally late ones the one stored later.
-
-    And when the first of them was received, whoever it was from.
-    """
-    query = sa.select(
-        *labels.c["id", "batch_id", "response_id", "kind", "labeller"],
-        *labels.c["severity", "effective_at", "received_at"],
-    ).where(
-        labels.c.gate == gate,
-        labels.c.attempt == 1,
-        labels.c.kind.in_(sorted(kinds)),
-        labels.c.id <= until,
-    )
-    latest: dict[tuple[str, str, str, str], tuple[datetime, int, float]] = {}
-    came: dict[tuple[str, str, str], datetime] = {}
-    keys = [(one,) for one in batch_ids]
-    for row in bulk_insert.look_up_rows(connection, query, [labels.c.batch_id], keys):
-        number, batch_id, response_id, kind, labeller, severity, effective_at, received_at = row
-        of, key = (batch_id, response_id, kind), (batch_id, response_id, kind, labeller)
-        before = latest.get(key)
-        if before is None or before[:2] < (effective_at, number):
-            latest[key] = effective_at, number, severity
-        came[of] = min(came.get(of, received_at), received_at)
-    said: dict[tuple[str, str, str], list[float]] = defaultdict(list)
-    for (batch_id, response_id, kind, _), (_, _, severity) in latest.items():
-        said[batch_id, response_id, kind].append(severity)
-    return said, came
+) -> tuple[dict[tuple[Any, ...], float], dict[tuple[Any, ...], datetime]]:
+    """The present severity, by batch, response and kind; and when the first label of it was received, whoever it was from."""
+    wanted = labels.c.kind.in_(sorted(kinds)), labels.c.id <= until
+    found = latest(labels, labels.c.gate == gate, labels.c.attempt == 1, *wanted)
+    query = sa.select(*found.c["batch_id", "response_id", "kind", "severity", "came"])
+    rows = bulk_insert.look_up_rows(connection, query, [found.c.batch_id], [(one,) for one in batch_ids])
+    return means(row[:4] for row in rows), {row[:3]: row[4] for row in rows}

@@ -8,6 +8,7 @@ from streamer.events.alerts import alert
 from streamer.gates.policy import CandidateDecision
 from streamer.journal import DataGap
 from streamer.scoring.encoders.identity import EncoderIdentity
+from streamer.store.db.schema import views
 from tests.integration.store.conftest import SETTINGS, START, World
 from tests.recorded import ledgers_of, newest_decisions, risk_estimates
 
@@ -49,9 +50,7 @@ def test_counts_and_the_recent(world: World) -> None:
 
 
 VIEWS = {
-    "v_decisions": "gate batch_id attempt decided_at unit mode outcome reason selected responses shipped best_score"
-    " mean_score policy_version policy_state lambda alpha method scorer encoder embedding_source sampled"
-    " sampling_probability action_id log_id topic partition offset segment shape",
+    "v_decisions": " ".join(views.DECISIONS.selected_columns.keys()),
     "v_label_queue": "gate batch_id attempt response_id kind decided_at prompt text references sampling_probability",
     "v_risk": "gate policy_version unit severity_kind labelled_batches pending_batches served_ratio exposure_risk"
     " selective_risk",

@@ -42,7 +42,7 @@ def _column(one: Setting) -> sa.Column[Any]:
     )
 
 
-def _must(one: Setting) -> str | db.Characters | None:
+def _must(one: Setting) -> db.Must | None:
     if one.choices:
         return db.one_of(one.choices)
     if not one.numeric:

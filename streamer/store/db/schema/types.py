@@ -258,17 +258,61 @@ SIZED_RULE = Characters(1_048_576, least=2)
 """A rule fits into one message."""
 
 
-def one_of(values: Iterable[str]) -> str:
+class OneOf(NamedTuple):
+    """A text is one of a closed list of words."""
+
+    words: tuple[str, ...]
+
+    @property
+    def rule(self) -> str:
+        """The rule of such a column."""
+        return f"{{}} IN ({', '.join(map(repr, self.words))})"
+
+
+Must: TypeAlias = str | Characters | OneOf
+"""The rule of a column's values."""
+
+
+def one_of(values: Iterable[str]) -> OneOf:
     """The rule of a closed list of words."""
-    return f"{{}} IN ({', '.join(repr(value) for value in values)})"
+    return OneOf(tuple(values))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sealed:
+    """How a leaf has a column: as the fact `name`, by default the column's own, in a list where
+    several columns have the same.
+
+    A fact that is NULL is left out, unless `always`; one with `beside` enters where that column or
+    its own says something. `form`: what the verifiers take it for, where the column's type does not
+    say it.
+    """
+
+    name: str | None = None
+    always: bool = False
+    beside: str | None = None
+    form: str | None = None
 
 
 def optional(
-    name: str, kind: Any, *items: sa.ForeignKey, must: str | Characters | None = None, **options: Any
+    name: str,
+    kind: Any,
+    *items: sa.ForeignKey,
+    must: Must | None = None,
+    of: str | Callable[[Any], Any] | None = None,
+    leaf: Sealed | None = None,
+    shown: bool = False,
+    **options: Any,
 ) -> sa.Column[Any]:
     """A column that may be NULL. `must` is the rule of its other values, SQL with `{}` for its name,
-    which the database keeps as the constraint of that name."""
-    return sa.Column(name, kind, *items, info={_MUST: must}, **options)
+    which the database keeps as the constraint of that name.
+
+    Of a decision, `of` says what of it the column has: an attribute's path, or what makes the value;
+    None: its own name. `leaf` says how the leaf has it, None: not at all; `shown`: the view
+    `v_decisions`, and so exports, have it.
+    """
+    info = {_MUST: must, "of": of or name, "leaf": leaf, "shown": shown}
+    return sa.Column(name, kind, *items, info=info, **options)
 
 
 def required(
@@ -326,7 +370,7 @@ def log_columns(column: Callable[..., sa.Column[Any]] = required) -> tuple[sa.Co
     return column("log_id", sa.Text), column("topic", sa.Text), column("partition", sa.Integer)
 
 
-def _rule(must: str | Characters, column: str) -> str:
+def _rule(must: Must, column: str) -> str:
     return (must if isinstance(must, str) else must.rule).replace("{}", column)
 
 

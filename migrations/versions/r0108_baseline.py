@@ -8,41 +8,18 @@ from collections.abc import Iterable, Iterator
 
 from alembic import op
 
-from streamer.store.db.schema import metadata
+from streamer.store.db.schema import metadata, views
 from streamer.store.db.schema.types import MONTH, MONTHLY, kept_of
 
-revision = "0107"
+revision = "0108"
 down_revision = None
 branch_labels = None
 depends_on = None
-serves = "0107"
+serves = "0108"
 """The oldest revision whose programs work on this one: what they know is still there, and they may leave out what is new."""
 
 FIRST = 2000 * 12 * MONTH
 """Numbers of batches up to here belong to no month."""
-
-DECISIONS = """
-CREATE VIEW v_decisions AS
-SELECT b.gate, b.batch_id, b.attempt, d.decided_at, d.unit, d.mode, d.outcome, d.reason, d.selected,
-       count(*) AS responses,
-       sum(CASE WHEN r.action = 'ship' THEN 1 ELSE 0 END) AS shipped,
-       max(r.score) AS best_score,
-       avg(r.score) AS mean_score,
-       d.policy_version, coalesce(d.cut_state, p.state) AS policy_state,
-       CASE WHEN d.cut_state IS NULL THEN p.threshold ELSE d.cut_threshold END AS lambda, g.alpha, g.method,
-       d.scorer, d.encoder, d.embedding_source, d.sampled, d.sampling_probability, d.action_id,
-       o.log_id, o.topic, o.partition, o."offset", d.segment, g.shape
-FROM decisions d
-JOIN batches b ON b.id = d.batch
-JOIN responses r ON r.batch = d.batch
-JOIN policies p ON p.gate = d.gate AND p.version = d.policy_version
-JOIN gate_revisions g ON g.gate = p.gate AND g.revision = p.gate_revision
-JOIN outcomes o ON o.batch = d.batch AND o.kind = 'decision'
-GROUP BY b.gate, b.batch_id, b.attempt, d.decided_at, d.unit, d.mode, d.outcome, d.reason, d.selected,
-         d.policy_version, p.state, p.threshold, g.alpha, g.method, d.scorer, d.encoder, d.embedding_source,
-         d.sampled, d.sampling_probability, d.action_id, o.log_id, o.topic, o.partition, o."offset", d.cut_state,
-         d.cut_threshold, d.segment, g.shape
-"""
 
 NAMES = {
     "sqlite": "SELECT one.value FROM json_each(g.labellers) AS one",
@@ -52,26 +29,6 @@ NAMES = {
 READ = "NOT g.signed_labels AND (g.labellers IS NULL OR l.labeller IN ({names}))"
 # Calibration reads first attempts; of a later one that was held the loss is 0, whatever its severity.
 ASKED = "(g.label_floor IS NULL OR r.score > g.label_floor) AND (b.attempt = 1 OR r.action = 'ship')"
-
-SEVERITIES = """
-CREATE VIEW v_severities AS
-SELECT gate, batch_id, attempt, response_id, kind, avg(severity) AS severity, count(*) AS labellers,
-       max(effective_at) AS effective_at
-FROM (
-    SELECT l.gate, l.batch_id, l.attempt, l.response_id, l.kind, l.severity, l.effective_at,
-           row_number() OVER (
-               PARTITION BY l.gate, l.batch_id, l.attempt, l.response_id, l.kind, l.labeller
-               ORDER BY l.effective_at DESC, l.id DESC
-           ) AS recency
-    FROM label_revisions l
-    JOIN (SELECT gate, max(version) AS version FROM policies GROUP BY gate) newest ON newest.gate = l.gate
-    JOIN policies p ON p.gate = newest.gate AND p.version = newest.version
-    JOIN gate_revisions g ON g.gate = p.gate AND g.revision = p.gate_revision
-    WHERE {read}
-) AS latest
-WHERE recency = 1
-GROUP BY gate, batch_id, attempt, response_id, kind
-"""
 
 LABEL_QUEUE = """
 CREATE VIEW v_label_queue AS
@@ -147,8 +104,11 @@ def upgrade() -> None:
             op.execute(
                 f"CREATE TABLE {table.name}_before PARTITION OF {table.name} FOR VALUES FROM (MINVALUE) TO ({FIRST})"
             )
-    for view in (DECISIONS, SEVERITIES, LABEL_QUEUE, RISK, RISK_INTERVALS):
-        read = READ.format(names=NAMES[context.dialect.name])
+    read = READ.format(names=NAMES[context.dialect.name])
+    for name, query in (("v_decisions", views.DECISIONS), ("v_severities", views.severities(read))):
+        text = query.compile(dialect=context.dialect, compile_kwargs={"literal_binds": True})
+        op.execute(f"CREATE VIEW {name} AS {text}")
+    for view in (LABEL_QUEUE, RISK, RISK_INTERVALS):
         op.execute(view.format(read=read, asked=f"({ASKED})"))
     if not sqlite:
         op.execute(
