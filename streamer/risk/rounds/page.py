@@ -14,7 +14,7 @@ import structlog
 from streamer.events.alerts import AlertsV1
 from streamer.gates.audit_rate import AuditRate, day_of
 from streamer.gates.policy import Policy
-from streamer.risk.rounds.alarms import (
+from streamer.risk.rounds.alarm_terms import (
     ACKNOWLEDGED,
     draw_alarm,
     early_warning,
@@ -22,17 +22,23 @@ from streamer.risk.rounds.alarms import (
     severity_limit,
     warns,
 )
-from streamer.risk.rounds.betting import LabelAlarmReader
+from streamer.risk.rounds.alert_texts import (
+    alert_of,
+    closed_alert,
+    closing_reason,
+    holding_reason,
+    reason_name,
+)
 from streamer.risk.rounds.columns import LoggedDecisions
-from streamer.risk.rounds.drifting import DriftReader
+from streamer.risk.rounds.drift_alarms import DriftReader
 from streamer.risk.rounds.horizon import Watermark, joined, marked, pruned, settled_number, time_of
+from streamer.risk.rounds.label_alarms import LabelAlarmReader
 from streamer.risk.rounds.reading import IntervalReader
 from streamer.risk.rounds.report import Drawing
 from streamer.risk.rounds.serving import serve
 from streamer.risk.rounds.state import LABEL_ALARMS, GateWatch, WatchedAlarm, WatchedSequence
 from streamer.risk.rounds.store import CalibratedSample, Release, Standing, WatchStore, Written
 from streamer.risk.rounds.verdict import LEAST_LAG
-from streamer.risk.rounds.words import alert_of, closed_alert, closing_reason, holding_reason, reason_name
 from streamer.risk.states import RiskAlarm
 from streamer.risk.states.early import URGENT, cleared
 
@@ -385,7 +391,7 @@ def reset(watch: GateWatch, standing: Standing) -> tuple[GateWatch, list[Watched
             and alarm.ended is None
             and alarm.alert_id in standing.acknowledged
         ):
-            # `drifting` begins the next one with what it compares with.
+            # `drift_alarms` begins the next one with what it compares with.
             alarm = replace(alarm, ended=ACKNOWLEDGED)
         following = _next(alarm, standing)
         if following is None:

@@ -40,8 +40,8 @@ from streamer.store.db.schema.joins import BATCH, REVISION_OF_RUN, key_of, signa
 from streamer.store.db.schema.types import HASH_BYTES
 
 if TYPE_CHECKING:
+    from streamer.recalibration.gate_rule import Outcome
     from streamer.recalibration.run import CalibrationRun
-    from streamer.recalibration.verdict import Outcome
 
 
 K = TypeVar("K")

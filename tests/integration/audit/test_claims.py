@@ -31,7 +31,7 @@ from streamer.events.responses import decode_responses
 from streamer.frames.recorded import NothingToTry, claimed
 from streamer.gates.rule import Cut, Segments
 from streamer.gates.settings import GateSettings
-from streamer.risk.rounds.alarms import goes_on, label_alarm
+from streamer.risk.rounds.alarm_terms import goes_on, label_alarm
 from streamer.risk.rounds.logged import LoggedDecision, Terms
 from streamer.risk.rounds.watch import RiskWatch
 from streamer.scoring.registry import OF_CLAIMS

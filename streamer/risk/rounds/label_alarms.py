@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from streamer.events.alerts import AlarmKind
-from streamer.risk.rounds.alarms import (
+from streamer.risk.rounds.alarm_terms import (
     MISSING_SHARE,
     RISK_RAISED,
     TERMS_CHANGED,

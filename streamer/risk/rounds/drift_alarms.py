@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from streamer.events.alerts import AlarmKind
 from streamer.gates.uniforms import keyed_bits
-from streamer.risk.rounds.alarms import ACKNOWLEDGED, draw_alarm
+from streamer.risk.rounds.alarm_terms import ACKNOWLEDGED, draw_alarm
 from streamer.risk.rounds.columns import LoggedDecisions
 from streamer.risk.rounds.state import BETTING, GateWatch, WatchedAlarm
 from streamer.risk.states import AuditedDecisions, DrawAlarm, DriftAlarm
