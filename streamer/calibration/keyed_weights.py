@@ -75,8 +75,8 @@ class KeyedWeights:
     def order(self, groups: Sequence[str]) -> NDArray[np.intp]:
         """Return the positions of groups in a random order that follows from seed and ids: rising digests."""
         digests = self._digests(("order",), groups)
-        ranked = sorted(range(len(groups)), key=lambda g: (digests[g], groups[g]))
-        return np.array(ranked, dtype=np.intp)
+        ranked = sorted(zip(digests, groups, range(len(groups)), strict=True))
+        return np.array([place for _, _, place in ranked], dtype=np.intp)
 
     def _digest(self, *parts: str) -> bytes:
         """Map `parts` to 32 bytes; each is preceded by its length, so that no two sequences share an encoding."""

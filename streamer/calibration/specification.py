@@ -10,8 +10,9 @@ import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cache
 from importlib import import_module
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -123,9 +124,10 @@ class Parametrised(Specification):
     __slots__ = ()
 
     @classmethod
-    def ranges(cls) -> dict[str, Range]:
+    @cache
+    def ranges(cls) -> Mapping[str, Range]:
         """The parameters by name."""
-        return {one.name: one.metadata["range"] for one in fields(cls)}  # type: ignore[arg-type]
+        return MappingProxyType({one.name: one.metadata["range"] for one in fields(cls)})  # type: ignore[arg-type]
 
     @classmethod
     def defaults(cls) -> dict[str, Number]:
@@ -219,7 +221,7 @@ class Sample:
     @property
     def levels(self) -> int:
         """How many scores there are."""
-        return sum(len(group.item_ids) for group in self.groups)
+        return sum([len(group.item_ids) for group in self.groups])
 
 
 class Calibrated(NamedTuple):

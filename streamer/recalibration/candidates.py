@@ -61,7 +61,7 @@ class RunSample:
             alpha=self.alpha,
             seed=self.seed,
             drawn=min(settings.audit_draws, self.fewest_draws) if settings.unit == "response" else 1,
-            largest=max((len(group.item_ids) for group in self.groups), default=1),
+            largest=max([len(group.item_ids) for group in self.groups], default=1),
             floor=settings.label_floor,
             history=self.history,
             prompts=self.prompts,
@@ -75,7 +75,8 @@ def candidates(settings: GateSettings, drawn: RunSample) -> tuple[Candidate, ...
 
     The gate's own comes first, and only it may become a policy: the others promise nothing to one who picks.
     """
-    own, sample = decide(settings, drawn), drawn.for_gate(settings)
+    sample = drawn.for_gate(settings)
+    own = decide(settings, drawn, sample)
     others = (
         calibrator
         for calibrator in _diagnostics(settings)
@@ -84,9 +85,9 @@ def candidates(settings: GateSettings, drawn: RunSample) -> tuple[Candidate, ...
     return (own, *(_diagnostic(settings, sample, one) for one in others))
 
 
-def decide(settings: GateSettings, drawn: RunSample) -> Candidate:
-    """Run the gate's own calibrator, in its shape and with its segments."""
-    sample = drawn.for_gate(settings)
+def decide(settings: GateSettings, drawn: RunSample, sample: Sample | None = None) -> Candidate:
+    """Run the gate's own calibrator, in its shape and with its segments; `sample`: what it works on, where it is made already."""
+    sample = sample or drawn.for_gate(settings)
     if settings.signal_list is not None and settings.calibrator.of_signals:
         found = settings.calibrator.calibrate(sample)
         if found.prompts is not None:
