@@ -199,11 +199,13 @@ class Sample:
     groups : unique by id, in order of decision, the oldest first; missing severities are 1.
     alpha : the budget of one attempt, in (0, 1).
     seed : the gate's, fixed before labels were read.
-    drawn : the most items that a group has labels of, >= 1; fewer may have been drawn from one.
+    drawn : the most items that a group has labels of, >= 1; fewer may have been drawn from one. Of a run the fewest that the
+        audit draw took from any group that had more.
     largest : the most items that a group may ever have.
     floor : only items that score above it were to be labelled, and the threshold will be no less; None: all were.
     history : the cuts that other prompts fix, which nobody was to label.
     prompts : the same groups with their signals; None: they have none.
+    segments : by group id; empty unless the gate has segments.
     budget, attempts : what `alpha` is the share of one attempt of, for comparisons in whole numbers; None: alpha itself.
     """
 
@@ -215,6 +217,7 @@ class Sample:
     floor: float | None = None
     history: History = NO_HISTORY
     prompts: Prompts | None = None
+    segments: Mapping[str, str] = MappingProxyType({})
     budget: float | None = None
     attempts: int = 1
 

@@ -16,6 +16,7 @@ from streamer.calibration.claims import claim_loss
 from streamer.calibration.groups import labelled_groups
 from streamer.calibration.guarantee import besides, budget
 from streamer.calibration.history import MOST, NO_HISTORY
+from streamer.calibration.specification import Sample
 from streamer.errors import TryLater
 from streamer.gates.audit_rate import label_lag
 from streamer.gates.policy import Bursts, GateRevision, Policy, sealed_burst
@@ -24,7 +25,7 @@ from streamer.gates.settings import GateSettings
 from streamer.gates.shapes import noted
 from streamer.recalibration import age_cut
 from streamer.recalibration.age_cut import AgeCut
-from streamer.recalibration.candidates import Candidate, RunSample, candidates, decide
+from streamer.recalibration.candidates import Candidate, candidates, decide
 from streamer.recalibration.comparison import Reading, claim_losses, direction, losses
 from streamer.recalibration.missing_labels import MissingLabels, missing_labels
 from streamer.recalibration.sampled import (
@@ -499,9 +500,9 @@ def _sample(
     labelled: Sequence[LabelledGroup],
     alpha: float,
     history: History,
-) -> RunSample:
+) -> Sample:
     segmented = gate.settings.segment_by is not None
-    return RunSample(
+    return Sample(
         prompts=prompts_of(groups, salt=gate.audit_salt, segmented=segmented)
         if gate.settings.calibrator.of_signals
         else None,
@@ -509,7 +510,7 @@ def _sample(
         segments={group.id: group.segment or "" for group in groups} if segmented else {},
         alpha=alpha,
         seed=gate.seed,
-        fewest_draws=min([group.draws for group in groups]),
+        drawn=min([group.draws for group in groups]),
         history=history,
     )
 

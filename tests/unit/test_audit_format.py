@@ -39,7 +39,7 @@ from streamer.gates.settings import GateSettings
 from streamer.gates.uniforms import keyed_bits, uniform_of, uniforms_for
 from streamer.journal import LabelRevision, Partition, Record
 from streamer.labels.signing import statement as label_statement
-from streamer.recalibration.candidates import RunSample, decide
+from streamer.recalibration.candidates import decide
 from streamer.recalibration.comparison import Reading, direction
 from streamer.scoring.blank import is_blank
 from streamer.signing import merkle
@@ -370,13 +370,13 @@ def _calibrators(given: dict[str, Any]) -> dict[str, Any]:
         for one in given["groups"]
     )
 
-    def drawn(cuts: Sequence[float] = ()) -> RunSample:
-        return RunSample(
+    def drawn(cuts: Sequence[float] = ()) -> Sample:
+        return Sample(
             groups=groups,
             segments={one["id"]: one["segment"] for one in given["groups"]},
             alpha=given["alpha"],
             seed=given["seed"],
-            fewest_draws=2,
+            drawn=2,
             history=History(prompts=100, cuts=tuple(cuts)) if cuts else NO_HISTORY,
         )
 
