@@ -217,7 +217,7 @@ class Sample:
     floor: float | None = None
     history: History = NO_HISTORY
     prompts: Prompts | None = None
-    segments: Mapping[str, str] = MappingProxyType({})
+    segments: Mapping[str, str] = field(default_factory=dict)
     budget: float | None = None
     attempts: int = 1
 

@@ -23,6 +23,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from streamer.audit.signing import Signer
 from streamer.calibration import registry
+from streamer.calibration.calibrators.bb import Bb
+from streamer.calibration.calibrators.rbwa import Rbwa
 from streamer.calibration.full_fit import Prompts
 from streamer.calibration.groups import LabelledGroup
 from streamer.calibration.history import NO_HISTORY, History
@@ -357,8 +359,8 @@ def _weights(given: dict[str, Any]) -> dict[str, Any]:
         "pick": items[keys.pick(group, items)],
         "coin": keys.coin(group),
         "order": [["a#1", "b#1", "c#1"][i] for i in keys.order(["a#1", "b#1", "c#1"])],
-        "bb": keys.bb(group, items, given["draws"]).tolist(),
-        "rbwa": [round(one, 12) for one in keys.rbwa(group, items, given["eta"]).tolist()],
+        "bb": Bb(given["draws"]).keyed(group, items, keys).tolist(),
+        "rbwa": [round(one, 12) for one in Rbwa(given["eta"]).keyed(group, items, keys).tolist()],
     }
 
 
