@@ -18,8 +18,8 @@ from scipy.stats import binom
 from shared import parser_of
 
 from streamer.gates.settings import GateSettings
-from streamer.risk.rounds.alarms import chance_of
-from streamer.risk.rounds.betting import LabelAlarmReader
+from streamer.risk.rounds.alarm_terms import chance_of
+from streamer.risk.rounds.label_alarms import LabelAlarmReader
 from streamer.risk.rounds.logged import LoggedDecision
 from streamer.risk.rounds.state import GateWatch
 from streamer.risk.states import Draw, DrawnBets, RiskAlarm

@@ -23,10 +23,9 @@ from pathlib import Path
 import numpy as np
 
 from streamer import calibrate
-from streamer.calibration import weight_draws
 from streamer.calibration.groups import canonical_order, index_groups
 from streamer.calibration.loss_curve import budget_limit, smallest_admissible
-from streamer.calibration.registry import weighting_schemes
+from streamer.calibration.registry import weighting_scheme, weighting_schemes
 
 ALPHA = 0.05
 GRID = 1000
@@ -68,13 +67,7 @@ class Problem:
         """The order that the weights are dealt out in, and the weights."""
         rng = np.random.default_rng(0)
         _, sizes = canonical_order(self.scores, self.severities, *self.grouping)
-        if scheme == "crc":
-            return weight_draws.crc_weights(sizes, rng)
-        return (
-            weight_draws.bb_weights(sizes, 20, rng)
-            if scheme == "bb"
-            else weight_draws.rbwa_weights(sizes, 1.0, rng)
-        )
+        return weighting_scheme(scheme).drawn(sizes, rng)
 
 
 def processor() -> str:

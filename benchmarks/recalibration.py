@@ -27,7 +27,7 @@ from shared import parser_of
 
 from streamer.recalibration.age_cut import choose
 from streamer.recalibration.suffix_test import suffix_test
-from streamer.risk.rounds.alarms import chance_of
+from streamer.risk.rounds.alarm_terms import chance_of
 from streamer.risk.states import RiskAlarm
 
 Floats = NDArray[np.float64]

@@ -34,8 +34,8 @@ from streamer.gates.settings import GateSettings
 from streamer.journal import LabelRevision, Slice
 from streamer.recalibration.run import calibrate_gate
 from streamer.risk.rounds import page
-from streamer.risk.rounds.betting import LabelAlarmReader
-from streamer.risk.rounds.drifting import DriftReader
+from streamer.risk.rounds.drift_alarms import DriftReader
+from streamer.risk.rounds.label_alarms import LabelAlarmReader
 from streamer.risk.rounds.reading import IntervalReader
 from streamer.risk.rounds.report import RiskReport
 from streamer.risk.rounds.watch import RiskWatch

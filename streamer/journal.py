@@ -19,7 +19,7 @@ from streamer.gates.batch_key import BatchKey
 from streamer.gates.declared import HoldAction, Mode, Unit
 from streamer.gates.policy import CandidateDecision, Policy
 from streamer.gates.rule import Cut, Needed
-from streamer.scoring.reading import Rule
+from streamer.scoring.unread_answers import Rule
 
 Headers = tuple[tuple[str, bytes | None], ...]
 

@@ -14,9 +14,11 @@ import numpy as np
 from streamer.calibration import LabelledGroup, Threshold, calibrate_groups
 from streamer.clouds.cloud import Cloud, split_clouds
 from streamer.clouds.measurement import DecidedBatch, OfflineRisk, measure
-from streamer.clouds.offline import ScoredCloud, calibration_groups, decided_batch, summary
+from streamer.clouds.offline import ScoredCloud, calibration_groups, summary
 from streamer.frames.answers import Read, scored
 from streamer.gates.declared import Unit
+from streamer.gates.gate import gate_batch
+from streamer.scoring.blank import is_blank
 from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.scoring.registry import GRAM
 
@@ -65,8 +67,18 @@ def run_scored(
     threshold = calibrate_groups(groups, alpha=alpha, method=method, seed=seed)
     cut = threshold.value if threshold.state == "cut" else None
     decided = tuple(
-        decided_batch(by_id[cloud.batch_id], unit=unit, state=threshold.state, threshold=cut)
-        for cloud in second
+        one.decided(
+            None
+            if one.scores is None
+            else gate_batch(
+                one.scores,
+                unit=unit,
+                state=threshold.state,
+                threshold=cut,
+                blank=list(map(is_blank, one.cloud.texts)),
+            ).shipped
+        )
+        for one in (by_id[cloud.batch_id] for cloud in second)
     )
     return OfflineResult(
         unit=unit, threshold=threshold, calibration=tuple(groups), decided=decided,

@@ -17,6 +17,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from streamer.calibration.signal_order import SIGNALS, UNREAD
 from streamer.gates.declared import FIRST_PARAMETERS
 from streamer.gates.setting import Setting
 from streamer.gates.setting_changes import CALIBRATED_FOR
@@ -46,6 +47,9 @@ export const LATER_SETTINGS = {_lines(YOUNGER_SETTINGS)};
 
 /** Those that are written as floats. */
 export const FLOATS = new Set({_lines(sorted(NUMBERS))});
+
+/** The columns of a row of signals that say, by 1, why the encoder did not read a batch. */
+export const UNREAD = {list(range(len(SIGNALS)))[UNREAD]};
 """
 
 
@@ -84,6 +88,9 @@ SIGNED_IF_OTHER: dict[str, Any] = {{
 """Those that it covers where they have another value."""
 
 SIGNED_AS_FLOATS = frozenset({_tuple(sorted(NUMBERS))})
+
+UNREAD = {UNREAD.start}, {UNREAD.stop}
+"""The columns of a row of signals that say, by 1, why the encoder did not read a batch."""
 '''
 
 

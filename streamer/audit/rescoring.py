@@ -18,7 +18,7 @@ from streamer.scoring.plugins import Installed, loaded
 from streamer.scoring.registry import EVERY, LIKELIHOOD, OF_CLAIMS, is_plugin, scorer_named
 from streamer.scoring.scorer import AnswerBatch, Scorer
 from streamer.scoring.scorers.judge import Judge
-from streamer.scoring.signals.signal_list import SignalList
+from streamer.scoring.signals.signal_list import MEASURED, SignalList
 from streamer_verify.values import place_of
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class _Row(NamedTuple):
         if found is None or found.shape != recorded.shape:
             return np.inf
         units = np.ones(len(found))
-        units[: len(self.signals.measured)] = [one.deviation for one in self.signals.measured]
+        units[: len(MEASURED)] = [one.deviation for one in MEASURED]
         return float((np.abs(found - recorded) * units).max())
 
 

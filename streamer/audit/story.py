@@ -18,7 +18,7 @@ from streamer.gates.rule import INDICATOR, Cut, Needed, rule_of_text
 from streamer.gates.settings import HELD_WORDS
 from streamer.scoring.claims.answer import WHY_HELD, assembled, parts
 from streamer.scoring.judged import form
-from streamer.scoring.reading import SAYS
+from streamer.scoring.unread_answers import SAYS
 from streamer.signing.canonical_json import canonical_json
 from streamer.signing.merkle import among, inclusion_proof, leaf_hash, root_of
 from streamer.wording.numbers import counted, percent

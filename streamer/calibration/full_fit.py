@@ -31,6 +31,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamer.calibration.p_values import binomial
+from streamer.calibration.signal_order import UNREAD
 
 Floats = NDArray[np.float64]
 Marks = NDArray[np.bool_]
@@ -45,8 +46,6 @@ LEAST_GROUPS = 40
 _AT_ONCE = 1000
 MOST_GROUPS = 5000
 """The newest prompts that a policy uses."""
-UNREAD = slice(26, 29)
-"""The columns of a row that say, by 1, why the encoder did not read the answers; see `streamer.scoring.signals.unread`."""
 LEAST_ALIKE = 20
 """So many calibration prompts must have been unread for the same reasons, for a batch that is to be compared with them, where a
 gate says nothing else."""

@@ -1,8 +1,8 @@
 """The weights of one named group, derived from a seed and from names by HMAC-SHA256.
 
 Anyone who knows the seed and the ids can derive every weight again: the order of groups and items plays no part, another
-group's presence changes nothing, and scores and labels cannot reach the weights. The schemes are those of
-`streamer.calibration.weight_draws`.
+group's presence changes nothing, and scores and labels cannot reach the weights. Each scheme makes its weights of
+these draws in a file of `streamer.calibration.calibrators`.
 """
 
 from collections.abc import Sequence
@@ -11,12 +11,7 @@ from hashlib import sha256
 import numpy as np
 from numpy.typing import NDArray
 
-from streamer.calibration.weight_draws import normalised_gammas
-
-Floats = NDArray[np.float64]
-
 _DOMAIN = b"streamer.calibration.v1:"
-_DRAWS_PER_DIGEST = 4
 _BLOCK = 64
 _INNER, _OUTER = (bytes(byte ^ pad for byte in range(256)) for pad in (0x36, 0x5C))
 """HMAC's two paddings (RFC 2104), as translations of a key's bytes."""
@@ -31,59 +26,27 @@ class KeyedWeights:
         # What all digests start with, hashed once: `hmac.digest` takes three times as long.
         self._inner, self._outer = sha256(block.translate(_INNER)), sha256(block.translate(_OUTER))
 
-    def crc(self, group: str, items: Sequence[str]) -> Floats:
-        """Give the whole weight to the item whose digest is the smallest: each is equally likely."""
-        weights = np.zeros(len(items))
-        weights[self.pick(group, items)] = 1.0
-        return weights
-
     def pick(self, group: str, items: Sequence[str]) -> int:
         """Return the position of the item whose digest is the smallest: each is equally likely."""
-        digests = self._digests(("crc", group), items)
+        digests = self.digests(("crc", group), items)
         return min(range(len(items)), key=lambda i: (digests[i], items[i]))
 
     def coin(self, group: str) -> float:
         """Draw a uniform number in [0, 1)."""
-        return (int.from_bytes(self._digest("coin", group)[:8], "big") >> 11) * 2.0**-53
-
-    def bb(self, group: str, items: Sequence[str], draws: int) -> Floats:
-        """Give each item the share of `draws` draws with replacement that fell on it."""
-        positions = sorted(range(len(items)), key=items.__getitem__)
-        counts = np.zeros(len(items), dtype=np.int64)
-        for first in range(0, draws, _DRAWS_PER_DIGEST):
-            digest = self._digest("bb", group, str(first))
-            for draw in range(min(_DRAWS_PER_DIGEST, draws - first)):
-                word = int.from_bytes(digest[8 * draw : 8 * draw + 8], "big")
-                counts[positions[word * len(items) >> 64]] += 1
-        return counts / draws
-
-    def rbwa(self, group: str, items: Sequence[str], eta: float) -> Floats:
-        """Draw the group's weights from the symmetric Dirichlet distribution of concentration `eta` > 0."""
-        from scipy.special import gammaincinv  # slow to import, and only this scheme needs it
-
-        words = np.frombuffer(
-            b"".join([digest[:16] for digest in self._digests(("rbwa", group), items)]), dtype=">u8"
-        )
-        uniforms = ((words >> 11).astype(np.float64) + 0.5) * 2.0**-53
-        gammas = np.asarray(gammaincinv(eta + 1.0, uniforms[0::2]), dtype=np.float64)
-        # sorted by name, so that sums round alike in whatever order the items came
-        order = sorted(range(len(items)), key=items.__getitem__)
-        weights = np.empty(len(items))
-        weights[order] = normalised_gammas(gammas[order], uniforms[1::2][order], eta, np.array([len(items)]))
-        return weights
+        return (int.from_bytes(self.digest("coin", group)[:8], "big") >> 11) * 2.0**-53
 
     def order(self, groups: Sequence[str]) -> NDArray[np.intp]:
         """Return the positions of groups in a random order that follows from seed and ids: rising digests."""
-        digests = self._digests(("order",), groups)
-        ranked = sorted(range(len(groups)), key=lambda g: (digests[g], groups[g]))
-        return np.array(ranked, dtype=np.intp)
+        digests = self.digests(("order",), groups)
+        ranked = sorted(zip(digests, groups, range(len(groups)), strict=True))
+        return np.array([place for _, _, place in ranked], dtype=np.intp)
 
-    def _digest(self, *parts: str) -> bytes:
+    def digest(self, *parts: str) -> bytes:
         """Map `parts` to 32 bytes; each is preceded by its length, so that no two sequences share an encoding."""
-        (digest,) = self._digests(parts[:-1], parts[-1:])
+        (digest,) = self.digests(parts[:-1], parts[-1:])
         return digest
 
-    def _digests(self, first: Sequence[str], last: Sequence[str]) -> list[bytes]:
+    def digests(self, first: Sequence[str], last: Sequence[str]) -> list[bytes]:
         """Return the digest of `first` and one more part, for each part in `last`."""
         started = self._inner.copy()
         for part in first:

@@ -10,8 +10,9 @@ import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cache
 from importlib import import_module
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -123,9 +124,10 @@ class Parametrised(Specification):
     __slots__ = ()
 
     @classmethod
-    def ranges(cls) -> dict[str, Range]:
+    @cache
+    def ranges(cls) -> Mapping[str, Range]:
         """The parameters by name."""
-        return {one.name: one.metadata["range"] for one in fields(cls)}  # type: ignore[arg-type]
+        return MappingProxyType({one.name: one.metadata["range"] for one in fields(cls)})  # type: ignore[arg-type]
 
     @classmethod
     def defaults(cls) -> dict[str, Number]:
@@ -197,11 +199,13 @@ class Sample:
     groups : unique by id, in order of decision, the oldest first; missing severities are 1.
     alpha : the budget of one attempt, in (0, 1).
     seed : the gate's, fixed before labels were read.
-    drawn : the most items that a group has labels of, >= 1; fewer may have been drawn from one.
+    drawn : the most items that a group has labels of, >= 1; fewer may have been drawn from one. Of a run the fewest that the
+        audit draw took from any group that had more.
     largest : the most items that a group may ever have.
     floor : only items that score above it were to be labelled, and the threshold will be no less; None: all were.
     history : the cuts that other prompts fix, which nobody was to label.
     prompts : the same groups with their signals; None: they have none.
+    segments : by group id; empty unless the gate has segments.
     budget, attempts : what `alpha` is the share of one attempt of, for comparisons in whole numbers; None: alpha itself.
     """
 
@@ -213,13 +217,14 @@ class Sample:
     floor: float | None = None
     history: History = NO_HISTORY
     prompts: Prompts | None = None
+    segments: Mapping[str, str] = field(default_factory=dict)
     budget: float | None = None
     attempts: int = 1
 
     @property
     def levels(self) -> int:
         """How many scores there are."""
-        return sum(len(group.item_ids) for group in self.groups)
+        return sum([len(group.item_ids) for group in self.groups])
 
 
 class Calibrated(NamedTuple):

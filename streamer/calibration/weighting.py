@@ -83,6 +83,12 @@ class WeightingScheme(Calibrator):
         )
 
 
+def starts(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return where each of some groups begins that stand one after the other, shape (G,)."""
+    found: NDArray[np.int64] = np.cumsum(sizes) - sizes
+    return found
+
+
 def calibrate_by_scheme(
     groups: Sequence[LabelledGroup], *, alpha: float, scheme: WeightingScheme, seed: int
 ) -> Threshold:
@@ -102,14 +108,13 @@ def keyed_losses(
     check_unique(groups)
     scores = np.concatenate([np.empty(0), *[group.scores for group in groups]])
     severities = np.concatenate([np.empty(0), *[group.severities for group in groups]])
-    sizes = np.array([len(group.item_ids) for group in groups], dtype=np.intp)
+    sizes = np.array([len(group.item_ids) for group in groups], dtype=np.int64)
     if not scheme.random:
         divisors = np.where([group.summed for group in groups], 1, sizes)
         return scores, severities / np.repeat(divisors, sizes)
     # Every scheme gives the one item of a group the whole weight.
-    starts = np.cumsum(sizes) - sizes
     losses: Floats = severities.copy()
-    for group, start, size in zip(groups, starts.tolist(), sizes.tolist(), strict=True):
+    for group, start, size in zip(groups, starts(sizes).tolist(), sizes.tolist(), strict=True):
         if size > 1:
             losses[start : start + size] *= scheme.keyed(group.id, group.item_ids, keyed)
     return scores, losses

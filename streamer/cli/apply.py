@@ -19,7 +19,7 @@ from streamer.cli.gate_files import as_keys, read_files, refuse, told
 from streamer.errors import StreamerError, UsageError
 from streamer.gates.setting_changes import calibrated_for_another, differences
 from streamer.gates.settings import PARAMETERS, GateSettings
-from streamer.recalibration.verdict import closing
+from streamer.recalibration.gate_rule import closing
 from streamer.settings.settings import Settings
 from streamer.whatif.asking import SETTINGS as ASKED
 from streamer.wording.policies import setting_text

@@ -19,7 +19,7 @@ from streamer.errors import StreamerError, UsageError
 from streamer.extras import needed_by
 from streamer.gates.policy import Policy
 from streamer.gates.settings import NO_ENCODER
-from streamer.scoring.reading import SAYS, Rule
+from streamer.scoring.unread_answers import SAYS, Rule
 from streamer.security.visible import redact_text
 from streamer.settings.settings import Settings
 from streamer.settings.sources import misspelt_variables

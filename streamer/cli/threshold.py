@@ -24,7 +24,7 @@ from streamer.cli.policies import (
 )
 from streamer.errors import Unavailable, UsageError
 from streamer.gates.policy import Policy
-from streamer.recalibration.verdict import Proposal
+from streamer.recalibration.gate_rule import Proposal
 from streamer.settings.settings import Settings
 from streamer.signing.policies import REFUSAL_TEXTS, PolicyKeys, PolicyVersion
 from streamer.wording.numbers import percent, when

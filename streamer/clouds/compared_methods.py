@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamer.calibration import LabelledGroup, LossCurve, calibrate_soft, prepare_transductive
-from streamer.calibration.full_fit import LEAST_GROUPS, UNREAD, alike, allowed, fit_full, unfamiliar
+from streamer.calibration.full_fit import LEAST_GROUPS, alike, allowed, fit_full, unfamiliar
 from streamer.calibration.history import NO_HISTORY, History
 from streamer.calibration.loss_curve import budget_limit
 from streamer.calibration.registry import calibrator, every, weighting_scheme, weighting_schemes
 from streamer.calibration.shapes import FrozenQuantiles, Ramp, Smooth, SoftGate, rank_scores
+from streamer.calibration.signal_order import UNREAD
 from streamer.calibration.specification import Sample
 from streamer.calibration.weighting import keyed_losses
 from streamer.clouds.offline import bad_groups

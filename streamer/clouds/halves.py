@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from streamer.clouds.cloud import Cloud, split_clouds
 from streamer.clouds.compared_methods import MethodLabels, Run, Traffic
-from streamer.clouds.measurement import units_of
-from streamer.clouds.offline import ScoredCloud, calibration_groups, decided_batch
+from streamer.clouds.offline import ScoredCloud, calibration_groups, measured_units
 from streamer.clouds.spreads import Spread, spread
 from streamer.gates.declared import Unit
 
@@ -95,14 +94,11 @@ class Halves:
         With `drop_unlabelled` what has no severity neither calibrates nor is measured; else it
         counts as 1.
         """
-        batches = [decided_batch(item, unit=unit, state="closed", threshold=None) for item in scored]
-        units = units_of(batches, unit)
-        if drop_unlabelled:
-            units = units.labelled()
+        units = measured_units(scored, unit, drop_unlabelled=drop_unlabelled)
         groups = [
             calibration_groups([item], unit, drop_unlabelled=drop_unlabelled) for item in scored
         ]  # none for a batch held unscored
-        largest = 1 if unit == "best" else max((len(batch.texts) for batch in batches), default=1)
+        largest = 1 if unit == "best" else max((len(one.cloud.responses) for one in scored), default=1)
         rows = [item.row for item in scored]
         signals = None if all(row is None for row in rows) else _filled(rows)
         labels, traffic, severities = [], [], []

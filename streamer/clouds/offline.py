@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from streamer.calibration import LabelledGroup
 from streamer.calibration.threshold import ThresholdState
 from streamer.clouds.cloud import Cloud
-from streamer.clouds.measurement import DecidedBatch, OfflineRisk, units_of
+from streamer.clouds.measurement import DecidedBatch, OfflineRisk, Units, units_of
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.declared import Unit
-from streamer.gates.gate import gate_batch
+from streamer.gates.gate import mean_score
 from streamer.gates.uniforms import counts_bad
 from streamer.scoring.blank import is_blank
 
@@ -41,6 +41,24 @@ class ScoredCloud:
         """Make one of the scores of all samples, of which witnesses lose theirs; None where all answers are blank."""
         shown = None if all(map(is_blank, cloud.texts)) else tuple(scores[: len(cloud.responses)])
         return cls(cloud, shown, row)
+
+    def decided(self, shipped: tuple[bool, ...] | None = None) -> DecidedBatch:
+        """Return it as decided, `shipped` saying what ships of it; None: nothing does."""
+        nothing = len(self.cloud.responses)
+        return DecidedBatch(
+            batch_id=self.cloud.batch_id,
+            prompt=self.cloud.question,
+            texts=self.cloud.texts,
+            scores=(None,) * nothing if self.scores is None else self.scores,
+            shipped=(False,) * nothing if shipped is None else shipped,
+            severities=self.cloud.severities,
+        )
+
+
+def measured_units(scored: Sequence[ScoredCloud], unit: Unit, *, drop_unlabelled: bool = False) -> Units:
+    """Return the units of clouds of which nothing has shipped, or those whose severity is known."""
+    found = units_of([one.decided() for one in scored], unit)
+    return found.labelled() if drop_unlabelled else found
 
 
 _FIGURES = (
@@ -79,15 +97,12 @@ def calibration_groups(
     """
     groups = []
     for item in scored:
-        batch = decided_batch(item, unit=unit, state="closed", threshold=None)
+        batch = item.decided()
         blank = [is_blank(text) for text in batch.texts]
         if item.scores is None or (unit == "batch" and any(blank)):
             continue
         severities = [1.0 if severity is None else severity for severity in batch.severities]
-        if unit == "batch":
-            scores = [float(units_of([batch], unit).scores[0])] * len(severities)
-        else:
-            scores = list(item.scores)
+        scores = [mean_score(item.scores)] * len(severities) if unit == "batch" else item.scores
         drawn = [batch.best] if unit == "best" else list(range(len(severities)))
         if drop_unlabelled:
             drawn = [i for i in drawn if batch.severities[i] is not None]
@@ -117,23 +132,4 @@ def bad_groups(groups: Sequence[LabelledGroup], seed: int) -> NDArray[np.bool_]:
             for group in groups
         ],
         dtype=np.bool_,
-    )
-
-
-def decided_batch(
-    scored: ScoredCloud, *, unit: Unit, state: ThresholdState, threshold: float | None
-) -> DecidedBatch:
-    """Decide one cloud as the gate would."""
-    cloud = scored.cloud
-    shipped: tuple[bool, ...] = (False,) * len(cloud.responses)
-    if scored.scores is not None:
-        blank = [is_blank(text) for text in cloud.texts]
-        shipped = gate_batch(scored.scores, unit=unit, state=state, threshold=threshold, blank=blank).shipped
-    return DecidedBatch(
-        batch_id=cloud.batch_id,
-        prompt=cloud.question,
-        texts=cloud.texts,
-        scores=(None,) * len(cloud.responses) if scored.scores is None else scored.scores,
-        shipped=shipped,
-        severities=cloud.severities,
     )

@@ -11,7 +11,7 @@ from streamer.events.desk import DeskV1
 from streamer.events.responses import read_attempt
 from streamer.gates.batch_key import BatchKey
 from streamer.recalibration.age_cut import span
-from streamer.scoring.reading import SAYS
+from streamer.scoring.unread_answers import SAYS
 from streamer.store import Store
 from streamer.store.desk.release_desk import AlreadyDecided, NotAtDesk, Reject, Release
 from streamer.wording.numbers import when

@@ -17,10 +17,10 @@ from streamer.gates.policy import SIGNED_IN
 from streamer.gates.setting_changes import differences
 from streamer.gates.settings import HELD_WORDS, GateSettings
 from streamer.recalibration.comparison import NEWEST, Reading, direction, ship_rate
+from streamer.recalibration.gate_rule import Proposal
 from streamer.recalibration.skill import separation
-from streamer.recalibration.verdict import Proposal
 from streamer.risk.rounds.report import RiskReport, report_of
-from streamer.scoring.reading import SAYS
+from streamer.scoring.unread_answers import SAYS
 from streamer.signing.policies import REFUSAL_TEXTS, PolicyKeys
 from streamer.store import Store
 from streamer.store.log.decision_search import Wanted

@@ -17,8 +17,8 @@ from streamer.gates.policy import ActivePolicy, CandidateDecision
 from streamer.gates.settings import NO_ENCODER, GateSettings
 from streamer.journal import AskedMark, BatchDecision, EmbeddingSource, Record
 from streamer.scoring.encoders.encoder import CachedEncoder
-from streamer.scoring.reading import Rule
 from streamer.scoring.scorer import AnswerBatch
+from streamer.scoring.unread_answers import Rule
 
 log = structlog.get_logger(__name__)
 

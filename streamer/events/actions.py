@@ -23,7 +23,7 @@ from streamer.gates.settings import HELD_WORDS
 from streamer.journal import EmbeddingSource, Headers, OutboxMessage
 from streamer.scoring.claims.answer import assembled
 from streamer.scoring.judged import WHOLE, call_text
-from streamer.scoring.reading import Rule
+from streamer.scoring.unread_answers import Rule
 
 SCHEMA: Final = "streamer.actions.v1"
 

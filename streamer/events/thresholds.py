@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
+import msgspec.structs
 from msgspec import Meta
 
 from streamer.calibration.guarantee import budget
@@ -121,12 +122,8 @@ class ThresholdsV1(_WithSettings, frozen=True, gc=False, kw_only=True):  # type:
     def __post_init__(self) -> None:
         super().__post_init__()
         # The writer would silently write null for a number that is not finite.
-        values = (getattr(self, name) for name in self.__struct_fields__)
-        if not all(
-            math.isfinite(value)
-            for value in (*values, *(self.parameters or {}).values())
-            if isinstance(value, float)
-        ):
+        values = [*msgspec.structs.astuple(self), *(self.parameters or {}).values()]
+        if not all(map(math.isfinite, [value for value in values if isinstance(value, float)])):
             raise ValueError("numbers of a policy must be finite")
 
 

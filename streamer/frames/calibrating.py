@@ -10,15 +10,15 @@ from streamer.calibration.full_fit import Prompts
 from streamer.calibration.groups import LabelledGroup
 from streamer.calibration.guarantee import budget
 from streamer.calibration.history import History
-from streamer.clouds.measurement import DecidedBatch, units_of
-from streamer.clouds.offline import ScoredCloud, bad_groups
+from streamer.calibration.specification import Sample
+from streamer.clouds.offline import ScoredCloud, bad_groups, measured_units
 from streamer.frames.answers import Encode, Read
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.declared import Unit
 from streamer.gates.policy import burst_of, sealed_burst, segment_of
 from streamer.gates.rule import INDICATOR
 from streamer.gates.settings import GateSettings
-from streamer.recalibration.candidates import RunSample
+from streamer.recalibration.candidates import for_gate
 from streamer.recalibration.sampled import (
     SampledGroup,
     SampledItem,
@@ -51,7 +51,7 @@ def any_budget(settings: GateSettings) -> bool:
     return settings.calibrator.of_signals or (cuts_at_budget(settings, INDICATOR) and not segmented)
 
 
-def why_closed(settings: GateSettings, sample: RunSample) -> str:
+def why_closed(settings: GateSettings, sample: Sample) -> str:
     """Say in a sentence why nothing ships, and what would help."""
     least = settings.calibrator.groups_needed(sample.alpha)
     if len(sample.groups) < least:
@@ -59,7 +59,7 @@ def why_closed(settings: GateSettings, sample: RunSample) -> str:
             f"Nothing ships: a budget of {budget(sample.alpha)} by method {settings.method} needs at least {least} labelled prompts, "
             f"and there are {len(sample.groups)}."
         )
-    reason = settings.calibrator.why_closed(sample.for_gate(settings))
+    reason = settings.calibrator.why_closed(for_gate(settings, sample))
     return f"Nothing ships: {reason or 'even the answers with the highest scores do more harm than the budget allows'}."
 
 
@@ -117,17 +117,10 @@ def prompts_of(
 
 def history_of(found: Sequence[ScoredCloud], unit: Unit) -> History:
     """The cuts that prompts without any severity fix, where what is missing is taken to be missing at random."""
-    batches = [
-        DecidedBatch(
-            batch_id=item.cloud.batch_id,
-            prompt="",
-            texts=item.cloud.texts,
-            scores=item.scores,
-            shipped=(False,) * len(item.scores),
-            severities=item.cloud.severities,
-        )
+    known = [
+        item
         for item in found
         if item.scores is not None and all(severity is None for severity in item.cloud.severities)
     ]
-    units = units_of(batches, unit)
-    return History.of(units.scores[units.shippable], prompts=len(batches))
+    units = measured_units(known, unit)
+    return History.of(units.scores[units.shippable], prompts=len(known))

@@ -21,12 +21,12 @@ from streamer.calibration.groups import LabelledGroup
 from streamer.calibration.guarantee import besides
 from streamer.calibration.history import NO_HISTORY
 from streamer.calibration.registry import check_parameters
-from streamer.calibration.specification import Number
+from streamer.calibration.specification import Number, Sample
 from streamer.calibration.threshold import Threshold
 from streamer.clouds.cloud import NOT_KEPT, held_note, one_call
 from streamer.clouds.halves import HalvesSplit
-from streamer.clouds.measurement import DecidedBatch, units_of
-from streamer.clouds.offline import ScoredCloud, calibration_groups, decided_batch
+from streamer.clouds.measurement import DecidedBatch
+from streamer.clouds.offline import ScoredCloud, calibration_groups, measured_units
 from streamer.clouds.sentence import graded
 from streamer.clouds.tables.answers import Reading
 from streamer.clouds.tables.marks import Annotators, Marks
@@ -51,7 +51,7 @@ from streamer.gates.rule import CalibrationLosses, Cut, Indicator, Rule, Segment
 from streamer.gates.rule import Full as FullRule
 from streamer.gates.setting import EXTERNAL_PREFIX
 from streamer.gates.settings import NO_ENCODER, PARAMETERS, GateSettings
-from streamer.recalibration.candidates import RunSample, decide
+from streamer.recalibration.candidates import decide
 from streamer.recalibration.sampled import burst_note, cuts_at_budget, pooled_segments
 from streamer.scoring.blank import is_blank
 from streamer.scoring.judged import form
@@ -238,13 +238,13 @@ class Gate:
         sizes = [len(group.item_ids) for group in groups]
         largest = max(len(item.cloud.responses) for item in found) if self.unit != "best" else 1
         segments = segments_of(table, self.segment_by)
-        sample = RunSample(
+        sample = Sample(
             groups=groups,
             segments=segments,
             alpha=float(self.alpha),
             seed=self.seed,
             # Fewer severities of a prompt say less of its other answers.
-            fewest_draws=min(sizes) if drop else max(sizes),
+            drawn=min(sizes) if drop else max(sizes),
             history=history_of(found, self.unit) if drop else NO_HISTORY,
             prompts=prompts_of(found, groups, segments, self.seed)
             if settings.calibrator.of_signals
@@ -327,9 +327,7 @@ class Gate:
             def decide(place: int) -> tuple[DecidedBatch, float]:
                 metadata = table.metadata[place] if table.metadata else {}
                 if gate is None:
-                    return decided_batch(
-                        found[place], unit=settings.unit, state="closed", threshold=None
-                    ), 0.0
+                    return found[place].decided(), 0.0
                 batch, _, budgets, _ = gate._batch(found[place], metadata, fitted=False)
                 known = [one for one in budgets if one == one]
                 return batch, min(known, default=0.0)
@@ -337,10 +335,7 @@ class Gate:
             return decide
 
         at, wrong = tried(found, settings.unit, splits, gate_of, drop_unlabelled=drop, progress=progress)
-        units = units_of(
-            [decided_batch(item, unit=settings.unit, state="closed", threshold=None) for item in found],
-            settings.unit,
-        )
+        units = measured_units(found, settings.unit, drop_unlabelled=drop)
         listed, rule = settings.signal_list, self.rule_
         return Report(
             unit=settings.unit,
@@ -348,7 +343,7 @@ class Gate:
             threshold=self.threshold_,
             at=at(self.alpha),
             budgets=tuple(map(at, BUDGETS)) if at_any else (),
-            everything=float((units.labelled() if drop else units).severities.mean()),
+            everything=float(units.severities.mean()),
             prompts=len(found),
             labels=len(splits[0].first),
             splits=0 if frame is not None else len(splits),
@@ -548,7 +543,7 @@ class Gate:
         cloud = item.cloud
         blank = [is_blank(text) for text in cloud.texts]
         cut = self.threshold_.value
-        shipped: tuple[bool, ...] = (False,) * len(blank)
+        shipped = None
         budgets = [np.nan] * len(blank)
         reason = "empty_text" if all(blank) or item.scores is not None else "not_read"
         if item.scores is None and cloud.has_too_few(likely=self.settings_.scorer == LIKELIHOOD):
@@ -566,19 +561,7 @@ class Gate:
             reason = ruling.reason
             if ruling.needed is not None:
                 budgets[ruling.gate.best or 0] = ruling.needed.share
-        return (
-            DecidedBatch(
-                batch_id=cloud.batch_id,
-                prompt=cloud.question,
-                texts=cloud.texts,
-                scores=(None,) * len(blank) if item.scores is None else item.scores,
-                shipped=shipped,
-                severities=cloud.severities,
-            ),
-            cut,
-            budgets,
-            reason,
-        )
+        return item.decided(shipped), cut, budgets, reason
 
 
 _DEFAULTS: Mapping[str, Any] = MappingProxyType({one.name: one.default for one in fields(Gate) if one.init})

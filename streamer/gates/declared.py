@@ -10,6 +10,7 @@ from typing import Any, Literal
 from streamer.calibration import registry
 from streamer.calibration.calibrators.mean import Mean
 from streamer.calibration.claims import LOSSES
+from streamer.calibration.signal_order import OF_TEXTS
 from streamer.calibration.specification import (  # hints are read
     Calibrator,
     Number,
@@ -124,7 +125,7 @@ class Declared:
         "The signals that a gate of method full reads of each answer.",
         POLICY,
         "NAME=LOW..HIGH",
-        typed="26 of the texts always, and these besides; give it once for each. score, logprob, token_entropy, "
+        typed=f"{len(OF_TEXTS)} of the texts always, and these besides; give it once for each. score, logprob, token_entropy, "
         "most_token_entropy, low_logprob, least_logprob, judge (0 to 100): as they come with an event. "
         "final, number, json, call: how far answers agree in that part (see --judged). NAME=LOW..HIGH: a number of your own in the event's "
         "signals, with its range. model=NAME: whether this model gave the answer. none: nothing besides. The whole list is set "

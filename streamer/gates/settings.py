@@ -105,7 +105,7 @@ class GateSettings(Declared):
         parameters = {one: PARAMETERS[one][0].plain(one, value) for one, value in parameters.items()}
         calibrator = registry.calibrator(name, parameters)
         gate_shape = shapes.shape(shape.name if isinstance(shape, GateShape) else shape, parameters)
-        own_names = calibrator.ranges() | gate_shape.ranges()
+        own_names = {*calibrator.ranges(), *gate_shape.ranges()}
         unread = sorted(
             (one, value)
             for one, value in parameters.items()

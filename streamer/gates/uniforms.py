@@ -16,8 +16,10 @@ def keyed_bits(salt: bytes, *parts: str) -> int:
     It is the first eight bytes of HMAC-SHA256, the highest first. Parts are length-prefixed, so that no two sequences
     of parts share an encoding.
     """
-    encoded = [part.encode("utf-8") for part in parts]
-    text = b"".join([len(one).to_bytes(4, "big") + one for one in encoded])
+    text = b""
+    for part in parts:
+        encoded = part.encode("utf-8")
+        text += len(encoded).to_bytes(4, "big") + encoded
     return int.from_bytes(hmac.digest(salt, text, "sha256")[:8], "big")
 
 

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike
 from streamer.labels.lexical import normal_form
 from streamer.scoring.answer_head import answer_head, whole
 from streamer.scoring.judged import WHOLE, Form
-from streamer.scoring.reading import not_read
 from streamer.scoring.scorer import AnswerBatch
+from streamer.scoring.unread_answers import not_read
 
 
 class _Forms(Sequence[str]):

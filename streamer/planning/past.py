@@ -13,8 +13,7 @@ from streamer.calibration.plan import least_groups, least_held_share, least_held
 from streamer.calibration.specification import Calibrator
 from streamer.clouds.compared_methods import METHODS_COMPARED
 from streamer.clouds.halves import SPLITS, Halves, SplitOutcomes, outcomes, seeded_splits
-from streamer.clouds.measurement import units_of
-from streamer.clouds.offline import ScoredCloud, decided_batch
+from streamer.clouds.offline import ScoredCloud, measured_units
 from streamer.clouds.spreads import Spread, spread
 from streamer.errors import UsageError
 from streamer.gates.declared import Unit
@@ -131,8 +130,8 @@ def plan_past(
     wanted = {*LABELS, *([half] if half else []), *([] if labels is None else [labels])}
     ladder = tuple(tried(count, answers) for count in sorted(wanted))
     most = max((one.served.mean or 0.0 for one in ladder if one.served is not None), default=0.0)
-    units = units_of([decided_batch(one, unit=unit, state="closed", threshold=None) for one in past], unit)
-    severity = float((units.labelled() if drop_unlabelled else units).severities.mean()) if past else None
+    units = measured_units(past, unit, drop_unlabelled=drop_unlabelled)
+    severity = float(units.severities.mean()) if past else None
     held = least_held_share_selective if method.risk == "selective" else least_held_share
     return PastPlan(
         alpha=alpha,

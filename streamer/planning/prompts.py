@@ -23,7 +23,7 @@ from streamer.scoring.blank import is_blank
 from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.scoring.gram import DECIMALS, score_batch
 from streamer.scoring.judged import WHOLE
-from streamer.scoring.reading import not_read
+from streamer.scoring.unread_answers import not_read
 
 Floats = NDArray[np.float64]
 

@@ -159,7 +159,7 @@ def choose(
         draws=len(ages),
         waiting=sum(waits),
         unused=sum(young),
-        unused_labelled=sum(is_young and not wait for is_young, wait in zip(young, waits, strict=True)),
+        unused_labelled=sum([is_young and not wait for is_young, wait in zip(young, waits, strict=True)]),
         middle_seconds=middle,
         delays=len(earlier),
         delay_seconds=delay,

@@ -1,6 +1,6 @@
 """Every calibrator on one run's groups: the gate's own decides, the others stand beside it as diagnostics."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -8,7 +8,6 @@ from streamer.calibration import LabelledGroup, registry
 from streamer.calibration.calibrators.mean import Mean
 from streamer.calibration.claims import calibrate_claims
 from streamer.calibration.full_fit import Prompts
-from streamer.calibration.history import NO_HISTORY, History
 from streamer.calibration.segments import by_segment
 from streamer.calibration.specification import Calibrator, Sample
 from streamer.calibration.threshold import Threshold
@@ -35,47 +34,25 @@ class Candidate:
     rule: Rule
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunSample:
-    """The groups of a run, in order of decision, the oldest first, missing severities being 1;
-    `alpha` is the budget of one attempt.
-
-    `segments`: by group id; empty unless the gate has segments. `fewest_draws`: the fewest
-    responses that the audit draw took from any group that had more. `history`: the cuts that
-    undrawn prompts fix. `prompts`: the same groups with their signals, where the gate's method
-    reads them.
-    """
-
-    groups: Sequence[LabelledGroup]
-    segments: Mapping[str, str]
-    alpha: float
-    seed: int
-    fewest_draws: int = 1
-    history: History = NO_HISTORY
-    prompts: Prompts | None = None
-
-    def for_gate(self, settings: GateSettings) -> Sample:
-        """What a calibrator of this gate works on."""
-        return Sample(
-            groups=self.groups,
-            alpha=self.alpha,
-            seed=self.seed,
-            drawn=min(settings.audit_draws, self.fewest_draws) if settings.unit == "response" else 1,
-            largest=max((len(group.item_ids) for group in self.groups), default=1),
-            floor=settings.label_floor,
-            history=self.history,
-            prompts=self.prompts,
-            budget=settings.alpha,
-            attempts=settings.max_attempts,
-        )
+def for_gate(settings: GateSettings, drawn: Sample) -> Sample:
+    """What a calibrator of this gate works on, of the groups of a run, of which nothing else is known yet."""
+    return replace(
+        drawn,
+        drawn=min(settings.audit_draws, drawn.drawn) if settings.unit == "response" else 1,
+        largest=max([len(group.item_ids) for group in drawn.groups], default=1),
+        floor=settings.label_floor,
+        budget=settings.alpha,
+        attempts=settings.max_attempts,
+    )
 
 
-def candidates(settings: GateSettings, drawn: RunSample) -> tuple[Candidate, ...]:
+def candidates(settings: GateSettings, drawn: Sample) -> tuple[Candidate, ...]:
     """Run the gate's own calibrator, then every other on the same groups as it would be with a plain cut.
 
     The gate's own comes first, and only it may become a policy: the others promise nothing to one who picks.
     """
-    own, sample = decide(settings, drawn), drawn.for_gate(settings)
+    sample = for_gate(settings, drawn)
+    own = decide(settings, drawn)
     others = (
         calibrator
         for calibrator in _diagnostics(settings)
@@ -84,9 +61,9 @@ def candidates(settings: GateSettings, drawn: RunSample) -> tuple[Candidate, ...
     return (own, *(_diagnostic(settings, sample, one) for one in others))
 
 
-def decide(settings: GateSettings, drawn: RunSample) -> Candidate:
+def decide(settings: GateSettings, drawn: Sample) -> Candidate:
     """Run the gate's own calibrator, in its shape and with its segments."""
-    sample = drawn.for_gate(settings)
+    sample = for_gate(settings, drawn)
     if settings.signal_list is not None and settings.calibrator.of_signals:
         found = settings.calibrator.calibrate(sample)
         if found.prompts is not None:
@@ -97,7 +74,7 @@ def decide(settings: GateSettings, drawn: RunSample) -> Candidate:
                 rule=_by_signals(settings, found.prompts),
             )
     if settings.segment_by is not None:
-        threshold, rule = _by_segment(settings, sample, drawn.segments)
+        threshold, rule = _by_segment(settings, sample)
         return Candidate(name=f"segments {settings.method}", decides=True, threshold=threshold, rule=rule)
     threshold, rule = _fit(settings, settings.shape, settings.calibrator, sample)
     plain = settings.shape.name == INDICATOR_SHAPE.name
@@ -159,9 +136,7 @@ def _by_signals(settings: GateSettings, prompts: Prompts) -> Full:
     )
 
 
-def _by_segment(
-    settings: GateSettings, sample: Sample, segments: Mapping[str, str]
-) -> tuple[Threshold, Rule]:
+def _by_segment(settings: GateSettings, sample: Sample) -> tuple[Threshold, Rule]:
     key = settings.segment_by or ""
     scheme = Mean() if settings.calibrator.of_signals else settings.calibrator
     if not isinstance(scheme, WeightingScheme):
@@ -175,7 +150,7 @@ def _by_segment(
     found = by_segment(
         sample.groups,
         calibrated,
-        segments=segments,
+        segments=sample.segments,
         alpha=sample.alpha,
         fallback=settings.segment_fallback,
     )

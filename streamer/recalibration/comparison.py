@@ -18,7 +18,7 @@ from streamer.gates.declared import Unit
 from streamer.gates.policy import Bursts, Policy
 from streamer.gates.policy_gate import PolicyGate
 from streamer.gates.rule import BatchCut, Chance, Cut, Full, Quantile, Rule, Segments, ships_nothing
-from streamer.recalibration.sampled import SampledGroup
+from streamer.recalibration.sampled import SampledGroup, scores_of, severities_of
 
 Direction = Literal["same", "tighter", "looser"]
 
@@ -121,11 +121,8 @@ def losses(reading: Reading, unit: Unit, groups: Sequence[SampledGroup]) -> NDAr
     if not groups or reading.ships_nothing:
         return np.zeros(len(groups))
     sizes = [len(group.items) for group in groups]
-    severities = np.array(
-        [1.0 if item.severity is None else item.severity for group in groups for item in group.items]
-    )
     starts = [0, *accumulate(sizes[:-1])]
-    return np.add.reduceat(shipped(reading, unit, groups, sizes) * severities, starts) / sizes
+    return np.add.reduceat(shipped(reading, unit, groups, sizes) * severities_of(groups), starts) / sizes
 
 
 def claim_losses(
@@ -137,13 +134,10 @@ def claim_losses(
     """
     sizes = [len(group.items) for group in groups]
     starts = np.array([0, *accumulate(sizes[:-1])])
-    severities = np.array(
-        [1.0 if item.severity is None else item.severity for group in groups for item in group.items]
-    )
     ships = shipped(reading, "claim", groups, sizes) > 0
     enough = np.add.reduceat(ships, starts, dtype=np.intp) >= least_kept * np.array(sizes)
     ships &= np.repeat(enough, sizes)
-    return loss.of_each(severities, ships, starts), np.logical_or.reduceat(ships, starts)
+    return loss.of_each(severities_of(groups), ships, starts), np.logical_or.reduceat(ships, starts)
 
 
 def shipped(
@@ -160,8 +154,7 @@ def shipped(
                 for group in groups
             ]
         )
-    scores = np.fromiter((item.score for group in groups for item in group.items), np.float64, sum(sizes))
-    return _chances(reading, scores, groups, sizes)
+    return _chances(reading, scores_of(groups), groups, sizes)
 
 
 def _passes(rule: Full, group: SampledGroup) -> bool:

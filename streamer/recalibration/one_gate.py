@@ -16,6 +16,17 @@ from streamer.events.alerts import AlertsV1, alert
 from streamer.failpoints import Failpoint, disarmed
 from streamer.gates.policy import RECALIBRATOR, GateRevision, Policy
 from streamer.recalibration.comparison import Direction, Reading, direction, lambda_step, ship_rate
+from streamer.recalibration.gate_rule import (
+    Closing,
+    Comparison,
+    Held,
+    Outcome,
+    Proposal,
+    Verdict,
+    closing,
+    hold,
+    verdict,
+)
 from streamer.recalibration.missing_labels import MissingLabels, unlabelled_by
 from streamer.recalibration.run import (
     LONGEST_SECONDS,
@@ -30,17 +41,6 @@ from streamer.recalibration.run import (
 )
 from streamer.recalibration.sampled import SampledGroup
 from streamer.recalibration.skill import level_of, separation
-from streamer.recalibration.verdict import (
-    Closing,
-    Comparison,
-    Held,
-    Outcome,
-    Proposal,
-    Verdict,
-    closing,
-    hold,
-    verdict,
-)
 
 LONGEST_UNWATCHED = timedelta(minutes=5)
 """Decisions that no alarm has read for longer stand against a looser threshold."""

@@ -4,6 +4,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import cached_property
+from operator import attrgetter
 from typing import Final, Literal, Protocol
 
 import numpy as np
@@ -14,6 +16,7 @@ from streamer.calibration.claims import claim_loss
 from streamer.calibration.groups import labelled_groups
 from streamer.calibration.guarantee import besides, budget
 from streamer.calibration.history import MOST, NO_HISTORY
+from streamer.calibration.specification import Sample
 from streamer.errors import TryLater
 from streamer.gates.audit_rate import label_lag
 from streamer.gates.policy import Bursts, GateRevision, Policy, sealed_burst
@@ -22,16 +25,21 @@ from streamer.gates.settings import GateSettings
 from streamer.gates.shapes import noted
 from streamer.recalibration import age_cut
 from streamer.recalibration.age_cut import AgeCut
-from streamer.recalibration.candidates import Candidate, RunSample, candidates, decide
+from streamer.recalibration.candidates import Candidate, candidates, decide
 from streamer.recalibration.comparison import Reading, claim_losses, direction, losses
 from streamer.recalibration.missing_labels import MissingLabels, missing_labels
 from streamer.recalibration.sampled import (
     SampledGroup,
     bad_bursts,
     burst_note,
+    complete,
     decided_before,
+    missing_of,
     one_of_each,
     prompts_of,
+    scores_of,
+    severities_of,
+    was_before,
 )
 from streamer.recalibration.suffix_test import Suffix, order, suffix_test
 
@@ -69,7 +77,7 @@ class Since:
     closed: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class CalibrationRun:
     """A finished computation: what went in and what came out. Nothing is stored yet.
 
@@ -112,16 +120,15 @@ class CalibrationRun:
     note: str = ""
 
     @property
-    def sample(self) -> tuple[SampledGroup, ...]:
+    def sample(self) -> list[SampledGroup]:
         """The groups that were calibrated on."""
-        return tuple(one for one in self.groups if decided_before(one, self.older_than) and not one.spare)
+        return [one for one in decided_before(self.groups, self.older_than) if not one.spare]
 
     @property
     def label_lag(self) -> timedelta:
         """How late labels come: the 95 % quantile of the delays of what was calibrated on, the deadline if none is known."""
         settings = self.gate.settings
-        delays = [delay(group, settings) for group in self.sample]
-        lag = label_lag(delays, deadline=settings.monitor_deadline_seconds)
+        lag = label_lag(delays(self.sample, settings), deadline=settings.monitor_deadline_seconds)
         seconds = settings.monitor_deadline_seconds if lag is None else lag
         return timedelta(seconds=min(seconds, LONGEST_SECONDS))
 
@@ -156,17 +163,17 @@ class CalibrationRun:
     @property
     def drawn(self) -> int:
         """Responses that the audit draw took."""
-        return sum(len(group.items) for group in self.groups)
+        return sum([len(group.items) for group in self.groups])
 
     @property
     def labelled(self) -> int:
         """Those of them that have a severity."""
-        return sum(item.severity is not None for group in self.groups for item in group.items)
+        return sum([item.severity is not None for group in self.groups for item in group.items])
 
-    @property
+    @cached_property
     def missing(self) -> int:
         """Those of them that should have one and have none, and count as severity 1."""
-        return sum(group.missing(self.gate.settings) for group in self.groups)
+        return sum(missing_of(self.groups, self.gate.settings))
 
     @property
     def _why_safe(self) -> str:
@@ -180,7 +187,7 @@ class CalibrationRun:
         """What is drawn and labelled, in a word."""
         return "claims" if self.gate.settings.unit == "claim" else "responses"
 
-    @property
+    @cached_property
     def guarantee(self) -> str:
         """The promise in words, with what was missing and how attempts share the budget."""
         notes = []
@@ -314,16 +321,14 @@ def calibrate_gate(
     older_than = now if cut is None else age_moment(now, cut)
     if settings.group_by is not None:
         drawn = tuple(one_of_each(drawn, gate.audit_salt, older_than))
-    sample = [group for group in drawn if decided_before(group, older_than)]
+    sample = decided_before(drawn, older_than)
+    young = complete([one for one in drawn if not was_before(one, older_than)], settings)
     if settings.window is not None:
         sample = sample[-settings.window :]
     if settings.pending == "labelled-only":
-        sample = [group for group in sample if not group.missing(settings)]
+        sample = complete(sample, settings)
     if not sample:
         raise NothingToCalibrate(_nothing(gate, since))
-    young = [
-        group for group in drawn if not decided_before(group, older_than) and not group.missing(settings)
-    ]
     history = NO_HISTORY
     if (diagnostics or settings.calibrator.reads_history) and not settings.shape.of_ranks:
         history = store.undrawn_history(query, most=MOST)
@@ -412,7 +417,7 @@ def _tightened(
 ) -> tuple[Suffix | None, Candidate]:
     """Compare the newest labelled groups with older ones; returns the result, and the stricter of the two thresholds."""
     settings = gate.settings
-    groups = [group for group in groups if not group.missing(settings)]
+    groups = complete(groups, settings)
     version, served = in_force
     of_all = Reading(Cut.at(own.threshold.value), own.rule)
     # What is worse now shows where more ships: before a threshold is loosened that is the new one.
@@ -453,12 +458,13 @@ def _tightened(
 def _as_calibrated(groups: Sequence[SampledGroup]) -> tuple[LabelledGroup, ...]:
     return labelled_groups(
         [group.id for group in groups],
-        [tuple([item.response_id for item in group.items]) for group in groups],
-        np.array([item.score for group in groups for item in group.items]),
-        np.array(
-            [1.0 if item.severity is None else item.severity for group in groups for item in group.items]
-        ),
+        [tuple(map(_RESPONSE_ID, group.items)) for group in groups],
+        scores_of(groups),
+        severities_of(groups),
     )
+
+
+_RESPONSE_ID = attrgetter("response_id")
 
 
 def _nothing(gate: GateRevision, since: Since | None) -> str:
@@ -494,9 +500,9 @@ def _sample(
     labelled: Sequence[LabelledGroup],
     alpha: float,
     history: History,
-) -> RunSample:
+) -> Sample:
     segmented = gate.settings.segment_by is not None
-    return RunSample(
+    return Sample(
         prompts=prompts_of(groups, salt=gate.audit_salt, segmented=segmented)
         if gate.settings.calibrator.of_signals
         else None,
@@ -504,7 +510,7 @@ def _sample(
         segments={group.id: group.segment or "" for group in groups} if segmented else {},
         alpha=alpha,
         seed=gate.seed,
-        fewest_draws=min(group.draws for group in groups),
+        drawn=min([group.draws for group in groups]),
         history=history,
     )
 
@@ -520,16 +526,17 @@ def overdue_labels(settings: GateSettings, drawn: Sequence[SampledGroup], now: d
     deadline = settings.monitor_deadline_seconds
     floor = settings.label_floor
     old = now - timedelta(seconds=min(deadline, LONGEST_SECONDS))
-    return missing_labels(
-        (
-            math.fsum(item.score for item in group.items) / len(group.items),
-            (late := delay(group, settings)) is None or late > deadline,
-        )
+    overdue = [
+        group
         for group in drawn
         if group.decided_at is not None
         and group.decided_at < old
         # Below a label floor no label is requested.
         and (floor is None or any(item.score > floor for item in group.items))
+    ]
+    return missing_labels(
+        (math.fsum(item.score for item in group.items) / len(group.items), late is None or late > deadline)
+        for group, late in zip(overdue, delays(overdue, settings), strict=True)
     )
 
 
@@ -545,10 +552,10 @@ def choose_cut(
     settings = gate.settings
     # With a window: twice as many draws, the middle one of which is as old as any cut may be.
     newest = drawn if settings.window is None else drawn[-2 * settings.window :]
-    waits = [group.missing(settings) > 0 for group in newest]
+    waits = [missing > 0 for missing in missing_of(newest, settings)]
     earlier: list[float | None] = []
     if settings.pending == "age" and any(waits) and settings.label_deadline_seconds == 0:
-        earlier = [delay(group, settings) for group in drawn[: len(drawn) - len(newest)]]
+        earlier = delays(drawn[: len(drawn) - len(newest)], settings)
         first = drawn[0].decided_at
         missing = age_cut.MOST_DELAYS - len(earlier)
         if first is not None and missing > 0:
@@ -565,8 +572,11 @@ def choose_cut(
     )
 
 
-def delay(group: SampledGroup, settings: GateSettings) -> float | None:
-    """Return how late, in seconds, a group's labels came; None while they have not."""
-    if group.missing(settings) or group.labelled_at is None or group.decided_at is None:
-        return None
-    return (group.labelled_at - group.decided_at).total_seconds()
+def delays(groups: Sequence[SampledGroup], settings: GateSettings) -> list[float | None]:
+    """Return how late, in seconds, the labels of each group came; None while they have not."""
+    return [
+        None
+        if missing or group.labelled_at is None or group.decided_at is None
+        else (group.labelled_at - group.decided_at).total_seconds()
+        for group, missing in zip(groups, missing_of(groups, settings), strict=True)
+    ]

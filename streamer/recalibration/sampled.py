@@ -1,11 +1,13 @@
 """What a calibration run reads: labelled batches of the audit sample, and what a policy of all signals is made of."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from operator import attrgetter
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamer.calibration.calibrators.mean import Mean
 from streamer.calibration.full_fit import Prompts
@@ -16,7 +18,7 @@ from streamer.gates.settings import GateSettings
 from streamer.gates.uniforms import counts_bad, uniform_of
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class SampledItem:
     """A response that the audit draw asks a severity for.
 
@@ -57,9 +59,9 @@ class SampledGroup:
     @property
     def severity(self) -> float:
         """The mean severity of its items, in [0, 1]; a missing one is 1."""
-        return math.fsum([1.0 if one.severity is None else one.severity for one in self.items]) / len(
-            self.items
-        )
+        if len(self.items) == 1:
+            return 1.0 if self.items[0].severity is None else self.items[0].severity
+        return math.fsum(severities_of([self])) / len(self.items)
 
     @property
     def labelled(self) -> bool:
@@ -94,9 +96,42 @@ class SampledGroup:
         return f"{self.key.batch_id}#{self.key.attempt}"
 
 
-def decided_before(group: SampledGroup, moment: datetime) -> bool:
+def was_before(group: SampledGroup, moment: datetime) -> bool:
     """Whether a group is that old; one whose moment is not known is."""
     return group.decided_at is None or group.decided_at < moment
+
+
+def decided_before(groups: Iterable[SampledGroup], moment: datetime) -> list[SampledGroup]:
+    """Return the groups that are that old, as `was_before` says."""
+    return [group for group in groups if group.decided_at is None or group.decided_at < moment]
+
+
+def missing_of(groups: Sequence[SampledGroup], settings: GateSettings) -> list[int]:
+    """Count the items of each group that miss a severity: most have them all."""
+    return [
+        group.missing(settings) if None in map(_SEVERITY, group.items) else 0  # in one pass
+        for group in groups
+    ]
+
+
+def complete(groups: Sequence[SampledGroup], settings: GateSettings) -> list[SampledGroup]:
+    """Return the groups that miss no severity."""
+    return [one for one, missing in zip(groups, missing_of(groups, settings), strict=True) if not missing]
+
+
+def scores_of(groups: Sequence[SampledGroup]) -> NDArray[np.float64]:
+    """Return the scores of all items, group after group."""
+    return np.array([item.score for group in groups for item in group.items], np.float64)
+
+
+def severities_of(groups: Sequence[SampledGroup]) -> NDArray[np.float64]:
+    """Return the severities of all items, group after group; a missing one is 1."""
+    found = np.array([item.severity for group in groups for item in group.items], np.float64)
+    found[np.isnan(found)] = 1.0
+    return found
+
+
+_SEVERITY = attrgetter("severity")
 
 
 def one_of_each(groups: Sequence[SampledGroup], salt: bytes, older_than: datetime) -> list[SampledGroup]:
@@ -104,7 +139,7 @@ def one_of_each(groups: Sequence[SampledGroup], salt: bytes, older_than: datetim
     first: dict[str, tuple[bool, float, BatchKey]] = {}
     for group in groups:
         if group.burst is not None:
-            place = not decided_before(group, older_than), uniform_of(salt, group.key, "burst"), group.key
+            place = not was_before(group, older_than), uniform_of(salt, group.key, "burst"), group.key
             first[group.burst] = min(place, first.get(group.burst, place))
     return [
         replace(group, spare=group.burst is not None and first[group.burst][2] != group.key)
@@ -129,7 +164,7 @@ def prompts_of(groups: Sequence[SampledGroup], *, salt: bytes, segmented: bool) 
 def prompts_of_rule(rule: Full, groups: Sequence[SampledGroup], older_than: datetime) -> list[Prompts]:
     """Return the prompts of each fit of a rule, from all groups that its run has read, in order of decision."""
     counted = [group for group in groups if not group.spare]
-    sample = [group for group in counted if decided_before(group, older_than)]
+    sample = decided_before(counted, older_than)
     labelled = [group for group in counted if all(one.severity is not None for one in group.items)]
     found = []
     for fitted, some in zip(rule.fits, (sample, labelled), strict=False):
@@ -161,7 +196,7 @@ def losses_by_score(
     settings: GateSettings, rule: Rule, groups: Sequence[SampledGroup], older_than: datetime
 ) -> CalibrationLosses:
     """Return what the prompts of a run lose by their scores, from all groups that it has read."""
-    sample = [group for group in groups if decided_before(group, older_than) and not group.spare]
+    sample = [group for group in decided_before(groups, older_than) if not group.spare]
     segmented = isinstance(rule, Segments)
     return CalibrationLosses(
         [group.items[0].score for group in sample],

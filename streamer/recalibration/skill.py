@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from streamer.gates.settings import GateSettings
 from streamer.recalibration.age_cut import AgeCut
 from streamer.recalibration.comparison import Reading, shipped
-from streamer.recalibration.sampled import SampledGroup
+from streamer.recalibration.sampled import SampledGroup, complete
 
 LEVEL = 0.05
 """How likely a score without skill is ever taken for a useful one, over all runs of a gate."""
@@ -85,7 +85,7 @@ def separation(
     reading: Reading, settings: GateSettings, groups: Sequence[SampledGroup], *, level: float = LEVEL
 ) -> Separation | None:
     """Compare what ships with what is held; None where all ships or nothing does: there is nothing to compare."""
-    asked = [group.asked(settings) for group in groups if not group.missing(settings)]
+    asked = [group.asked(settings) for group in complete(groups, settings)]
     groups = [group for group in asked if group.items]
     if not groups or reading.ships_nothing:
         return None

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from streamer.calibration.specification import Parametrised
 from streamer.scoring.gram import DECIMALS, unit_rows
-from streamer.scoring.reading import Rule
+from streamer.scoring.unread_answers import Rule
 
 Floats = NDArray[np.float64]
 

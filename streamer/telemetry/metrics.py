@@ -28,7 +28,7 @@ from streamer.journal import (
     Outcome,
     OutcomeKind,
 )
-from streamer.scoring.reading import RULES
+from streamer.scoring.unread_answers import RULES
 from streamer.signing.policies import REFUSALS, Refusal
 from streamer.telemetry.catalogue import (
     CATALOGUE,

@@ -18,6 +18,7 @@ from streamer.gates.settings import GateSettings
 from streamer.recalibration import age_cut
 from streamer.recalibration.age_cut import AgeCut
 from streamer.recalibration.comparison import Reading
+from streamer.recalibration.gate_rule import Proposal
 from streamer.recalibration.run import (
     AuditSample,
     CalibrationRun,
@@ -25,7 +26,6 @@ from streamer.recalibration.run import (
     Since,
     calibrate_gate,
 )
-from streamer.recalibration.verdict import Proposal
 from streamer.risk.states import RiskInterval
 from streamer.whatif.answers import Basis, Change, Changed, ChangedAnswer, WhatIfAnswer, budget_of
 from streamer.whatif.figures import figures, risk, watched

@@ -12,8 +12,8 @@ from streamer.gates.policy import MONITOR, RECALIBRATOR, SIGNED_IN, WARNING, Gat
 from streamer.gates.rule import INDICATOR, BatchCut, Chance, Cut, Full, Needed, Quantile, Rank, Rule, Segments
 from streamer.gates.setting_changes import calibrated_for_another, unread
 from streamer.gates.settings import PARAMETERS, SETTINGS, GateSettings, parameter_setting
+from streamer.recalibration.gate_rule import Proposal
 from streamer.recalibration.sampled import SampledGroup, cuts_at_budget
-from streamer.recalibration.verdict import Proposal
 from streamer.scoring.signals.signal_list import SignalList
 from streamer.wording.numbers import counted, duration, percent, when
 

@@ -10,13 +10,13 @@ import sqlalchemy as sa
 
 from streamer.events.actions import decode_action
 from streamer.scoring.encoders.encoder import Encoder
-from streamer.scoring.reading import RULES, SAYS
+from streamer.scoring.unread_answers import RULES, SAYS
 from streamer.store.db.schema import batches, decisions
 from streamer.wording.numbers import percent
 from tests.e2e.test_gates_in_service import answered, publish, publish_labels, taken_up
 from tests.faults.site import Site, empty_site, wait_until
 from tests.services.kafka import KafkaBroker
-from tests.unit.scoring.test_reading import HELD, READ
+from tests.unit.scoring.test_unread_answers import HELD, READ
 
 pytestmark = pytest.mark.encoder
 

@@ -23,6 +23,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from streamer.audit.signing import Signer
 from streamer.calibration import registry
+from streamer.calibration.calibrators.bb import Bb
+from streamer.calibration.calibrators.rbwa import Rbwa
 from streamer.calibration.full_fit import Prompts
 from streamer.calibration.groups import LabelledGroup
 from streamer.calibration.history import NO_HISTORY, History
@@ -39,7 +41,7 @@ from streamer.gates.settings import GateSettings
 from streamer.gates.uniforms import keyed_bits, uniform_of, uniforms_for
 from streamer.journal import LabelRevision, Partition, Record
 from streamer.labels.signing import statement as label_statement
-from streamer.recalibration.candidates import RunSample, decide
+from streamer.recalibration.candidates import decide
 from streamer.recalibration.comparison import Reading, direction
 from streamer.scoring.blank import is_blank
 from streamer.signing import merkle
@@ -357,8 +359,8 @@ def _weights(given: dict[str, Any]) -> dict[str, Any]:
         "pick": items[keys.pick(group, items)],
         "coin": keys.coin(group),
         "order": [["a#1", "b#1", "c#1"][i] for i in keys.order(["a#1", "b#1", "c#1"])],
-        "bb": keys.bb(group, items, given["draws"]).tolist(),
-        "rbwa": [round(one, 12) for one in keys.rbwa(group, items, given["eta"]).tolist()],
+        "bb": Bb(given["draws"]).keyed(group, items, keys).tolist(),
+        "rbwa": [round(one, 12) for one in Rbwa(given["eta"]).keyed(group, items, keys).tolist()],
     }
 
 
@@ -370,13 +372,13 @@ def _calibrators(given: dict[str, Any]) -> dict[str, Any]:
         for one in given["groups"]
     )
 
-    def drawn(cuts: Sequence[float] = ()) -> RunSample:
-        return RunSample(
+    def drawn(cuts: Sequence[float] = ()) -> Sample:
+        return Sample(
             groups=groups,
             segments={one["id"]: one["segment"] for one in given["groups"]},
             alpha=given["alpha"],
             seed=given["seed"],
-            fewest_draws=2,
+            drawn=2,
             history=History(prompts=100, cuts=tuple(cuts)) if cuts else NO_HISTORY,
         )
 

@@ -15,7 +15,7 @@ from streamer.calibration.threshold import names
 from streamer.gates import shapes
 from streamer.gates.settings import FLAT_NAMES, PARAMETERS, GateSettings
 from streamer.labels import registry as severities
-from streamer.recalibration.candidates import RunSample, candidates, decide
+from streamer.recalibration.candidates import candidates, decide
 from streamer.scoring.registry import EVERY as EVERY_SCORER
 from tests import programs
 from tests.e2e.test_contributing_pages import PAGES, change, steps
@@ -180,13 +180,13 @@ print("used")
 """
 
 
-def drawn(groups: int = 1200) -> RunSample:
+def drawn(groups: int = 1200) -> Sample:
     rng = np.random.default_rng(5)
     scores = np.round(rng.random((groups, 3)), 6)
     severities = (rng.random((groups, 3)) < 0.4 * (1 - scores)).astype(float)
-    return RunSample(
+    return Sample(
         groups=[LabelledGroup(f"g{n}", ("a", "b", "c"), scores[n], severities[n]) for n in range(groups)],
-        segments={}, alpha=0.15, seed=3, fewest_draws=3,
+        segments={}, alpha=0.15, seed=3, drawn=3,
     )  # fmt: skip
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from streamer.gates.settings import GateSettings
-from streamer.risk.rounds.alarms import chance_of
+from streamer.risk.rounds.alarm_terms import chance_of
 from streamer.risk.states import AuditedDecisions, DrawAlarm, DriftAlarm, RestartedBets, RiskAlarm
 from tests.unit.monitoring.streams import audited, severities
 from tests.validity.known_risk import most_violations

@@ -10,7 +10,7 @@ from itertools import count, islice
 import numpy as np
 import pytest
 
-from streamer.risk.rounds.alarms import MISSING_SHARE, chance_of
+from streamer.risk.rounds.alarm_terms import MISSING_SHARE, chance_of
 from streamer.risk.states import Draw, DrawnBets, RiskAlarm, SelectiveAlarm
 from tests.validity.known_risk import most_violations, repeats
 

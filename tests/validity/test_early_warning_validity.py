@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from streamer.risk.rounds.alarms import chance_of
+from streamer.risk.rounds.alarm_terms import chance_of
 from streamer.risk.states import Draw, EarlyWarning, early
 from streamer.risk.states.early import cleared
 from tests.validity.known_risk import most_violations, repeats

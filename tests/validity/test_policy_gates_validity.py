@@ -14,6 +14,7 @@ import pytest
 
 from streamer import LabelledGroup
 from streamer.calibration.shapes import rank_scores
+from streamer.calibration.specification import Sample
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.gate import mean_score
 from streamer.gates.policy_gate import PolicyGate
@@ -21,7 +22,7 @@ from streamer.gates.rule import INDICATOR, Cut
 from streamer.gates.settings import GateSettings
 from streamer.gates.uniforms import uniforms_for
 from streamer.labels.audit_sample import draw_responses
-from streamer.recalibration.candidates import Candidate, RunSample, decide
+from streamer.recalibration.candidates import Candidate, decide
 from tests.validity.known_risk import assert_over, assert_within
 
 ALPHA = 0.1
@@ -65,7 +66,7 @@ def draw_batches(count: int, rng: np.random.Generator, name: str) -> list[Batch]
     return made
 
 
-def audit_sample(settings: GateSettings, batches: Sequence[Batch], salt: bytes) -> RunSample:
+def audit_sample(settings: GateSettings, batches: Sequence[Batch], salt: bytes) -> Sample:
     """What the record would give a run: drawn responses, labelled above the floor, 1 where no label was asked for."""
     groups = []
     for batch in batches:
@@ -89,14 +90,14 @@ def audit_sample(settings: GateSettings, batches: Sequence[Batch], salt: bytes) 
                 np.array([batch.severities[i] if scores[i] > floor else 1.0 for i in taken]),
             )
         )
-    return RunSample(
+    return Sample(
         groups=groups,
         segments={g.id: b.language for g, b in zip(groups, batches, strict=True)}
         if settings.segment_by
         else {},
         alpha=settings.alpha / settings.max_attempts,
         seed=7,
-        fewest_draws=settings.audit_draws,
+        drawn=settings.audit_draws,
     )
 
 

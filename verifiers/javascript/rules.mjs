@@ -1,5 +1,6 @@
 // From scores and a policy to what ships: section "Decisions" of docs/audit-format.md.
 
+import { UNREAD } from "./settings.mjs";
 import { fsum } from "./sums.mjs";
 
 const TOLERANCE = 1e-12; // of what rounding does to a sum of losses
@@ -79,7 +80,7 @@ export function decide({ unit, state, threshold, rule, scores, blank, uniforms, 
 /** Why the encoder did not read a batch: three digits, 1 for each reason that its row of signals (float32, hexadecimal) has. */
 export function unread(signals = "") {
   const row = Buffer.from(signals, "hex");
-  return [26, 27, 28].map((i) => Number(row.length >= 4 * (i + 1) && row.readFloatLE(4 * i) === 1)).join("");
+  return UNREAD.map((i) => Number(row.length >= 4 * (i + 1) && row.readFloatLE(4 * i) === 1)).join("");
 }
 
 /** G, k and the segment that counts (null: all prompts do) of each fit of a rule of all signals. */

@@ -30,3 +30,6 @@ export const FLOATS = new Set([
   "label_floor", "least_kept", "max_lambda_step", "max_ship_rate_step", "monitor_deadline_seconds", "monitor_delta",
   "recalibrate_every_seconds", "rho", "width"
 ]);
+
+/** The columns of a row of signals that say, by 1, why the encoder did not read a batch. */
+export const UNREAD = [26, 27, 28];

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from streamer_verify.calibrators import MOST_SEGMENTS
 from streamer_verify.samples import Group, mean
+from streamer_verify.settings import UNREAD
 from streamer_verify.values import PLAIN, parsed, sha256
 
 RIDGE, INTERCEPT_RIDGE, TIE = 100.0, 1e-6, 1e-9
@@ -97,7 +98,7 @@ class Fit:
 
 def reasons_unread(row: Sequence[float]) -> tuple[float, ...]:
     """Return 1 for each reason for which the encoder did not read a batch, by its row."""
-    return tuple(float(one == 1) for one in row[27:30])
+    return tuple(float(one == 1) for one in row[1:][slice(*UNREAD)])
 
 
 def never_enough(needed: Sequence[float] | None) -> bool:

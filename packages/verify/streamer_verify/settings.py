@@ -67,3 +67,6 @@ SIGNED_AS_FLOATS = frozenset((
     "label_deadline_seconds", "label_floor", "least_kept", "max_lambda_step", "max_ship_rate_step",
     "monitor_deadline_seconds", "monitor_delta", "recalibrate_every_seconds", "rho", "width",
 ))
+
+UNREAD = 26, 29
+"""The columns of a row of signals that say, by 1, why the encoder did not read a batch."""

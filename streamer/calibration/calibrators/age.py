@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from streamer.calibration.arguments import check_alpha
 from streamer.calibration.groups import LabelledGroup
@@ -45,7 +45,11 @@ def calibrate_by_age(
     """
     alpha = check_alpha(alpha)
     table = ItemTable.of(groups)
-    weights = age_weights([_age(ages, group) for group in table.ids], rho)
+    known = np.array([ages.get(group, math.nan) for group in table.ids], dtype=np.float64)
+    if not np.isfinite(known).all():
+        group = table.ids[int(np.argmin(np.isfinite(known)))]
+        raise ValueError(f"group {group!r} needs a finite age, not {ages.get(group)!r}")
+    weights = age_weights(known, rho)
     total = math.fsum(weights)
     limit = budget_limit(alpha, total)
     losses = table.losses * weights[table.index]
@@ -59,25 +63,17 @@ def calibrate_by_age(
     )
 
 
-def age_weights(ages: Sequence[float], rho: float) -> NDArray[np.float64]:
+def age_weights(ages: ArrayLike, rho: float) -> NDArray[np.float64]:
     """Return rho^(age - least age), shape (G,), in [0, 1], the largest 1. Raises `ValueError` if
     `rho` is outside (0, 1].
     """
     if isinstance(rho, bool) or not 0 < rho <= 1:
         raise ValueError(f"rho must be above 0 and at most 1, not {rho!r}")
-    if not len(ages):
-        return np.empty(0)
-    since = np.asarray(ages, dtype=np.float64) - min(ages)
+    since = np.asarray(ages, dtype=np.float64)
+    since = since - since.min(initial=math.inf)
     with np.errstate(under="ignore"):
         weights: NDArray[np.float64] = rho**since
     return weights
-
-
-def _age(ages: Mapping[str, float], group: str) -> float:
-    age = ages.get(group)
-    if age is None or not math.isfinite(age):
-        raise ValueError(f"group {group!r} needs a finite age, not {age!r}")
-    return float(age)
 
 
 def _guarantee(value: float, alpha: float, rho: float, groups: int, total: float) -> str:

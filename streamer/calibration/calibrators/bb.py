@@ -7,12 +7,13 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from streamer.calibration import weight_draws
 from streamer.calibration.keyed_weights import KeyedWeights
 from streamer.calibration.specification import parameter
-from streamer.calibration.weighting import WeightingScheme
+from streamer.calibration.weighting import WeightingScheme, starts
 
 Floats = NDArray[np.float64]
+
+_DRAWS_PER_DIGEST = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +33,21 @@ class Bb(WeightingScheme):
 
     def drawn(self, sizes: NDArray[np.int64], rng: np.random.Generator) -> Floats:
         """Give each item the share of the draws that fell on it."""
-        return weight_draws.bb_weights(sizes, self.draws, rng)
+        first = starts(sizes)
+        counts = np.zeros(int(sizes.sum()), dtype=np.int64)
+        for size in np.unique(sizes).tolist():
+            of_this_size = np.flatnonzero(sizes == size)
+            items = first[of_this_size, np.newaxis] + np.arange(size)
+            counts[items] = rng.multinomial(self.draws, np.full(size, 1 / size), size=len(of_this_size))
+        return counts / self.draws
 
     def keyed(self, group: str, items: Sequence[str], keys: KeyedWeights) -> Floats:
         """Give each item the share of the draws that fell on it."""
-        return keys.bb(group, items, self.draws)
+        positions = sorted(range(len(items)), key=items.__getitem__)
+        counts = np.zeros(len(items), dtype=np.int64)
+        for first in range(0, self.draws, _DRAWS_PER_DIGEST):
+            digest = keys.digest("bb", group, str(first))
+            for draw in range(min(_DRAWS_PER_DIGEST, self.draws - first)):
+                word = int.from_bytes(digest[8 * draw : 8 * draw + 8], "big")
+                counts[positions[word * len(items) >> 64]] += 1
+        return counts / self.draws

@@ -7,9 +7,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from streamer.calibration import weight_draws
 from streamer.calibration.keyed_weights import KeyedWeights
-from streamer.calibration.weighting import WeightingScheme
+from streamer.calibration.weighting import WeightingScheme, starts
 
 Floats = NDArray[np.float64]
 
@@ -29,8 +28,12 @@ class Crc(WeightingScheme):
 
     def drawn(self, sizes: NDArray[np.int64], rng: np.random.Generator) -> Floats:
         """Give one item of each group the whole weight."""
-        return weight_draws.crc_weights(sizes, rng)
+        weights = np.zeros(int(sizes.sum()))
+        weights[starts(sizes) + rng.integers(sizes)] = 1.0
+        return weights
 
     def keyed(self, group: str, items: Sequence[str], keys: KeyedWeights) -> Floats:
         """Give the whole weight to the item whose digest is the smallest."""
-        return keys.crc(group, items)
+        weights = np.zeros(len(items))
+        weights[keys.pick(group, items)] = 1.0
+        return weights

@@ -7,7 +7,6 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from streamer.calibration import weight_draws
 from streamer.calibration.keyed_weights import KeyedWeights
 from streamer.calibration.weighting import WeightingScheme
 
@@ -33,7 +32,7 @@ class Mean(WeightingScheme):
 
     def drawn(self, sizes: NDArray[np.int64], rng: np.random.Generator) -> Floats:
         """Give each of a group's I items 1/I."""
-        return weight_draws.mean_weights(sizes)
+        return np.repeat(1.0 / sizes, sizes)
 
     def keyed(self, group: str, items: Sequence[str], keys: KeyedWeights) -> Floats:
         """Give each of the items 1/I."""

@@ -20,8 +20,8 @@ from streamer.clouds.compared_methods import (
     served_above,
 )
 from streamer.clouds.halves import Halves, SplitOutcomes, outcomes
-from streamer.clouds.measurement import Units, units_of
-from streamer.clouds.offline import ScoredCloud, decided_batch
+from streamer.clouds.measurement import Units
+from streamer.clouds.offline import ScoredCloud, measured_units
 from streamer.clouds.spreads import excess
 from streamer.gates.declared import Unit
 from streamer.report.charts import ScoreCounts, tradeoff
@@ -277,14 +277,6 @@ def _within(again: Sequence[Sequence[MethodLabels]], scheme: str, alpha: float) 
         if np.isfinite(levels).all():
             variances.append(float(levels.var(ddof=1)))
     return math.sqrt(math.fsum(variances) / len(variances)) if variances else None
-
-
-def measured_units(clouds: Sequence[ScoredCloud], unit: Unit, *, drop_unlabelled: bool) -> Units:
-    """Return the units of all questions, or those whose severity is known."""
-    found = units_of(
-        [decided_batch(item, unit=unit, state="closed", threshold=None) for item in clouds], unit
-    )
-    return found.labelled() if drop_unlabelled else found
 
 
 def ranking_rows(

@@ -15,8 +15,7 @@ import numpy as np
 
 from streamer.calibration import groups_needed
 from streamer.clouds.halves import Halves, seeded_splits
-from streamer.clouds.measurement import units_of
-from streamer.clouds.offline import ScoredCloud, decided_batch
+from streamer.clouds.offline import ScoredCloud, measured_units
 from streamer.clouds.sentence import graded, percent
 from streamer.clouds.unlabelled import check_unlabelled
 from streamer.errors import UsageError
@@ -26,7 +25,6 @@ from streamer.research.evaluation.measures import (
     JUDGE,
     RUNS,
     calibrator_rows,
-    measured_units,
     mode_rows,
     ranking_rows,
     scorer_rows,
@@ -246,13 +244,11 @@ def _units(data: DataSet, options: Options) -> tuple[list[Unit], tuple[str, ...]
     """The units that there are labels for, and a note on each that there are not."""
     wanted: list[Unit] = []
     notes: list[str] = []
-    batches = [
-        decided_batch(item, unit="response", state="closed", threshold=None) for item in data.scored(GRAM)
-    ]
+    scored = data.scored(GRAM)
     for unit in UNITS:
         if unit not in options.units:
             continue
-        units = units_of(batches, unit)
+        units = measured_units(scored, unit)
         missing = float(units.unlabelled.mean())
         if options.unlabelled == "drop":
             left = len(np.unique(units.labelled().batch))

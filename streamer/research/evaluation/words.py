@@ -1,6 +1,7 @@
 """What things are called in figures, tables and the report, and figures as words."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from streamer.clouds.compared_methods import FULL
 from streamer.clouds.spreads import Spread
@@ -38,20 +39,16 @@ def budget_label(alpha: float) -> str:
     return f"{alpha:g}".removeprefix("0")
 
 
-def ratio(spread: Spread, digits: int = 3) -> str:
-    """Write a mean with its error: ``0.451 ± 0.023``; a dash where it is not defined."""
+def ratio(spread: Spread, digits: int = 3, of: int = 1) -> str:
+    """Write a mean and its error, of so many; a dash where it is not defined."""
     if spread.mean is None:
         return "–"
-    error = "" if spread.error is None else f" ± {spread.error:.{digits}f}"
-    return f"{spread.mean:.{digits}f}{error}"
+    error = "" if spread.error is None else f" ± {of * spread.error:.{digits}f}"
+    return f"{of * spread.mean:.{digits}f}{error}"
 
 
-def percentage(spread: Spread, digits: int = 1) -> str:
-    """Write a mean ratio in per cent with its error: ``45.1 ± 2.3``."""
-    if spread.mean is None:
-        return "–"
-    error = "" if spread.error is None else f" ± {100 * spread.error:.{digits}f}"
-    return f"{100 * spread.mean:.{digits}f}{error}"
+percentage = partial(ratio, digits=1, of=100)
+"""Write a mean ratio and its error in per cent."""
 
 
 def number(value: float | None, digits: int = 4) -> str:

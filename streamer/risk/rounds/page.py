@@ -14,25 +14,29 @@ import structlog
 from streamer.events.alerts import AlertsV1
 from streamer.gates.audit_rate import AuditRate, day_of
 from streamer.gates.policy import Policy
-from streamer.risk.rounds.alarms import (
+from streamer.risk.rounds.alarm_terms import (
     ACKNOWLEDGED,
-    draw_alarm,
-    early_warning,
-    label_alarm,
+    opened,
     severity_limit,
     warns,
 )
-from streamer.risk.rounds.betting import LabelAlarmReader
+from streamer.risk.rounds.alert_texts import (
+    alert_of,
+    closed_alert,
+    closing_reason,
+    holding_reason,
+    reason_name,
+)
 from streamer.risk.rounds.columns import LoggedDecisions
-from streamer.risk.rounds.drifting import DriftReader
+from streamer.risk.rounds.drift_alarms import DriftReader
 from streamer.risk.rounds.horizon import Watermark, joined, marked, pruned, settled_number, time_of
+from streamer.risk.rounds.label_alarms import LabelAlarmReader
 from streamer.risk.rounds.reading import IntervalReader
 from streamer.risk.rounds.report import Drawing
 from streamer.risk.rounds.serving import serve
-from streamer.risk.rounds.state import LABEL_ALARMS, GateWatch, WatchedAlarm, WatchedSequence
+from streamer.risk.rounds.state import DRIFTS, LABEL_ALARMS, GateWatch, WatchedAlarm, WatchedSequence
 from streamer.risk.rounds.store import CalibratedSample, Release, Standing, WatchStore, Written
 from streamer.risk.rounds.verdict import LEAST_LAG
-from streamer.risk.rounds.words import alert_of, closed_alert, closing_reason, holding_reason, reason_name
 from streamer.risk.states import RiskAlarm
 from streamer.risk.states.early import URGENT, cleared
 
@@ -312,32 +316,21 @@ class PageKeeper:
 def closing_alarms(watch: GateWatch, policy: Policy) -> list[WatchedAlarm]:
     """Return the raised alarms that are to close the gate and have not."""
     settings = policy.settings
-    actions = dict(
-        zip(LABEL_ALARMS, (settings.on_alarm, settings.on_selective_alarm, settings.on_missing), strict=True)
-    )
-    return [
-        alarm
-        for kind in LABEL_ALARMS
-        if actions[kind] == "close"
-        and (alarm := watch.alarm(kind)) is not None
-        and alarm.raised_by is not None
-        and alarm.ended is None
-        and alarm.closed_policy is None
-    ]
+    actions = {
+        "risk": settings.on_alarm,
+        "selective": settings.on_selective_alarm,
+        "missing": settings.on_missing,
+    }
+    raised = {one.kind: one for one in watch.alarms if one.stands and one.closed_policy is None}
+    return [raised[kind] for kind in LABEL_ALARMS if actions[kind] == "close" and kind in raised]
 
 
 def holding_alarms(watch: GateWatch, policy: Policy) -> list[WatchedAlarm]:
     """Return the raised alarms that are to hold the gate early and have not."""
     settings = policy.settings
-    return [
-        one
-        for one in watch.alarms
-        if settings.early != "none"
-        and warns(settings, one)
-        and one.raised_by is not None
-        and one.ended is None
-        and one.closed_policy is None
-    ]
+    if settings.early == "none":
+        return []
+    return [one for one in watch.alarms if one.stands and one.closed_policy is None and warns(settings, one)]
 
 
 def _with_alert_ids(
@@ -380,12 +373,8 @@ def reset(watch: GateWatch, standing: Standing) -> tuple[GateWatch, list[Watched
     """
     alarms, past = [], []
     for alarm in watch.alarms:
-        if (
-            alarm.kind in ("drift_scores", "drift_cloud")
-            and alarm.ended is None
-            and alarm.alert_id in standing.acknowledged
-        ):
-            # `drifting` begins the next one with what it compares with.
+        if alarm.kind in DRIFTS and alarm.ended is None and alarm.alert_id in standing.acknowledged:
+            # `drift_alarms` begins the next one with what it compares with.
             alarm = replace(alarm, ended=ACKNOWLEDGED)
         following = _next(alarm, standing)
         if following is None:
@@ -397,32 +386,17 @@ def reset(watch: GateWatch, standing: Standing) -> tuple[GateWatch, list[Watched
 
 
 def _next(alarm: WatchedAlarm, standing: Standing) -> tuple[WatchedAlarm, str] | None:
-    if alarm.raised_by is None or alarm.ended is not None:
+    kind = alarm.kind
+    if not alarm.stands or kind == "drift_scores" or kind == "drift_cloud":
         return None
-    policy = standing.policy
     seen = None if alarm.alert_id is None else standing.acknowledged.get(alarm.alert_id)
-    if alarm.kind == "draws" and seen is not None:
-        return draw_alarm(policy.settings.alarm_delta, number=alarm.number + 1, after=seen), ACKNOWLEDGED
-    if alarm.kind == "draws" or alarm.kind == "drift_scores" or alarm.kind == "drift_cloud":
-        return None
-    kind, number = alarm.kind, alarm.number + 1
-    if kind == "early":
-        if kind not in standing.reopened or alarm.closed_policy is None:
-            return None  # also where a person has acknowledged it: `page` lets the gate go first
-        after_policy = alarm.closed_policy
-        following = early_warning(
-            policy.settings, number=number, after=alarm.after, after_policy=after_policy, run=alarm.run
-        )
-        return following, REOPENED
-    if seen is not None:
-        following = label_alarm(
-            kind, policy.settings, number=number, after=seen, after_policy=alarm.after_policy
-        )
+    closed, settings = alarm.closed_policy, standing.policy.settings
+    # An early warning that a person has acknowledged lets the gate go first: `page` sees to that.
+    if seen is not None and kind != "early":
+        following = opened(kind, settings, alarm, after=seen, after_policy=alarm.after_policy)
         return following, ACKNOWLEDGED
     # Also if it is closed again by now: what shipped in between must be read.
-    if alarm.closed_policy is not None and kind in standing.reopened:
-        following = label_alarm(
-            kind, policy.settings, number=number, after=alarm.after, after_policy=alarm.closed_policy
-        )
+    if closed is not None and kind in standing.reopened:
+        following = opened(kind, settings, alarm, after=alarm.after, after_policy=closed, run=alarm.run)
         return following, REOPENED
     return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 from streamer.events.alerts import AlarmKind
 from streamer.gates.audit_rate import label_lag
@@ -33,9 +33,6 @@ BETTING: tuple[AlarmKind, ...] = (*LABEL_ALARMS, "early")
 """Alarms that read decisions with what labels and judges say of them."""
 
 
-KIND = "streamer.monitoring.service.v1"
-
-
 MOST_DELAYS = 200
 """The newest draws whose label delays are kept."""
 
@@ -56,7 +53,7 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceState:
+class ServiceState(json_form.State):
     """What is kept between two rounds: every decision up to the number `read` has been read here.
 
     `sequence`: number of the sequence whose period `period` is, every stretch of it in which the
@@ -67,6 +64,8 @@ class ServiceState:
     come at the deadline. `past`: periods that ended in this round, by the numbers of their
     sequences; not kept.
     """
+
+    json_kind: ClassVar[str] = "streamer.monitoring.service.v1"
 
     read: int
     sequence: int = 0
@@ -84,12 +83,7 @@ class ServiceState:
 
     def to_json(self) -> str:
         """Write it as one JSON object; `from_json` gives it back to the last bit."""
-        return json_form.write(KIND, json_form.fields_of(replace(self, past=())))
-
-    @classmethod
-    def from_json(cls, text: str) -> ServiceState:
-        """Read what `to_json` wrote, or raise ValueError."""
-        return json_form.made(cls, json_form.read(text, KIND))
+        return json_form.State.to_json(replace(self, past=()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +133,11 @@ class WatchedAlarm:
     alert_id: str | None = None
     closed_policy: int | None = None
     ended: str | None = None
+
+    @property
+    def stands(self) -> bool:
+        """Whether it was raised and has not ended."""
+        return self.raised_by is not None and self.ended is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

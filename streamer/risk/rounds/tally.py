@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import ClassVar
 
 from streamer.risk.rounds.columns import Undrawn
 from streamer.risk.rounds.horizon import Watermark, time_of
@@ -10,11 +11,9 @@ from streamer.risk.rounds.logged import LoggedDecision, Terms
 from streamer.risk.states import json_form
 from streamer.risk.states.verdict_bets import Mark, VerdictBets
 
-KIND = "streamer.monitoring.tally.v1"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
+class Tally(json_form.State):
     """What was decided in one budget period while the gate was open.
 
     `first`: number of its first decision. `terms`: another of any of these is another tally.
@@ -23,21 +22,14 @@ class Tally:
     made. `bets`: what it comes to.
     """
 
+    json_kind: ClassVar[str] = "streamer.monitoring.tally.v1"
+
     first: int
     terms: Terms
     since_policy: int
     began_at: datetime
     newest: datetime
     bets: VerdictBets
-
-    def to_json(self) -> str:
-        """Write it as one JSON object; `from_json` gives it back to the last bit."""
-        return json_form.write(KIND, json_form.fields_of(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> "Tally":
-        """Read what `to_json` wrote, or raise ValueError."""
-        return json_form.made(cls, json_form.read(text, KIND))
 
 
 class TallyReader:

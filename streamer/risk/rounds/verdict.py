@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from streamer.calibration.specification import Risk
 from streamer.gates.policy import Policy
 from streamer.risk.rounds.report import Backlog, OpenFigures, Reason, RiskReport, ServiceReport, Verdict
-from streamer.risk.rounds.state import GateWatch, Stretch
+from streamer.risk.rounds.state import DRIFTS, GateWatch, Stretch
 from streamer.risk.rounds.tally import Tally
 from streamer.risk.states import OpenTime, RiskInterval, with_unread
 
@@ -100,7 +100,7 @@ def _judged(
         return "not known yet", "reading stands still"
     if "draws" in standing:
         return "not known yet", "draws are in doubt"
-    if standing & {"drift_scores", "drift_cloud"}:
+    if not standing.isdisjoint(DRIFTS):
         return "not known yet", "what comes has drifted"
     if period.share_served == 0:
         return "not known yet", "nothing shipped"

@@ -185,9 +185,7 @@ class RiskWatch:
             closing_alarms(page.watch, standing.policy) or holding_alarms(page.watch, standing.policy)
         ):
             alerts = frozenset(
-                one.alert_id
-                for one in page.watch.alarms
-                if one.ended is None and one.raised_by is not None and one.alert_id is not None
+                one.alert_id for one in page.watch.alarms if one.stands and one.alert_id is not None
             )
             self._quiet[name] = _Quiet(report, standing.policy.version, alerts, page.overdue_at)
         return page.more

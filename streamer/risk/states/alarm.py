@@ -30,7 +30,7 @@ from streamer.risk.states.drawn_bets import Draw, DrawnBets, StateOfBets
 class LabelAlarm(StateOfBets):
     """An alarm on labels: a few numbers and the draws that wait for a label. Immutable.
 
-    A raised alarm stays raised and reads no more. Whoever opens the next one spends its `delta` again. A new policy needs no
+    Whoever opens the next one spends its `delta` again. A new policy needs no
     new alarm.
 
     `bets`: the evidence.
@@ -39,19 +39,9 @@ class LabelAlarm(StateOfBets):
     bets: DrawnBets
 
     @property
-    def evidence(self) -> float:
-        """The most that any prefix of the draws comes to; 1/delta raises the alarm."""
-        return self.bets.evidence
-
-    @property
     def known_evidence(self) -> float:
         """The present evidence of the draws whose loss is known; the others are left out."""
         return self.bets.known_evidence
-
-    @property
-    def raised_at(self) -> int | None:
-        """The draw that the alarm bets on, from 1, that raised the alarm; None while it is quiet."""
-        return self.bets.raised_at
 
     def observe(
         self,

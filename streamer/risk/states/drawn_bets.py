@@ -255,7 +255,7 @@ def _check(draws: Iterable[Draw], *, after: int) -> None:
             raise ValueError(f"a loss must be in [0, 1], not {draw.loss!r}")
 
 
-class StateOfBets(json_form.State):
+class StateOfBets(json_form.Evidence):
     """A state with `bets` that are `DrawnBets`."""
 
     __slots__ = ()

@@ -13,14 +13,14 @@ from typing import ClassVar
 import numpy as np
 
 from streamer.risk.states.decisions import AuditedDecisions
-from streamer.risk.states.json_form import State
+from streamer.risk.states.json_form import Evidence
 from streamer.risk.states.restarted_bets import RestartedBets
 
 _ODDS = np.array([0.5, 0.8, 1.25, 2.0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DrawAlarm(State):
+class DrawAlarm(Evidence):
     """The state of an alarm on wrong logged probabilities. Immutable; `observe` returns the next
     state.
     """
@@ -37,16 +37,6 @@ class DrawAlarm(State):
     def open(cls, *, delta: float, restart_every: int = 500) -> DrawAlarm:
         """Arm an alarm that is raised with probability `delta` at most, ever, while the probabilities are right."""
         return cls(bets=RestartedBets.open(_ODDS.size, delta=delta, restart_every=restart_every))
-
-    @property
-    def evidence(self) -> float:
-        """The e-value so far; 1/delta raises the alarm."""
-        return self.bets.evidence
-
-    @property
-    def raised_at(self) -> int | None:
-        """Number of the decision, from 1, that raised the alarm; None while it is quiet."""
-        return self.bets.raised_at
 
     def observe(self, decisions: AuditedDecisions) -> DrawAlarm:
         """Return the state after these decisions, which come in the order in which they were made."""

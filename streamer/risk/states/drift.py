@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamer.calibration.arguments import unit_interval, whole_number
-from streamer.risk.states.json_form import State
+from streamer.risk.states.json_form import Evidence
 from streamer.risk.states.restarted_bets import RestartedBets
 
 Floats = NDArray[np.float64]
@@ -44,7 +44,7 @@ _EARLIER = np.triu(np.ones((_BLOCK, _BLOCK), dtype=np.bool_))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DriftAlarm(State):
+class DriftAlarm(Evidence):
     """The state of one drift alarm. Immutable; `observe` returns the next state.
 
     It may watch any one number a batch: the score that decides, or what a batch's embeddings amount to (`cloud`).
@@ -95,16 +95,6 @@ class DriftAlarm(State):
             counts=tuple(counts.tolist()),
             bets=RestartedBets.open(_BETS, delta=delta, restart_every=restart_every),
         )
-
-    @property
-    def evidence(self) -> float:
-        """The e-value so far; 1/delta raises the alarm."""
-        return self.bets.evidence
-
-    @property
-    def raised_at(self) -> int | None:
-        """Number of the decision, from 1, that raised the alarm; None while it is quiet."""
-        return self.bets.raised_at
 
     def observe(self, values: ArrayLike, uniforms: ArrayLike) -> "DriftAlarm":
         """Return the state after these numbers: the same however they are cut into pieces.

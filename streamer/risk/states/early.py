@@ -130,7 +130,7 @@ def _highest(known: Any, bad: Any) -> Floats:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EarlyWarning(json_form.State):
+class EarlyWarning(json_form.Evidence):
     """The state of an early warning. Immutable; `observe` returns the next state.
 
     `bets`: the evidence. `waiting`: answers whose mark has not come.
@@ -145,16 +145,6 @@ class EarlyWarning(json_form.State):
     def open(cls, *, delta: float, false_every: int | None = None) -> "EarlyWarning":
         """Begin with nothing known; it is false with a chance of at most delta, and `false_every` as in `DrawnBets`."""
         return cls(bets=MarkBets(delta=delta, false_every=false_every))
-
-    @property
-    def evidence(self) -> float:
-        """What the marks come to; 1/bets.delta raises the warning."""
-        return self.bets.evidence
-
-    @property
-    def raised_at(self) -> int | None:
-        """The mark, from 1, that raised it; None while it is quiet."""
-        return self.bets.raised_at
 
     def observe(
         self,

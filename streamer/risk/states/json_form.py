@@ -31,6 +31,26 @@ class State:
         return made(cls, read(text, cls.json_kind))
 
 
+class Evidence(State):
+    """A state of `bets` that raise it. Immutable; once raised it stays raised and reads no more."""
+
+    __slots__ = ()
+
+    bets: Any
+
+    @property
+    def evidence(self) -> float:
+        """The e-value so far, of an alarm on labels the most that any prefix of the draws comes to; 1/delta raises it."""
+        found: float = self.bets.evidence
+        return found
+
+    @property
+    def raised_at(self) -> int | None:
+        """The decision, draw or mark, from 1, that raised it; None while it is quiet."""
+        found: int | None = self.bets.raised_at
+        return found
+
+
 def write(kind: str, fields: Mapping[str, Any]) -> str:
     """Write one JSON object that begins with its kind; floats in the shortest form that reads back the same."""
     return json.dumps({"kind": kind, **fields}, allow_nan=False)

@@ -42,7 +42,7 @@ class Encoder(Protocol):
         """Unit rows, shape (len(texts), identity.dimension); equal texts have bit-equal rows in every call.
 
         A text that it does not read has a row of zeros where it is too long, of NaN where its characters are unknown; see
-        `streamer.scoring.reading`. `progress` is called with how many more texts are done, from the calling thread. May raise `PartlyEncoded`.
+        `streamer.scoring.unread_answers`. `progress` is called with how many more texts are done, from the calling thread. May raise `PartlyEncoded`.
         """
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Encoding, Tokenizer
 
-from streamer.scoring.reading import CUT, UNREAD, mostly_unknown
+from streamer.scoring.unread_answers import CUT, UNREAD, mostly_unknown
 
 SCRIPTS = {
     "Latin": "The capital of France is Paris.",

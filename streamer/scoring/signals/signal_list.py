@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from streamer.calibration.signal_order import SIGNALS
 from streamer.scoring.gram import DECIMALS
 from streamer.scoring.judged import FORMS, form
 from streamer.scoring.scorer import AnswerBatch, finished
@@ -25,20 +26,19 @@ from streamer.scoring.signals.signal import Signal
 Floats = NDArray[np.float64]
 Rows = NDArray[np.float32]
 
-VERSIONS: Mapping[int, tuple[Signal, ...]] = {
-    2: (
-        embeddings.gram, embeddings.mean_cosine, embeddings.nearest_cosine, embeddings.median_cosine,
-        embeddings.cluster_share, embeddings.centroid,
-        words.exact_match, words.contains, words.contained, words.jaccard, words.rouge_1, words.chrf,
-        words.same_number, words.same_names,
-        alone.length, alone.length_to_median,
-        embeddings.entropy, embeddings.best_gram, words.best_rouge_1, words.best_chrf, words.best_match,
-        embeddings.batch_cosine,
-        alone.question_overlap, alone.refusal, alone.has_number, alone.one_of,
-        unread.cut, unread.unread, unread.twin,
-    )
-}  # fmt: skip
-"""What is measured of every answer, by the version of the list. A published version never changes."""
+_FOUND = {
+    one.name: one
+    for module in (alone, embeddings, unread, words)
+    for one in vars(module).values()
+    if isinstance(one, Signal)
+}
+if _FOUND.keys() != set(SIGNALS):
+    raise TypeError(f"measured or listed alone: {', '.join(sorted(_FOUND.keys() ^ set(SIGNALS)))}")
+MEASURED = tuple(_FOUND[name] for name in SIGNALS)
+"""What is measured of every answer, in the order of a row's columns."""
+
+VERSION = 2
+"""Of `MEASURED`. A published version never changes."""
 
 CLIP = 4.0
 """Scaled signals lie within this of 0."""
@@ -50,23 +50,21 @@ MOST_MODELS = 20
 class SignalList:
     """The signals of a gate.
 
-    `version`: of what is measured of every answer, a key of `VERSIONS`. `given`: which of `GIVEN`
+    `version`: of what is measured of every answer, `VERSION`. `given`: which of `GIVEN`
     come with an answer, and forms (`number@1`), for the agreement in that part of the answer.
     `models`: names of at most 20 language models; each is a column, 1 for its answers. `declared`:
     at most 20 numbers of the user's own: name (1 to 40 of a-z, 0-9 and ``_``), least and largest
     value. Raises `ValueError` when a part is none of these.
     """
 
-    version: int = 2
+    version: int = VERSION
     given: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
     declared: tuple[tuple[str, float, float], ...] = ()
 
     def __post_init__(self) -> None:
-        if self.version not in VERSIONS:
-            raise ValueError(
-                f"the version of the signals must be one of {', '.join(map(str, VERSIONS))}, not {self.version!r}"
-            )
+        if self.version != VERSION:
+            raise ValueError(f"the version of the signals must be {VERSION}, not {self.version!r}")
         if unknown := [one for one in sorted(set(self.given) - set(GIVEN)) if not _is_form(one)]:
             raise ValueError(
                 f"signals given with an answer must be among {', '.join(GIVEN)}, not {unknown[0]!r}; a signal of your own needs its "
@@ -81,11 +79,6 @@ class SignalList:
             raise ValueError(f"a signal has one name and one column, and {repeated[0]!r} stands twice")
 
     @cached_property
-    def measured(self) -> tuple[Signal, ...]:
-        """What is measured of every answer."""
-        return VERSIONS[self.version]
-
-    @cached_property
     def ranges(self) -> dict[str, tuple[float, float]]:
         """The least and largest value of what comes with an answer, by name, in the order of the columns."""
         return {name: GIVEN.get(name, (0.0, 1.0)) for name in self.given} | {
@@ -95,14 +88,14 @@ class SignalList:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The names of the signals, without models."""
-        return (*(one.name for one in self.measured), *self.ranges)
+        return (*SIGNALS, *self.ranges)
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
         """The names of a row's d columns: what comes with an answer has a second one, 1 where it is missing."""
         given = (*self.given, *(name for name, _, _ in self.declared))
         return (
-            *(one.name for one in self.measured),
+            *SIGNALS,
             *(column for name in given for column in (name, f"{name}:missing")),
             *(f"model={name}" for name in self.models),
         )
@@ -110,7 +103,7 @@ class SignalList:
     @cached_property
     def titles(self) -> tuple[str, ...]:
         """What a row's d columns are called for people."""
-        said = {one.name: one.title for one in self.measured}
+        said = {one.name: one.title for one in MEASURED}
         missing = {f"{name}:missing": f"no {name.replace('_', ' ')}" for name in self.ranges}
         models = {f"model={name}": f"model {name}" for name in self.models}
         return tuple((said | missing | models).get(name, name.replace("_", " ")) for name in self.columns)
@@ -179,7 +172,7 @@ class SignalList:
     ) -> Rows:
         """Return `rows` of what may have been measured already."""
         n = measured.size
-        columns = [(one.of(measured) - one.mean) / one.deviation for one in self.measured]
+        columns = [(one.of(measured) - one.mean) / one.deviation for one in MEASURED]
         for name, (least, most) in self.ranges.items():
             values = _agreement(name, measured) if "@" in name else (given or {}).get(name) or [None] * n
             if len(values) != n:

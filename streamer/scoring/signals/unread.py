@@ -1,7 +1,7 @@
 """Signals of what the encoder did not read, 1 or 0, the same for all answers of a batch. Pure."""
 
-from streamer.scoring.reading import Rule
 from streamer.scoring.signals.signal import Signal, signal
+from streamer.scoring.unread_answers import Rule
 
 
 def _mark(rule: Rule, title: str, says: str) -> Signal:

@@ -221,11 +221,9 @@ def run_part(connection: sa.Connection, part: str, run: int) -> list[list[Any]]:
     chosen = [named[name] for name in names]
     rows = connection.execute(sa.select(*order, *chosen).select_from(source).where(table.c.run == run)).all()
     # Sorted here: databases differ in how they collate texts.
-    rows = sorted(rows, key=lambda row: tuple(row[: len(order)]))
-    return [
-        [_plain(column, value) for column, value in zip(chosen, row[len(order) :], strict=True)]
-        for row in rows
-    ]
+    rows = sorted(rows, key=itemgetter(*range(len(order))))
+    values = list(zip(*rows, strict=True))[len(order) :]
+    return list(map(list, zip(*map(_plain_column, chosen, values), strict=True)))
 
 
 def digest_of(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str, Any]:
@@ -279,6 +277,15 @@ def _append(
         entry |= {"leaf_index": index, "leaf_hash": hashed, "root": log.root()}
     bulk_insert.append(connection, control_log, waited + added)
     connection.execute(sa.update(control_head).values(log_size=log.size, log_edge=log.to_bytes()))
+
+
+def _plain_column(column: sa.ColumnElement[Any], values: Sequence[Any]) -> Sequence[Any]:
+    if isinstance(column.type, sa.types.TypeDecorator) or not _PLAIN.issuperset(map(type, values)):
+        return [_plain(column, value) for value in values]
+    return values
+
+
+_PLAIN = {bool, float, int, str, type(None)}
 
 
 def _plain(column: sa.ColumnElement[Any] | None, value: Any) -> Any:

@@ -263,7 +263,7 @@ def _group(
 ) -> SampledGroup:
     number, batch_id, probability, draws, *_ = rows[0]
     key = BatchKey(gate, batch_id, 1)
-    scores = [row[5] for row in rows]
+    scores = list(map(itemgetter(5), rows))
     if settings.unit == "batch":
         scores = [mean_score(scores)] * len(scores)
     elif settings.shape.of_ranks:
@@ -275,7 +275,7 @@ def _group(
             continue
         if several is not None and labels is not None and labels > 1:
             severity = several.get(key, response)
-        items.append(SampledItem(response_id=response, score=score, severity=severity))
+        items.append(SampledItem(response, score, severity))
         if came is not None:
             labelled_at.append(came)
     return SampledGroup(
@@ -283,8 +283,8 @@ def _group(
         probability=probability,
         items=tuple(items),
         draws=draws,
-        segment=_segment(rows[0]._mapping, settings.segment_by),
-        burst=_burst(rows[0]._mapping, settings.group_by),
+        segment=None if settings.segment_by is None else _segment(rows[0]._mapping, settings.segment_by),
+        burst=None if settings.group_by is None else _burst(rows[0]._mapping, settings.group_by),
         decided_at=rows[0][9],
         labelled_at=max(labelled_at, default=None),
         row=number,
@@ -300,14 +300,12 @@ def _segment_columns(settings: GateSettings) -> tuple[sa.ColumnElement[Any], ...
     return (batches.c.metadata, decisions.c.segment, gate_revisions.c.segment_by, *prompt)
 
 
-def _burst(row: Row, key: str | None) -> str | None:
-    return None if key is None or row["metadata"] is None else burst_of(row["prompt"], row["metadata"], key)
+def _burst(row: Row, key: str) -> str | None:
+    return None if row["metadata"] is None else burst_of(row["prompt"], row["metadata"], key)
 
 
-def _segment(row: Row, key: str | None) -> str | None:
+def _segment(row: Row, key: str) -> str | None:
     """The segment of a batch: from its metadata, or as it was recorded by a policy with the same segments."""
-    if key is None:
-        return None
     if row["metadata"] is not None:
         return segment_of(row["metadata"], key)
     recorded: str | None = row["segment"]

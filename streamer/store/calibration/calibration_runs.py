@@ -20,9 +20,9 @@ from streamer.events.alerts import AlertsV1
 from streamer.gates.policy import RECALIBRATOR, Policy
 from streamer.gates.settings import GateSettings
 from streamer.recalibration.age_cut import AgeCut
+from streamer.recalibration.gate_rule import Held, Outcome
 from streamer.recalibration.run import CalibrationRun, Heads, PolicyChanged, SampleQuery, Since
 from streamer.recalibration.sampled import SampledGroup
-from streamer.recalibration.verdict import Held, Outcome
 from streamer.risk.states import RiskAlarm
 from streamer.store.audit import control
 from streamer.store.calibration.audit_sample import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from itertools import groupby
+from itertools import groupby, starmap
 from operator import itemgetter
 from secrets import token_bytes
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from streamer.calibration import Threshold
 from streamer.calibration.full_fit import Prompts
+from streamer.gates.batch_key import BatchKey
 from streamer.gates.policy import Bursts, sealed_burst
 from streamer.gates.rule import CalibrationLosses, Full, Rule
 from streamer.gates.settings import GateSettings
@@ -40,8 +41,8 @@ from streamer.store.db.schema.joins import BATCH, REVISION_OF_RUN, key_of, signa
 from streamer.store.db.schema.types import HASH_BYTES
 
 if TYPE_CHECKING:
+    from streamer.recalibration.gate_rule import Outcome
     from streamer.recalibration.run import CalibrationRun
-    from streamer.recalibration.verdict import Outcome
 
 
 K = TypeVar("K")
@@ -219,6 +220,7 @@ def _remember(known: dict[K, V], key: K, value: V) -> None:
 
 
 _OF_GROUP = ("probability", "draws", "segment", "decided_at", "signals", "bad", "burst", "spare")
+_group, _item = itemgetter(*BATCH, *_OF_GROUP), itemgetter("response_id", "score", "severity")
 
 
 def inputs_of(connection: sa.Connection, run: int) -> list[SampledGroup]:
@@ -244,14 +246,15 @@ def inputs_of(connection: sa.Connection, run: int) -> list[SampledGroup]:
         .order_by(decisions.c.decided_at, batches.c.id, calibration_inputs.c.response_id)
     )
     found = connection.execute(query).mappings().all()
-    return [
-        SampledGroup(
-            key=key_of(rows[0]),
-            items=tuple(
-                SampledItem(response_id=row["response_id"], score=row["score"], severity=row["severity"])
-                for row in rows
-            ),
-            **{name: rows[0][name] for name in _OF_GROUP},
+    groups = []
+    for _, rows in groupby(found, key=itemgetter("id")):
+        first, *others = rows
+        values = _group(first)
+        groups.append(
+            SampledGroup(
+                key=BatchKey(*values[: len(BATCH)]),
+                items=tuple(starmap(SampledItem, map(_item, (first, *others)))),
+                **dict(zip(_OF_GROUP, values[len(BATCH) :], strict=True)),
+            )
         )
-        for rows in (list(group) for _, group in groupby(found, key=itemgetter("id")))
-    ]
+    return groups

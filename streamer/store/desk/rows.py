@@ -17,7 +17,7 @@ from streamer.gates.rule import Needed
 from streamer.scoring.claims.answer import LeftOut, assembled, parts
 from streamer.scoring.claims.sentences import Span
 from streamer.scoring.judged import WHOLE, form
-from streamer.scoring.reading import Rule
+from streamer.scoring.unread_answers import Rule
 from streamer.store.audit import control
 from streamer.store.db.schema import (
     batches,

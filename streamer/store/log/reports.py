@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from streamer.journal import Partition
-from streamer.scoring.reading import RULES, Rule
+from streamer.scoring.unread_answers import RULES, Rule
 from streamer.store.db import bulk_insert, roles
 from streamer.store.db.schema import (
     batches,

@@ -10,7 +10,7 @@ from streamer.errors import UsageError
 from streamer.gates.policy import SIGNED_IN, Policy
 from streamer.gates.rule import Cut
 from streamer.gates.setting_changes import calibrated_for_another
-from streamer.recalibration.verdict import Proposal
+from streamer.recalibration.gate_rule import Proposal
 from streamer.store.audit import control
 from streamer.store.calibration.run_rows import bursts_of, with_prompts
 from streamer.store.db.schema import (

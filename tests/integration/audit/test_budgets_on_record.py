@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from streamer import wiring
 from streamer.audit.rescoring import Rescorer
-from streamer.calibration.full_fit import UNREAD
+from streamer.calibration.signal_order import UNREAD
 from streamer.errors import UsageError
 from streamer.gates.policy import burst_of
 from streamer.gates.rule import Full

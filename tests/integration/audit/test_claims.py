@@ -31,7 +31,7 @@ from streamer.events.responses import decode_responses
 from streamer.frames.recorded import NothingToTry, claimed
 from streamer.gates.rule import Cut, Segments
 from streamer.gates.settings import GateSettings
-from streamer.risk.rounds.alarms import goes_on, label_alarm
+from streamer.risk.rounds.alarm_terms import goes_on, opened
 from streamer.risk.rounds.logged import LoggedDecision, Terms
 from streamer.risk.rounds.watch import RiskWatch
 from streamer.scoring.registry import OF_CLAIMS
@@ -432,7 +432,7 @@ def test_another_loss_begins_another_sequence_and_another_alarm() -> None:
         GateSettings(unit="claim", scorer="support", encoder="none", loss=loss) for loss in ("any", "share")
     )
     assert Terms.of(one) != Terms.of(other)
-    alarm = label_alarm("risk", one, number=1, after=0, after_policy=0)
+    alarm = opened("risk", one, after=0)
     assert goes_on(alarm, one)
     assert not goes_on(alarm, other)
 

@@ -15,12 +15,12 @@ from streamer.events.alerts import decode_alert
 from streamer.gates.policy import MONITOR
 from streamer.gates.rule import Cut, Segments
 from streamer.recalibration.run import NothingToCalibrate, Since, calibrate_gate
-from streamer.risk.rounds.alarms import chance_of
+from streamer.risk.rounds.alarm_terms import chance_of
 from streamer.risk.rounds.store import Written
 from streamer.settings.settings import load_settings
 from tests.at_once import at_once
 from tests.integration.watching.conftest import DAY, GATE, MINUTE, START, Shown, Traffic
-from tests.integration.watching.test_betting import HOUR, calibrated
+from tests.integration.watching.test_label_alarms import HOUR, calibrated
 
 
 def raised(traffic: Traffic, **options: Any) -> Shown:

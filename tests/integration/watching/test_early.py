@@ -14,9 +14,9 @@ from streamer.risk.states.early import URGENT
 from streamer.scoring.signals.signal_list import SignalList
 from streamer.wording.verdicts import sentence
 from tests.integration.watching.conftest import DAY, GATE, START, Traffic
-from tests.integration.watching.test_betting import HOUR
 from tests.integration.watching.test_drift import calibrated as calibrated_scores
 from tests.integration.watching.test_drift import scored
+from tests.integration.watching.test_label_alarms import HOUR
 
 
 def marked(traffic: Traffic, count: int, bad: float, *, seed: int, **changes: Any) -> list[Any]:

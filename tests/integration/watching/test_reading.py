@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from streamer.journal import BatchDecision
-from streamer.risk.rounds.alarms import chance_of
+from streamer.risk.rounds.alarm_terms import chance_of
 from streamer.risk.states import (
     AuditedDecision,
     AuditedDecisions,

@@ -4,6 +4,9 @@ import numpy as np
 import pytest
 
 from streamer import LabelledGroup, calibrate, calibrate_groups
+from streamer.calibration.calibrators.bb import Bb
+from streamer.calibration.calibrators.crc import Crc
+from streamer.calibration.calibrators.rbwa import Rbwa
 from streamer.calibration.groups import labelled_groups
 from streamer.calibration.keyed_weights import KeyedWeights
 from streamer.calibration.registry import weighting_scheme, weighting_schemes
@@ -39,12 +42,8 @@ def test_mean_agrees_with_the_arrays():
 @pytest.mark.parametrize("scheme", ["crc", "bb", "rbwa"])
 def test_weights_follow_the_names_of_the_items(scheme):
     def weights(items: list[str]) -> dict[str, float]:
-        names = KeyedWeights(3)
-        drawn = {
-            "crc": lambda: names.crc("g", items),
-            "bb": lambda: names.bb("g", items, 5),
-            "rbwa": lambda: names.rbwa("g", items, 1.0),
-        }[scheme]()
+        law = weighting_scheme(scheme, {"draws": 5, "eta": 1.0})
+        drawn = law.keyed("g", items, KeyedWeights(3))
         return dict(zip(items, drawn.tolist(), strict=True))
 
     items = ["a", "a\0", "b", "é", "\ud800", "c" * 200, *(f"r{i}" for i in range(40))]
@@ -56,16 +55,17 @@ def test_weights_follow_the_names_of_the_items(scheme):
 
 def test_weights_are_the_same_for_ever():
     """Recorded once: a policy's threshold must follow from its record years later."""
-    names = KeyedWeights(20261120)
-    assert names.crc("batch-1", ["a", "b", "c"]).tolist() == CRC
-    assert names.bb("batch-1", ["a", "b", "c"], 10).tolist() == BB
-    assert names.rbwa("batch-1", ["a", "b", "c"], 1.0) == pytest.approx(RBWA, rel=1e-12)
+    named = ("batch-1", ["a", "b", "c"], KeyedWeights(20261120))
+    assert Crc().keyed(*named).tolist() == CRC
+    assert Bb(10).keyed(*named).tolist() == BB
+    assert Rbwa(1.0).keyed(*named) == pytest.approx(RBWA, rel=1e-12)
 
 
 def test_another_seed_or_another_group_gives_other_weights():
     items = [str(i) for i in range(8)]
     some = [
-        KeyedWeights(s).rbwa(g, items, 1.0).tolist() for s, g in ((1, "x"), (2, "x"), (-1, "x"), (1, "y"))
+        Rbwa(1.0).keyed(g, items, KeyedWeights(s)).tolist()
+        for s, g in ((1, "x"), (2, "x"), (-1, "x"), (1, "y"))
     ]
     assert len({tuple(weights) for weights in some}) == 4
 
@@ -142,16 +142,8 @@ def test_many_groups_are_checked_as_one_is(
 
 @pytest.mark.parametrize("method", weighting_schemes())
 def test_the_one_item_of_a_group_has_the_whole_weight_under_every_law(method: str) -> None:
-    keyed = KeyedWeights(3)
-    weights = {
-        "mean": [1.0],
-        "crc": keyed.crc("g", "a"),
-        "bb": keyed.bb("g", "a", 20),
-        "rbwa": keyed.rbwa("g", "a", 0.01),
-    }
-    assert list(weights[method]) == [1.0]
+    law = weighting_scheme(method, {"eta": 0.01, "draws": 20})
+    assert law.keyed("g", "a", KeyedWeights(3)).tolist() == [1.0]
     group = LabelledGroup("g", ("a",), np.array([0.5]), np.array([0.3]))
-    scores, losses = keyed_losses(
-        [group], scheme=weighting_scheme(method, {"eta": 0.01, "draws": 20}), seed=3
-    )
+    scores, losses = keyed_losses([group], scheme=law, seed=3)
     assert (scores.tolist(), losses.tolist()) == ([0.5], [0.3])

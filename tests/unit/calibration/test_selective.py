@@ -20,7 +20,7 @@ def counts(labelled: list[LabelledGroup], level: float, seed: int) -> tuple[int,
     """What ships above a level and is wrong, group by group."""
     keyed, shipped, errors = KeyedWeights(seed), 0, 0
     for group in labelled:
-        item = int(keyed.crc(group.id, group.item_ids).argmax())
+        item = keyed.pick(group.id, group.item_ids)
         if group.scores[item] > level:
             shipped += 1
             errors += keyed.coin(group.id) < group.severities[item]

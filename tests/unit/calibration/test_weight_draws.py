@@ -6,26 +6,22 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from streamer.calibration import weight_draws
+from streamer.calibration.calibrators.bb import Bb
+from streamer.calibration.calibrators.rbwa import Rbwa
 from streamer.calibration.keyed_weights import KeyedWeights
+from streamer.calibration.registry import weighting_scheme
 
 Z = float(stats.norm.isf(1e-6 / 2))
+GIVEN = {"draws": 4, "eta": 0.7}
 SIZES = np.array([1, 2, 5, 5, 3, 12, 1, 5])
 
 
 def drawn(scheme: str, sizes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    return {
-        "mean": lambda: weight_draws.mean_weights(sizes),
-        "crc": lambda: weight_draws.crc_weights(sizes, rng),
-        "bb": lambda: weight_draws.bb_weights(sizes, 4, rng),
-        "rbwa": lambda: weight_draws.rbwa_weights(sizes, 0.7, rng),
-    }[scheme]()
+    return weighting_scheme(scheme, GIVEN).drawn(sizes, rng)
 
 
 def keyed(scheme: str, weights: KeyedWeights, group: str, items: list[str]) -> np.ndarray:
-    if scheme == "crc":
-        return weights.crc(group, items)
-    return weights.bb(group, items, 4) if scheme == "bb" else weights.rbwa(group, items, 0.7)
+    return weighting_scheme(scheme, GIVEN).keyed(group, items, weights)
 
 
 @pytest.mark.parametrize("scheme", ["mean", "crc", "bb", "rbwa"])
@@ -64,17 +60,17 @@ def test_mean_and_variance_of_a_weight_are_those_of_the_scheme(scheme, source):
 def test_two_dirichlet_weights_follow_the_beta_law():
     rng = np.random.default_rng(2)
     for eta in (0.2, 1.0, 6.0):
-        first = weight_draws.rbwa_weights(np.full(4000, 2), eta, rng)[::2]
+        first = Rbwa(eta).drawn(np.full(4000, 2), rng)[::2]
         assert stats.kstest(first, stats.beta(eta, eta).cdf).pvalue > 1e-6
         names = KeyedWeights(2)
-        first = np.array([names.rbwa(str(g), ["a", "b"], eta)[0] for g in range(2000)])
+        first = np.array([Rbwa(eta).keyed(str(g), ["a", "b"], names)[0] for g in range(2000)])
         assert stats.kstest(first, stats.beta(eta, eta).cdf).pvalue > 1e-6
 
 
 @pytest.mark.parametrize("eta", [5e-324, 1e-300, 1e-9, 1e-3, 1e9, 1e300, 1.7e308])
 def test_extreme_concentrations_still_give_weights(eta):
-    drawn_weights = weight_draws.rbwa_weights(np.full(200, 4), eta, np.random.default_rng(3)).reshape(-1, 4)
-    named_weights = np.array([KeyedWeights(3).rbwa(str(g), list("abcd"), eta) for g in range(200)])
+    drawn_weights = Rbwa(eta).drawn(np.full(200, 4), np.random.default_rng(3)).reshape(-1, 4)
+    named_weights = np.array([Rbwa(eta).keyed(str(g), list("abcd"), KeyedWeights(3)) for g in range(200)])
     for weights in (drawn_weights, named_weights):
         assert weights.sum(axis=1) == pytest.approx(1)
         if eta < 1e-6:
@@ -84,5 +80,5 @@ def test_extreme_concentrations_still_give_weights(eta):
 
 
 def test_many_draws_cost_no_memory():
-    weights = weight_draws.bb_weights(np.array([3, 2]), 10**12, np.random.default_rng(0))
+    weights = Bb(10**12).drawn(np.array([3, 2]), np.random.default_rng(0))
     assert weights == pytest.approx([1 / 3, 1 / 3, 1 / 3, 0.5, 0.5], abs=1e-5)

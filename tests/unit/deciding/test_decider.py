@@ -30,9 +30,9 @@ from streamer.labels.answer_forms import answer_batch
 from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.scoring.encoders.identity import EncoderIdentity
 from streamer.scoring.gram import gram_energy
-from streamer.scoring.reading import CUT, UNREAD
 from streamer.scoring.registry import EVERY, SCORER_NAMES
 from streamer.scoring.signals.signal_list import signal_list
+from streamer.scoring.unread_answers import CUT, UNREAD
 from tests.made import a_decider, a_label, a_policy, an_event
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)

@@ -13,13 +13,14 @@ from streamer import LabelledGroup
 from streamer.calibration import History
 from streamer.calibration.calibrators.transductive import CURVE_POINTS
 from streamer.calibration.full_fit import Prompts
+from streamer.calibration.specification import Sample
 from streamer.events.codec import encode
 from streamer.events.thresholds import decode_threshold, policy_from_event, threshold_event
 from streamer.gates.policy import Policy
 from streamer.gates.policy_gate import PolicyGate
 from streamer.gates.rule import BatchCut, Chance, Cut, Indicator, Quantile, Rank, Segments
 from streamer.gates.settings import METHODS, SHAPES, GateSettings
-from streamer.recalibration.candidates import MOST_SEGMENTS, Candidate, RunSample, candidates, decide
+from streamer.recalibration.candidates import MOST_SEGMENTS, Candidate, candidates, decide
 from streamer.research.evaluation.words import UNITS
 from streamer.scoring.signals.signal_list import SignalList
 from tests.made import a_policy
@@ -29,7 +30,7 @@ NOW = datetime(2026, 11, 20, tzinfo=UTC)
 
 def sample(
     groups: int = 120, *, items: int = 4, alpha: float = 0.1, segments: tuple[str, ...] = (), seed: int = 3
-) -> RunSample:
+) -> Sample:
     rng = np.random.default_rng(seed)
     made = []
     for g in range(groups):
@@ -44,8 +45,8 @@ def sample(
         bad=np.array([group.severities[0] > 0 for group in made]),
         segments=tuple(named.values()) if segments else None,
     )
-    return RunSample(
-        groups=made, segments=named, alpha=alpha, seed=7, fewest_draws=items, history=history, prompts=prompts
+    return Sample(
+        groups=made, segments=named, alpha=alpha, seed=7, drawn=items, history=history, prompts=prompts
     )
 
 
@@ -175,7 +176,7 @@ def test_a_transductive_gate_claims_no_threshold_that_it_does_not_have():
     assert closed.guarantee.startswith("Nothing ships")
     assert "1/7" in closed.guarantee
     chosen = settings(method="transductive", unit="response", audit_draws=2, label_floor=0.9)
-    floored = decide(chosen, replace(sample(), fewest_draws=2)).threshold
+    floored = decide(chosen, replace(sample(), drawn=2)).threshold
     assert floored.value == 0.9
     assert "No batch gets a threshold above that of method mean, 0.9." in floored.guarantee
 
@@ -210,7 +211,7 @@ def test_transductive_charges_by_the_fewest_draws():
     drawn = sample()
     labelled = {}
     for fewest in (1, 2, 4):
-        rule = decide(chosen, replace(drawn, fewest_draws=fewest)).rule
+        rule = decide(chosen, replace(drawn, drawn=fewest)).rule
         assert isinstance(rule, BatchCut)
         labelled[fewest] = rule.labelled
     assert labelled == {1: 1, 2: 2, 4: 4}

@@ -7,10 +7,11 @@ import pytest
 
 from streamer.calibration import LabelledGroup
 from streamer.calibration.shapes import Smooth
+from streamer.calibration.specification import Sample
 from streamer.gates.policy_gate import PolicyGate
 from streamer.gates.rule import INDICATOR, BatchCut, Chance, Cut, Quantile, Rank, Rule, Segments
 from streamer.gates.settings import GateSettings
-from streamer.recalibration.candidates import RunSample, candidates
+from streamer.recalibration.candidates import candidates
 from streamer.recalibration.comparison import Reading, direction, lambda_step, ship_rate
 from streamer.recalibration.sampled import SampledGroup
 from tests.made import a_sampled_prompt
@@ -111,7 +112,7 @@ def window(severities: np.ndarray, alpha: float) -> Reading:
         for n in range(len(severities))
     )
     settings = GateSettings(encoder="e@1", unit="response", method="transductive", alpha=alpha, audit_draws=4)
-    sample = RunSample(groups=labelled, segments={}, alpha=alpha, seed=1, fewest_draws=4)
+    sample = Sample(groups=labelled, segments={}, alpha=alpha, seed=1, drawn=4)
     own = next(one for one in candidates(settings, sample) if one.decides)
     return Reading(Cut.at(own.threshold.value), own.rule)
 

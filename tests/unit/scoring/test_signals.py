@@ -1,6 +1,7 @@
 """The signals: each by hand, the properties that all keep, and the list of a gate."""
 
 import math
+import re
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streamer.calibration.signal_order import OF_TEXTS, SIGNALS
 from streamer.labels.answer_forms import answer_batch
 from streamer.scoring.contract import TOLERANCE, sample_batches
 from streamer.scoring.scorer import AnswerBatch
@@ -19,19 +21,21 @@ from streamer.scoring.signals.declared import declared_ranges
 from streamer.scoring.signals.measured import Measured, begins, in_common, last_number, words_of
 from streamer.scoring.signals.signal_list import (
     CLIP,
+    MEASURED,
     MOST_MODELS,
-    VERSIONS,
+    VERSION,
     SignalList,
     batch_row,
     choice_scores,
     signal_list,
 )
+from tests.checkout import ROOT
 
 TEXTS = ["It is Paris.", "Paris", "It is Paris.", "Lyon, I think: 1,500 or 2", " "]
 ROWS = np.array([[1.0, 0.0], [0.8, 0.6], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
 BLANK = [False, False, False, False, True]
 QUESTION = "Is it Paris or Lyon?"
-EVERY = {one.name: one for one in VERSIONS[2]}
+EVERY = {one.name: one for one in MEASURED}
 
 
 def batch(order: list[int] | None = None, models: tuple[str, ...] = ()) -> AnswerBatch:
@@ -280,7 +284,7 @@ def test_the_choice_is_gram_energy_and_chrf() -> None:
 
 def test_rows_are_scaled_by_constants_and_clipped() -> None:
     rows = SignalList().rows(batch(), QUESTION)
-    for place, one in enumerate(VERSIONS[2]):
+    for place, one in enumerate(MEASURED):
         wanted = np.clip((one.of(Measured(batch(), QUESTION)) - one.mean) / one.deviation, -4, 4).astype(
             np.float32
         )
@@ -294,7 +298,7 @@ def test_what_comes_with_an_answer() -> None:
     signals = SignalList(
         given=("score", "logprob"), models=("small", "large"), declared=(("retrieval", 0.0, 10.0),)
     )
-    assert signals.columns[len(VERSIONS[2]) :] == (
+    assert signals.columns[len(SIGNALS) :] == (
         "score", "score:missing", "logprob", "logprob:missing", "retrieval", "retrieval:missing", "model=small", "model=large",
     )  # fmt: skip
     assert signals.names[-3:] == ("score", "logprob", "retrieval")
@@ -304,16 +308,14 @@ def test_what_comes_with_an_answer() -> None:
         "retrieval": [5.0, 10.0, None, 0.0, None],
         "another": [99.0] * 5,
     }
-    rows = signals.rows(batch(models=("small", "large", "new", "", "small")), None, came)[
-        :, len(VERSIONS[2]) :
-    ]
+    rows = signals.rows(batch(models=("small", "large", "new", "", "small")), None, came)[:, len(SIGNALS) :]
     np.testing.assert_array_equal(
         rows,
         np.array(
             [[1, 0, 1, 0, 0, 0, 1, 0], [-0.5, 0, 0, 0, 1, 0, 0, 1], [0, 1, 0, 1, 0, 1, 0, 0], [-1, 0, 0, 1, -1, 0, 0, 0], [0] * 8]
         ),
     )  # fmt: skip
-    assert signals.rows(batch())[0, len(VERSIONS[2]) :].tolist() == [0, 1, 0, 1, 0, 1, 0, 0]
+    assert signals.rows(batch())[0, len(SIGNALS) :].tolist() == [0, 1, 0, 1, 0, 1, 0, 0]
 
 
 @pytest.mark.parametrize(
@@ -338,7 +340,7 @@ def test_a_number_outside_its_range_is_refused(came: dict[str, list[float | None
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"version": 1}, "version of the signals must be one of 2"),
+        ({"version": 1}, f"version of the signals must be {VERSION}, not 1"),
         (
             {"given": ("gram",)},
             "must be among score, logprob, judge, token_entropy, most_token_entropy, low_logprob, least_logprob, not 'gram'",
@@ -379,7 +381,14 @@ def test_a_list_is_written_and_read_and_has_a_hash() -> None:
 
 def test_a_published_version_never_changes() -> None:
     """Policies and records hold rows of it: another scale, order or meaning is another version."""
-    assert [(one.name, one.mean, one.deviation) for one in VERSIONS[2]] == PUBLISHED
+    assert [(one.name, one.mean, one.deviation) for one in MEASURED] == PUBLISHED
+
+
+def test_pages_count_the_signals_of_texts() -> None:
+    counted = re.compile(r"\b(\d+)\]? (?:signals|numbers of every answer)")
+    found = [said for page in ROOT.glob("docs/*.md") for said in counted.findall(page.read_text("utf-8"))]
+    assert set(found) == {str(len(OF_TEXTS))}
+    assert len(found) >= 4
 
 
 def test_the_row_of_a_whole_batch_is_the_mean_over_what_is_written() -> None:

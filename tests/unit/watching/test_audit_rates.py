@@ -9,7 +9,7 @@ import pytest
 from streamer.gates.audit_rate import AuditRate, probability_under
 from streamer.gates.policy import Policy
 from streamer.gates.settings import GateSettings
-from streamer.risk.rounds.alarms import label_alarm
+from streamer.risk.rounds.alarm_terms import opened
 from streamer.risk.rounds.page import LASTS, YOUNG_DRAWS, next_rate
 from streamer.risk.rounds.report import Drawing
 from streamer.risk.rounds.state import GateWatch, WatchedAlarm
@@ -25,7 +25,7 @@ class _Evidence:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.value = 0.0
-        kind = type(label_alarm("risk", SETTINGS, number=1, after=0, after_policy=0).state)
+        kind = type(opened("risk", SETTINGS, after=0).state)
         monkeypatch.setattr(kind, "known_evidence", property(lambda _: self.value))
 
 
@@ -48,7 +48,7 @@ def after(
     read: int = YOUNG_DRAWS,
     **alarm: Any,
 ) -> AuditRate | None:
-    watched: WatchedAlarm = label_alarm("risk", SETTINGS, number=1, after=0, after_policy=0)
+    watched: WatchedAlarm = opened("risk", SETTINGS, after=0)
     draws = [Draw(n, 0.1, loss=0.0) for n in range(read)]
     watched = replace(watched, **({"state": watched.state.observe(draws)} | alarm))  # type: ignore[union-attr]
     watch = GateWatch(gate="g", alarms=(watched,))

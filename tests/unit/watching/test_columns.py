@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from streamer.gates.settings import GateSettings
-from streamer.risk.rounds.betting import LabelAlarmReader
 from streamer.risk.rounds.columns import LoggedColumns, LoggedDecisions, PolicyFacts, Undrawn
-from streamer.risk.rounds.drifting import DriftReader
+from streamer.risk.rounds.drift_alarms import DriftReader
 from streamer.risk.rounds.horizon import Watermark, latest_of, time_of
+from streamer.risk.rounds.label_alarms import LabelAlarmReader
 from streamer.risk.rounds.logged import LoggedDecision, Terms
 from streamer.risk.rounds.reading import IntervalReader
 from streamer.risk.rounds.serving import serve

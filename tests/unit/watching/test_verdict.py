@@ -10,8 +10,8 @@ import pytest
 
 from streamer.gates.policy import Policy
 from streamer.gates.settings import GateSettings
-from streamer.risk.rounds.betting import LabelAlarmReader
 from streamer.risk.rounds.horizon import Watermark
+from streamer.risk.rounds.label_alarms import LabelAlarmReader
 from streamer.risk.rounds.logged import LoggedDecision
 from streamer.risk.rounds.reading import IntervalReader
 from streamer.risk.rounds.report import AlarmReport, Backlog, OpenAlert, OpenFigures, RiskReport, report_of

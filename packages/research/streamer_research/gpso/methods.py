@@ -1,8 +1,9 @@
 """What the protocols need of a classifier, GPSO as one, and nearest class mean as another. Pure."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,11 +17,6 @@ from streamer_research.gpso.scatter import PIPELINES, Floats, Pipeline, directio
 _ROUNDING = 1e-12
 
 
-def settled(score: float) -> float:
-    """Return a score of ordinary size, and 0 where it is rounding alone: a tie is not decided by the last digit."""
-    return score if abs(score) > _ROUNDING else 0.0
-
-
 class Fitted(Protocol):
     """A classifier that has been fitted."""
 
@@ -29,6 +25,21 @@ class Fitted(Protocol):
 
     def diagnose(self, prepared: Any, *, good: bool) -> Diagnostics | None:
         """Return the diagnostics of a batch whose class is known; None where a method has none."""
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Fitted by a function that gives a batch its score, not a number where it has none: without diagnostics."""
+
+    of: Callable[[Any], float]
+
+    def score(self, prepared: Any) -> float:
+        """Return a score of ordinary size, and 0 where it is rounding alone: a tie is not decided by the last digit."""
+        score = float(self.of(prepared))
+        return score if abs(score) > _ROUNDING else 0.0
+
+    def diagnose(self, prepared: Any, *, good: bool) -> None:
+        """There are none."""
 
 
 class Method(Protocol):
@@ -44,16 +55,18 @@ class Method(Protocol):
 
     def prepare(self, rows: Floats) -> Any:
         """Make of a batch, shape (n, d), what `score` and `fit_across` take; a function of these rows alone."""
+        return directions(rows)
 
     def fit_within(self, good: Floats, bad: Floats, seed: Sequence[int]) -> Fitted:
         """Fit on the training rows of one question."""
+        return self.fit_across([self.prepare(good)], [self.prepare(bad)])
 
     def fit_across(self, good: Sequence[Any], bad: Sequence[Any]) -> Fitted:
         """Fit on the prepared batches of other questions."""
 
 
-@dataclass(frozen=True, slots=True)
-class Gpso:
+@dataclass(frozen=True)
+class Gpso(Method):
     """GPSO under one pipeline."""
 
     pipeline: Pipeline
@@ -76,16 +89,8 @@ class Gpso:
 
     def fit_within(self, good: Floats, bad: Floats, seed: Sequence[int]) -> Fitted:
         """Make bootstrap prototypes."""
-        return _FittedGpso(
-            fit_rows(
-                good,
-                bad,
-                self.pipeline,
-                replicates=self.replicates,
-                rank_cap=self.rank_cap,
-                seed=seed,
-            )
-        )
+        fit = partial(fit_rows, replicates=self.replicates, rank_cap=self.rank_cap, seed=seed)
+        return _FittedGpso(fit(good, bad, self.pipeline))
 
     def fit_across(self, good: Sequence[Any], bad: Sequence[Any]) -> Fitted:
         """Make prototypes of other questions' projectors."""
@@ -103,11 +108,12 @@ class _FittedGpso:
         return diagnose(self.classifier, self.classifier.judge_spectrum(prepared), good=good)
 
 
-@dataclass(frozen=True, slots=True)
-class Tightness:
+@dataclass(frozen=True)
+class Tightness(Method):
     """How far a batch's unit rows deviate from their mean, one number: what a projector leaves out of a scatter.
 
-    A batch belongs to the class whose mean deviation is nearer; a batch of one has none, and is undecided.
+    A batch belongs to the class whose mean deviation is nearer, each batch of a class counting once; a batch of one has none,
+    and is undecided.
     """
 
     name: str = "tightness alone"
@@ -120,57 +126,25 @@ class Tightness:
             float(np.square(scatter_factor(rows, PIPELINES["A"])).sum()) * n / (n - 1) if n > 1 else math.nan
         )
 
-    def fit_within(self, good: Floats, bad: Floats, seed: Sequence[int]) -> Fitted:
-        """Take the deviations of the training rows of both classes."""
-        return self.fit_across([self.prepare(good)], [self.prepare(bad)])
-
     def fit_across(self, good: Sequence[Any], bad: Sequence[Any]) -> Fitted:
-        """Take the mean deviations of both classes' batches, each batch counting once."""
-        return _FittedTightness(float(np.mean(good)), float(np.mean(bad)))
+        """Take |x - bad| - |x - good| without its flat ends, so that scores beyond both means still differ."""
+        goods, bads = np.mean(good), np.mean(bad)
+        return Scored(lambda x: (x - (goods + bads) / 2) * np.sign(goods - bads))
 
 
-@dataclass(frozen=True, slots=True)
-class _FittedTightness:
-    good: float
-    bad: float
-
-    def score(self, prepared: Any) -> float:
-        # |x - bad| - |x - good| without its flat ends, so that scores beyond both means still differ.
-        score = (prepared - (self.good + self.bad) / 2) * float(np.sign(self.good - self.bad))
-        return settled(0.0 if math.isnan(score) else score)
-
-    def diagnose(self, prepared: Any, *, good: bool) -> Diagnostics | None:
-        return None
-
-
-@dataclass(frozen=True, slots=True)
-class NearestMean:
-    """The class whose mean unit row is nearer to the batch's mean unit row."""
+@dataclass(frozen=True)
+class NearestMean(Method):
+    """The class whose mean unit row, over all rows of all batches, is nearer to the batch's mean unit row."""
 
     name: str = "nearest mean"
     judges_one: bool = True
 
-    def prepare(self, rows: Floats) -> Any:
-        """Take the rows at unit length."""
-        return directions(rows)
-
-    def fit_within(self, good: Floats, bad: Floats, seed: Sequence[int]) -> Fitted:
-        """Take the class means."""
-        return self.fit_across([directions(good)], [directions(bad)])
-
     def fit_across(self, good: Sequence[Any], bad: Sequence[Any]) -> Fitted:
-        """Take the class means over all rows of all batches."""
-        return _FittedMeans(np.vstack(good).mean(axis=0), np.vstack(bad).mean(axis=0))
+        """Take the class means."""
+        goods, bads = (np.vstack(some).mean(axis=0) for some in (good, bad))
 
+        def nearer(prepared: Any) -> float:
+            mean = prepared.mean(axis=0)
+            return float(np.square(mean - bads).sum() - np.square(mean - goods).sum())
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _FittedMeans:
-    good: Floats
-    bad: Floats
-
-    def score(self, prepared: Any) -> float:
-        mean = prepared.mean(axis=0)
-        return settled(float(np.square(mean - self.bad).sum() - np.square(mean - self.good).sum()))
-
-    def diagnose(self, prepared: Any, *, good: bool) -> Diagnostics | None:
-        return None
+        return Scored(nearer)

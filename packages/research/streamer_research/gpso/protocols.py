@@ -9,9 +9,9 @@ The size alone then distinguishes classes, for what is said of a batch depends o
 meaningless labels the paper's way scores above chance. Here judged batches are of one size, unless told otherwise.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -57,25 +57,16 @@ class Outcomes:
     diagnostics: tuple[Diagnostics, ...] = ()
 
 
-@dataclass(slots=True)
-class _OutcomeColumns:
-    question: list[int] = field(default_factory=list)
-    fold: list[int] = field(default_factory=list)
-    good: list[bool] = field(default_factory=list)
-    score: list[float] = field(default_factory=list)
-    diagnostics: list[Diagnostics] = field(default_factory=list)
+class _Judged(NamedTuple):
+    """One that was judged: a method's place, its task, and the columns of its outcome."""
 
-    def outcomes(self, method: str, protocol: Protocol, task: Task) -> Outcomes:
-        return Outcomes(
-            method=method,
-            protocol=protocol,
-            task=task,
-            question=np.array(self.question, dtype=np.intp),
-            fold=np.array(self.fold, dtype=np.intp),
-            good=np.array(self.good, dtype=np.bool_),
-            score=np.array(self.score, dtype=np.float64),
-            diagnostics=tuple(self.diagnostics),
-        )
+    method: int
+    task: Task
+    question: int
+    fold: int
+    good: bool
+    score: float
+    diagnostics: Diagnostics | None = None
 
 
 def judge_within(
@@ -97,7 +88,7 @@ def judge_within(
     depend on the seed and its id, not on what else is there. Returns for each method its outcomes
     on batches, and on responses if it judges one.
     """
-    columns = [(_OutcomeColumns(), _OutcomeColumns()) for _ in methods]
+    judged: list[_Judged] = []
     for place, question in enumerate(questions):
         if question.has(max(min_per_class, 2)):
             for split in range(splits):
@@ -106,23 +97,14 @@ def judge_within(
                 trained, classes = question.rows[train], question.good[train]
                 held_out = {side: question.rows[test][question.good[test] == side] for side in (True, False)}
                 most = min(map(len, held_out.values())) if equal_sizes else None
-                for method, (batches, responses) in zip(methods, columns, strict=True):
+                for number, method in enumerate(methods):
                     fitted = method.fit_within(trained[classes], trained[~classes], draw)
                     for good, rows in held_out.items():
-                        _judge(
-                            method,
-                            fitted,
-                            rows,
-                            _some(rows, most, draw),
-                            place,
-                            place * splits + split,
-                            batches,
-                            responses,
-                            good=good,
-                        )
+                        which = number, place, place * splits + split, good
+                        judged += _judge(method, fitted, rows, _some(rows, most, draw), *which)
         if progress is not None:
             progress(place + 1)
-    return _all_outcomes(methods, columns, "within")
+    return _all_outcomes(methods, judged, "within")
 
 
 def judge_across(
@@ -144,7 +126,7 @@ def judge_across(
     drawn at random; calibration uses all. Returns as `judge_within`; nothing at all where the
     classes of the others do not suffice to fit.
     """
-    columns = [(_OutcomeColumns(), _OutcomeColumns()) for _ in methods]
+    judged: list[_Judged] = []
     used = {
         (place, good): rows
         for place, question in enumerate(questions)
@@ -158,22 +140,19 @@ def judge_across(
         others = [key for key in used if key[0] not in set(left)]
         mine = [key for key in used if key[0] in set(left)]
         if mine and {good for _, good in others} == {True, False}:
-            for method, made, (batches, responses) in zip(methods, prepared, columns, strict=True):
+            for number, (method, made) in enumerate(zip(methods, prepared, strict=True)):
                 fitted = method.fit_across(
                     [made[key] for key in others if key[1]], [made[key] for key in others if not key[1]]
                 )
                 for place, good in mine:
                     rows = used[place, good]
-                    judged = _some(
-                        rows,
-                        min_per_class if equal_sizes else None,
-                        seed_for(seed, "judged", questions[place].id),
-                    )
-                    _judge(method, fitted, rows, judged, place, fold, batches, responses, good=good)
+                    most = min_per_class if equal_sizes else None
+                    some = _some(rows, most, seed_for(seed, "judged", questions[place].id))
+                    judged += _judge(method, fitted, rows, some, number, place, fold, good)
         done += len(left)
         if progress is not None:
             progress(done)
-    return _all_outcomes(methods, columns, "across")
+    return _all_outcomes(methods, judged, "across")
 
 
 def _some(rows: Floats, most: int | None, draw: Sequence[int]) -> Floats:
@@ -185,38 +164,38 @@ def _some(rows: Floats, most: int | None, draw: Sequence[int]) -> Floats:
 
 
 def _judge(
-    method: Method,
-    fitted: Fitted,
-    rows: Floats,
-    judged_together: Floats,
-    question: int,
-    fold: int,
-    batches: _OutcomeColumns,
-    responses: _OutcomeColumns,
-    *,
-    good: bool,
-) -> None:
-    """Judge held-out rows of one class, some of them together, and all one by one if the method can."""
+    method: Method, fitted: Fitted, rows: Floats, judged_together: Floats, *which: Any
+) -> Iterator[_Judged]:
+    """Judge held-out rows of one class, some of them together, and all one by one if the method can.
+
+    `which`: the method's place, the question's, the fold, and whether they are good.
+    """
+    number, question, fold, good = which
     together = method.prepare(judged_together)
     found = fitted.diagnose(together, good=good)
-    if found is not None:
-        batches.diagnostics.append(found)
-    judged = [(batches, fitted.score(together))]
-    if method.judges_one:
-        judged += [(responses, fitted.score(method.prepare(row[np.newaxis]))) for row in rows]
-    for columns, score in judged:
-        columns.question.append(question)
-        columns.fold.append(fold)
-        columns.good.append(good)
-        columns.score.append(score)
+    yield _Judged(number, "batch", question, fold, good, fitted.score(together), found)
+    for row in rows if method.judges_one else ():
+        score = fitted.score(method.prepare(row[np.newaxis]))
+        yield _Judged(number, "response", question, fold, good, score)
 
 
-def _all_outcomes(
-    methods: Sequence[Method], columns: Sequence[tuple[_OutcomeColumns, _OutcomeColumns]], protocol: Protocol
-) -> list[Outcomes]:
+def _all_outcomes(methods: Sequence[Method], judged: Sequence[_Judged], protocol: Protocol) -> list[Outcomes]:
     found = []
-    for method, (batches, responses) in zip(methods, columns, strict=True):
-        found.append(batches.outcomes(method.name, protocol, "batch"))
-        if method.judges_one:
-            found.append(responses.outcomes(method.name, protocol, "response"))
+    for number, method in enumerate(methods):
+        tasks: tuple[Task, ...] = ("batch", "response") if method.judges_one else ("batch",)
+        for task in tasks:
+            mine = [one for one in judged if (one.method, one.task) == (number, task)]
+            diagnostics = tuple(one.diagnostics for one in mine if one.diagnostics is not None)
+            found.append(
+                Outcomes(
+                    method.name,
+                    protocol,
+                    task,
+                    np.array([one.question for one in mine], dtype=np.intp),
+                    np.array([one.fold for one in mine], dtype=np.intp),
+                    np.array([one.good for one in mine], dtype=np.bool_),
+                    np.array([one.score for one in mine], dtype=np.float64),
+                    diagnostics,
+                )
+            )
     return found

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from streamer.errors import StreamerError, Unavailable, UsageError
+from streamer.labels.llm.client import Chat
 from streamer.labels.llm.endpoint import TokenLimitName
 from streamer.labels.llm.pool import Pool
-from streamer.labels.llm.record import Exchange, Message, Price
+from streamer.labels.llm.record import Exchange, Price
 from streamer_research.sampling.estimating import expected_usage, most_usage
+from streamer_research.sampling.journal import ReplyJournal
 from streamer_research.sampling.plan import RecordPart, Request, SamplingPlan
 from streamer_research.sampling.replies import Ledger, Reply
 
@@ -27,37 +29,6 @@ WIND_DOWN_SECONDS = 10.0
 _EXAMPLES = 5
 
 
-class Asker(Protocol):
-    """Who answers; `streamer.labels.llm.client.Chat` does."""
-
-    @property
-    def not_taken(self) -> frozenset[str]:
-        """Parameters that the model was found not to take."""
-        ...
-
-    async def ask(
-        self, messages: tuple[Message, ...], parameters: Mapping[str, object], *, tokens: int
-    ) -> tuple[Exchange, ...]:
-        """Ask until a reply comes or nothing more is to be hoped for; the last exchange says which."""
-        ...
-
-    def wind_down(self) -> None:
-        """Give up what waits, and try nothing again."""
-        ...
-
-    async def close(self) -> None:
-        """Close the connections."""
-        ...
-
-
-class ReplySink(Protocol):
-    """Where replies go."""
-
-    def append(self, replies: Sequence[Reply]) -> None:
-        """Keep replies; when this returns they are safe."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vendor:
     """Who is asked, and on what terms.
@@ -66,7 +37,7 @@ class Vendor:
     answer's tokens. `concurrency`: most requests in flight there. `price`: None where nobody said.
     """
 
-    asker: Asker
+    asker: Chat
     token_limit_name: TokenLimitName = "max_tokens"  # noqa: S105
     concurrency: int = 8
     price: Price | None = None
@@ -115,7 +86,7 @@ class Collector:
         plan: SamplingPlan,
         vendors: Sequence[Vendor],
         ledger: Ledger,
-        keep: ReplySink,
+        keep: ReplyJournal,
         *,
         earlier: Sequence[Reply] = (),
         most_cost: Decimal | None = None,

@@ -10,6 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import msgspec
+
 from streamer.clouds.line_files import read_whole
 from streamer.errors import Unavailable, UsageError
 from streamer_research.sampling.replies import Reply
@@ -128,7 +130,7 @@ def _parsed(path: Path, lines: Sequence[bytes], plan: Mapping[str, Any]) -> tupl
 def _reply(path: Path, number: int, line: bytes) -> Reply:
     try:
         return Reply.from_document(json.loads(line))
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, msgspec.ValidationError) as error:
         raise UsageError(
             f"{path}, line {number} is damaged ({error}): restore the file, or remove this line to have its answers "
             "asked for again"

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import msgspec
+
 from streamer.labels.llm.record import Choice, Exchange, TokenUsage
 from streamer_research.sampling.plan import RecordPart, Request
 
@@ -45,39 +47,18 @@ class Reply:
             model=exchange.model,
             fingerprint=exchange.fingerprint,
             usage=exchange.usage,
-            seconds=exchange.seconds,
+            seconds=round(exchange.seconds, 3),
         )
 
     def document(self) -> dict[str, Any]:
         """As plain JSON values."""
-        return {
-            "batch": list(self.batch),
-            "positions": list(self.positions),
-            "choices": [[one.text, one.finish_reason, one.refusal] for one in self.choices],
-            "arm": self.arm,
-            "sent": dict(self.sent),
-            "model": self.model,
-            "fingerprint": self.fingerprint,
-            "usage": None if self.usage is None else [self.usage.prompt, self.usage.completion],
-            "seconds": round(self.seconds, 3),
-        }
+        values: dict[str, Any] = msgspec.to_builtins(self)
+        return values
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Reply:
-        """Read what `document` wrote. Raises `KeyError`, `TypeError` or `ValueError` for anything else."""
-        question_id, kind, cloud = document["batch"]
-        usage = document["usage"]
-        return cls(
-            batch=RecordPart(question_id, kind, cloud),
-            positions=tuple(document["positions"]),
-            choices=tuple(Choice(*one) for one in document["choices"]),
-            arm=document["arm"],
-            sent=document["sent"],
-            model=document["model"],
-            fingerprint=document["fingerprint"],
-            usage=None if usage is None else TokenUsage(*usage),
-            seconds=document["seconds"],
-        )
+        """Read what `document` wrote. Raises `msgspec.ValidationError` for anything else."""
+        return msgspec.convert(document, cls)
 
 
 class Found(NamedTuple):

@@ -36,7 +36,7 @@ from streamer.scoring.encoders.registry import DEFAULT_ENCODER, find_encoder
 from streamer.scoring.gram import DECIMALS
 from streamer.scoring.scorer import AnswerBatch
 from streamer.scoring.signals.measured import Measured
-from streamer.scoring.signals.signal_list import SignalList, choice_scores
+from streamer.scoring.signals.signal_list import MEASURED, SignalList, choice_scores
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.intp]
@@ -127,7 +127,7 @@ def severity(cloud: Cloud, place: int) -> float:
 def measures(clouds: Sequence[Cloud], folder: Path) -> list[Measures]:
     """Measure clouds that have a written answer; embeddings are kept in `folder`."""
     signals = SignalList()
-    single = [one for one in signals.measured if one.name in SINGLE]
+    single = [one for one in MEASURED if one.name in SINGLE]
 
     def measure(batch: AnswerBatch, cloud: Cloud) -> Measures:
         measured = Measured(batch, cloud.question)

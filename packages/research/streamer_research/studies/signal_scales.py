@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from streamer.calibration.signal_order import SIGNALS
 from streamer.clouds.cloud import Cloud
 from streamer.clouds.cloud_files import read_clouds
 from streamer.research.experiments.score_cache import measured_batches, own_embeddings
@@ -20,18 +21,18 @@ from streamer.scoring.encoders.registry import DEFAULT_ENCODER
 from streamer.scoring.scorer import AnswerBatch
 from streamer.scoring.signals.alone import question_overlap
 from streamer.scoring.signals.measured import Measured
-from streamer.scoring.signals.signal_list import VERSIONS
+from streamer.scoring.signals.signal_list import MEASURED
 
 
-def scales(paths: Sequence[Path], folder: Path, version: int) -> list[tuple[str, float, float]]:
+def scales(paths: Sequence[Path], folder: Path) -> list[tuple[str, float, float]]:
     """Return name, mean and standard deviation of each signal, not rounded. The questions of the files are known."""
-    signals, files = VERSIONS[version], []
+    files = []
 
     def measure(batch: AnswerBatch, cloud: Cloud) -> NDArray[np.float64]:
         measured = Measured(batch, cloud.question)
-        found = np.array([one.of(measured)[measured.written] for one in signals])
+        found = np.array([one.of(measured)[measured.written] for one in MEASURED])
         if not cloud.question:
-            found[signals.index(question_overlap)] = np.nan
+            found[MEASURED.index(question_overlap)] = np.nan
         return found
 
     for path in paths:
@@ -45,9 +46,7 @@ def scales(paths: Sequence[Path], folder: Path, version: int) -> list[tuple[str,
         files.append(np.where(known, [together.mean(axis=1), (together**2).mean(axis=1)], np.nan))
     means, squares = np.nanmean(files, axis=0)
     deviations = np.sqrt(np.maximum(squares - means**2, 0.0))
-    return [
-        (one.name, *pair) for one, *pair in zip(signals, means.tolist(), deviations.tolist(), strict=True)
-    ]
+    return list(zip(SIGNALS, means.tolist(), deviations.tolist(), strict=True))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -55,9 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Measure the scale of each signal.")
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
     parser.add_argument("--embeddings", type=Path, default=EMBEDDINGS_FOLDER)
-    parser.add_argument("--version", type=int, choices=list(VERSIONS), default=max(VERSIONS))
     options = parser.parse_args(arguments)
-    for name, mean, deviation in scales(options.files, options.embeddings, options.version):
+    for name, mean, deviation in scales(options.files, options.embeddings):
         sys.stdout.write(f"{name:20} mean={mean:.2g} deviation={deviation:.2g}\n")
     return 0
 

@@ -4,7 +4,7 @@ import sqlalchemy as sa
 
 from streamer.calibration.threshold import THRESHOLD_STATES
 from streamer.gates.settings import HOLD_ACTIONS, MODES, UNITS
-from streamer.scoring.reading import RULES
+from streamer.scoring.unread_answers import RULES
 from streamer.store.db.schema import types as db
 
 ONLY_ON_SQLITE = "uq_decisions_action_id"

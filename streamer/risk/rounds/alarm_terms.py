@@ -1,10 +1,10 @@
 """The alarms that are opened for a gate: what each bets against, and what it may spend."""
 
 import math
-from typing import assert_never
+from typing import Literal
 
 from streamer.gates.settings import GateSettings
-from streamer.risk.rounds.state import DRIFTS, LabelAlarmKind, WatchedAlarm
+from streamer.risk.rounds.state import DRIFTS, AlarmState, LabelAlarmKind, WatchedAlarm
 from streamer.risk.rounds.store import CalibratedSample
 from streamer.risk.states import DrawAlarm, EarlyWarning, LabelAlarm, RiskAlarm, SelectiveAlarm
 
@@ -25,12 +25,23 @@ def chance_of(delta: float, number: int) -> float:
     return delta * 6 / (math.pi * number) ** 2
 
 
-def label_alarm(
-    kind: LabelAlarmKind, settings: GateSettings, *, number: int, after: int, after_policy: int
+def opened(
+    kind: LabelAlarmKind | Literal["early", "draws"],
+    settings: GateSettings,
+    before: WatchedAlarm | None = None,
+    *,
+    after: int,
+    after_policy: int = 0,
+    run: int | None = None,
 ) -> WatchedAlarm:
-    """Open the n-th alarm of a gate on audit labels, on decisions after `after` of policies after `after_policy`."""
+    """Open the first alarm of a kind, or the next one after `before`, on decisions after `after` of policies after `after_policy`.
+
+    `run`, of an early warning, is the calibration that says how bad what ships may be for it to be taken back.
+    """
+    number = 1 if before is None else before.number + 1
     delta, every = chance_of(settings.alarm_delta, number), settings.alarm_false_every
-    state: RiskAlarm | SelectiveAlarm
+    about = _about(settings)
+    state: AlarmState
     match kind:
         case "risk" | "missing":
             state = RiskAlarm.open(
@@ -38,34 +49,18 @@ def label_alarm(
             )
         case "selective":
             state = SelectiveAlarm.open(delta=delta, false_every=every)
-        case _:
-            assert_never(kind)
+        case "early":
+            about, state = early_about(settings), EarlyWarning.open(delta=delta, false_every=every)
+        case "draws":
+            about, state = "", DrawAlarm.open(delta=delta)
     return WatchedAlarm(
         kind=kind,
         number=number,
-        about=_about(settings),
-        after=after,
-        after_policy=after_policy,
-        state=state,
-    )
-
-
-def early_warning(
-    settings: GateSettings, *, number: int, after: int, after_policy: int, run: int | None
-) -> WatchedAlarm:
-    """Open the n-th early warning of a gate, on decisions after `after` of policies after `after_policy`.
-
-    `run` is the calibration that says how bad what ships may be for the warning to be taken back.
-    """
-    delta = chance_of(settings.alarm_delta, number)
-    return WatchedAlarm(
-        kind="early",
-        number=number,
-        about=early_about(settings),
+        about=about,
         after=after,
         after_policy=after_policy,
         run=run,
-        state=EarlyWarning.open(delta=delta, false_every=settings.alarm_false_every),
+        state=state,
     )
 
 
@@ -77,13 +72,6 @@ def early_about(settings: GateSettings) -> str:
 def warns(settings: GateSettings, alarm: WatchedAlarm) -> bool:
     """Whether an alarm, once it is raised, is what holds the gate early."""
     return alarm.kind in DRIFTS if settings.early == "drift" else alarm.kind == "early"
-
-
-def draw_alarm(delta: float, *, number: int, after: int) -> WatchedAlarm:
-    """Open the n-th draw alarm of a gate, on decisions after `after`."""
-    return WatchedAlarm(
-        kind="draws", number=number, after=after, state=DrawAlarm.open(delta=chance_of(delta, number))
-    )
 
 
 def goes_on(alarm: WatchedAlarm, settings: GateSettings) -> bool:

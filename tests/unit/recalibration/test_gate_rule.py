@@ -10,7 +10,15 @@ from streamer.gates.policy import MONITOR, Policy
 from streamer.gates.rule import INDICATOR, Cut, Segments
 from streamer.gates.settings import GateSettings
 from streamer.recalibration.comparison import Reading
-from streamer.recalibration.verdict import Closing, Comparison, Held, closing, hold, least_new_groups, verdict
+from streamer.recalibration.gate_rule import (
+    Closing,
+    Comparison,
+    Held,
+    closing,
+    hold,
+    least_new_groups,
+    verdict,
+)
 from tests.made import a_policy
 
 AUTO = GateSettings(encoder="e@1", recalibrate="auto", least_groups=100)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from streamer.events.alerts import AlarmKind
 from streamer.gates.uniforms import keyed_bits
-from streamer.risk.rounds.alarms import ACKNOWLEDGED, draw_alarm
+from streamer.risk.rounds.alarm_terms import ACKNOWLEDGED, opened
 from streamer.risk.rounds.columns import LoggedDecisions
 from streamer.risk.rounds.state import BETTING, GateWatch, WatchedAlarm
 from streamer.risk.states import AuditedDecisions, DrawAlarm, DriftAlarm
@@ -118,7 +118,7 @@ class DriftReader:
             return
         alarm = self._alarms.get(("draws", ""))
         if alarm is None:
-            alarm = draw_alarm(decisions.policy(int(places[0])).settings.alarm_delta, number=1, after=0)
+            alarm = opened("draws", decisions.policy(int(places[0])).settings, after=0)
         self._alarms["draws", ""] = alarm
         places = places[np.array(decisions.numbers)[places] > alarm.after]
         if alarm.raised_by is not None or not places.size:

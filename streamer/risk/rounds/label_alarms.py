@@ -11,14 +11,13 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from streamer.events.alerts import AlarmKind
-from streamer.risk.rounds.alarms import (
+from streamer.risk.rounds.alarm_terms import (
     MISSING_SHARE,
     RISK_RAISED,
     TERMS_CHANGED,
     early_about,
-    early_warning,
     goes_on,
-    label_alarm,
+    opened,
     selective_limit,
 )
 from streamer.risk.rounds.columns import Undrawn, pieces
@@ -152,9 +151,10 @@ class LabelAlarmReader:
             self._flush_early()
             if early is not None:
                 self._past.append(replace(early, ended=early.ended or TERMS_CHANGED))
-            self._early = early_warning(
+            self._early = opened(
+                "early",
                 settings,
-                number=1 if early is None else early.number + 1,
+                early,
                 after=decision.number - 1,
                 after_policy=decision.policy_version - 1,
                 run=decision.run,
@@ -226,10 +226,10 @@ class LabelAlarmReader:
         before = self._alarms.get(kind)
         if before is not None:
             self._past.append(replace(before, ended=before.ended or TERMS_CHANGED))
-        alarm = self._alarms[kind] = label_alarm(
+        alarm = self._alarms[kind] = opened(
             kind,
             decision.settings,
-            number=1 if before is None else before.number + 1,
+            before,
             after=decision.number - 1,
             after_policy=decision.policy_version - 1,
         )

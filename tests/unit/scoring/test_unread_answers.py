@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from streamer.scoring.encoders.encoder import CachedEncoder, Encoder
-from streamer.scoring.reading import RULES, mostly_unknown, not_read
+from streamer.scoring.unread_answers import RULES, mostly_unknown, not_read
 
 THINKING = f"<think>{'so it goes ' * 190}</think>"
 LONG = "ok " * 254

@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from streamer.events.alerts import AlertsV1, Detail, alert
-from streamer.risk.rounds.alarms import MISSING_SHARE
+from streamer.risk.rounds.alarm_terms import MISSING_SHARE
 from streamer.risk.rounds.state import GateWatch, WatchedAlarm
 from streamer.risk.states import EarlyWarning, LabelAlarm, RiskAlarm, RiskInterval
 

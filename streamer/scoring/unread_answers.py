@@ -5,14 +5,15 @@ An encoder gives a text that it does not read a row of its own in place of a vec
 
 import unicodedata
 from collections.abc import Mapping, Sequence
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from streamer.calibration.signal_order import Unread
 from streamer.scoring.blank import is_seen
 
-Rule = Literal["cut", "unread", "twin"]
+Rule = Unread
 RULES: tuple[Rule, ...] = get_args(Rule)
 """`cut`: an answer has more tokens than the model takes. `unread`: at least a tenth of an answer's visible characters are in no token
 that the model knows. `twin`: two answers have one vector and other characters."""
