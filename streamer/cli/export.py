@@ -2,13 +2,13 @@
 
 import hashlib
 import json
+import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from itertools import chain, islice
 from pathlib import Path
-from statistics import fmean
 from typing import Annotated, Any, TextIO
 
 import typer
@@ -191,7 +191,7 @@ def _decision(facts: dict[str, Any], policy: dict[str, Any], settings: dict[str,
         "responses": len(answers),
         "shipped": sum(one["action"] == "ship" for one in answers),
         "best_score": max(scores, default=None),
-        "mean_score": fmean(scores) if scores else None,
+        "mean_score": round(1e6 * math.fsum(scores)) / (1e6 * len(scores)) if scores else None,
         "policy_version": facts["policy"],
         "policy_state": facts.get("cut_state", policy["state"]),
         "lambda": facts.get("cut_threshold") if "cut_state" in facts else policy["threshold"],

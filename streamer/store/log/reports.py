@@ -108,6 +108,9 @@ _DECISIONS = sa.table(
     *(sa.column(name, sa.Text) for name in ("segment", "action_id", "topic")),
     *(sa.column(name, sa.Integer) for name in ("partition", "offset")),
 )
+_MILLIONTHS = 1e6 * _DECISIONS.c.responses
+_MEAN = sa.func.round(_DECISIONS.c.mean_score * _MILLIONTHS, type_=REAL) / _MILLIONTHS
+"""The view's, whose last digit differs between databases, as scores have six digits."""
 _LABELS = [one for one in label_revisions.c if one.name != "id"]
 _LABELLED = label_revisions.outerjoin(batches, same(batches, label_revisions, *BATCH)).outerjoin(
     decisions, decisions.c.batch == batches.c.id
@@ -115,7 +118,7 @@ _LABELLED = label_revisions.outerjoin(batches, same(batches, label_revisions, *B
 _TABLES: dict[str, tuple[sa.FromClause, Sequence[sa.ColumnClause[Any]], Sequence[sa.ColumnClause[Any]]]] = {
     "decisions": (
         _DECISIONS,
-        list(_DECISIONS.c),
+        [_MEAN.label(one.name) if one.name == "mean_score" else one for one in _DECISIONS.c],
         [_DECISIONS.c[name] for name in ("decided_at", "topic", "partition", "offset")],
     ),
     "labels": (
