@@ -22,9 +22,9 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.command("list")
 def list_(
-    gate: Annotated[str | None, opt.argument("GATE", "Only this gate.")] = None,
-    open_: Annotated[bool, opt.flag("--open", "Only alerts that nobody has acknowledged.")] = False,
-    limit: Annotated[int, opt.option("N", "At most this many.", min=1)] = 20,
+    gate: str | None = opt.argument("GATE", "Only this gate.", None),
+    open_: bool = opt.flag("--open", "Only alerts that nobody has acknowledged."),
+    limit: int = opt.option("N", "At most this many.", 20, min=1),
     json: opt.JsonOption = False,
 ) -> None:
     """List alerts, the newest first; with `--open` what pages before the rest."""
@@ -88,7 +88,7 @@ def show(incident: _IncidentArgument, json: opt.JsonOption = False) -> None:
 @app.command()
 def assign(
     incident: _IncidentArgument,
-    to: Annotated[str, opt.option("NAME", "Who looks after it.", "--to")],
+    to: str = opt.option("NAME", "Who looks after it.", ..., "--to"),
     by: opt.ByOption = "",
 ) -> None:
     """Say who looks after an incident."""
@@ -100,14 +100,11 @@ def assign(
 
 @app.command()
 def acknowledge(
-    alert_id: Annotated[
-        str,
-        opt.argument(
-            "ID|GATE",
-            "The alert's id, or its beginning, as `alert list` shows it; or a gate: all of its open alerts.",
-        ),
-    ],
-    reason: Annotated[str, opt.for_the_record("--reason", "What was found, for the record.")],
+    alert_id: str = opt.argument(
+        "ID|GATE",
+        "The alert's id, or its beginning, as `alert list` shows it; or a gate: all of its open alerts.",
+    ),
+    reason: str = opt.for_the_record("--reason", "What was found, for the record."),
     by: opt.ByOption = "",
     json: opt.JsonOption = False,
 ) -> None:

@@ -1,7 +1,7 @@
 """`streamer candidate`: another policy decided beside the one in force, on the same batches, and never acted on."""
 
 from functools import partial
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -31,13 +31,10 @@ def set_(
     gate: opt.GateArgument,
     *,
     given: dict[str, Any],
-    threshold: Annotated[
-        str | None,
-        opt.option(
-            "Q|open|closed",
-            "Its threshold. Default: calibrated on the labels that there are for its scores; without any it scores alone.",
-        ),
-    ] = None,
+    threshold: str | None = opt.option(
+        "Q|open|closed",
+        "Its threshold. Default: calibrated on the labels that there are for its scores; without any it scores alone.",
+    ),
     reason: opt.ReasonOption = "try it beside",
     by: opt.ByOption = "",
     json: opt.JsonOption = False,
@@ -74,9 +71,9 @@ def set_(
 def show(
     gate: opt.GateArgument,
     since: opt.SinceOption = "30d",
-    answers: Annotated[
-        int, opt.option("N", "Answers to list of those that would have been decided otherwise.", min=0)
-    ] = 10,
+    answers: int = opt.option(
+        "N", "Answers to list of those that would have been decided otherwise.", 10, min=0
+    ),
     explain: opt.ExplainOption = False,
     json: opt.JsonOption = False,
 ) -> None:

@@ -26,48 +26,40 @@ users = typer.Typer(no_args_is_help=True, help="People who use the console: add,
 app.add_typer(users, name="user")
 
 _RoleOption = Annotated[
-    list[str], opt.option("ROLE", f"What the person may do: {', '.join(ROLES)}; may be repeated.", "--role")
+    list[str],
+    opt.option("ROLE", f"What the person may do: {', '.join(ROLES)}; may be repeated.", ..., "--role"),
 ]
 _NameArgument = Annotated[str, opt.argument("NAME", "The person's name.")]
 _StdinOption = Annotated[
-    bool, opt.flag("--password-stdin", "Read the password from standard input instead of asking for it.")
+    bool, opt.flag("--password-stdin", "Read the password from standard input instead of asking for it.", ...)
 ]
 
 
 @app.callback(invoke_without_command=True)
 def console(
     context: typer.Context,
-    as_: Annotated[
-        str | None,
-        opt.option(
-            "NAME", "Under which name whoever opens the printed link acts. Default: your login name.", "--as"
-        ),
-    ] = None,
-    port: Annotated[int, opt.port("Port of the console")] = PORT,
+    as_: str | None = opt.option(
+        "NAME",
+        "Under which name whoever opens the printed link acts. Default: your login name.",
+        None,
+        "--as",
+    ),
+    port: int = opt.port("Port of the console", PORT),
     host: opt.HostOption = "127.0.0.1",
-    public_url: Annotated[
-        str | None,
-        opt.option(
-            "URL", "Address by which people reach it through a proxy with TLS, like https://streamer.example."
-        ),
-    ] = None,
-    proxies: Annotated[
-        int | None,
-        opt.option(
-            "N",
-            "How many proxies are in front, if nobody reaches the console but through them: the N-th address from the end of "
-            "X-Forwarded-For is who guesses at passwords. Default: with --public-url one, on this machine.",
-            min=0,
-            max=16,
-        ),
-    ] = None,
-    oidc: Annotated[
-        str | None,
-        opt.option(
-            "ISSUER",
-            "Have people sign in at this OpenID Connect issuer too; what else it takes are settings, STREAMER_OIDC_*.",
-        ),
-    ] = None,
+    public_url: str | None = opt.option(
+        "URL", "Address by which people reach it through a proxy with TLS, like https://streamer.example."
+    ),
+    proxies: int | None = opt.option(
+        "N",
+        "How many proxies are in front, if nobody reaches the console but through them: the N-th address from the end of "
+        "X-Forwarded-For is who guesses at passwords. Default: with --public-url one, on this machine.",
+        min=0,
+        max=16,
+    ),
+    oidc: str | None = opt.option(
+        "ISSUER",
+        "Have people sign in at this OpenID Connect issuer too; what else it takes are settings, STREAMER_OIDC_*.",
+    ),
     until_stdin_closes: UntilStdinClosesOption = False,
     json: opt.JsonOption = False,
 ) -> None:
@@ -108,13 +100,10 @@ def add(
     name: _NameArgument,
     role: _RoleOption,
     password_stdin: _StdinOption = False,
-    oidc: Annotated[
-        bool,
-        opt.flag(
-            "--oidc",
-            "The person signs in at the issuer of STREAMER_OIDC_ISSUER, under this name, and has no password here.",
-        ),
-    ] = False,
+    oidc: bool = opt.flag(
+        "--oidc",
+        "The person signs in at the issuer of STREAMER_OIDC_ISSUER, under this name, and has no password here.",
+    ),
     by: opt.ByOption = "",
     json: opt.JsonOption = False,
 ) -> None:

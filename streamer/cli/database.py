@@ -5,7 +5,6 @@ from dataclasses import asdict
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -21,13 +20,10 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.command()
 def upgrade(
-    lock_timeout: Annotated[
-        str | None,
-        option(
-            "TIME",
-            "On PostgreSQL: how long to wait for a table in use before giving up with nothing changed. Default: 10s.",
-        ),
-    ] = None,
+    lock_timeout: str | None = option(
+        "TIME",
+        "On PostgreSQL: how long to wait for a table in use before giving up with nothing changed. Default: 10s.",
+    ),
 ) -> None:
     """Upgrade the database's schema to this version: all of it or nothing. Safe to repeat.
 
@@ -106,7 +102,7 @@ def roles(json: JsonOption = False) -> None:
 
 @app.command()
 def months(
-    ahead: Annotated[int, option("N", "How many months after this one to make.", min=0, max=120)] = 2,
+    ahead: int = option("N", "How many months after this one to make.", 2, min=0, max=120),
     json: JsonOption = False,
 ) -> None:
     """Make the partitions of this month and the next ones, and record new batches in this month's. Safe to repeat.
@@ -128,16 +124,13 @@ def months(
 
 @app.command()
 def prune(
-    older_than: Annotated[str, option("TIME", "Erase texts that are at least this old, like 200d.")],
-    dry_run: Annotated[bool, flag("--dry-run", "Count what would be erased, and erase nothing.")] = False,
-    yes: Annotated[bool, flag("--yes", "Do not ask.")] = False,
-    sooner_than_six_months: Annotated[
-        bool,
-        flag(
-            "--sooner-than-six-months",
-            "Permit an age under 184 days, the time for which records of automatic decisions must commonly be kept.",
-        ),
-    ] = False,
+    older_than: str = option("TIME", "Erase texts that are at least this old, like 200d.", ...),
+    dry_run: bool = flag("--dry-run", "Count what would be erased, and erase nothing."),
+    yes: bool = flag("--yes", "Do not ask."),
+    sooner_than_six_months: bool = flag(
+        "--sooner-than-six-months",
+        "Permit an age under 184 days, the time for which records of automatic decisions must commonly be kept.",
+    ),
     by: ByOption = "",
     reason: ReasonOption = "old enough",
     json: JsonOption = False,
@@ -195,10 +188,10 @@ def _confirm(question: str, undone: str, *, yes: bool, json: bool) -> None:
 
 @app.command("give-out")
 def give_out(
-    month: Annotated[str, argument("MONTH", "Like 2026-05; all that was recorded by its end.")],
-    out: Annotated[Path, option("FILE", "A new file that ends in .zip.")],
-    dry_run: Annotated[bool, flag("--dry-run", "Say what would leave, or what still needs it.")] = False,
-    yes: Annotated[bool, flag("--yes", "Do not ask.")] = False,
+    month: str = argument("MONTH", "Like 2026-05; all that was recorded by its end."),
+    out: Path = option("FILE", "A new file that ends in .zip.", ...),
+    dry_run: bool = flag("--dry-run", "Say what would leave, or what still needs it."),
+    yes: bool = flag("--yes", "Do not ask."),
     by: ByOption = "",
     reason: ReasonOption = "old enough",
     json: JsonOption = False,

@@ -1,7 +1,5 @@
 """`streamer dead-letters`: messages that were refused, why, and sending them again once the cause is gone."""
 
-from typing import Annotated
-
 import typer
 
 from streamer import wiring
@@ -16,10 +14,8 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.command("list")
 def list_(
-    code: Annotated[
-        str | None, opt.option("CODE", "Only dead letters with this error code, like not_json.")
-    ] = None,
-    limit: Annotated[int, opt.option("N", "At most this many.", min=1)] = 50,
+    code: str | None = opt.option("CODE", "Only dead letters with this error code, like not_json."),
+    limit: int = opt.option("N", "At most this many.", 50, min=1),
     json: JsonOption = False,
 ) -> None:
     """List the messages that were refused, the newest first. The topic dead-letters has their bytes."""
@@ -41,12 +37,8 @@ def list_(
 
 @app.command()
 def replay(
-    identities: Annotated[
-        list[int] | None, opt.argument("ID", "Ids, as `dead-letters list` shows them.")
-    ] = None,
-    code: Annotated[
-        str | None, opt.option("CODE", "All with this error code that have not been sent again yet.")
-    ] = None,
+    identities: list[int] | None = opt.argument("ID", "Ids, as `dead-letters list` shows them.", None),
+    code: str | None = opt.option("CODE", "All with this error code that have not been sent again yet."),
     by: opt.ByOption = "",
     json: JsonOption = False,
 ) -> None:

@@ -28,11 +28,13 @@ _AT_ONCE = 20_000
 """Rows of a row group: engines read these side by side."""
 
 GateOption = Annotated[
-    str | None, opt.option("GATE", "Of this gate. [default: of all]", autocompletion=opt.gate_names)
+    str | None, opt.option("GATE", "Of this gate. [default: of all]", ..., autocompletion=opt.gate_names)
 ]
-SinceOption = Annotated[str | None, opt.option("TIME", "How far back, like 12h, 30d. [default: all]")]
-FormatOption = Annotated[str, opt.option("csv|parquet", "Of the table; parquet needs --out.", "--format")]
-OutOption = Annotated[Path | None, opt.option("FILE", "Where to. [default: standard output]")]
+SinceOption = Annotated[str | None, opt.option("TIME", "How far back, like 12h, 30d. [default: all]", ...)]
+FormatOption = Annotated[
+    str, opt.option("csv|parquet", "Of the table; parquet needs --out.", ..., "--format")
+]
+OutOption = Annotated[Path | None, opt.option("FILE", "Where to. [default: standard output]", ...)]
 
 
 @exports.command("decisions")
@@ -146,8 +148,8 @@ _SEALED: dict[str, type] = {
 
 @exports.command("segment")
 def export_segment(
-    segment: Annotated[Path, opt.argument("FILE", "What `streamer db give-out` wrote.")],
-    out: Annotated[Path, opt.option("FILE", "Where to, as Parquet.")],
+    segment: Path = opt.argument("FILE", "What `streamer db give-out` wrote."),
+    out: Path = opt.option("FILE", "Where to, as Parquet.", ...),
 ) -> None:
     """Write a row for each leaf of a segment, without texts; docs/using.md says what the columns are.
 
@@ -203,9 +205,7 @@ def _decision(facts: dict[str, Any], policy: dict[str, Any], settings: dict[str,
 
 @exports.command("gates")
 def export_gates(
-    to: Annotated[
-        Path | None, opt.option("FOLDER", "Write a file each, and the schema that editors read.")
-    ] = None,
+    to: Path | None = opt.option("FOLDER", "Write a file each, and the schema that editors read."),
 ) -> None:
     """Write gates as `streamer apply` reads them. Applied as they are, they change nothing."""
     with wiring.open_store(wiring.load_settings()) as store:

@@ -5,7 +5,6 @@ import shutil
 from collections.abc import Iterable, Sequence
 from contextlib import chdir, suppress
 from pathlib import Path
-from typing import Annotated
 
 from streamer import wiring
 from streamer.cli import options as opt
@@ -35,9 +34,9 @@ PROMPTS, EACH, SEED = 80, 5, 4
 
 
 def init(
-    folder: Annotated[Path, opt.argument("FOLDER", "The folder; created if missing.")] = Path("my-gate"),
-    gate: Annotated[str, opt.option("GATE", "Name of the gate.")] = "first",
-    alpha: Annotated[float, opt.option("A", "Its budget on exposure risk.", parser=share)] = 0.1,
+    folder: Path = opt.argument("FOLDER", "The folder; created if missing.", Path("my-gate")),
+    gate: str = opt.option("GATE", "Name of the gate.", "first"),
+    alpha: float = opt.option("A", "Its budget on exposure risk.", 0.1, parser=share),
     json: JsonOption = False,
 ) -> None:
     """Make a folder to start in: settings, a table of example answers, a gate, and three commands to go on.

@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 from datetime import datetime, timedelta
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -19,25 +19,18 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.command()
 def create(
-    may: Annotated[
-        list[str],
-        opt.option(
-            "decide|label|read",
-            "What it may do: ask for decisions, send severities, look at decisions and gate; repeatable.",
-        ),
-    ],
-    gate: Annotated[
-        list[str] | None, opt.option("GATE", "Gate it is for; repeatable.", autocompletion=gate_names)
-    ] = None,
-    all_gates: Annotated[bool, opt.flag("--all-gates", "It is for every gate, later ones too.")] = False,
-    rate: Annotated[
-        str | None,
-        opt.option("N/s", "Requests that each instance lets pass: 50/s, 100/m, 1000/h. Default: any."),
-    ] = None,
-    expires: Annotated[
-        str | None, opt.option("TIME", "When it ends, like 12h or 90d. Default: when it is revoked.")
-    ] = None,
-    note_: Annotated[str, opt.for_the_record("--note", "What it is for, for the record.")] = "",
+    may: list[str] = opt.option(
+        "decide|label|read",
+        "What it may do: ask for decisions, send severities, look at decisions and gate; repeatable.",
+        ...,
+    ),
+    gate: list[str] | None = opt.option("GATE", "Gate it is for; repeatable.", autocompletion=gate_names),
+    all_gates: bool = opt.flag("--all-gates", "It is for every gate, later ones too."),
+    rate: str | None = opt.option(
+        "N/s", "Requests that each instance lets pass: 50/s, 100/m, 1000/h. Default: any."
+    ),
+    expires: str | None = opt.option("TIME", "When it ends, like 12h or 90d. Default: when it is revoked."),
+    note_: str = opt.for_the_record("--note", "What it is for, for the record.", ""),
     by: opt.ByOption = "",
     json: opt.JsonOption = False,
 ) -> None:
@@ -69,9 +62,7 @@ def create(
 
 @app.command("list")
 def list_(
-    gate: Annotated[
-        str | None, opt.argument("GATE", "Only keys for this gate.", autocompletion=gate_names)
-    ] = None,
+    gate: str | None = opt.argument("GATE", "Only keys for this gate.", None, autocompletion=gate_names),
     json: opt.JsonOption = False,
 ) -> None:
     """List every key there ever was, the oldest first; never the secret."""
@@ -97,7 +88,7 @@ def list_(
 
 @app.command()
 def revoke(
-    key_id: Annotated[str, opt.argument("ID", "The key's id: 12 characters, also within the key.")],
+    key_id: str = opt.argument("ID", "The key's id: 12 characters, also within the key."),
     reason: opt.ReasonOption = "revoked",
     by: opt.ByOption = "",
     json: opt.JsonOption = False,

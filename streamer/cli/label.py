@@ -7,7 +7,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import typer
 
@@ -49,47 +49,29 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.command("import")
 def import_(
-    file: Annotated[
-        Path,
-        opt.argument(
-            "FILE",
-            "CSV, JSON Lines or Parquet with the fields of the labels event; the first two may be gzip.",
-        ),
-    ],
-    column: Annotated[
-        list[str] | None,
-        opt.option(
-            "FIELD=NAME", "Column of a field that has another name, like severity=verdict; may be repeated."
-        ),
-    ] = None,
-    format_: Annotated[
-        str | None,
-        opt.option(
-            "|".join(("label-studio", "argilla", *FORMATS)),
-            "What wrote FILE: a labelling tool, or the evaluation tool of a file that was "
-            "published, which its columns tell.",
-            "--format",
-        ),
-    ] = None,
-    gate: Annotated[
-        str | None, opt.option("GATE", "Gate of rows that name none.", autocompletion=gate_names)
-    ] = None,
-    kind: Annotated[
-        str | None, opt.option("KIND", "Kind of rows that name none. Default: that of --gate.")
-    ] = None,
-    labeller: Annotated[
-        str | None, opt.option("WHO", "Labeller of rows that name none. Default: your login name.")
-    ] = None,
+    file: Path = opt.argument(
+        "FILE", "CSV, JSON Lines or Parquet with the fields of the labels event; the first two may be gzip."
+    ),
+    column: list[str] | None = opt.option(
+        "FIELD=NAME", "Column of a field that has another name, like severity=verdict; may be repeated."
+    ),
+    format_: str | None = opt.option(
+        "|".join(("label-studio", "argilla", *FORMATS)),
+        "What wrote FILE: a labelling tool, or the evaluation tool of a file that was "
+        "published, which its columns tell.",
+        None,
+        "--format",
+    ),
+    gate: str | None = opt.option("GATE", "Gate of rows that name none.", autocompletion=gate_names),
+    kind: str | None = opt.option("KIND", "Kind of rows that name none. Default: that of --gate."),
+    labeller: str | None = opt.option("WHO", "Labeller of rows that name none. Default: your login name."),
     scale: opt.ScaleOption = None,
     words: opt.WordsOption = None,
     annotators: opt.AnnotatorsOption = "mean",
     trust_score: opt.TrustScoreOption = False,
-    sign: Annotated[
-        bool,
-        opt.flag(
-            "--sign", "Sign each label with its labeller's private key (STREAMER_LABELS_PRIVATE_KEYS_FILE)."
-        ),
-    ] = False,
+    sign: bool = opt.flag(
+        "--sign", "Sign each label with its labeller's private key (STREAMER_LABELS_PRIVATE_KEYS_FILE)."
+    ),
     json: opt.JsonOption = False,
 ) -> None:
     """Import severities from a file. Rows without a severity are skipped; of a file with an error nothing is stored.
@@ -275,14 +257,12 @@ def _of_other_kinds(store: "Store", labels: list[LabelRevision]) -> list[tuple[s
 @app.command()
 def queue(
     gate: opt.GateFilter = None,
-    format_: Annotated[
-        Literal["csv", "jsonl", "label-studio", "argilla", "langfuse"] | None,
-        opt.flag(
-            "--format",
-            "Format: a file to fill in, or JSON for a labelling tool. Default: by the ending of --out, else csv.",
-        ),
-    ] = None,
-    out: Annotated[Path | None, opt.option("FILE", "File to write instead of standard output.")] = None,
+    format_: Literal["csv", "jsonl", "label-studio", "argilla", "langfuse"] | None = opt.flag(
+        "--format",
+        "Format: a file to fill in, or JSON for a labelling tool. Default: by the ending of --out, else csv.",
+        None,
+    ),
+    out: Path | None = opt.option("FILE", "File to write instead of standard output."),
 ) -> None:
     """Write what waits for a severity, the oldest first, as a file to fill in and import again.
 
@@ -333,8 +313,8 @@ def queue(
 
 @app.command()
 def keygen(
-    labeller: Annotated[str, opt.argument("WHO", "The labeller's name; the key signs only for this one.")],
-    out: Annotated[Path, opt.option("FILE", "New file for the private key; FILE.pub gets the public one.")],
+    labeller: str = opt.argument("WHO", "The labeller's name; the key signs only for this one."),
+    out: Path = opt.option("FILE", "New file for the private key; FILE.pub gets the public one.", ...),
 ) -> None:
     """Make a key pair with which one labeller signs labels, for gates that demand it (--signed-labels).
 

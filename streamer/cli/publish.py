@@ -10,7 +10,6 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Annotated
 
 import typer
 
@@ -172,40 +171,28 @@ _AT_A_TIME = 200
 
 @opt.in_groups
 def publish(
-    files: Annotated[
-        list[str],
-        opt.argument(
-            "FILE",
-            "Events or response clouds (.jsonl), or a table in CSV, JSON Lines or Parquet; - is standard input.",
-        ),
-    ],
-    gate: Annotated[
-        str | None,
-        opt.option(
-            "GATE",
-            "The gate that decides. Events name their own, and this replaces it.",
-            autocompletion=gate_names,
-        ),
-    ] = None,
+    files: list[str] = opt.argument(
+        "FILE",
+        "Events or response clouds (.jsonl), or a table in CSV, JSON Lines or Parquet; - is standard input.",
+    ),
+    gate: str | None = opt.option(
+        "GATE",
+        "The gate that decides. Events name their own, and this replaces it.",
+        autocompletion=gate_names,
+    ),
     *,
-    labels: Annotated[
-        bool,
-        opt.flag(
-            "--labels",
-            "Publish the severities of clouds and tables too: of the gate's kind, unless they state one.",
-        ),
-    ] = False,
-    embeddings_of: Annotated[
-        str | None,
-        opt.option(
-            "ENCODER",
-            "Send the embeddings of clouds and tables along, which this encoder made; for a gate that accepts them.",
-        ),
-    ] = None,
-    labeller: Annotated[
-        str | None, opt.option("WHO", "Labeller of those labels, for the record. Default: the file's name.")
-    ] = None,
-    rate: Annotated[float | None, opt.option("R", "At most this many batches per second.", min=0.001)] = None,
+    labels: bool = opt.flag(
+        "--labels",
+        "Publish the severities of clouds and tables too: of the gate's kind, unless they state one.",
+    ),
+    embeddings_of: str | None = opt.option(
+        "ENCODER",
+        "Send the embeddings of clouds and tables along, which this encoder made; for a gate that accepts them.",
+    ),
+    labeller: str | None = opt.option(
+        "WHO", "Labeller of those labels, for the record. Default: the file's name."
+    ),
+    rate: float | None = opt.option("R", "At most this many batches per second.", min=0.001),
     tables: opt.TableOptions,
     json: opt.JsonOption = False,
 ) -> None:

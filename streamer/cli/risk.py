@@ -1,7 +1,7 @@
 """`streamer risk`: what the labels of the audit sample say of the risk in service, as the recalibrator last wrote it."""
 
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Any
 
 from streamer import wiring
 from streamer.cli import options as opt
@@ -13,7 +13,7 @@ from streamer.wording.verdicts import ALARMS, alarm_text, facts, sentence
 
 
 def risk(
-    gate: Annotated[str | None, opt.argument("GATE", "Only this gate.")] = None,
+    gate: str | None = opt.argument("GATE", "Only this gate.", None),
     explain: opt.ExplainOption = False,
     json: opt.JsonOption = False,
 ) -> None:

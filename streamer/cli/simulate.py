@@ -2,7 +2,6 @@
 
 import time
 from itertools import islice
-from typing import Annotated
 
 from streamer import wiring
 from streamer.cli import options as opt
@@ -20,35 +19,28 @@ from streamer.gates.setting import GATE_NAME, GATE_NAME_RULE
 
 
 def simulate(
-    gate: Annotated[
-        str,
-        opt.option(
-            "GATE", "The gate that decides; its severity kind must be `simulated`.", autocompletion=gate_names
-        ),
-    ],
-    rate: Annotated[float, opt.option("R", "Batches per second.", min=0.001, max=100.0)] = 2.0,
-    label_after: Annotated[str, opt.option("TIME", "Delay of a batch's labels, like 0s, 30s, 5m.")] = "30s",
-    noise: Annotated[
-        float,
-        opt.option(
-            "SHARE",
-            "Share of responses that are noise, from 0 to 1; more is worse.",
-            parser=opt.share_from(0),
-        ),
-    ] = 0.25,
-    batches: Annotated[
-        int | None, opt.option("N", "Stop after this many batches and their labels.", min=1)
-    ] = None,
-    seed: Annotated[
-        int | None, opt.option("S", "Seed of the simulation. Default: the current time.", min=0, max=2**62)
-    ] = None,
-    into_real_gate: Annotated[
-        bool,
-        opt.flag(
-            "--into-real-gate",
-            "Permit a gate with real batches or labels, whose threshold the simulated labels then move.",
-        ),
-    ] = False,
+    gate: str = opt.option(
+        "GATE",
+        "The gate that decides; its severity kind must be `simulated`.",
+        ...,
+        autocompletion=gate_names,
+    ),
+    rate: float = opt.option("R", "Batches per second.", 2.0, min=0.001, max=100.0),
+    label_after: str = opt.option("TIME", "Delay of a batch's labels, like 0s, 30s, 5m.", "30s"),
+    noise: float = opt.option(
+        "SHARE",
+        "Share of responses that are noise, from 0 to 1; more is worse.",
+        0.25,
+        parser=opt.share_from(0),
+    ),
+    batches: int | None = opt.option("N", "Stop after this many batches and their labels.", min=1),
+    seed: int | None = opt.option(
+        "S", "Seed of the simulation. Default: the current time.", min=0, max=2**62
+    ),
+    into_real_gate: bool = opt.flag(
+        "--into-real-gate",
+        "Permit a gate with real batches or labels, whose threshold the simulated labels then move.",
+    ),
     json: opt.JsonOption = False,
 ) -> None:
     """Publish simulated batches and their severities until Ctrl-C, to try an installation.

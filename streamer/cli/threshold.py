@@ -47,14 +47,16 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS = 0.5
 
-_RunOption = Annotated[int | None, opt.option("N", "Fail unless this is the proposed run.", "--run", min=1)]
+_RunOption = Annotated[
+    int | None, opt.option("N", "Fail unless this is the proposed run.", ..., "--run", min=1)
+]
 
 app = typer.Typer(no_args_is_help=True)
 
 
 @app.command("list")
 def list_(
-    gate: Annotated[str | None, opt.argument("GATE", "Only this gate.")] = None,
+    gate: str | None = opt.argument("GATE", "Only this gate.", None),
     json: opt.JsonOption = False,
 ) -> None:
     """List every policy version, the newest first."""
@@ -92,9 +94,7 @@ def list_(
 @app.command()
 def show(
     gate: opt.GateArgument,
-    version: Annotated[
-        int | None, opt.option("N", "This policy version. Default: the newest.", min=1)
-    ] = None,
+    version: int | None = opt.option("N", "This policy version. Default: the newest.", min=1),
     explain: opt.ExplainOption = False,
     json: opt.JsonOption = False,
 ) -> None:
@@ -197,7 +197,7 @@ def reject(
 @app.command()
 def rollback(
     gate: opt.GateArgument,
-    version: Annotated[int, opt.option("N", "The policy version to go back to.", "--to", min=1)],
+    version: int = opt.option("N", "The policy version to go back to.", ..., "--to", min=1),
     reason: opt.ReasonOption = "rolled back",
     by: opt.ByOption = "",
     json: opt.JsonOption = False,
@@ -213,17 +213,13 @@ def rollback(
 def close(
     gate: opt.GateArgument,
     reason: opt.ReasonOption,
-    wait: Annotated[
-        bool, opt.flag("--wait", "Return only when everything shipped before is published.")
-    ] = False,
-    timeout: Annotated[str, opt.option("TIME", "How long --wait waits before it fails.")] = "60s",
-    desk: Annotated[
-        str,
-        opt.option(
-            "ask|hold",
-            "What waits at the gate's desk: `ask` leaves it there, marked, and whoever releases is asked again; `hold` rejects it.",
-        ),
-    ] = "ask",
+    wait: bool = opt.flag("--wait", "Return only when everything shipped before is published."),
+    timeout: str = opt.option("TIME", "How long --wait waits before it fails.", "60s"),
+    desk: str = opt.option(
+        "ask|hold",
+        "What waits at the gate's desk: `ask` leaves it there, marked, and whoever releases is asked again; `hold` rejects it.",
+        "ask",
+    ),
     by: opt.ByOption = "",
     json: opt.JsonOption = False,
 ) -> None:
@@ -250,7 +246,7 @@ def close(
 @app.command()
 def sign(
     gate: opt.GateArgument,
-    version: Annotated[int, opt.option("N", "The policy version that you vouch for.", min=1)],
+    version: int = opt.option("N", "The policy version that you vouch for.", ..., min=1),
     reason: opt.ReasonOption = "signed",
     by: opt.ByOption = "",
     json: opt.JsonOption = False,

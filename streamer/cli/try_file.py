@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -52,26 +52,20 @@ _SHOWN = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3)
 @partial(with_settings, only={*ASKED, *PARAMETERS})
 @opt.in_groups
 def try_(
-    file: Annotated[
-        Path | None,
-        opt.argument(
-            "FILE", "Your own answers with severities: CSV, JSON Lines or Parquet; - is standard input."
-        ),
-    ] = None,
+    file: Path | None = opt.argument(
+        "FILE", "Your own answers with severities: CSV, JSON Lines or Parquet; - is standard input.", None
+    ),
     *,
     given: dict[str, Any],
-    out: Annotated[Path, opt.option("FILE", "The page; written anew.")] = Path("try.html"),
-    show: Annotated[
-        bool,
-        opt.flag("--open/--no-open", "Open the page in a browser, where there is a terminal with a screen."),
-    ] = True,
-    http: Annotated[
-        int | None, opt.port("In place of FILE: take it as an upload, on a page at this port of 127.0.0.1")
-    ] = None,
+    out: Path = opt.option("FILE", "The page; written anew.", Path("try.html")),
+    show: bool = opt.flag(
+        "--open/--no-open", "Open the page in a browser, where there is a terminal with a screen.", True
+    ),
+    http: int | None = opt.port(
+        "In place of FILE: take it as an upload, on a page at this port of 127.0.0.1"
+    ),
     unlabelled: opt.UnlabelledOption = "worst",
-    seed: Annotated[
-        int, opt.option("S", "Seed of the first halves, as in `streamer evaluate`.", min=0, max=2**62)
-    ] = 0,
+    seed: int = opt.option("S", "Seed of the first halves, as in `streamer evaluate`.", 0, min=0, max=2**62),
     tables: opt.TableOptions,
     claims: OfClaims,
     json: opt.JsonOption = False,

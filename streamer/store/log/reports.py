@@ -115,7 +115,7 @@ _LABELS = [one for one in label_revisions.c if one.name != "id"]
 _LABELLED = label_revisions.outerjoin(batches, same(batches, label_revisions, *BATCH)).outerjoin(
     decisions, decisions.c.batch == batches.c.id
 )
-_TABLES: dict[str, tuple[sa.FromClause, Sequence[sa.ColumnClause[Any]], Sequence[sa.ColumnClause[Any]]]] = {
+_TABLES: dict[str, tuple[sa.FromClause, Sequence[Any], Sequence[Any]]] = {
     "decisions": (
         _DECISIONS,
         [_MEAN.label(one.name) if one.name == "mean_score" else one for one in _DECISIONS.c],
