@@ -24,7 +24,7 @@ from streamer.cli.audit_bundle import (
     report,
 )
 from streamer.cli.broker import announce_now
-from streamer.cli.console import note, print_json, print_pairs, progress, say, warn
+from streamer.cli.console import note, print_fields, print_json, progress, say, warn
 from streamer.cli.services import PortOption, run_service
 from streamer.collector import looking_rarely
 from streamer.errors import Unreadable, UsageError
@@ -56,7 +56,7 @@ def show(
             continue
         if number:
             say("")
-        print_pairs(story_of(one))
+        print_fields(story_of(one))
     if not all(fits(one["line"]) or "given_out" in one["line"] for one in found):
         raise typer.Exit(FOUND)
 
@@ -64,7 +64,7 @@ def show(
 @contextmanager
 def _snapshot(segments: list[Path] | None) -> "Iterator[ChainedRowsSnapshot]":
     with (
-        wiring.open_store(wiring.load_settings()) as store,
+        wiring.record() as store,
         store.evidence.snapshot(segments=wiring.segments(segments)) as snapshot,
     ):
         yield snapshot

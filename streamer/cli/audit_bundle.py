@@ -13,8 +13,8 @@ from streamer import wiring
 from streamer.audit.evidence.frameworks import ALL
 from streamer.cli import FOUND
 from streamer.cli import options as opt
-from streamer.cli.console import note, print_json, progress, say
-from streamer.errors import UsageError
+from streamer.cli.console import note, print_json, progress, say, tell
+from streamer.errors import UsageError, cannot
 from streamer.events.cloudevents import rfc3339
 from streamer.settings.settings import Settings
 from streamer.wording.numbers import counted
@@ -139,10 +139,8 @@ def embed(
             count = write_embeddings(
                 opened, out, encoder=encoder.identity.id, embed=encoder.embed, progress=done
             )
-    if json:
-        print_json({"path": str(out), "encoder": encoder.identity.id, "texts": count})
-        return
-    say(f"Written to {out}: embeddings of {count} answers by {encoder.identity.id}.")
+    said = f"Written to {out}: embeddings of {count} answers by {encoder.identity.id}."
+    tell(json, {"path": str(out), "encoder": encoder.identity.id, "texts": count}, said)
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,10 +273,8 @@ def _export_for_report(
     with wiring.open_store(settings) as store:
         for gate in gates:
             store.gates.get(gate)
-        try:
+        with cannot(f"write {bundle.parent}"):
             bundle.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UsageError(f"cannot write {bundle.parent}: {error.strerror or error}") from None
         _export(store, bundle, keys, segments, **what)
 
 

@@ -8,7 +8,7 @@ import typer
 
 from streamer import wiring
 from streamer.cli import options as opt
-from streamer.cli.console import note, print_json, print_list, say, warn
+from streamer.cli.console import note, print_json, print_list, say, tell, warn
 from streamer.cli.services import UntilStdinClosesOption, begin, collected, stop_when_stdin_closes
 from streamer.errors import UsageError
 from streamer.security.accounts import LEAST_CHARACTERS, ROLES, Account
@@ -123,10 +123,13 @@ def add(
         else:
             account = store.accounts.add(name, roles=role, password=_password(password_stdin), by=by)
         people = store.accounts.list()
+    tell(
+        json,
+        _account_json(account),
+        f"{account.name} may sign in at the console, as {', '.join(account.roles)}.",
+    )
     if json:
-        print_json(_account_json(account))
         return
-    say(f"{account.name} may sign in at the console, as {', '.join(account.roles)}.")
     if first:
         note("From now on people sign in; links that were printed open nothing any more.")
     _note_nobody(people)
@@ -135,9 +138,10 @@ def add(
 @users.command("list")
 def list_(json: opt.JsonOption = False) -> None:
     """List everybody who has or had an account."""
-    with wiring.open_store(wiring.load_settings()) as store:
+    with wiring.record() as store:
         found = store.accounts.list()
     print_list(
+        json,
         found,
         ["name", "roles", "signs in", "since", "by", "why"],
         lambda one: [
@@ -145,7 +149,7 @@ def list_(json: opt.JsonOption = False) -> None:
             one.reason,
         ],
         none="There is no account yet; `streamer console user add NAME --role administrator` makes one.",
-        to_json=_account_json if json else None,
+        to_json=_account_json,
     )  # fmt: skip
 
 
@@ -201,14 +205,12 @@ def _password(stdin: bool) -> str:
 
 
 def _change(change: "Callable[[Accounts], Account]", json: bool) -> None:
-    with wiring.open_store(wiring.load_settings()) as store:
+    with wiring.record() as store:
         account, people = change(store.accounts), store.accounts.list()
-    if json:
-        print_json(_account_json(account))
-    elif account.closed:
-        say(f"{account.name} cannot sign in any more.")
-    else:
-        say(f"{account.name} is {', '.join(account.roles)}, and signs in again.")
+    now = (
+        "cannot sign in any more" if account.closed else f"is {', '.join(account.roles)}, and signs in again"
+    )
+    tell(json, _account_json(account), f"{account.name} {now}.")
     _note_nobody(people)
 
 

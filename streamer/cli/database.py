@@ -10,7 +10,7 @@ import typer
 
 from streamer import wiring
 from streamer.cli import FOUND
-from streamer.cli.console import counted, print_fields, print_json, say
+from streamer.cli.console import counted, print_fields, print_json, say, tell
 from streamer.cli.options import ByOption, JsonOption, ReasonOption, argument, flag, option, seconds
 from streamer.errors import UsageError
 from streamer.security.visible import redact_text
@@ -50,14 +50,8 @@ def check(json: JsonOption = False) -> None:
         problem = wiring.check_database(settings)
     except UsageError as error:
         problem = str(error)
-    if json:
-        print_json(
-            {"database": redact_text(settings.database.url), "ok": problem is None, "problem": problem}
-        )
-    elif problem is None:
-        say("The schema is up to date.")
-    else:
-        say(problem)
+    found = {"database": redact_text(settings.database.url), "ok": problem is None, "problem": problem}
+    tell(json, found, problem or "The schema is up to date.")
     if problem is not None:
         raise typer.Exit(FOUND)
 
@@ -78,11 +72,7 @@ def roles(json: JsonOption = False) -> None:
     try:
         created = create_roles(settings.database.url, insecure=settings.insecure)
     except RightsMissing as error:
-        if json:
-            print_json({"administrator": error.statements})
-        else:
-            for statement in error.statements:
-                say(statement)
+        tell(json, {"administrator": error.statements}, *error.statements)
         raise UsageError(
             f"{error.what}; an administrator must run what standard output shows, in this database;"
             " then run `streamer db roles` again"
@@ -114,12 +104,7 @@ def months(
 
     settings = wiring.load_settings()
     made = make_months(settings.database.url, now=wiring.now(), ahead=ahead, insecure=settings.insecure)
-    if json:
-        print_json({"made": made})
-    else:
-        for name in made:
-            say(name)
-        say(f"{counted(len(made), 'partition was', 'partitions were')} made.")
+    tell(json, {"made": made}, *made, f"{counted(len(made), 'partition was', 'partitions were')} made.")
 
 
 @app.command()
@@ -223,11 +208,8 @@ def give_out(
         asked = f"Move {counted(found.decisions, 'decision', 'decisions')} into {out}?"
         _confirm(asked, "nothing was given out", yes=yes, json=json)
         found = run(dry_run=False)
-    if json:
-        print_json({"dry_run": dry_run, **asdict(found)})
-        return
-    said = counted(found.decisions, "decision", "decisions")
-    if found.sha256 is None:
-        say(f"{said} through {month} would leave for {out}.")
-    else:
-        say(f"{said} through {month} left for {found.file}, SHA-256 {found.sha256}.")
+    left = f"would leave for {out}"
+    if found.sha256 is not None:
+        left = f"left for {found.file}, SHA-256 {found.sha256}"
+    said = f"{counted(found.decisions, 'decision', 'decisions')} through {month} {left}."
+    tell(json, {"dry_run": dry_run, **asdict(found)}, said)

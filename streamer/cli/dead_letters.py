@@ -5,7 +5,7 @@ import typer
 from streamer import wiring
 from streamer.cli import options as opt
 from streamer.cli.broker import announce_now
-from streamer.cli.console import counted, note, print_json, print_list, say
+from streamer.cli.console import counted, note, print_list, tell
 from streamer.cli.options import JsonOption
 from streamer.errors import UsageError
 
@@ -19,19 +19,20 @@ def list_(
     json: JsonOption = False,
 ) -> None:
     """List the messages that were refused, the newest first. The topic dead-letters has their bytes."""
-    with wiring.open_store(wiring.load_settings()) as store:
+    with wiring.record() as store:
         letters = store.dead_letters.list(code=code, limit=limit)
     fields = (
         "id", "topic", "partition", "offset", "code", "detail", "at", "truncated", "replayed_at", "replayed_by",
     )  # fmt: skip
     print_list(
+        json,
         letters,
         ["id", "when", "code", "topic/partition/offset", "sent again by", "why"],
         lambda one: [
             one.id, one.at, one.code, f"{one.topic}/{one.partition}/{one.offset}", one.replayed_by or "", one.detail,
         ],
         none="No message was refused." if code is None else f"No message was refused with the code {code}.",
-        to_json=(lambda one: {name: getattr(one, name) for name in fields}) if json else None,
+        to_json=lambda one: {name: getattr(one, name) for name in fields},
     )  # fmt: skip
 
 
@@ -55,9 +56,7 @@ def replay(
         count = store.dead_letters.replay(wanted, by=by) if wanted else 0
     if count:
         announce_now(settings)
-    if json:
-        print_json({"replayed": count})
-    elif count:
-        say(f"Sent {counted(count, 'message', 'messages')} again.")
-    else:
+    said = [f"Sent {counted(count, 'message', 'messages')} again."] if count else []
+    tell(json, {"replayed": count}, *said)
+    if not (json or count):
         note(f"No message with the code {code} is left to send again.")

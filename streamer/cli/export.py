@@ -17,7 +17,7 @@ from streamer import wiring
 from streamer.cli import options as opt
 from streamer.cli.console import note, say
 from streamer.cli.gate_files import SCHEMA, gate_file, schema
-from streamer.errors import UsageError, named_beside, why
+from streamer.errors import UsageError, cannot, named_beside
 from streamer.extras import needed_by
 from streamer.security.csv_cells import CsvTable
 
@@ -59,9 +59,7 @@ def _export(what: str, gate: str | None, since: str | None, form: str, out: Path
     if form == "parquet" and out is None:
         raise UsageError("--format parquet needs --out FILE")
     after = None if since is None else wiring.now() - timedelta(seconds=opt.seconds(since, "--since"))
-    with wiring.open_store(wiring.load_settings()) as store:
-        if gate is not None:
-            store.gates.get(gate)
+    with wiring.record(gate) as store:
         for text in store.evidence.given_out(after) if what == "decisions" else ():
             note(text)
         with store.reports.table(what, gate=gate, since=after) as (columns, pages):
@@ -82,11 +80,10 @@ def _whole(out: Path) -> Iterator[Path]:
     """Where to write a file that gets its name once it is whole: a part looks like a table."""
     part = out if out.exists() and not out.is_file() else named_beside(out, ".partial")
     try:
-        yield part
-        if part != out:
-            part.replace(out)
-    except OSError as error:
-        raise UsageError(f"cannot write {out}: {why(error)}") from None
+        with cannot(f"write {out}"):
+            yield part
+            if part != out:
+                part.replace(out)
     finally:
         if part != out:
             part.unlink(missing_ok=True)
@@ -208,17 +205,15 @@ def export_gates(
     to: Path | None = opt.option("FOLDER", "Write a file each, and the schema that editors read."),
 ) -> None:
     """Write gates as `streamer apply` reads them. Applied as they are, they change nothing."""
-    with wiring.open_store(wiring.load_settings()) as store:
+    with wiring.record() as store:
         gates = store.gates.list()
     texts = {f"{one.gate}.toml": gate_file(one.gate, one.settings) for one in gates}
     if to is None:
         say("\n\n".join(texts.values()))
         return
-    try:
+    with cannot(f"write {to}"):
         to.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
             (to / name).write_text(f"#:schema ./{SCHEMA}\n\n{text}\n", "utf-8")
         (to / SCHEMA).write_text(schema(), "utf-8")
-    except OSError as error:
-        raise UsageError(f"cannot write {to}: {why(error)}") from None
     note(f"Wrote {', '.join(texts) or 'no gate'} and {SCHEMA} into {to}.")

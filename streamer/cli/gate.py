@@ -251,18 +251,16 @@ def _effect(gate: str, policy: "Policy", another: "Sequence[str]", *, calibrated
 @app.command("list")
 def list_(json: opt.JsonOption = False) -> None:
     """List the gates, and whether each ships."""
-    with wiring.open_store(wiring.load_settings()) as store:
+    with wiring.record() as store:
         policies = store.policies.newest_of_all()
-        revisions = store.gates.list() if json else []
-    if json:
-        for revision in revisions:
-            print_json(gate_json(revision, policies[revision.gate]))
-        return
+        revisions = {one.gate: one for one in store.gates.list()}
     print_list(
+        json,
         list(policies.values()),
         ["gate", "threshold", "mode", "unit", "alpha", "method", "not shipped", "audit", "version", "since"],
         _cells,
         none=NO_GATE,
+        to_json=lambda one: gate_json(revisions[one.gate], one),
     )
 
 
@@ -277,7 +275,7 @@ def _cells(policy: "Policy") -> list[object]:
 @app.command()
 def show(gate: opt.GateArgument, json: opt.JsonOption = False) -> None:
     """Show one gate: what it decides with, and why it ships or holds."""
-    with wiring.open_store(wiring.load_settings()) as store:
+    with wiring.record() as store:
         revision, policy = store.gates.get(gate), store.policies.newest(gate)
         unread = store.labels.unread(gate)
         rate, extra = store.monitoring.rate(gate)

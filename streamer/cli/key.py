@@ -8,7 +8,7 @@ import typer
 
 from streamer import wiring
 from streamer.cli import options as opt
-from streamer.cli.console import note, print_json, print_list, say
+from streamer.cli.console import note, print_list, tell
 from streamer.cli.options import gate_names
 from streamer.errors import UsageError
 from streamer.security.api_keys import ApiKey, read_rate
@@ -41,7 +41,7 @@ def create(
     if bool(gate) == all_gates:
         raise UsageError("name the gates with --gate, or say --all-gates")
     now = wiring.now()
-    with wiring.open_store(wiring.load_settings()) as store:
+    with wiring.record() as store:
         key, token = store.api_keys.create(
             gates=None if all_gates else gate,
             may=may,
@@ -53,11 +53,9 @@ def create(
             else now + timedelta(seconds=opt.seconds(expires, "--expires")),
             now=now,
         )
-    if json:
-        print_json({"token": token} | _key_json(key, now))
-        return
-    say(token)
-    note(f"Key {key.id}, shown this once. It ends with: streamer key revoke {key.id}")
+    tell(json, {"token": token} | _key_json(key, now), token)
+    if not json:
+        note(f"Key {key.id}, shown this once. It ends with: streamer key revoke {key.id}")
 
 
 @app.command("list")
@@ -67,13 +65,12 @@ def list_(
 ) -> None:
     """List every key there ever was, the oldest first; never the secret."""
     now = wiring.now()
-    with wiring.open_store(wiring.load_settings()) as store:
-        if gate is not None:
-            store.gates.get(gate)
+    with wiring.record(gate) as store:
         keys = [
             key for key in store.api_keys.list() if gate is None or key.gates is None or gate in key.gates
         ]
     print_list(
+        json,
         keys,
         ["id", "state", "gates", "may", "rate", "created", "by", "expires", "note"],
         lambda key: [
@@ -82,7 +79,7 @@ def list_(
             None if key.expires_at is None else when(key.expires_at), key.note,
         ],
         none="There is no API key: without one the endpoint serves this machine alone.",
-        to_json=(lambda key: _key_json(key, now)) if json else None,
+        to_json=lambda key: _key_json(key, now),
     )  # fmt: skip
 
 
@@ -95,12 +92,10 @@ def revoke(
 ) -> None:
     """Revoke a key for good, within ten seconds everywhere."""
     now = wiring.now()
-    with wiring.open_store(wiring.load_settings()) as store:
+    with wiring.record() as store:
         key = store.api_keys.revoke(key_id, by=by, reason=reason, now=now)
-    if json:
-        print_json(_key_json(key, now))
-    else:
-        say(f"Revoked key {key.id}{f' ({key.note})' if key.note else ''}: {reason}")
+    told = f" ({key.note})" if key.note else ""
+    tell(json, _key_json(key, now), f"Revoked key {key.id}{told}: {reason}")
 
 
 def _state(key: "ApiKey", now: datetime) -> str:

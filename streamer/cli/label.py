@@ -22,7 +22,7 @@ from streamer.clouds.tables.answers import Reading
 from streamer.clouds.tables.columns import shown_columns
 from streamer.clouds.tables.formats import FORMATS
 from streamer.clouds.tables.marks import Annotators
-from streamer.errors import UsageError
+from streamer.errors import UsageError, cannot
 from streamer.gates import labeller_names
 from streamer.journal import LabelRevision
 from streamer.labels.bridges.bridge import identity
@@ -88,7 +88,7 @@ def import_(
     )
     named = {"gate": gate, "kind": kind, "labeller": labeller}
     labels, several, reader = _read(file, reading, format_, columns=_columns(column or []), **named)
-    with wiring.open_store(wiring.load_settings()) as store:
+    with wiring.record() as store:
         added = store.labels.add(labels, source="file", sign=sign)
         done = _Imported(
             file, gate, labels, several, reader, added,
@@ -221,14 +221,14 @@ def _read(
 
 def _kind_of(gate: str) -> str:
     """Return the kind of severities that controls a gate."""
-    with wiring.open_store(wiring.load_settings()) as store:
+    with wiring.record() as store:
         return store.gates.get(gate).settings.severity_kind
 
 
 def _drawn(gate: str | None, bridge: str | None) -> dict[str, dict[str, object]]:
     """Return every answer that was drawn for a label, by its name in a labelling tool that keeps no more."""
     tool = bridges()[bridge or ""]
-    with wiring.open_store(wiring.load_settings()) as store:
+    with wiring.record() as store:
         return {
             tool.task_id(one.key, one.response_id, one.kind): identity(one)
             for one in store.labels.drawn(gate)
@@ -270,9 +270,7 @@ def queue(
     alarm waits for them.
     """
     chosen = format_ or (format_of(out) if out is not None else "csv")
-    with wiring.open_store(wiring.load_settings()) as store:
-        if gate is not None:
-            store.gates.get(gate)  # a misspelt gate is an error, not an empty queue
+    with wiring.record(gate) as store:
         unread = store.labels.unread(gate)
         urgent = sorted(name for name in store.labels.urgent(wiring.now()) if gate in (None, name))
         textless: Counter[str] = Counter()
@@ -285,11 +283,8 @@ def queue(
             lines = VisibleLines(sys.stdout) if sys.stdout.isatty() else sys.stdout
             count = write_queue(tasks, lines, chosen)
         else:
-            try:
-                with out.open("w", encoding="utf-8", newline="") as lines:
-                    count = write_queue(tasks, lines, chosen)
-            except OSError as error:
-                raise UsageError(f"cannot write {out}: {error.strerror}") from None
+            with cannot(f"write {out}"), out.open("w", encoding="utf-8", newline="") as lines:
+                count = write_queue(tasks, lines, chosen)
     where = "" if out is None else f", in {out}"
     note(f"{counted(count, *waiting_items(*units.values()))} for a severity{where}")
     if urgent:

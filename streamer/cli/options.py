@@ -22,6 +22,7 @@ from streamer.clouds.unlabelled import UNLABELLED
 from streamer.errors import UsageError, named_beside
 from streamer.gates import free_text
 from streamer.gates.policy import PROGRAM, SIGNED_IN
+from streamer.gates.setting import GATE_NAME, GATE_NAME_RULE
 from streamer.scoring.signals.signal_list import SignalList, signal_list
 
 
@@ -100,6 +101,13 @@ HostOption = Annotated[
 def port(what: str, default: Any = None) -> Any:
     """Make the option of a port; `what` it is of."""
     return option("PORT", f"{what}; 0: any free port.", default, min=0, max=65535)
+
+
+def gate_name(given: str) -> str:
+    """Check the name of a gate that may be new: the parser of options."""
+    if GATE_NAME.fullmatch(given) is None:
+        raise typer.BadParameter(f"{given!r} is not a valid gate name: {GATE_NAME_RULE}")
+    return given
 
 
 GateArgument = Annotated[str, argument("GATE", "Name of the gate.", autocompletion=gate_names)]

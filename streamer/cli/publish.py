@@ -30,7 +30,6 @@ from streamer.errors import BadMessage, Unavailable, UsageError
 from streamer.events.labels import encode_label
 from streamer.events.limits import Limits
 from streamer.events.responses import decode_responses
-from streamer.gates.setting import GATE_NAME, GATE_NAME_RULE
 from streamer.settings.settings import Settings
 
 
@@ -68,8 +67,6 @@ def publications(
 
     Raises `UsageError` where the file cannot be read, or a line is not fit to be published; the text names the line.
     """
-    if gate is not None and GATE_NAME.fullmatch(gate) is None:
-        raise UsageError(f"--gate {gate!r} is not a valid gate name: {GATE_NAME_RULE}")
     content = content_of(file)
     if content == "events":
         for option, given in (
@@ -178,6 +175,7 @@ def publish(
     gate: str | None = opt.option(
         "GATE",
         "The gate that decides. Events name their own, and this replaces it.",
+        parser=opt.gate_name,
         autocompletion=gate_names,
     ),
     *,

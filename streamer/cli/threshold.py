@@ -10,7 +10,7 @@ import typer
 from streamer import wiring
 from streamer.cli import options as opt
 from streamer.cli.broker import announce_now, bounds_of_responses
-from streamer.cli.console import counted, note, print_fields, print_json, print_table, say, warn
+from streamer.cli.console import counted, note, print_fields, print_json, print_table, say, tell, warn
 from streamer.cli.policies import (
     NO_GATE,
     labels_fields,
@@ -186,12 +186,10 @@ def reject(
 
     The next run may propose what it finds. `streamer gate set GATE --recalibrate manual` stops scheduled runs.
     """
-    with wiring.open_store(wiring.load_settings()) as store:
+    with wiring.record() as store:
         rejected = store.calibration.reject(gate, run, by=by, reason=reason, now=wiring.now())
-    if json:
-        print_json({"gate": gate, "run": rejected.run, "by": by, "reason": reason})
-    else:
-        say(f"Run {rejected.run} is not proposed again; the threshold of {gate} stays as it is.")
+    said = f"Run {rejected.run} is not proposed again; the threshold of {gate} stays as it is."
+    tell(json, {"gate": gate, "run": rejected.run, "by": by, "reason": reason}, said)
 
 
 @app.command()
@@ -294,7 +292,7 @@ def _may_stay_open(gate: str) -> "Iterator[None]":
 def _wait_until_published(gate: str, seconds: float) -> None:
     """Return once no committed ship of a gate waits to be published. Raises `Unavailable` after so long."""
     deadline = time.monotonic() + seconds
-    with wiring.open_store(wiring.load_settings()) as store:
+    with wiring.record() as store:
         while True:
             try:
                 waiting = store.reports.unpublished_ships(gate)

@@ -24,7 +24,7 @@ from streamer.clouds.evaluated_claims import evaluate_claims
 from streamer.clouds.line_files import shown_name
 from streamer.clouds.tables.columns import Role, parse_mapping
 from streamer.clouds.unlabelled import check_unlabelled
-from streamer.errors import UsageError, why
+from streamer.errors import UsageError, cannot
 from streamer.frames.answers import Doubt
 from streamer.frames.results import AtBudget, Report, report_page, spread_text
 from streamer.gates.settings import PARAMETERS
@@ -121,12 +121,9 @@ def try_(
         return
     _print(report)
 
-    try:
-        out.write_text(
-            report_page(report, "standard input" if str(file) == "-" else file.name, said), encoding="utf-8"
-        )
-    except OSError as error:
-        raise UsageError(f"cannot write {out}: {why(error)}; name another file with --out") from error
+    with cannot(f"write {out}", "; name another file with --out"):
+        name = "standard input" if str(file) == "-" else file.name
+        out.write_text(report_page(report, name, said), encoding="utf-8")
     say(f"The page, with a slider over all budgets: {out}")
     if show and has_screen() and not webbrowser.open(out.resolve().as_uri()):
         note("No browser could be opened; open the page yourself.")
