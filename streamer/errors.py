@@ -2,17 +2,27 @@
 
 import errno
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 _MOST_CHARACTERS = 1 << 20
 
 
-def why(error: OSError) -> str:
+def why(error: OSError | UnicodeError) -> str:
     """Say what the system has against a folder or file; of a folder that cannot be made, that a file is in its place."""
     if isinstance(error, FileExistsError | NotADirectoryError):
         return "a file stands where a folder should be"
-    return error.strerror or str(error)
+    return getattr(error, "strerror", None) or str(error)
+
+
+@contextmanager
+def cannot(do: str, advice: str = "") -> Iterator[None]:
+    """Raise `UsageError` for what the system has against a file, beginning with what cannot be done: ``write out.csv``."""
+    try:
+        yield
+    except (OSError, UnicodeError) as error:
+        raise UsageError(f"cannot {do}: {why(error)}{advice}") from error
 
 
 def small_text(path: Path) -> str:

@@ -7,7 +7,7 @@ import typer
 
 from streamer import wiring
 from streamer.cli import options as opt
-from streamer.cli.console import print_json, print_list, print_pairs, say
+from streamer.cli.console import print_fields, print_json, print_list, say, tell
 from streamer.errors import UsageError
 from streamer.wording.numbers import when
 from streamer.wording.verdicts import no_alerts
@@ -22,17 +22,16 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.command("list")
 def list_(
-    gate: Annotated[str | None, opt.argument("GATE", "Only this gate.")] = None,
-    open_: Annotated[bool, opt.flag("--open", "Only alerts that nobody has acknowledged.")] = False,
-    limit: Annotated[int, opt.option("N", "At most this many.", min=1)] = 20,
+    gate: str | None = opt.argument("GATE", "Only this gate.", None),
+    open_: bool = opt.flag("--open", "Only alerts that nobody has acknowledged."),
+    limit: int = opt.option("N", "At most this many.", 20, min=1),
     json: opt.JsonOption = False,
 ) -> None:
     """List alerts, the newest first; with `--open` what pages before the rest."""
-    with wiring.open_store(wiring.load_settings()) as store:
-        if gate is not None:
-            store.gates.get(gate)
+    with wiring.record(gate) as store:
         found = store.alerts.list(gate, limit=limit, unacknowledged=open_)
     print_list(
+        json,
         found,
         ["id", "raised", "gate", "level", "kind", "what", "acknowledged"],
         lambda raised: [
@@ -41,7 +40,7 @@ def list_(
             "" if raised.acknowledged_by is None else f"{raised.acknowledged_by}: {raised.acknowledged_reason}",
         ],
         none=no_alerts(open_),
-        to_json=alert_json if json else None,
+        to_json=alert_json,
     )  # fmt: skip
 
 
@@ -58,7 +57,7 @@ def show(incident: _IncidentArgument, json: opt.JsonOption = False) -> None:
     """Show an incident: what happened and when, the labels that told, and what to do now."""
     from streamer.store.risk.incident_story import story_of
 
-    with wiring.open_store(wiring.load_settings()) as store:
+    with wiring.record() as store:
         found = store.alerts.incident(incident)
         story = story_of(store, found, now=wiring.now())
     if json:
@@ -76,7 +75,7 @@ def show(incident: _IncidentArgument, json: opt.JsonOption = False) -> None:
     named = "nobody yet" if found.assignee is None else found.assignee
     say(f"Incident {found.first.alert.alert_id[:8]} of {found.gate}, looked after by {named}.")
     say(found.alerts[0].alert.message)
-    print_pairs([(when(at), what) for at, what in story.timeline])
+    print_fields([(when(at), what) for at, what in story.timeline])
     if story.told:
         say(f"Labels that told: {', '.join(one.batch_id for one in story.told)}")
     for number, step in enumerate(story.steps, 1):
@@ -88,11 +87,11 @@ def show(incident: _IncidentArgument, json: opt.JsonOption = False) -> None:
 @app.command()
 def assign(
     incident: _IncidentArgument,
-    to: Annotated[str, opt.option("NAME", "Who looks after it.", "--to")],
+    to: str = opt.option("NAME", "Who looks after it.", ..., "--to"),
     by: opt.ByOption = "",
 ) -> None:
     """Say who looks after an incident."""
-    with wiring.open_store(wiring.load_settings()) as store:
+    with wiring.record() as store:
         found = store.alerts.incident(incident)
         store.alerts.assign(found, to, by=by)
     say(f"{to} looks after incident {found.first.alert.alert_id[:8]} of {found.gate}.")
@@ -100,14 +99,11 @@ def assign(
 
 @app.command()
 def acknowledge(
-    alert_id: Annotated[
-        str,
-        opt.argument(
-            "ID|GATE",
-            "The alert's id, or its beginning, as `alert list` shows it; or a gate: all of its open alerts.",
-        ),
-    ],
-    reason: Annotated[str, opt.for_the_record("--reason", "What was found, for the record.")],
+    alert_id: str = opt.argument(
+        "ID|GATE",
+        "The alert's id, or its beginning, as `alert list` shows it; or a gate: all of its open alerts.",
+    ),
+    reason: str = opt.for_the_record("--reason", "What was found, for the record."),
     by: opt.ByOption = "",
     json: opt.JsonOption = False,
 ) -> None:
@@ -116,7 +112,7 @@ def acknowledge(
     After an alarm the next one begins, on decisions from now on. Its chance of a false alarm is
     smaller, so that all alarms of a gate together keep theirs.
     """
-    with wiring.open_store(wiring.load_settings()) as store:
+    with wiring.record() as store:
         ids = [alert_id]
         if any(one.gate == alert_id for one in store.gates.list()):
             found = store.alerts.list(alert_id, limit=_MOST, unacknowledged=True)
@@ -125,10 +121,7 @@ def acknowledge(
                 raise UsageError(f"gate {alert_id} has no alert that nobody has acknowledged")
         for one in ids:
             raised = store.alerts.acknowledge(one, by=by, reason=reason)
-            if json:
-                print_json(alert_json(raised))
-            else:
-                say(f"Acknowledged by {by}: {raised.alert.message}")
+            tell(json, alert_json(raised), f"Acknowledged by {by}: {raised.alert.message}")
 
 
 def alert_json(raised: "RaisedAlert") -> dict[str, Any]:

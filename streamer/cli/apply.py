@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -52,11 +52,9 @@ class Step:
 
 
 def apply(
-    file: Annotated[list[Path], opt.option("PATH", "A file or a folder; may be repeated.", "--file", "-f")],
-    dry_run: Annotated[bool, opt.flag("--dry-run", "Only show the plan.")] = False,
-    prune: Annotated[
-        bool, opt.flag("--prune", "Close gates that no file names; their record stays.")
-    ] = False,
+    file: list[Path] = opt.option("PATH", "A file or a folder; may be repeated.", ..., "--file", "-f"),
+    dry_run: bool = opt.flag("--dry-run", "Only show the plan."),
+    prune: bool = opt.flag("--prune", "Close gates that no file names; their record stays."),
     reason: opt.ReasonOption = "applied from files",
     by: opt.ByOption = "",
     json: opt.JsonOption = False,

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -24,7 +24,7 @@ from streamer.cli.audit_bundle import (
     report,
 )
 from streamer.cli.broker import announce_now
-from streamer.cli.console import note, print_json, print_pairs, progress, say, warn
+from streamer.cli.console import note, print_fields, print_json, progress, say, warn
 from streamer.cli.services import PortOption, run_service
 from streamer.collector import looking_rarely
 from streamer.errors import Unreadable, UsageError
@@ -41,9 +41,9 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.command()
 def show(
-    batch: Annotated[str, opt.argument("BATCH", "The batch_id of the event.")],
+    batch: str = opt.argument("BATCH", "The batch_id of the event."),
     gate: opt.GateFilter = None,
-    attempt: Annotated[int | None, opt.option("N", "Only this attempt.", min=1)] = None,
+    attempt: int | None = opt.option("N", "Only this attempt.", min=1),
     segment: SegmentsOption = None,
     json: opt.JsonOption = False,
 ) -> None:
@@ -56,7 +56,7 @@ def show(
             continue
         if number:
             say("")
-        print_pairs(story_of(one))
+        print_fields(story_of(one))
     if not all(fits(one["line"]) or "given_out" in one["line"] for one in found):
         raise typer.Exit(FOUND)
 
@@ -64,7 +64,7 @@ def show(
 @contextmanager
 def _snapshot(segments: list[Path] | None) -> "Iterator[ChainedRowsSnapshot]":
     with (
-        wiring.open_store(wiring.load_settings()) as store,
+        wiring.record() as store,
         store.evidence.snapshot(segments=wiring.segments(segments)) as snapshot,
     ):
         yield snapshot
@@ -91,9 +91,9 @@ def _decisions_of(
 
 @app.command()
 def receipt(
-    batch: Annotated[str, opt.argument("BATCH", "The batch_id of the event.")],
+    batch: str = opt.argument("BATCH", "The batch_id of the event."),
     gate: opt.GateFilter = None,
-    attempt: Annotated[int | None, opt.option("N", "Only this attempt.", min=1)] = None,
+    attempt: int | None = opt.option("N", "Only this attempt.", min=1),
     segment: SegmentsOption = None,
 ) -> None:
     """Prove that a signed checkpoint covers a decision: its leaf, inclusion proofs and the checkpoint, as JSON.
@@ -124,34 +124,22 @@ def receipt(
 class ComparedOptions:
     """What the record is compared with."""
 
-    receipts: Annotated[
-        str | None,
-        opt.option(
-            "FILE|topic",
-            "Receipts of decisions that somebody has kept, one JSON a line; topic: those on the topics of actions and of the desk.",
-        ),
-    ] = None
-    rescore: Annotated[
-        bool,
-        opt.flag(
-            "--rescore",
-            "Score the stored texts again, each with the configured encoder that made its score, and read judges' marks again "
-            "from their stored replies.",
-        ),
-    ] = False
-    tolerance: Annotated[
-        float | None,
-        opt.option(
-            "T", "Largest difference allowed between a score and the stored one; default 1e-5.", min=0
-        ),
-    ] = None
-    log: Annotated[
-        bool,
-        opt.flag(
-            "--log",
-            "Compare the record with what the topics responses, labels, actions and desk still hold, too.",
-        ),
-    ] = False
+    receipts: str | None = opt.option(
+        "FILE|topic",
+        "Receipts of decisions that somebody has kept, one JSON a line; topic: those on the topics of actions and of the desk.",
+    )
+    rescore: bool = opt.flag(
+        "--rescore",
+        "Score the stored texts again, each with the configured encoder that made its score, and read judges' marks again "
+        "from their stored replies.",
+    )
+    tolerance: float | None = opt.option(
+        "T", "Largest difference allowed between a score and the stored one; default 1e-5.", min=0
+    )
+    log: bool = opt.flag(
+        "--log",
+        "Compare the record with what the topics responses, labels, actions and desk still hold, too.",
+    )
 
 
 @app.command()
@@ -161,18 +149,13 @@ def verify(
     public_key: KeysOption = None,
     *,
     compared: ComparedOptions,
-    incremental: Annotated[
-        Path | None,
-        opt.option(
-            "FILE",
-            "Continue after what the last run with this file found consistent, and note in it how far this run came.",
-        ),
-    ] = None,
-    full: Annotated[
-        bool, opt.flag("--full", "Verify the whole record; the default without --incremental.")
-    ] = False,
+    incremental: Path | None = opt.option(
+        "FILE",
+        "Continue after what the last run with this file found consistent, and note in it how far this run came.",
+    ),
+    full: bool = opt.flag("--full", "Verify the whole record; the default without --incremental."),
     segment: SegmentsOption = None,
-    jobs: Annotated[int, opt.option("N", "How many processes verify; 1 with --rescore.", min=1)] = 1,
+    jobs: int = opt.option("N", "How many processes verify; 1 with --rescore.", 1, min=1),
     json: opt.JsonOption = False,
 ) -> None:
     """Re-derive the whole record, and name the first row that is inconsistent. Exit status 3 if there is one.
@@ -352,7 +335,7 @@ def restored(
 
 @app.command()
 def keygen(
-    out: Annotated[Path, opt.option("FILE", "New file for the private key; FILE.pub gets the public one.")],
+    out: Path = opt.option("FILE", "New file for the private key; FILE.pub gets the public one.", ...),
 ) -> None:
     """Make a key pair, for checkpoints or for policies: each needs its own. For labels: `streamer label keygen`.
 

@@ -13,8 +13,8 @@ from streamer import wiring
 from streamer.audit.evidence.frameworks import ALL
 from streamer.cli import FOUND
 from streamer.cli import options as opt
-from streamer.cli.console import note, print_json, progress, say
-from streamer.errors import UsageError
+from streamer.cli.console import note, print_json, progress, say, tell
+from streamer.errors import UsageError, cannot
 from streamer.events.cloudevents import rfc3339
 from streamer.settings.settings import Settings
 from streamer.wording.numbers import counted
@@ -27,6 +27,7 @@ KeysOption = Annotated[
     opt.option(
         "FILE",
         "PEM file with the public keys that may sign checkpoints. Default: the configured ones.",
+        ...,
         "--public-key",
     ),
 ]
@@ -35,13 +36,17 @@ CheckpointsOption = Annotated[
     opt.option(
         "FILE|topic",
         "Checkpoints kept outside the database. Default: the configured file, if it exists.",
+        ...,
         "--checkpoints",
     ),
 ]
 SegmentsOption = Annotated[
     list[Path] | None,
     opt.option(
-        "FILE", "Decisions that `streamer db give-out` moved into this file; may be repeated.", "--segment"
+        "FILE",
+        "Decisions that `streamer db give-out` moved into this file; may be repeated.",
+        ...,
+        "--segment",
     ),
 ]
 
@@ -57,25 +62,17 @@ def outcomes(store: "Store") -> int | None:
 
 
 def export(
-    out: Annotated[Path, opt.option("PATH", "A new folder, or a file that ends in .zip.")],
+    out: Path = opt.option("PATH", "A new folder, or a file that ends in .zip.", ...),
     gate: opt.GateFilter = None,
-    texts: Annotated[
-        bool, opt.flag("--texts/--no-texts", "Include prompts and answers, or only their seals.")
-    ] = True,
-    salts: Annotated[
-        bool,
-        opt.flag(
-            "--salts/--no-salts",
-            "Reveal the salts of audit draws: draws can be verified, and everybody who has the bundle can foretell them.",
-        ),
-    ] = False,
-    tiles: Annotated[
-        Path | None,
-        opt.option(
-            "FOLDER",
-            "Write the log of heads into this new folder, too: static files by https://c2sp.org/tlog-tiles.",
-        ),
-    ] = None,
+    texts: bool = opt.flag("--texts/--no-texts", "Include prompts and answers, or only their seals.", True),
+    salts: bool = opt.flag(
+        "--salts/--no-salts",
+        "Reveal the salts of audit draws: draws can be verified, and everybody who has the bundle can foretell them.",
+    ),
+    tiles: Path | None = opt.option(
+        "FOLDER",
+        "Write the log of heads into this new folder, too: static files by https://c2sp.org/tlog-tiles.",
+    ),
     segment: SegmentsOption = None,
     public_key: KeysOption = None,
     json: opt.JsonOption = False,
@@ -123,8 +120,8 @@ def _export(
 
 
 def embed(
-    bundle: Annotated[Path, opt.argument("BUNDLE", "Folder or .zip of `streamer audit export`.")],
-    out: Annotated[Path, opt.option("FILE", "A new file for the embeddings.")],
+    bundle: Path = opt.argument("BUNDLE", "Folder or .zip of `streamer audit export`."),
+    out: Path = opt.option("FILE", "A new file for the embeddings.", ...),
     json: opt.JsonOption = False,
 ) -> None:
     """Write the embeddings of a bundle's answers, by the configured encoder: verify.pyz --embeddings scores by them again.
@@ -142,27 +139,21 @@ def embed(
             count = write_embeddings(
                 opened, out, encoder=encoder.identity.id, embed=encoder.embed, progress=done
             )
-    if json:
-        print_json({"path": str(out), "encoder": encoder.identity.id, "texts": count})
-        return
-    say(f"Written to {out}: embeddings of {count} answers by {encoder.identity.id}.")
+    said = f"Written to {out}: embeddings of {count} answers by {encoder.identity.id}."
+    tell(json, {"path": str(out), "encoder": encoder.identity.id, "texts": count}, said)
 
 
 @dataclass(frozen=True, slots=True)
 class AboutOptions:
     """What the report is about, and who signs it."""
 
-    system: Annotated[
-        str | None, opt.option("NAME", "The system that the report is about, as it is to be shown.")
-    ] = None
-    system_version: Annotated[str | None, opt.option("TEXT", "Its version.")] = None
-    provider: Annotated[str | None, opt.option("NAME", "Who provides it.")] = None
-    signatory: Annotated[
-        str | None, opt.option("NAME", "Who answers for the report, with their function.")
-    ] = None
-    sign_with: Annotated[
-        Path | None, opt.option("FILE", "Sign the report with this private key of `streamer audit keygen`.")
-    ] = None
+    system: str | None = opt.option("NAME", "The system that the report is about, as it is to be shown.")
+    system_version: str | None = opt.option("TEXT", "Its version.")
+    provider: str | None = opt.option("NAME", "Who provides it.")
+    signatory: str | None = opt.option("NAME", "Who answers for the report, with their function.")
+    sign_with: Path | None = opt.option(
+        "FILE", "Sign the report with this private key of `streamer audit keygen`."
+    )
 
     def said(self) -> dict[str, str | None]:
         """Return what the report says as it was given."""
@@ -173,30 +164,21 @@ class AboutOptions:
 @opt.in_groups
 def report(
     *,
-    framework: Annotated[
-        str, opt.option("NAME", "Framework of the clauses: eu-ai-act, iso-42001, nist-ai-rmf or soc2.")
-    ],
-    out: Annotated[Path, opt.option("FOLDER", "A new folder for the report.")],
-    since: Annotated[
-        str | None,
-        opt.option(
-            "TIME",
-            "Start of the period: a date like 2026-01-01, in UTC, or how far back, like 90d. Default: all of it.",
-        ),
-    ] = None,
-    until: Annotated[str | None, opt.option("TIME", "End of the period, likewise. Default: now.")] = None,
-    gates: Annotated[
-        list[str] | None, opt.option("GATE", "Only this gate; may be repeated.", "--gate")
-    ] = None,
-    bundle: Annotated[Path | None, opt.option("PATH", "Report on this bundle and need no database.")] = None,
-    texts: Annotated[
-        bool, opt.flag("--texts/--no-texts", "Put prompts and answers into the bundle.")
-    ] = False,
-    salts: Annotated[
-        bool, opt.flag("--salts/--no-salts", "Reveal the salts of audit draws in the bundle.")
-    ] = False,
+    framework: str = opt.option(
+        "NAME", "Framework of the clauses: eu-ai-act, iso-42001, nist-ai-rmf or soc2.", ...
+    ),
+    out: Path = opt.option("FOLDER", "A new folder for the report.", ...),
+    since: str | None = opt.option(
+        "TIME",
+        "Start of the period: a date like 2026-01-01, in UTC, or how far back, like 90d. Default: all of it.",
+    ),
+    until: str | None = opt.option("TIME", "End of the period, likewise. Default: now."),
+    gates: list[str] | None = opt.option("GATE", "Only this gate; may be repeated.", None, "--gate"),
+    bundle: Path | None = opt.option("PATH", "Report on this bundle and need no database."),
+    texts: bool = opt.flag("--texts/--no-texts", "Put prompts and answers into the bundle."),
+    salts: bool = opt.flag("--salts/--no-salts", "Reveal the salts of audit draws in the bundle."),
     about: AboutOptions,
-    pdf: Annotated[bool, opt.flag("--pdf/--no-pdf", "Write a PDF file, too.")] = True,
+    pdf: bool = opt.flag("--pdf/--no-pdf", "Write a PDF file, too.", True),
     segment: SegmentsOption = None,
     checkpoints: CheckpointsOption = None,
     public_key: KeysOption = None,
@@ -291,10 +273,8 @@ def _export_for_report(
     with wiring.open_store(settings) as store:
         for gate in gates:
             store.gates.get(gate)
-        try:
+        with cannot(f"write {bundle.parent}"):
             bundle.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UsageError(f"cannot write {bundle.parent}: {error.strerror or error}") from None
         _export(store, bundle, keys, segments, **what)
 
 

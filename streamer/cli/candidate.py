@@ -1,7 +1,7 @@
 """`streamer candidate`: another policy decided beside the one in force, on the same batches, and never acted on."""
 
 from functools import partial
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -9,7 +9,7 @@ from streamer import wiring
 from streamer.cli import FOUND
 from streamer.cli import options as opt
 from streamer.cli.broker import announce_now
-from streamer.cli.console import note, print_fields, print_json, say
+from streamer.cli.console import note, print_fields, print_json, say, tell
 from streamer.cli.gate import chosen_settings
 from streamer.cli.gate_options import with_settings
 from streamer.cli.policies import cut_json
@@ -31,13 +31,10 @@ def set_(
     gate: opt.GateArgument,
     *,
     given: dict[str, Any],
-    threshold: Annotated[
-        str | None,
-        opt.option(
-            "Q|open|closed",
-            "Its threshold. Default: calibrated on the labels that there are for its scores; without any it scores alone.",
-        ),
-    ] = None,
+    threshold: str | None = opt.option(
+        "Q|open|closed",
+        "Its threshold. Default: calibrated on the labels that there are for its scores; without any it scores alone.",
+    ),
     reason: opt.ReasonOption = "try it beside",
     by: opt.ByOption = "",
     json: opt.JsonOption = False,
@@ -74,9 +71,9 @@ def set_(
 def show(
     gate: opt.GateArgument,
     since: opt.SinceOption = "30d",
-    answers: Annotated[
-        int, opt.option("N", "Answers to list of those that would have been decided otherwise.", min=0)
-    ] = 10,
+    answers: int = opt.option(
+        "N", "Answers to list of those that would have been decided otherwise.", 10, min=0
+    ),
     explain: opt.ExplainOption = False,
     json: opt.JsonOption = False,
 ) -> None:
@@ -152,10 +149,8 @@ def calibrate(
     with wiring.open_store(settings) as store:
         present, wanted = store.gates.get(gate).settings, store.candidates.present(gate)[1]
         made = wiring.set_candidate(store, gate, wanted, cut=None, by=by, reason=reason, must_ship=True)
-    if json:
-        print_json(_candidate_json(made))
-    else:
-        say(f"The candidate policy of gate {gate} decides from now on: {_about(made, present)}.")
+    said = f"The candidate policy of gate {gate} decides from now on: {_about(made, present)}."
+    tell(json, _candidate_json(made), said)
 
 
 @app.command()
@@ -198,14 +193,12 @@ def stop(
     json: opt.JsonOption = False,
 ) -> None:
     """End a gate's candidate policy. What it made of batches stays on record."""
-    with wiring.open_store(wiring.load_settings()) as store:
+    with wiring.record() as store:
         stopped = store.candidates.stop(gate, by=by, reason=reason)
-        counts = store.candidates.counts(stopped.number)
-    if json:
-        print_json({"gate": gate, "stopped": stopped.number, "decisions": sum(counts.values())})
-    else:
-        beside = counted(sum(counts.values()), "decision", "decisions")
-        say(f"Gate {gate} has no candidate policy any more. It was beside {beside}.")
+        decisions = sum(store.candidates.counts(stopped.number).values())
+    beside = counted(decisions, "decision", "decisions")
+    said = f"Gate {gate} has no candidate policy any more. It was beside {beside}."
+    tell(json, {"gate": gate, "stopped": stopped.number, "decisions": decisions}, said)
 
 
 def _about(candidate: "CandidatePolicy", present: "GateSettings") -> str:

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from streamer.security.visible import visible
-from streamer.wording.numbers import SERVED as SERVED
 from streamer.wording.numbers import counted as counted
 from streamer.wording.numbers import percent as percent
 
@@ -83,6 +82,14 @@ def say(text: str) -> None:
 def print_json(value: object) -> None:
     """Print one JSON value on a line of its own; times as RFC 3339."""
     typer.echo(visible(json.dumps(value, ensure_ascii=False, default=_plain, allow_nan=False)))
+
+
+def tell(json: bool, value: object, *said: str) -> None:
+    """Print a result: with --json its value, else what is said of it."""
+    if json:
+        print_json(value)
+    for text in () if json else said:
+        say(text)
 
 
 def output() -> Console:
@@ -179,15 +186,16 @@ def _column_widths(columns: Sequence[Sequence[Text]], width: int) -> tuple[list[
 
 
 def print_list(
+    json: bool,
     found: Sequence[Any],
     columns: Sequence[str],
     row: Callable[[Any], Sequence[object]],
     *,
     none: str,
-    to_json: Callable[[Any], object] | None = None,
+    to_json: Callable[[Any], object],
 ) -> None:
-    """Print a table with a row for each; with `to_json` a JSON value for each instead. `none` is said where there is none."""
-    if to_json is not None:
+    """Print a table with a row for each, or a JSON value for each; `none` is said where there is none."""
+    if json:
         for one in found:
             print_json(to_json(one))
     elif found:
@@ -196,20 +204,15 @@ def print_list(
         note(none)
 
 
-def print_fields(fields: Mapping[str, object]) -> None:
-    """Print names and values below one another."""
-    print_pairs(list(fields.items()))
-
-
-def print_pairs(pairs: Sequence[tuple[str, object]]) -> None:
-    """Print names and values below one another; a name may be there several times."""
+def print_fields(fields: Mapping[str, object] | Sequence[tuple[str, object]]) -> None:
+    """Print names and values below one another; in a sequence a name may be there several times."""
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
-    for name, value in pairs:
+    for name, value in fields.items() if isinstance(fields, Mapping) else fields:
         table.add_row(Text(name), value if isinstance(value, Text) else Text(shown(value)))
     output().print(table)
 

@@ -8,7 +8,7 @@ import typer
 
 from streamer import wiring
 from streamer.cli import options as opt
-from streamer.cli.console import note, print_json, print_list, say, warn
+from streamer.cli.console import note, print_json, print_list, say, tell, warn
 from streamer.cli.services import UntilStdinClosesOption, begin, collected, stop_when_stdin_closes
 from streamer.errors import UsageError
 from streamer.security.accounts import LEAST_CHARACTERS, ROLES, Account
@@ -26,48 +26,40 @@ users = typer.Typer(no_args_is_help=True, help="People who use the console: add,
 app.add_typer(users, name="user")
 
 _RoleOption = Annotated[
-    list[str], opt.option("ROLE", f"What the person may do: {', '.join(ROLES)}; may be repeated.", "--role")
+    list[str],
+    opt.option("ROLE", f"What the person may do: {', '.join(ROLES)}; may be repeated.", ..., "--role"),
 ]
 _NameArgument = Annotated[str, opt.argument("NAME", "The person's name.")]
 _StdinOption = Annotated[
-    bool, opt.flag("--password-stdin", "Read the password from standard input instead of asking for it.")
+    bool, opt.flag("--password-stdin", "Read the password from standard input instead of asking for it.", ...)
 ]
 
 
 @app.callback(invoke_without_command=True)
 def console(
     context: typer.Context,
-    as_: Annotated[
-        str | None,
-        opt.option(
-            "NAME", "Under which name whoever opens the printed link acts. Default: your login name.", "--as"
-        ),
-    ] = None,
-    port: Annotated[int, opt.port("Port of the console")] = PORT,
+    as_: str | None = opt.option(
+        "NAME",
+        "Under which name whoever opens the printed link acts. Default: your login name.",
+        None,
+        "--as",
+    ),
+    port: int = opt.port("Port of the console", PORT),
     host: opt.HostOption = "127.0.0.1",
-    public_url: Annotated[
-        str | None,
-        opt.option(
-            "URL", "Address by which people reach it through a proxy with TLS, like https://streamer.example."
-        ),
-    ] = None,
-    proxies: Annotated[
-        int | None,
-        opt.option(
-            "N",
-            "How many proxies are in front, if nobody reaches the console but through them: the N-th address from the end of "
-            "X-Forwarded-For is who guesses at passwords. Default: with --public-url one, on this machine.",
-            min=0,
-            max=16,
-        ),
-    ] = None,
-    oidc: Annotated[
-        str | None,
-        opt.option(
-            "ISSUER",
-            "Have people sign in at this OpenID Connect issuer too; what else it takes are settings, STREAMER_OIDC_*.",
-        ),
-    ] = None,
+    public_url: str | None = opt.option(
+        "URL", "Address by which people reach it through a proxy with TLS, like https://streamer.example."
+    ),
+    proxies: int | None = opt.option(
+        "N",
+        "How many proxies are in front, if nobody reaches the console but through them: the N-th address from the end of "
+        "X-Forwarded-For is who guesses at passwords. Default: with --public-url one, on this machine.",
+        min=0,
+        max=16,
+    ),
+    oidc: str | None = opt.option(
+        "ISSUER",
+        "Have people sign in at this OpenID Connect issuer too; what else it takes are settings, STREAMER_OIDC_*.",
+    ),
     until_stdin_closes: UntilStdinClosesOption = False,
     json: opt.JsonOption = False,
 ) -> None:
@@ -108,13 +100,10 @@ def add(
     name: _NameArgument,
     role: _RoleOption,
     password_stdin: _StdinOption = False,
-    oidc: Annotated[
-        bool,
-        opt.flag(
-            "--oidc",
-            "The person signs in at the issuer of STREAMER_OIDC_ISSUER, under this name, and has no password here.",
-        ),
-    ] = False,
+    oidc: bool = opt.flag(
+        "--oidc",
+        "The person signs in at the issuer of STREAMER_OIDC_ISSUER, under this name, and has no password here.",
+    ),
     by: opt.ByOption = "",
     json: opt.JsonOption = False,
 ) -> None:
@@ -134,10 +123,13 @@ def add(
         else:
             account = store.accounts.add(name, roles=role, password=_password(password_stdin), by=by)
         people = store.accounts.list()
+    tell(
+        json,
+        _account_json(account),
+        f"{account.name} may sign in at the console, as {', '.join(account.roles)}.",
+    )
     if json:
-        print_json(_account_json(account))
         return
-    say(f"{account.name} may sign in at the console, as {', '.join(account.roles)}.")
     if first:
         note("From now on people sign in; links that were printed open nothing any more.")
     _note_nobody(people)
@@ -146,9 +138,10 @@ def add(
 @users.command("list")
 def list_(json: opt.JsonOption = False) -> None:
     """List everybody who has or had an account."""
-    with wiring.open_store(wiring.load_settings()) as store:
+    with wiring.record() as store:
         found = store.accounts.list()
     print_list(
+        json,
         found,
         ["name", "roles", "signs in", "since", "by", "why"],
         lambda one: [
@@ -156,7 +149,7 @@ def list_(json: opt.JsonOption = False) -> None:
             one.reason,
         ],
         none="There is no account yet; `streamer console user add NAME --role administrator` makes one.",
-        to_json=_account_json if json else None,
+        to_json=_account_json,
     )  # fmt: skip
 
 
@@ -212,14 +205,12 @@ def _password(stdin: bool) -> str:
 
 
 def _change(change: "Callable[[Accounts], Account]", json: bool) -> None:
-    with wiring.open_store(wiring.load_settings()) as store:
+    with wiring.record() as store:
         account, people = change(store.accounts), store.accounts.list()
-    if json:
-        print_json(_account_json(account))
-    elif account.closed:
-        say(f"{account.name} cannot sign in any more.")
-    else:
-        say(f"{account.name} is {', '.join(account.roles)}, and signs in again.")
+    now = (
+        "cannot sign in any more" if account.closed else f"is {', '.join(account.roles)}, and signs in again"
+    )
+    tell(json, _account_json(account), f"{account.name} {now}.")
     _note_nobody(people)
 
 

@@ -5,13 +5,12 @@ from dataclasses import asdict
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from streamer import wiring
 from streamer.cli import FOUND
-from streamer.cli.console import counted, print_fields, print_json, say
+from streamer.cli.console import counted, print_fields, print_json, say, tell
 from streamer.cli.options import ByOption, JsonOption, ReasonOption, argument, flag, option, seconds
 from streamer.errors import UsageError
 from streamer.security.visible import redact_text
@@ -21,13 +20,10 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.command()
 def upgrade(
-    lock_timeout: Annotated[
-        str | None,
-        option(
-            "TIME",
-            "On PostgreSQL: how long to wait for a table in use before giving up with nothing changed. Default: 10s.",
-        ),
-    ] = None,
+    lock_timeout: str | None = option(
+        "TIME",
+        "On PostgreSQL: how long to wait for a table in use before giving up with nothing changed. Default: 10s.",
+    ),
 ) -> None:
     """Upgrade the database's schema to this version: all of it or nothing. Safe to repeat.
 
@@ -54,14 +50,8 @@ def check(json: JsonOption = False) -> None:
         problem = wiring.check_database(settings)
     except UsageError as error:
         problem = str(error)
-    if json:
-        print_json(
-            {"database": redact_text(settings.database.url), "ok": problem is None, "problem": problem}
-        )
-    elif problem is None:
-        say("The schema is up to date.")
-    else:
-        say(problem)
+    found = {"database": redact_text(settings.database.url), "ok": problem is None, "problem": problem}
+    tell(json, found, problem or "The schema is up to date.")
     if problem is not None:
         raise typer.Exit(FOUND)
 
@@ -82,11 +72,7 @@ def roles(json: JsonOption = False) -> None:
     try:
         created = create_roles(settings.database.url, insecure=settings.insecure)
     except RightsMissing as error:
-        if json:
-            print_json({"administrator": error.statements})
-        else:
-            for statement in error.statements:
-                say(statement)
+        tell(json, {"administrator": error.statements}, *error.statements)
         raise UsageError(
             f"{error.what}; an administrator must run what standard output shows, in this database;"
             " then run `streamer db roles` again"
@@ -106,7 +92,7 @@ def roles(json: JsonOption = False) -> None:
 
 @app.command()
 def months(
-    ahead: Annotated[int, option("N", "How many months after this one to make.", min=0, max=120)] = 2,
+    ahead: int = option("N", "How many months after this one to make.", 2, min=0, max=120),
     json: JsonOption = False,
 ) -> None:
     """Make the partitions of this month and the next ones, and record new batches in this month's. Safe to repeat.
@@ -118,26 +104,18 @@ def months(
 
     settings = wiring.load_settings()
     made = make_months(settings.database.url, now=wiring.now(), ahead=ahead, insecure=settings.insecure)
-    if json:
-        print_json({"made": made})
-    else:
-        for name in made:
-            say(name)
-        say(f"{counted(len(made), 'partition was', 'partitions were')} made.")
+    tell(json, {"made": made}, *made, f"{counted(len(made), 'partition was', 'partitions were')} made.")
 
 
 @app.command()
 def prune(
-    older_than: Annotated[str, option("TIME", "Erase texts that are at least this old, like 200d.")],
-    dry_run: Annotated[bool, flag("--dry-run", "Count what would be erased, and erase nothing.")] = False,
-    yes: Annotated[bool, flag("--yes", "Do not ask.")] = False,
-    sooner_than_six_months: Annotated[
-        bool,
-        flag(
-            "--sooner-than-six-months",
-            "Permit an age under 184 days, the time for which records of automatic decisions must commonly be kept.",
-        ),
-    ] = False,
+    older_than: str = option("TIME", "Erase texts that are at least this old, like 200d.", ...),
+    dry_run: bool = flag("--dry-run", "Count what would be erased, and erase nothing."),
+    yes: bool = flag("--yes", "Do not ask."),
+    sooner_than_six_months: bool = flag(
+        "--sooner-than-six-months",
+        "Permit an age under 184 days, the time for which records of automatic decisions must commonly be kept.",
+    ),
     by: ByOption = "",
     reason: ReasonOption = "old enough",
     json: JsonOption = False,
@@ -195,10 +173,10 @@ def _confirm(question: str, undone: str, *, yes: bool, json: bool) -> None:
 
 @app.command("give-out")
 def give_out(
-    month: Annotated[str, argument("MONTH", "Like 2026-05; all that was recorded by its end.")],
-    out: Annotated[Path, option("FILE", "A new file that ends in .zip.")],
-    dry_run: Annotated[bool, flag("--dry-run", "Say what would leave, or what still needs it.")] = False,
-    yes: Annotated[bool, flag("--yes", "Do not ask.")] = False,
+    month: str = argument("MONTH", "Like 2026-05; all that was recorded by its end."),
+    out: Path = option("FILE", "A new file that ends in .zip.", ...),
+    dry_run: bool = flag("--dry-run", "Say what would leave, or what still needs it."),
+    yes: bool = flag("--yes", "Do not ask."),
     by: ByOption = "",
     reason: ReasonOption = "old enough",
     json: JsonOption = False,
@@ -230,11 +208,8 @@ def give_out(
         asked = f"Move {counted(found.decisions, 'decision', 'decisions')} into {out}?"
         _confirm(asked, "nothing was given out", yes=yes, json=json)
         found = run(dry_run=False)
-    if json:
-        print_json({"dry_run": dry_run, **asdict(found)})
-        return
-    said = counted(found.decisions, "decision", "decisions")
-    if found.sha256 is None:
-        say(f"{said} through {month} would leave for {out}.")
-    else:
-        say(f"{said} through {month} left for {found.file}, SHA-256 {found.sha256}.")
+    left = f"would leave for {out}"
+    if found.sha256 is not None:
+        left = f"left for {found.file}, SHA-256 {found.sha256}"
+    said = f"{counted(found.decisions, 'decision', 'decisions')} through {month} {left}."
+    tell(json, {"dry_run": dry_run, **asdict(found)}, said)

@@ -1,13 +1,11 @@
 """`streamer dead-letters`: messages that were refused, why, and sending them again once the cause is gone."""
 
-from typing import Annotated
-
 import typer
 
 from streamer import wiring
 from streamer.cli import options as opt
 from streamer.cli.broker import announce_now
-from streamer.cli.console import counted, note, print_json, print_list, say
+from streamer.cli.console import counted, note, print_list, tell
 from streamer.cli.options import JsonOption
 from streamer.errors import UsageError
 
@@ -16,37 +14,32 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.command("list")
 def list_(
-    code: Annotated[
-        str | None, opt.option("CODE", "Only dead letters with this error code, like not_json.")
-    ] = None,
-    limit: Annotated[int, opt.option("N", "At most this many.", min=1)] = 50,
+    code: str | None = opt.option("CODE", "Only dead letters with this error code, like not_json."),
+    limit: int = opt.option("N", "At most this many.", 50, min=1),
     json: JsonOption = False,
 ) -> None:
     """List the messages that were refused, the newest first. The topic dead-letters has their bytes."""
-    with wiring.open_store(wiring.load_settings()) as store:
+    with wiring.record() as store:
         letters = store.dead_letters.list(code=code, limit=limit)
     fields = (
         "id", "topic", "partition", "offset", "code", "detail", "at", "truncated", "replayed_at", "replayed_by",
     )  # fmt: skip
     print_list(
+        json,
         letters,
         ["id", "when", "code", "topic/partition/offset", "sent again by", "why"],
         lambda one: [
             one.id, one.at, one.code, f"{one.topic}/{one.partition}/{one.offset}", one.replayed_by or "", one.detail,
         ],
         none="No message was refused." if code is None else f"No message was refused with the code {code}.",
-        to_json=(lambda one: {name: getattr(one, name) for name in fields}) if json else None,
+        to_json=lambda one: {name: getattr(one, name) for name in fields},
     )  # fmt: skip
 
 
 @app.command()
 def replay(
-    identities: Annotated[
-        list[int] | None, opt.argument("ID", "Ids, as `dead-letters list` shows them.")
-    ] = None,
-    code: Annotated[
-        str | None, opt.option("CODE", "All with this error code that have not been sent again yet.")
-    ] = None,
+    identities: list[int] | None = opt.argument("ID", "Ids, as `dead-letters list` shows them.", None),
+    code: str | None = opt.option("CODE", "All with this error code that have not been sent again yet."),
     by: opt.ByOption = "",
     json: JsonOption = False,
 ) -> None:
@@ -63,9 +56,7 @@ def replay(
         count = store.dead_letters.replay(wanted, by=by) if wanted else 0
     if count:
         announce_now(settings)
-    if json:
-        print_json({"replayed": count})
-    elif count:
-        say(f"Sent {counted(count, 'message', 'messages')} again.")
-    else:
+    said = [f"Sent {counted(count, 'message', 'messages')} again."] if count else []
+    tell(json, {"replayed": count}, *said)
+    if not (json or count):
         note(f"No message with the code {code} is left to send again.")

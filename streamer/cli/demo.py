@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -87,18 +87,15 @@ _METHODS = tuple(name for name in METHODS if every()[name].risk == "exposure")
 
 
 def demo(
-    data: Annotated[
-        Path | None, option("FILE", "Response clouds, .jsonl or .jsonl.gz. Default: simulated answers.")
-    ] = None,
-    gate_unit: Annotated[
-        Literal["best", "response"],
-        option(None, "What ships: the best of a batch, or each response on its own."),
-    ] = "best",
-    alpha: Annotated[float, option("A", "Budget on exposure risk, between 0 and 1.", parser=share)] = 0.1,
-    method: Annotated[str, option("|".join(_METHODS), "Calibrator.")] = "mean",
-    seed: Annotated[
-        int, option("S", "Seed of the split, of the simulation and of the calibrator.", min=0, max=2**63 - 1)
-    ] = 0,
+    data: Path | None = option("FILE", "Response clouds, .jsonl or .jsonl.gz. Default: simulated answers."),
+    gate_unit: Literal["best", "response"] = option(
+        None, "What ships: the best of a batch, or each response on its own.", "best"
+    ),
+    alpha: float = option("A", "Budget on exposure risk, between 0 and 1.", 0.1, parser=share),
+    method: str = option("|".join(_METHODS), "Calibrator.", "mean"),
+    seed: int = option(
+        "S", "Seed of the split, of the simulation and of the calibrator.", 0, min=0, max=2**63 - 1
+    ),
     json: JsonOption = False,
 ) -> None:
     """Run everything once on an embedded broker: calibrate a gate on one half of the data, stream the other.

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import typer
 
@@ -58,7 +58,7 @@ _ok, _warn, _fail = (partial(Diagnosis, level) for level in get_args(Level))
 
 
 def doctor(
-    full: Annotated[bool, flag("--full", "Verify the whole record, however long it is.")] = False,
+    full: bool = flag("--full", "Verify the whole record, however long it is."),
     json: JsonOption = False,
 ) -> None:
     """Check everything once: Python, settings, encoder, database, broker, topics, gates, labels, dead letters.

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple, get_args
+from typing import TYPE_CHECKING, NamedTuple, get_args
 
 from streamer import wiring
 from streamer.calibration.calibrators.mean import Mean
@@ -48,103 +48,85 @@ if TYPE_CHECKING:
 class AskedOptions:
     """What is asked."""
 
-    alpha: Annotated[
-        list[float] | None,
-        option("A", "Budget on exposure risk; may be repeated. Default: .01 .05 .10 .15 .20.", parser=share),
-    ] = None
-    unit: Annotated[
-        list[str] | None,
-        option(
-            "|".join(get_args(Unit)),
-            "best: one answer to a prompt, or none. response: each on its own, as in the paper's tables. batch: all or none. "
-            "claim: of a long answer what is supported. May be repeated. Default: claim for files "
-            "with claims, else best and response.",
-        ),
-    ] = None
-    splits: Annotated[int, option("N", "Random halves of the questions.", min=2, max=10_000)] = 50
-    seed: Annotated[int, option("S", "Seed of the first split.", min=0, max=2**62)] = 0
+    alpha: list[float] | None = option(
+        "A", "Budget on exposure risk; may be repeated. Default: .01 .05 .10 .15 .20.", parser=share
+    )
+    unit: list[str] | None = option(
+        "|".join(get_args(Unit)),
+        "best: one answer to a prompt, or none. response: each on its own, as in the paper's tables. batch: all or none. "
+        "claim: of a long answer what is supported. May be repeated. Default: claim for files "
+        "with claims, else best and response.",
+    )
+    splits: int = option("N", "Random halves of the questions.", 50, min=2, max=10_000)
+    seed: int = option("S", "Seed of the first split.", 0, min=0, max=2**62)
 
 
 @dataclass(frozen=True, slots=True)
 class ScoreOptions:
     """Scores to compare."""
 
-    scorers: Annotated[
-        str,
-        option(
-            "NAME,...|all",
-            f"Scores to compare: {', '.join(SCORER_NAMES)}, or one of an installed package. all: those that are "
-            "computed here, installed packages' too. A judge's marks are compared wherever the file has them.",
-        ),
-    ] = "gram"
-    judged: Annotated[
-        list[str] | None,
-        option(
-            "FORM",
-            f"What of the answers is judged: {', '.join(FORMS)}; after json or call fields of free text, as in 'json /notes'. May be "
-            "repeated; all: every part that half of the questions have, ranked. Default: whole.",
-        ),
-    ] = None
-    score_field: Annotated[
-        list[str] | None,
-        option("FIELD", "Field of a response's meta that holds another score in [0, 1], higher is safer."),
-    ] = None
+    scorers: str = option(
+        "NAME,...|all",
+        f"Scores to compare: {', '.join(SCORER_NAMES)}, or one of an installed package. all: those that are "
+        "computed here, installed packages' too. A judge's marks are compared wherever the file has them.",
+        "gram",
+    )
+    judged: list[str] | None = option(
+        "FORM",
+        f"What of the answers is judged: {', '.join(FORMS)}; after json or call fields of free text, as in 'json /notes'. May be "
+        "repeated; all: every part that half of the questions have, ranked. Default: whole.",
+    )
+    score_field: list[str] | None = option(
+        "FIELD", "Field of a response's meta that holds another score in [0, 1], higher is safer."
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class JudgeOptions:
     """The judge."""
 
-    judge: Annotated[
-        bool,
-        flag("--judge", "Ask the configured judge for scores that the files lack; its ratings are cached."),
-    ] = False
-    judge_model: Annotated[
-        str | None, option("MODEL", "The judge's model; overrides the setting and implies --judge.")
-    ] = None
-    judge_base_url: Annotated[
-        str | None, option("URL", "The judge's endpoint; overrides the setting and implies --judge.")
-    ] = None
-    judge_field: Annotated[
-        str,
-        option(
-            "FIELD", "Field of a response's meta with the judge's score in [0, 1], given without references."
-        ),
-    ] = "judge_score"
+    judge: bool = flag(
+        "--judge", "Ask the configured judge for scores that the files lack; its ratings are cached."
+    )
+    judge_model: str | None = option("MODEL", "The judge's model; overrides the setting and implies --judge.")
+    judge_base_url: str | None = option(
+        "URL", "The judge's endpoint; overrides the setting and implies --judge."
+    )
+    judge_field: str = option(
+        "FIELD",
+        "Field of a response's meta with the judge's score in [0, 1], given without references.",
+        "judge_score",
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
     """The run."""
 
-    cache: Annotated[Path, option("DIR", "Where scores and ratings are cached.")] = Path(".streamer")
-    processes: Annotated[
-        int | None, option("N", "Processes that compute in parallel. Default: one per core.", min=1, max=64)
-    ] = None
+    cache: Path = option("DIR", "Where scores and ratings are cached.", Path(".streamer"))
+    processes: int | None = option(
+        "N", "Processes that compute in parallel. Default: one per core.", min=1, max=64
+    )
 
 
 @in_groups
 def evaluate(
-    files: Annotated[
-        list[Path] | None,
-        argument(
-            "FILE",
-            "Answers with severities: response clouds (.jsonl), or a table in CSV, JSON Lines or Parquet; - is standard input.",
-        ),
-    ] = None,
-    out: Annotated[
-        Path, option("DIR", "Folder for the report, tables and CSV files; created if missing.")
-    ] = Path("evaluation"),
+    files: list[Path] | None = argument(
+        "FILE",
+        "Answers with severities: response clouds (.jsonl), or a table in CSV, JSON Lines or Parquet; - is standard input.",
+        None,
+    ),
+    out: Path = option(
+        "DIR", "Folder for the report, tables and CSV files; created if missing.", Path("evaluation")
+    ),
     unlabelled: UnlabelledOption = "worst",
-    from_store: Annotated[
-        list[str] | None,
-        option(
-            "GATE",
-            "Evaluate what this gate decided, from stored scores and labels; may be repeated.",
-            "--from-store",
-            autocompletion=gate_names,
-        ),
-    ] = None,
+    from_store: list[str] | None = option(
+        "GATE",
+        "Evaluate what this gate decided, from stored scores and labels; may be repeated.",
+        None,
+        "--from-store",
+        autocompletion=gate_names,
+    ),
     *,
     tables: TableOptions,
     asked: AskedOptions,

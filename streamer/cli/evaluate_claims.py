@@ -34,40 +34,32 @@ StoredGate = tuple[str, "GateSettings", "Sequence[StoredBatch]"]
 """A gate by its name and settings, and what it has decided and drawn."""
 
 _METHODS = [name for name, one in every().items() if one.by_sum]
-AnswerOption = Annotated[str, option("first|MODEL", "Which answer is cut: the first, or a model's.")]
+AnswerOption = Annotated[str, option("first|MODEL", "Which answer is cut: the first, or a model's.", ...)]
 
 
 @dataclass(frozen=True, slots=True)
 class OfClaims:
     """Claims of long answers."""
 
-    loss: Annotated[
-        list[str] | None,
-        option(
-            "|".join(LOSSES),
-            "What the budget bounds: any wrong claim, wrong claims as a share of the answer, "
-            "their number in units of C, or as a share of what ships. May be repeated. Default: "
-            "each, with C = 3.",
-        ),
-    ] = None
+    loss: list[str] | None = option(
+        "|".join(LOSSES),
+        "What the budget bounds: any wrong claim, wrong claims as a share of the answer, "
+        "their number in units of C, or as a share of what ships. May be repeated. Default: "
+        "each, with C = 3.",
+    )
     answer: AnswerOption = "first"
-    least_kept: Annotated[
-        float | None,
-        option(
-            "SHARE",
-            "Ship nothing of an answer of which less than this share of claims is left. Default: 0; of a "
-            "gate's record, the gate's.",
-            parser=share_from(0),
-        ),
-    ] = None
-    rests_on: Annotated[
-        Literal["named", "prefix"],
-        option(
-            None,
-            "What a claim never ships without: the claims that it names as rests_on, or all "
-            "before it, as in a derivation.",
-        ),
-    ] = "named"
+    least_kept: float | None = option(
+        "SHARE",
+        "Ship nothing of an answer of which less than this share of claims is left. Default: 0; of a "
+        "gate's record, the gate's.",
+        parser=share_from(0),
+    )
+    rests_on: Literal["named", "prefix"] = option(
+        None,
+        "What a claim never ships without: the claims that it names as rests_on, or all "
+        "before it, as in a derivation.",
+        "named",
+    )
 
     def asked(self, *losses: str, **others: Any) -> "ClaimOptions":
         """Return what is evaluated; `losses` : unless others are named; all where there are none."""
@@ -84,26 +76,21 @@ class OfClaims:
 class ScoredClaims(OfClaims):
     """Claims of long answers."""
 
-    scorer: Annotated[
-        str | None,
-        option(
-            "|".join(OF_CLAIMS), f"What scores claims. Default: {SUPPORT}; of a gate's record, what decided."
-        ),
-    ] = None
+    scorer: str | None = option(
+        "|".join(OF_CLAIMS), f"What scores claims. Default: {SUPPORT}; of a gate's record, what decided."
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Calibrating(ScoredClaims):
     """Claims of long answers."""
 
-    calibrate: Annotated[float, option("SHARE", "Share of prompts that calibrates.", parser=share)] = 0.5
-    method: Annotated[
-        str,
-        option(
-            "|".join(_METHODS),
-            "Calibrator of claims; a gate has its own. With age the oldest calibrate, once.",
-        ),
-    ] = Mean.name
+    calibrate: float = option("SHARE", "Share of prompts that calibrates.", 0.5, parser=share)
+    method: str = option(
+        "|".join(_METHODS),
+        "Calibrator of claims; a gate has its own. With age the oldest calibrate, once.",
+        Mean.name,
+    )
 
     def results(
         self,

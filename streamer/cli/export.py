@@ -2,13 +2,13 @@
 
 import hashlib
 import json
+import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from itertools import chain, islice
 from pathlib import Path
-from statistics import fmean
 from typing import Annotated, Any, TextIO
 
 import typer
@@ -17,7 +17,7 @@ from streamer import wiring
 from streamer.cli import options as opt
 from streamer.cli.console import note, say
 from streamer.cli.gate_files import SCHEMA, gate_file, schema
-from streamer.errors import UsageError, named_beside, why
+from streamer.errors import UsageError, cannot, named_beside
 from streamer.extras import needed_by
 from streamer.security.csv_cells import CsvTable
 
@@ -28,11 +28,13 @@ _AT_ONCE = 20_000
 """Rows of a row group: engines read these side by side."""
 
 GateOption = Annotated[
-    str | None, opt.option("GATE", "Of this gate. [default: of all]", autocompletion=opt.gate_names)
+    str | None, opt.option("GATE", "Of this gate. [default: of all]", ..., autocompletion=opt.gate_names)
 ]
-SinceOption = Annotated[str | None, opt.option("TIME", "How far back, like 12h, 30d. [default: all]")]
-FormatOption = Annotated[str, opt.option("csv|parquet", "Of the table; parquet needs --out.", "--format")]
-OutOption = Annotated[Path | None, opt.option("FILE", "Where to. [default: standard output]")]
+SinceOption = Annotated[str | None, opt.option("TIME", "How far back, like 12h, 30d. [default: all]", ...)]
+FormatOption = Annotated[
+    str, opt.option("csv|parquet", "Of the table; parquet needs --out.", ..., "--format")
+]
+OutOption = Annotated[Path | None, opt.option("FILE", "Where to. [default: standard output]", ...)]
 
 
 @exports.command("decisions")
@@ -57,9 +59,7 @@ def _export(what: str, gate: str | None, since: str | None, form: str, out: Path
     if form == "parquet" and out is None:
         raise UsageError("--format parquet needs --out FILE")
     after = None if since is None else wiring.now() - timedelta(seconds=opt.seconds(since, "--since"))
-    with wiring.open_store(wiring.load_settings()) as store:
-        if gate is not None:
-            store.gates.get(gate)
+    with wiring.record(gate) as store:
         for text in store.evidence.given_out(after) if what == "decisions" else ():
             note(text)
         with store.reports.table(what, gate=gate, since=after) as (columns, pages):
@@ -80,11 +80,10 @@ def _whole(out: Path) -> Iterator[Path]:
     """Where to write a file that gets its name once it is whole: a part looks like a table."""
     part = out if out.exists() and not out.is_file() else named_beside(out, ".partial")
     try:
-        yield part
-        if part != out:
-            part.replace(out)
-    except OSError as error:
-        raise UsageError(f"cannot write {out}: {why(error)}") from None
+        with cannot(f"write {out}"):
+            yield part
+            if part != out:
+                part.replace(out)
     finally:
         if part != out:
             part.unlink(missing_ok=True)
@@ -146,8 +145,8 @@ _SEALED: dict[str, type] = {
 
 @exports.command("segment")
 def export_segment(
-    segment: Annotated[Path, opt.argument("FILE", "What `streamer db give-out` wrote.")],
-    out: Annotated[Path, opt.option("FILE", "Where to, as Parquet.")],
+    segment: Path = opt.argument("FILE", "What `streamer db give-out` wrote."),
+    out: Path = opt.option("FILE", "Where to, as Parquet.", ...),
 ) -> None:
     """Write a row for each leaf of a segment, without texts; docs/using.md says what the columns are.
 
@@ -195,7 +194,7 @@ def _decision(facts: dict[str, Any], policy: dict[str, Any], settings: dict[str,
         "responses": len(answers),
         "shipped": sum(one["action"] == "ship" for one in answers),
         "best_score": max(scores, default=None),
-        "mean_score": fmean(scores) if scores else None,
+        "mean_score": round(1e6 * math.fsum(scores)) / (1e6 * len(scores)) if scores else None,
         "policy_version": facts["policy"],
         "policy_state": facts.get("cut_state", policy["state"]),
         "lambda": facts.get("cut_threshold") if "cut_state" in facts else policy["threshold"],
@@ -206,22 +205,18 @@ def _decision(facts: dict[str, Any], policy: dict[str, Any], settings: dict[str,
 
 @exports.command("gates")
 def export_gates(
-    to: Annotated[
-        Path | None, opt.option("FOLDER", "Write a file each, and the schema that editors read.")
-    ] = None,
+    to: Path | None = opt.option("FOLDER", "Write a file each, and the schema that editors read."),
 ) -> None:
     """Write gates as `streamer apply` reads them. Applied as they are, they change nothing."""
-    with wiring.open_store(wiring.load_settings()) as store:
+    with wiring.record() as store:
         gates = store.gates.list()
     texts = {f"{one.gate}.toml": gate_file(one.gate, one.settings) for one in gates}
     if to is None:
         say("\n\n".join(texts.values()))
         return
-    try:
+    with cannot(f"write {to}"):
         to.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
             (to / name).write_text(f"#:schema ./{SCHEMA}\n\n{text}\n", "utf-8")
         (to / SCHEMA).write_text(schema(), "utf-8")
-    except OSError as error:
-        raise UsageError(f"cannot write {to}: {why(error)}") from None
     note(f"Wrote {', '.join(texts) or 'no gate'} and {SCHEMA} into {to}.")

@@ -78,6 +78,7 @@ PromiseOption = Annotated[
             for promise, name in registry.promises().items()
         )
         + ".",
+        ...,
     ),
 ]
 
@@ -87,6 +88,7 @@ NewKindOption = Annotated[
     opt.flag(
         "--new-kind",
         "The --severity-kind is meant as it is written, though it looks like a known one.",
+        ...,
         hidden=True,
     ),
 ]
@@ -99,12 +101,9 @@ def create(
     *,
     given: dict[str, Any],
     promise: PromiseOption = None,
-    seed: Annotated[
-        int | None,
-        opt.option(
-            "S", "Seed of calibration's randomness, fixed permanently. Default: drawn at random.", hidden=True
-        ),
-    ] = None,
+    seed: int | None = opt.option(
+        "S", "Seed of calibration's randomness, fixed permanently. Default: drawn at random.", hidden=True
+    ),
     new_kind: NewKindOption = False,
     reason: opt.RareReasonOption = "created",
     by: opt.RareByOption = "",
@@ -148,17 +147,14 @@ def set_(
     *,
     given: dict[str, Any],
     promise: PromiseOption = None,
-    label_above: Annotated[
-        float | None,
-        opt.option(
-            "SHARE",
-            "Label only the share (0.01 to 1) of prompts with the highest scores: a --label-floor from the newest prompts that "
-            "were not drawn for labelling, frozen in the gate's settings and its policies.",
-            parser=opt.share_from(0.01),
-        ),
-    ] = None,
+    label_above: float | None = opt.option(
+        "SHARE",
+        "Label only the share (0.01 to 1) of prompts with the highest scores: a --label-floor from the newest prompts that "
+        "were not drawn for labelling, frozen in the gate's settings and its policies.",
+        parser=opt.share_from(0.01),
+    ),
     new_kind: NewKindOption = False,
-    dry_run: Annotated[bool, opt.flag("--dry-run", "Only show what would happen.")] = False,
+    dry_run: bool = opt.flag("--dry-run", "Only show what would happen."),
     reason: opt.ReasonOption = "changed",
     by: opt.ByOption = "",
     json: opt.JsonOption = False,
@@ -255,18 +251,16 @@ def _effect(gate: str, policy: "Policy", another: "Sequence[str]", *, calibrated
 @app.command("list")
 def list_(json: opt.JsonOption = False) -> None:
     """List the gates, and whether each ships."""
-    with wiring.open_store(wiring.load_settings()) as store:
+    with wiring.record() as store:
         policies = store.policies.newest_of_all()
-        revisions = store.gates.list() if json else []
-    if json:
-        for revision in revisions:
-            print_json(gate_json(revision, policies[revision.gate]))
-        return
+        revisions = {one.gate: one for one in store.gates.list()}
     print_list(
+        json,
         list(policies.values()),
         ["gate", "threshold", "mode", "unit", "alpha", "method", "not shipped", "audit", "version", "since"],
         _cells,
         none=NO_GATE,
+        to_json=lambda one: gate_json(revisions[one.gate], one),
     )
 
 
@@ -281,7 +275,7 @@ def _cells(policy: "Policy") -> list[object]:
 @app.command()
 def show(gate: opt.GateArgument, json: opt.JsonOption = False) -> None:
     """Show one gate: what it decides with, and why it ships or holds."""
-    with wiring.open_store(wiring.load_settings()) as store:
+    with wiring.record() as store:
         revision, policy = store.gates.get(gate), store.policies.newest(gate)
         unread = store.labels.unread(gate)
         rate, extra = store.monitoring.rate(gate)

@@ -88,6 +88,7 @@ def _annotation(one: Setting, *, of_new_gates: bool) -> Any:
         opt.option(
             None if kind is bool else one.metavar,
             text,
+            ...,
             one.flag or one.option,
             rich_help_panel=one.panel,
             hidden=one.name not in (SHOWN if of_new_gates else ASKED_FIRST),
@@ -135,7 +136,7 @@ def with_settings(
         opt.keyword(name_of(one), _annotation(one, of_new_gates=only is None), None) for one in offered
     ]
     shows: Any = {"callback": _show_all, "is_eager": True, "expose_value": False}
-    everything = opt.flag("--help-all", "Show every option and exit.", **shows)
+    everything = opt.flag("--help-all", "Show every option and exit.", ..., **shows)
     first, rest = own[:1], [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own[1:]]
     parameters = [*first, *options, *rest, opt.keyword("help_all", Annotated[bool, everything], False)]
     del run.__wrapped__

@@ -5,7 +5,6 @@ import shutil
 from collections.abc import Iterable, Sequence
 from contextlib import chdir, suppress
 from pathlib import Path
-from typing import Annotated
 
 from streamer import wiring
 from streamer.cli import options as opt
@@ -15,7 +14,6 @@ from streamer.cli.options import JsonOption, share
 from streamer.clouds.simulation import SIMULATED_KIND, simulate_clouds
 from streamer.errors import UsageError, why
 from streamer.gates.declared import LEAST_ALPHA
-from streamer.gates.setting import GATE_NAME, GATE_NAME_RULE
 from streamer.security.csv_cells import CsvTable
 from streamer.security.visible import redact_text
 from streamer.settings.sources import DEFAULT_CONFIG_FILE
@@ -35,9 +33,9 @@ PROMPTS, EACH, SEED = 80, 5, 4
 
 
 def init(
-    folder: Annotated[Path, opt.argument("FOLDER", "The folder; created if missing.")] = Path("my-gate"),
-    gate: Annotated[str, opt.option("GATE", "Name of the gate.")] = "first",
-    alpha: Annotated[float, opt.option("A", "Its budget on exposure risk.", parser=share)] = 0.1,
+    folder: Path = opt.argument("FOLDER", "The folder; created if missing.", Path("my-gate")),
+    gate: str = opt.option("GATE", "Name of the gate.", "first", parser=opt.gate_name),
+    alpha: float = opt.option("A", "Its budget on exposure risk.", 0.1, parser=share),
     json: JsonOption = False,
 ) -> None:
     """Make a folder to start in: settings, a table of example answers, a gate, and three commands to go on.
@@ -45,8 +43,6 @@ def init(
     The answers are simulated, and so are their severities: put your own in their place. Existing files are not overwritten.
     """
     actor = opt.who(None)
-    if GATE_NAME.fullmatch(gate) is None:
-        raise UsageError(f"--gate {gate!r} is not a valid gate name: {GATE_NAME_RULE}")
     if not LEAST_ALPHA <= alpha < 1:
         raise UsageError(f"--alpha must be at least {LEAST_ALPHA:g} and less than 1, not {alpha:g}")
     files = {str(DEFAULT_CONFIG_FILE): SETTINGS, ".gitignore": IGNORED, ANSWERS: None}

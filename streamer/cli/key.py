@@ -2,13 +2,13 @@
 
 from dataclasses import asdict
 from datetime import datetime, timedelta
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from streamer import wiring
 from streamer.cli import options as opt
-from streamer.cli.console import note, print_json, print_list, say
+from streamer.cli.console import note, print_list, tell
 from streamer.cli.options import gate_names
 from streamer.errors import UsageError
 from streamer.security.api_keys import ApiKey, read_rate
@@ -19,25 +19,18 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.command()
 def create(
-    may: Annotated[
-        list[str],
-        opt.option(
-            "decide|label|read",
-            "What it may do: ask for decisions, send severities, look at decisions and gate; repeatable.",
-        ),
-    ],
-    gate: Annotated[
-        list[str] | None, opt.option("GATE", "Gate it is for; repeatable.", autocompletion=gate_names)
-    ] = None,
-    all_gates: Annotated[bool, opt.flag("--all-gates", "It is for every gate, later ones too.")] = False,
-    rate: Annotated[
-        str | None,
-        opt.option("N/s", "Requests that each instance lets pass: 50/s, 100/m, 1000/h. Default: any."),
-    ] = None,
-    expires: Annotated[
-        str | None, opt.option("TIME", "When it ends, like 12h or 90d. Default: when it is revoked.")
-    ] = None,
-    note_: Annotated[str, opt.for_the_record("--note", "What it is for, for the record.")] = "",
+    may: list[str] = opt.option(
+        "decide|label|read",
+        "What it may do: ask for decisions, send severities, look at decisions and gate; repeatable.",
+        ...,
+    ),
+    gate: list[str] | None = opt.option("GATE", "Gate it is for; repeatable.", autocompletion=gate_names),
+    all_gates: bool = opt.flag("--all-gates", "It is for every gate, later ones too."),
+    rate: str | None = opt.option(
+        "N/s", "Requests that each instance lets pass: 50/s, 100/m, 1000/h. Default: any."
+    ),
+    expires: str | None = opt.option("TIME", "When it ends, like 12h or 90d. Default: when it is revoked."),
+    note_: str = opt.for_the_record("--note", "What it is for, for the record.", ""),
     by: opt.ByOption = "",
     json: opt.JsonOption = False,
 ) -> None:
@@ -48,7 +41,7 @@ def create(
     if bool(gate) == all_gates:
         raise UsageError("name the gates with --gate, or say --all-gates")
     now = wiring.now()
-    with wiring.open_store(wiring.load_settings()) as store:
+    with wiring.record() as store:
         key, token = store.api_keys.create(
             gates=None if all_gates else gate,
             may=may,
@@ -60,29 +53,24 @@ def create(
             else now + timedelta(seconds=opt.seconds(expires, "--expires")),
             now=now,
         )
-    if json:
-        print_json({"token": token} | _key_json(key, now))
-        return
-    say(token)
-    note(f"Key {key.id}, shown this once. It ends with: streamer key revoke {key.id}")
+    tell(json, {"token": token} | _key_json(key, now), token)
+    if not json:
+        note(f"Key {key.id}, shown this once. It ends with: streamer key revoke {key.id}")
 
 
 @app.command("list")
 def list_(
-    gate: Annotated[
-        str | None, opt.argument("GATE", "Only keys for this gate.", autocompletion=gate_names)
-    ] = None,
+    gate: str | None = opt.argument("GATE", "Only keys for this gate.", None, autocompletion=gate_names),
     json: opt.JsonOption = False,
 ) -> None:
     """List every key there ever was, the oldest first; never the secret."""
     now = wiring.now()
-    with wiring.open_store(wiring.load_settings()) as store:
-        if gate is not None:
-            store.gates.get(gate)
+    with wiring.record(gate) as store:
         keys = [
             key for key in store.api_keys.list() if gate is None or key.gates is None or gate in key.gates
         ]
     print_list(
+        json,
         keys,
         ["id", "state", "gates", "may", "rate", "created", "by", "expires", "note"],
         lambda key: [
@@ -91,25 +79,23 @@ def list_(
             None if key.expires_at is None else when(key.expires_at), key.note,
         ],
         none="There is no API key: without one the endpoint serves this machine alone.",
-        to_json=(lambda key: _key_json(key, now)) if json else None,
+        to_json=lambda key: _key_json(key, now),
     )  # fmt: skip
 
 
 @app.command()
 def revoke(
-    key_id: Annotated[str, opt.argument("ID", "The key's id: 12 characters, also within the key.")],
+    key_id: str = opt.argument("ID", "The key's id: 12 characters, also within the key."),
     reason: opt.ReasonOption = "revoked",
     by: opt.ByOption = "",
     json: opt.JsonOption = False,
 ) -> None:
     """Revoke a key for good, within ten seconds everywhere."""
     now = wiring.now()
-    with wiring.open_store(wiring.load_settings()) as store:
+    with wiring.record() as store:
         key = store.api_keys.revoke(key_id, by=by, reason=reason, now=now)
-    if json:
-        print_json(_key_json(key, now))
-    else:
-        say(f"Revoked key {key.id}{f' ({key.note})' if key.note else ''}: {reason}")
+    told = f" ({key.note})" if key.note else ""
+    tell(json, _key_json(key, now), f"Revoked key {key.id}{told}: {reason}")
 
 
 def _state(key: "ApiKey", now: datetime) -> str:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import typer
 
@@ -22,7 +22,7 @@ from streamer.clouds.tables.answers import Reading
 from streamer.clouds.tables.columns import shown_columns
 from streamer.clouds.tables.formats import FORMATS
 from streamer.clouds.tables.marks import Annotators
-from streamer.errors import UsageError
+from streamer.errors import UsageError, cannot
 from streamer.gates import labeller_names
 from streamer.journal import LabelRevision
 from streamer.labels.bridges.bridge import identity
@@ -49,47 +49,29 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.command("import")
 def import_(
-    file: Annotated[
-        Path,
-        opt.argument(
-            "FILE",
-            "CSV, JSON Lines or Parquet with the fields of the labels event; the first two may be gzip.",
-        ),
-    ],
-    column: Annotated[
-        list[str] | None,
-        opt.option(
-            "FIELD=NAME", "Column of a field that has another name, like severity=verdict; may be repeated."
-        ),
-    ] = None,
-    format_: Annotated[
-        str | None,
-        opt.option(
-            "|".join(("label-studio", "argilla", *FORMATS)),
-            "What wrote FILE: a labelling tool, or the evaluation tool of a file that was "
-            "published, which its columns tell.",
-            "--format",
-        ),
-    ] = None,
-    gate: Annotated[
-        str | None, opt.option("GATE", "Gate of rows that name none.", autocompletion=gate_names)
-    ] = None,
-    kind: Annotated[
-        str | None, opt.option("KIND", "Kind of rows that name none. Default: that of --gate.")
-    ] = None,
-    labeller: Annotated[
-        str | None, opt.option("WHO", "Labeller of rows that name none. Default: your login name.")
-    ] = None,
+    file: Path = opt.argument(
+        "FILE", "CSV, JSON Lines or Parquet with the fields of the labels event; the first two may be gzip."
+    ),
+    column: list[str] | None = opt.option(
+        "FIELD=NAME", "Column of a field that has another name, like severity=verdict; may be repeated."
+    ),
+    format_: str | None = opt.option(
+        "|".join(("label-studio", "argilla", *FORMATS)),
+        "What wrote FILE: a labelling tool, or the evaluation tool of a file that was "
+        "published, which its columns tell.",
+        None,
+        "--format",
+    ),
+    gate: str | None = opt.option("GATE", "Gate of rows that name none.", autocompletion=gate_names),
+    kind: str | None = opt.option("KIND", "Kind of rows that name none. Default: that of --gate."),
+    labeller: str | None = opt.option("WHO", "Labeller of rows that name none. Default: your login name."),
     scale: opt.ScaleOption = None,
     words: opt.WordsOption = None,
     annotators: opt.AnnotatorsOption = "mean",
     trust_score: opt.TrustScoreOption = False,
-    sign: Annotated[
-        bool,
-        opt.flag(
-            "--sign", "Sign each label with its labeller's private key (STREAMER_LABELS_PRIVATE_KEYS_FILE)."
-        ),
-    ] = False,
+    sign: bool = opt.flag(
+        "--sign", "Sign each label with its labeller's private key (STREAMER_LABELS_PRIVATE_KEYS_FILE)."
+    ),
     json: opt.JsonOption = False,
 ) -> None:
     """Import severities from a file. Rows without a severity are skipped; of a file with an error nothing is stored.
@@ -106,7 +88,7 @@ def import_(
     )
     named = {"gate": gate, "kind": kind, "labeller": labeller}
     labels, several, reader = _read(file, reading, format_, columns=_columns(column or []), **named)
-    with wiring.open_store(wiring.load_settings()) as store:
+    with wiring.record() as store:
         added = store.labels.add(labels, source="file", sign=sign)
         done = _Imported(
             file, gate, labels, several, reader, added,
@@ -239,14 +221,14 @@ def _read(
 
 def _kind_of(gate: str) -> str:
     """Return the kind of severities that controls a gate."""
-    with wiring.open_store(wiring.load_settings()) as store:
+    with wiring.record() as store:
         return store.gates.get(gate).settings.severity_kind
 
 
 def _drawn(gate: str | None, bridge: str | None) -> dict[str, dict[str, object]]:
     """Return every answer that was drawn for a label, by its name in a labelling tool that keeps no more."""
     tool = bridges()[bridge or ""]
-    with wiring.open_store(wiring.load_settings()) as store:
+    with wiring.record() as store:
         return {
             tool.task_id(one.key, one.response_id, one.kind): identity(one)
             for one in store.labels.drawn(gate)
@@ -275,14 +257,12 @@ def _of_other_kinds(store: "Store", labels: list[LabelRevision]) -> list[tuple[s
 @app.command()
 def queue(
     gate: opt.GateFilter = None,
-    format_: Annotated[
-        Literal["csv", "jsonl", "label-studio", "argilla", "langfuse"] | None,
-        opt.flag(
-            "--format",
-            "Format: a file to fill in, or JSON for a labelling tool. Default: by the ending of --out, else csv.",
-        ),
-    ] = None,
-    out: Annotated[Path | None, opt.option("FILE", "File to write instead of standard output.")] = None,
+    format_: Literal["csv", "jsonl", "label-studio", "argilla", "langfuse"] | None = opt.flag(
+        "--format",
+        "Format: a file to fill in, or JSON for a labelling tool. Default: by the ending of --out, else csv.",
+        None,
+    ),
+    out: Path | None = opt.option("FILE", "File to write instead of standard output."),
 ) -> None:
     """Write what waits for a severity, the oldest first, as a file to fill in and import again.
 
@@ -290,9 +270,7 @@ def queue(
     alarm waits for them.
     """
     chosen = format_ or (format_of(out) if out is not None else "csv")
-    with wiring.open_store(wiring.load_settings()) as store:
-        if gate is not None:
-            store.gates.get(gate)  # a misspelt gate is an error, not an empty queue
+    with wiring.record(gate) as store:
         unread = store.labels.unread(gate)
         urgent = sorted(name for name in store.labels.urgent(wiring.now()) if gate in (None, name))
         textless: Counter[str] = Counter()
@@ -305,11 +283,8 @@ def queue(
             lines = VisibleLines(sys.stdout) if sys.stdout.isatty() else sys.stdout
             count = write_queue(tasks, lines, chosen)
         else:
-            try:
-                with out.open("w", encoding="utf-8", newline="") as lines:
-                    count = write_queue(tasks, lines, chosen)
-            except OSError as error:
-                raise UsageError(f"cannot write {out}: {error.strerror}") from None
+            with cannot(f"write {out}"), out.open("w", encoding="utf-8", newline="") as lines:
+                count = write_queue(tasks, lines, chosen)
     where = "" if out is None else f", in {out}"
     note(f"{counted(count, *waiting_items(*units.values()))} for a severity{where}")
     if urgent:
@@ -333,8 +308,8 @@ def queue(
 
 @app.command()
 def keygen(
-    labeller: Annotated[str, opt.argument("WHO", "The labeller's name; the key signs only for this one.")],
-    out: Annotated[Path, opt.option("FILE", "New file for the private key; FILE.pub gets the public one.")],
+    labeller: str = opt.argument("WHO", "The labeller's name; the key signs only for this one."),
+    out: Path = opt.option("FILE", "New file for the private key; FILE.pub gets the public one.", ...),
 ) -> None:
     """Make a key pair with which one labeller signs labels, for gates that demand it (--signed-labels).
 

@@ -29,7 +29,7 @@ _WITHOUT_SETTINGS = {name: kind for name, kind in by_programs().items() if kind.
 """Those whose options are not settings."""
 _ByForClaims: Any = Annotated[
     Literal["people", *(name for name, kind in by_programs().items() if kind.labels_claims)],
-    opt.option(None, "Who labels: people, who fill FILE in, or a program by its settings."),
+    opt.option(None, "Who labels: people, who fill FILE in, or a program by its settings.", ...),
 ]
 _File = Annotated[
     str,
@@ -60,9 +60,7 @@ def clouds(file: str, out: Path, by: str, judged: str, json: bool, **options: An
 @opt.in_groups
 def claims(
     file: _File,
-    out: Annotated[
-        Path, opt.option("FILE", "New file: .csv for a table, one claim a row, or .jsonl for clouds.")
-    ],
+    out: Path = opt.option("FILE", "New file: .csv for a table, one claim a row, or .jsonl for clouds.", ...),
     by: _ByForClaims = "people",
     answer: AnswerOption = "first",
     *,
@@ -171,15 +169,15 @@ def _options() -> Iterator[inspect.Parameter]:
 _KEPT = "The clouds with labels; what it holds already is not labelled again."
 _PARTS = f"What of the answers is read: {', '.join(FORMS)}."
 _By: Any = Annotated[
-    Literal[tuple(by_programs())], opt.option(None, "Who labels; settings in the groups of these names.")
+    Literal[tuple(by_programs())], opt.option(None, "Who labels; settings in the groups of these names.", ...)
 ]
 opt.with_parameters(
     clouds,
     [
         opt.keyword("file", _File),
-        opt.keyword("out", Annotated[Path, opt.option("FILE", _KEPT)]),
+        opt.keyword("out", Annotated[Path, opt.option("FILE", _KEPT, ...)]),
         opt.keyword("by", _By, Lexical.name),
-        opt.keyword("judged", Annotated[str, opt.option("PART", _PARTS)], "whole"),
+        opt.keyword("judged", Annotated[str, opt.option("PART", _PARTS, ...)], "whole"),
         *opt.of_group(opt.TableOptions),
         *_options(),
         opt.keyword("json", opt.JsonOption, default=False),

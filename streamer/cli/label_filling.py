@@ -37,7 +37,7 @@ def filling(kind: type[ProgramKind]) -> Callable[..., None]:
         _fill(kind(**options), gate, limit, json)
 
     run.__doc__ = kind.command
-    limit = opt.option("N", "Label at most this many responses.", "--limit", min=1)
+    limit = opt.option("N", "Label at most this many responses.", ..., "--limit", min=1)
     return opt.with_parameters(
         run,
         [
@@ -54,7 +54,7 @@ def parameter(name: str, one: KindOption, of: str = "") -> inspect.Parameter:
     dashed = name.replace("_", "-")
     flag = {bool: [f"--{dashed}"], bool | None: [f"--{dashed}/--no-{dashed}"]}.get(one.type, [])
     text = f"{of}: {one.help[0].lower()}{one.help[1:]}" if of else one.help
-    given = opt.option(one.metavar, text, *flag, min=one.least)
+    given = opt.option(one.metavar, text, ..., *flag, min=one.least)
     return opt.keyword(name, Annotated[one.type, given], one.default)
 
 

@@ -22,22 +22,25 @@ from streamer.clouds.unlabelled import UNLABELLED
 from streamer.errors import UsageError, named_beside
 from streamer.gates import free_text
 from streamer.gates.policy import PROGRAM, SIGNED_IN
+from streamer.gates.setting import GATE_NAME, GATE_NAME_RULE
 from streamer.scoring.signals.signal_list import SignalList, signal_list
 
 
-def option(metavar: str | None, text: str, *names: str, **more: Any) -> Any:
-    """Declare an option by what stands for its value, its help, and its names where they are not the parameter's."""
-    return typer.Option(*names, metavar=metavar, help=text, **more)
+def option(metavar: str | None, text: str, default: Any = None, *names: str, **more: Any) -> Any:
+    """Declare an option by what stands for its value, its help, its default (`...`: required), and its names where they are
+    not the parameter's.
+    """
+    return typer.Option(default, *names, metavar=metavar, help=text, **more)
 
 
-def flag(name: str, text: str, **more: Any) -> Any:
-    """Declare an option without a value by its name, ``--on/--off`` where both can be said, and its help."""
-    return typer.Option(name, help=text, **more)
+def flag(name: str, text: str, default: Any = False, **more: Any) -> Any:
+    """Declare an option without a value by its name, ``--on/--off`` where both can be said, its help and its default."""
+    return typer.Option(default, name, help=text, **more)
 
 
-def argument(metavar: str, text: str, **more: Any) -> Any:
-    """Declare an argument by what stands for it, and its help."""
-    return typer.Argument(metavar=metavar, help=text, **more)
+def argument(metavar: str, text: str, default: Any = ..., **more: Any) -> Any:
+    """Declare an argument by what stands for it, its help, and its default; without one it is required."""
+    return typer.Argument(default, metavar=metavar, help=text, **more)
 
 
 def gate_names(incomplete: str) -> list[str]:
@@ -51,10 +54,12 @@ def gate_names(incomplete: str) -> list[str]:
     return []
 
 
-JsonOption = Annotated[bool, flag("--json", "Print JSON on standard output, and nothing else there.")]
+JsonOption = Annotated[bool, flag("--json", "Print JSON on standard output, and nothing else there.", ...)]
 
 
-def for_the_record(name: str, text: str, *, metavar: str = "TEXT", hidden: bool = False) -> Any:
+def for_the_record(
+    name: str, text: str, default: Any = ..., *, metavar: str = "TEXT", hidden: bool = False
+) -> Any:
     """An option whose text goes on record: one that no table takes is refused before anything is done."""
     most = free_text.MOST_WHO if metavar == "WHO" else free_text.MOST_WHY
 
@@ -63,7 +68,7 @@ def for_the_record(name: str, text: str, *, metavar: str = "TEXT", hidden: bool 
             raise typer.BadParameter(f"it {wrong}")
         return given
 
-    return option(metavar, text, name, hidden=hidden, callback=checked)
+    return option(metavar, text, default, name, hidden=hidden, callback=checked)
 
 
 def _by(*, hidden: bool) -> Any:
@@ -89,27 +94,39 @@ RareByOption = Annotated[str, _by(hidden=True)]
 ReasonOption = Annotated[str, _reason(hidden=False)]
 RareReasonOption = Annotated[str, _reason(hidden=True)]
 HostOption = Annotated[
-    str, option("HOST", "Address to listen on; any but this machine's own needs --insecure.")
+    str, option("HOST", "Address to listen on; any but this machine's own needs --insecure.", ...)
 ]
 
 
-def port(what: str) -> Any:
+def port(what: str, default: Any = None) -> Any:
     """Make the option of a port; `what` it is of."""
-    return option("PORT", f"{what}; 0: any free port.", min=0, max=65535)
+    return option("PORT", f"{what}; 0: any free port.", default, min=0, max=65535)
+
+
+def gate_name(given: str) -> str:
+    """Check the name of a gate that may be new: the parser of options."""
+    if GATE_NAME.fullmatch(given) is None:
+        raise typer.BadParameter(f"{given!r} is not a valid gate name: {GATE_NAME_RULE}")
+    return given
 
 
 GateArgument = Annotated[str, argument("GATE", "Name of the gate.", autocompletion=gate_names)]
-GateFilter = Annotated[str | None, option("GATE", "Only this gate.", "--gate", autocompletion=gate_names)]
+GateFilter = Annotated[
+    str | None, option("GATE", "Only this gate.", ..., "--gate", autocompletion=gate_names)
+]
 
 ScaleOption = Annotated[
     str | None,
-    option("WORST:BEST", "Scale that marks are on, like 1:5 for stars. Default: severities from 0 to 1."),
+    option(
+        "WORST:BEST", "Scale that marks are on, like 1:5 for stars. Default: severities from 0 to 1.", ...
+    ),
 ]
 WordsOption = Annotated[
     list[str] | None,
     option(
         "WORD=SEVERITY",
         "Severity of a word of your own, from 0 (fine) to 1 (worst), like partly=0.5; may be repeated.",
+        ...,
         "--map",
     ),
 ]
@@ -118,10 +135,12 @@ AnnotatorsOption = Annotated[
     option(
         "|".join(ANNOTATORS),
         "What several severities of one answer become: their mean, or the worst of them.",
+        ...,
     ),
 ]
 TrustScoreOption = Annotated[
-    bool, flag("--trust-score", "Take a score in that says just what the severities say, as a mark does.")
+    bool,
+    flag("--trust-score", "Take a score in that says just what the severities say, as a mark does.", ...),
 ]
 SignalOption = Annotated[
     list[str] | None,
@@ -129,6 +148,7 @@ SignalOption = Annotated[
         "NAME=LOW..HIGH|model=NAME",
         "A number of your own that each answer has, with its range, like retrieval=0..1: in a column of that name, or the one "
         "that --column retrieval=COLUMN names; or a model that is told apart, by the column model; may be repeated.",
+        ...,
     ),
 ]
 
@@ -142,24 +162,17 @@ def given_marks(scale: str | None, words: Iterable[str] | None) -> Marks:
 class TableOptions:
     """How tables are read."""
 
-    column: Annotated[
-        list[str] | None,
-        option(
-            "ROLE=NAME",
-            "Column of a table that is not recognised by name, like answer=text, or a value nested in one, like "
-            f"answer=response.output; may be repeated. Roles: {', '.join(ROLES)}.",
-        ),
-    ] = None
-    written_by: Annotated[
-        str | None,
-        option("|".join(FORMATS), "The tool that wrote the file. Default: as its fields tell.", "--format"),
-    ] = None
-    witnesses: Annotated[
-        str | None,
-        option(
-            "NAME", "Column with a list of other samples, measured beside a row's answer and never shipped."
-        ),
-    ] = None
+    column: list[str] | None = option(
+        "ROLE=NAME",
+        "Column of a table that is not recognised by name, like answer=text, or a value nested in one, like "
+        f"answer=response.output; may be repeated. Roles: {', '.join(ROLES)}.",
+    )
+    written_by: str | None = option(
+        "|".join(FORMATS), "The tool that wrote the file. Default: as its fields tell.", None, "--format"
+    )
+    witnesses: str | None = option(
+        "NAME", "Column with a list of other samples, measured beside a row's answer and never shipped."
+    )
     scale: ScaleOption = None
     words: WordsOption = None
     annotators: AnnotatorsOption = "mean"
@@ -194,10 +207,11 @@ UnlabelledOption = Annotated[
     option(
         "|".join(UNLABELLED),
         "What becomes of answers without a severity: each counts as 1, they are left out, or there must be none.",
+        ...,
     ),
 ]
 SinceOption = Annotated[
-    str, option("TIME", "How far back, like 12h, 30d; at most the newest 100,000 prompts.")
+    str, option("TIME", "How far back, like 12h, 30d; at most the newest 100,000 prompts.", ...)
 ]
 
 SECONDS = re.compile(r"(\d+(?:\.\d+)?)([smhd]?)")
@@ -222,9 +236,11 @@ def keyword(name: str, annotation: Any, default: Any = inspect.Parameter.empty) 
 def of_group(group: Any) -> list[inspect.Parameter]:
     """Make the parameters of options that stand together in a dataclass."""
     types = get_type_hints(group, include_extras=True)
-    for option in fields(group):
-        types[option.name].__metadata__[0].rich_help_panel = group.__doc__.removesuffix(".")
-    return [keyword(option.name, types[option.name], option.default) for option in fields(group)]
+    made = [keyword(one.name, types[one.name], one.default) for one in fields(group)]
+    for one in made:
+        (declared,) = getattr(one.annotation, "__metadata__", [one.default])
+        declared.rich_help_panel = group.__doc__.removesuffix(".")
+    return made
 
 
 def in_groups(command: Callable[..., None]) -> Callable[..., None]:
@@ -258,7 +274,7 @@ def given(**options: Any) -> dict[str, Any]:
 
 
 ExplainOption = Annotated[
-    bool, flag("--explain", "Print the guarantee in full: basis, assumptions, and what is not promised.")
+    bool, flag("--explain", "Print the guarantee in full: basis, assumptions, and what is not promised.", ...)
 ]
 
 

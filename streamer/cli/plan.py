@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streamer import wiring
 from streamer.calibration.arguments import check_alpha
@@ -46,111 +46,81 @@ if TYPE_CHECKING:
 class GuessOptions:
     """Your guess about the answers."""
 
-    severity: Annotated[
-        float | None,
-        option(
-            "MEAN",
-            "Mean severity of a response; where severities are 0 or 1, the share of bad ones. Default: 0.3.",
-            parser=share_from(0),
-        ),
-    ] = None
-    auc: Annotated[
-        float | None,
-        option(
-            "P",
-            "Chance that a fine answer scores above a bad one, of any prompts: 0.5 is useless, 1 is perfect. "
-            "Default: 0.8.",
-            parser=share_from(0),
-        ),
-    ] = None
-    correlation: Annotated[
-        float | None,
-        option(
-            "R",
-            "How alike the answers to one prompt are in severity: 0 not at all, near 1 all fine or all bad. "
-            "Default: 0.5.",
-        ),
-    ] = None
+    severity: float | None = option(
+        "MEAN",
+        "Mean severity of a response; where severities are 0 or 1, the share of bad ones. Default: 0.3.",
+        parser=share_from(0),
+    )
+    auc: float | None = option(
+        "P",
+        "Chance that a fine answer scores above a bad one, of any prompts: 0.5 is useless, 1 is perfect. "
+        "Default: 0.8.",
+        parser=share_from(0),
+    )
+    correlation: float | None = option(
+        "R",
+        "How alike the answers to one prompt are in severity: 0 not at all, near 1 all fine or all bad. "
+        "Default: 0.5.",
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class GateOptions:
     """The gate."""
 
-    unit: Annotated[
-        Unit | None,
-        option(
-            None,
-            "What ships: the best response of a batch, each response separately, the whole "
-            "batch, or of a long answer what is supported. Default: claim for past answers with "
-            "claims, else best.",
-        ),
-    ] = None
-    promise: Annotated[
-        str | None,
-        option(
-            "|".join(promises()),
-            "What the budget bounds: the harm per prompt, or the error rate among shipped answers, with high "
-            "probability or on average. The plan then says which labels that needs.",
-        ),
-    ] = None
-    method: Annotated[
-        str | None,
-        option(
-            "|".join(offered()),
-            "Calibrator; what each promises is in docs/guarantees.md. Default: mean on a guess; with --data that "
-            "of a new gate, as in `streamer try`.",
-        ),
-    ] = None
-    attempts: Annotated[
-        int,
-        option(
-            "R",
-            "Attempts per prompt when held batches are regenerated; each is calibrated at alpha / R.",
-            min=1,
-            max=1000,
-        ),
-    ] = 1
-    rungs: Annotated[
-        str | None,
-        option(
-            "FILE|N",
-            "Past answers of a more expensive gate to the same prompts, or how many of the answers in --data a cheap one would "
-            "decide about: find what to hand on, and how to split the budget. With --data.",
-        ),
-    ] = None
+    unit: Unit | None = option(
+        None,
+        "What ships: the best response of a batch, each response separately, the whole "
+        "batch, or of a long answer what is supported. Default: claim for past answers with "
+        "claims, else best.",
+    )
+    promise: str | None = option(
+        "|".join(promises()),
+        "What the budget bounds: the harm per prompt, or the error rate among shipped answers, with high "
+        "probability or on average. The plan then says which labels that needs.",
+    )
+    method: str | None = option(
+        "|".join(offered()),
+        "Calibrator; what each promises is in docs/guarantees.md. Default: mean on a guess; with --data that "
+        "of a new gate, as in `streamer try`.",
+    )
+    attempts: int = option(
+        "R",
+        "Attempts per prompt when held batches are regenerated; each is calibrated at alpha / R.",
+        1,
+        min=1,
+        max=1000,
+    )
+    rungs: str | None = option(
+        "FILE|N",
+        "Past answers of a more expensive gate to the same prompts, or how many of the answers in --data a cheap one would "
+        "decide about: find what to hand on, and how to split the budget. With --data.",
+    )
 
 
 @in_groups
 def plan(
-    alpha: Annotated[float, option("A", "Budget, between 0 and 1: on what --promise says.", parser=share)],
-    labels: Annotated[
-        int | None,
-        option("N", "Labels that you can afford. Default: the fewest that keep calibrations stable."),
-    ] = None,
-    data: Annotated[
-        Path | None,
-        option(
-            "FILE",
-            "Past answers with severities in place of a guess: response clouds (.jsonl), or a table in CSV, JSON Lines or "
-            "Parquet.",
-        ),
-    ] = None,
+    alpha: float = option("A", "Budget, between 0 and 1: on what --promise says.", ..., parser=share),
+    labels: int | None = option(
+        "N", "Labels that you can afford. Default: the fewest that keep calibrations stable."
+    ),
+    data: Path | None = option(
+        "FILE",
+        "Past answers with severities in place of a guess: response clouds (.jsonl), or a table in CSV, JSON Lines or "
+        "Parquet.",
+    ),
     unlabelled: UnlabelledOption = "worst",
     *,
     tables: TableOptions,
     guess: GuessOptions,
-    responses: Annotated[
-        int | None,
-        option(
-            "n",
-            "Responses sampled for each prompt, at which the score is as good as you say. "
-            "Default: 10; with --data: what most clouds have.",
-        ),
-    ] = None,
+    responses: int | None = option(
+        "n",
+        "Responses sampled for each prompt, at which the score is as good as you say. "
+        "Default: 10; with --data: what most clouds have.",
+    ),
     gate: GateOptions,
     claims: ScoredClaims,
-    seed: Annotated[int, option("S", "Seed of the first halves, and of a guess.", min=0, max=2**62)] = 0,
+    seed: int = option("S", "Seed of the first halves, and of a guess.", 0, min=0, max=2**62),
     json: JsonOption = False,
 ) -> None:
     """Plan a budget before anyone labels: how many labels it needs, how to spend them, how many responses to sample.

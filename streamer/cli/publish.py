@@ -10,7 +10,6 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Annotated
 
 import typer
 
@@ -31,7 +30,6 @@ from streamer.errors import BadMessage, Unavailable, UsageError
 from streamer.events.labels import encode_label
 from streamer.events.limits import Limits
 from streamer.events.responses import decode_responses
-from streamer.gates.setting import GATE_NAME, GATE_NAME_RULE
 from streamer.settings.settings import Settings
 
 
@@ -69,8 +67,6 @@ def publications(
 
     Raises `UsageError` where the file cannot be read, or a line is not fit to be published; the text names the line.
     """
-    if gate is not None and GATE_NAME.fullmatch(gate) is None:
-        raise UsageError(f"--gate {gate!r} is not a valid gate name: {GATE_NAME_RULE}")
     content = content_of(file)
     if content == "events":
         for option, given in (
@@ -172,40 +168,29 @@ _AT_A_TIME = 200
 
 @opt.in_groups
 def publish(
-    files: Annotated[
-        list[str],
-        opt.argument(
-            "FILE",
-            "Events or response clouds (.jsonl), or a table in CSV, JSON Lines or Parquet; - is standard input.",
-        ),
-    ],
-    gate: Annotated[
-        str | None,
-        opt.option(
-            "GATE",
-            "The gate that decides. Events name their own, and this replaces it.",
-            autocompletion=gate_names,
-        ),
-    ] = None,
+    files: list[str] = opt.argument(
+        "FILE",
+        "Events or response clouds (.jsonl), or a table in CSV, JSON Lines or Parquet; - is standard input.",
+    ),
+    gate: str | None = opt.option(
+        "GATE",
+        "The gate that decides. Events name their own, and this replaces it.",
+        parser=opt.gate_name,
+        autocompletion=gate_names,
+    ),
     *,
-    labels: Annotated[
-        bool,
-        opt.flag(
-            "--labels",
-            "Publish the severities of clouds and tables too: of the gate's kind, unless they state one.",
-        ),
-    ] = False,
-    embeddings_of: Annotated[
-        str | None,
-        opt.option(
-            "ENCODER",
-            "Send the embeddings of clouds and tables along, which this encoder made; for a gate that accepts them.",
-        ),
-    ] = None,
-    labeller: Annotated[
-        str | None, opt.option("WHO", "Labeller of those labels, for the record. Default: the file's name.")
-    ] = None,
-    rate: Annotated[float | None, opt.option("R", "At most this many batches per second.", min=0.001)] = None,
+    labels: bool = opt.flag(
+        "--labels",
+        "Publish the severities of clouds and tables too: of the gate's kind, unless they state one.",
+    ),
+    embeddings_of: str | None = opt.option(
+        "ENCODER",
+        "Send the embeddings of clouds and tables along, which this encoder made; for a gate that accepts them.",
+    ),
+    labeller: str | None = opt.option(
+        "WHO", "Labeller of those labels, for the record. Default: the file's name."
+    ),
+    rate: float | None = opt.option("R", "At most this many batches per second.", min=0.001),
     tables: opt.TableOptions,
     json: opt.JsonOption = False,
 ) -> None:

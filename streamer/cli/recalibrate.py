@@ -1,6 +1,6 @@
 """`streamer recalibrate`: one calibration now; the gate's own method decides, the others are diagnostics."""
 
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -24,15 +24,12 @@ from streamer.wording.verdicts import headline
 
 
 def recalibrate(
-    gate: Annotated[str | None, opt.argument("GATE", "Name of the gate; every gate when left out.")] = None,
-    dry_run: Annotated[bool, opt.flag("--dry-run", "Only show the result; nothing is recorded.")] = False,
-    propose: Annotated[
-        bool,
-        opt.flag(
-            "--propose/--activate",
-            "Only record the result, for `streamer threshold activate`, or put it in force at once.",
-        ),
-    ] = False,
+    gate: str | None = opt.argument("GATE", "Name of the gate; every gate when left out.", None),
+    dry_run: bool = opt.flag("--dry-run", "Only show the result; nothing is recorded."),
+    propose: bool = opt.flag(
+        "--propose/--activate",
+        "Only record the result, for `streamer threshold activate`, or put it in force at once.",
+    ),
     reason: opt.ReasonOption = "recalibrated",
     by: opt.ByOption = "",
     explain: opt.ExplainOption = False,

@@ -4,7 +4,6 @@ import os
 import sys
 import threading
 import webbrowser
-from typing import Annotated
 
 from streamer import wiring
 from streamer.cli import options as opt
@@ -18,24 +17,20 @@ PORT = 8470
 
 def review(
     gate: opt.GateFilter = None,
-    as_: Annotated[
-        list[str] | None,
-        opt.option(
-            "NAME",
-            "Print a link for this person, who then cannot choose another name; may be repeated.",
-            "--as",
-        ),
-    ] = None,
-    port: Annotated[int, opt.port("Port of the page")] = PORT,
+    as_: list[str] | None = opt.option(
+        "NAME",
+        "Print a link for this person, who then cannot choose another name; may be repeated.",
+        None,
+        "--as",
+    ),
+    port: int = opt.port("Port of the page", PORT),
     host: opt.HostOption = "127.0.0.1",
-    open_: Annotated[
-        bool | None,
-        opt.flag(
-            "--open/--no-open",
-            "Open the page in this machine's browser. Default: if there is a screen and a terminal.",
-            show_default=False,
-        ),
-    ] = None,
+    open_: bool | None = opt.flag(
+        "--open/--no-open",
+        "Open the page in this machine's browser. Default: if there is a screen and a terminal.",
+        None,
+        show_default=False,
+    ),
     json: opt.JsonOption = False,
 ) -> None:
     """Serve a page where people label what waits in the queues, until Ctrl-C. The oldest decision comes first.

@@ -1,11 +1,11 @@
 """`streamer risk`: what the labels of the audit sample say of the risk in service, as the recalibrator last wrote it."""
 
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Any
 
 from streamer import wiring
 from streamer.cli import options as opt
-from streamer.cli.console import note, print_json, print_pairs, say
+from streamer.cli.console import note, print_fields, print_json, say
 from streamer.cli.policies import NO_GATE, print_figures, promise_text
 from streamer.risk.rounds.report import DeskReport, RiskReport, report_of
 from streamer.wording.numbers import when
@@ -13,7 +13,7 @@ from streamer.wording.verdicts import ALARMS, alarm_text, facts, sentence
 
 
 def risk(
-    gate: Annotated[str | None, opt.argument("GATE", "Only this gate.")] = None,
+    gate: str | None = opt.argument("GATE", "Only this gate.", None),
     explain: opt.ExplainOption = False,
     json: opt.JsonOption = False,
 ) -> None:
@@ -22,7 +22,7 @@ def risk(
     The figures are those that `streamer recalibrator` last wrote. They are bounds that hold at all times at once, so
     you may look as often as you like.
     """
-    with wiring.open_store(wiring.load_settings()) as store:
+    with wiring.record() as store:
         gates = [store.gates.get(gate)] if gate else store.gates.list()
         now = wiring.now()
         reports = []
@@ -63,7 +63,7 @@ def _show(report: "RiskReport", desk: "DeskReport | None") -> None:
         )
     pairs += facts(report, desk)
     pairs += [(f"alarm: {ALARMS[one.kind]}", alarm_text(one)) for one in report.alarms]
-    print_pairs(pairs)
+    print_fields(pairs)
 
 
 def report_json(report: "RiskReport") -> dict[str, Any]:

@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -40,9 +39,7 @@ def list_(json: opt.JsonOption = False) -> None:
 
 @app.command()
 def check(
-    scorer: Annotated[
-        str, opt.argument("NAME|MODULE:CLASS", "An installed scorer, or a class that can be imported.")
-    ],
+    scorer: str = opt.argument("NAME|MODULE:CLASS", "An installed scorer, or a class that can be imported."),
     json: opt.JsonOption = False,
 ) -> None:
     """Test a scorer against what every scorer must do, and say what fails; the exit status is then 1.

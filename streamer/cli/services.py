@@ -86,19 +86,19 @@ def run_processes(settings: Settings, count: int, *, json: bool) -> int:
 _RECALIBRATOR_PORT = 9470
 """Where deploy/prometheus looks for a recalibrator."""
 
-PortOption = Annotated[int | None, opt.port("Port of /metrics, /healthz and /readyz")]
+PortOption = Annotated[int | None, opt.port("Port of /metrics, /healthz and /readyz", ...)]
 
 UntilStdinClosesOption = Annotated[
     bool,
     opt.flag(
-        "--until-stdin-closes", "Also stop when standard input ends, so that a parent's death stops it."
+        "--until-stdin-closes", "Also stop when standard input ends, so that a parent's death stops it.", ...
     ),
 ]
 
 
 def worker(
     port: PortOption = None,
-    processes: Annotated[int, opt.option("COUNT", "Workers to run, each in a process.", min=1, max=256)] = 1,
+    processes: int = opt.option("COUNT", "Workers to run, each in a process.", 1, min=1, max=256),
     process: Annotated[int | None, typer.Option(hidden=True)] = None,
     until_stdin_closes: UntilStdinClosesOption = False,
     json: JsonOption = False,
@@ -126,10 +126,9 @@ def worker(
 
 def recalibrator(
     port: PortOption = None,
-    kafka: Annotated[
-        bool,
-        opt.flag("--kafka/--no-kafka", "Publish policies and alerts; without it they wait for a broker."),
-    ] = True,
+    kafka: bool = opt.flag(
+        "--kafka/--no-kafka", "Publish policies and alerts; without it they wait for a broker.", True
+    ),
     until_stdin_closes: UntilStdinClosesOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -169,24 +168,19 @@ def run_service(
 
 def dev(
     port: PortOption = None,
-    endpoint_port: Annotated[int, opt.port("Port of the HTTP endpoint on 127.0.0.1")] = 0,
-    recalibrator_port: Annotated[
-        int | None,
-        opt.option(
-            "PORT",
-            f"Port of the recalibrator's /metrics; 0: any free port. Default: {_RECALIBRATOR_PORT}.",
-            min=0,
-            max=65535,
-        ),
-    ] = None,
-    console_port: Annotated[int, opt.port("Port of the console on 127.0.0.1")] = 0,
-    view: Annotated[
-        bool,
-        opt.flag(
-            "--view/--no-view",
-            "Show throughput, risk against the budget, policies and alarms on the full screen.",
-        ),
-    ] = True,
+    endpoint_port: int = opt.port("Port of the HTTP endpoint on 127.0.0.1", 0),
+    recalibrator_port: int | None = opt.option(
+        "PORT",
+        f"Port of the recalibrator's /metrics; 0: any free port. Default: {_RECALIBRATOR_PORT}.",
+        min=0,
+        max=65535,
+    ),
+    console_port: int = opt.port("Port of the console on 127.0.0.1", 0),
+    view: bool = opt.flag(
+        "--view/--no-view",
+        "Show throughput, risk against the budget, policies and alarms on the full screen.",
+        True,
+    ),
     json: JsonOption = False,
 ) -> None:
     """Run an embedded broker, a worker, the HTTP endpoint, a recalibrator and the console until Ctrl-C, to try things on.
@@ -315,15 +309,12 @@ def _warn_of_misspelt() -> None:
 
 
 def serve(
-    kafka: Annotated[
-        bool, opt.flag("--kafka/--no-kafka", "Publish decisions to the actions topic, too.")
-    ] = True,
-    host: Annotated[str, opt.option("HOST", "Address to listen on, of this machine's own.")] = "127.0.0.1",
-    port: Annotated[int, opt.port("Port to listen on")] = 8080,
-    wait: Annotated[
-        float,
-        opt.option("SECONDS", "Most time that a request may take; it may ask for less.", min=0.001, max=3600),
-    ] = 30.0,
+    kafka: bool = opt.flag("--kafka/--no-kafka", "Publish decisions to the actions topic, too.", True),
+    host: str = opt.option("HOST", "Address to listen on, of this machine's own.", "127.0.0.1"),
+    port: int = opt.port("Port to listen on", 8080),
+    wait: float = opt.option(
+        "SECONDS", "Most time that a request may take; it may ask for less.", 30.0, min=0.001, max=3600
+    ),
     until_stdin_closes: UntilStdinClosesOption = False,
     json: opt.JsonOption = False,
 ) -> None:

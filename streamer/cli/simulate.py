@@ -2,53 +2,44 @@
 
 import time
 from itertools import islice
-from typing import Annotated
 
 from streamer import wiring
 from streamer.cli import options as opt
 from streamer.cli.broker import require_broker
-from streamer.cli.console import counted, note, print_json, say
+from streamer.cli.console import counted, note, tell
 from streamer.cli.known_gate import refuse_real_gate, warn_of_unknown
 from streamer.cli.options import gate_names
 from streamer.cli.services import end_on_sigterm
 from streamer.clouds.cloud import cloud_labels, cloud_message
 from streamer.clouds.simulation import SIMULATED_KIND
 from streamer.clouds.traffic import endless_clouds, occurrences
-from streamer.errors import UsageError
 from streamer.events.labels import encode_label
-from streamer.gates.setting import GATE_NAME, GATE_NAME_RULE
 
 
 def simulate(
-    gate: Annotated[
-        str,
-        opt.option(
-            "GATE", "The gate that decides; its severity kind must be `simulated`.", autocompletion=gate_names
-        ),
-    ],
-    rate: Annotated[float, opt.option("R", "Batches per second.", min=0.001, max=100.0)] = 2.0,
-    label_after: Annotated[str, opt.option("TIME", "Delay of a batch's labels, like 0s, 30s, 5m.")] = "30s",
-    noise: Annotated[
-        float,
-        opt.option(
-            "SHARE",
-            "Share of responses that are noise, from 0 to 1; more is worse.",
-            parser=opt.share_from(0),
-        ),
-    ] = 0.25,
-    batches: Annotated[
-        int | None, opt.option("N", "Stop after this many batches and their labels.", min=1)
-    ] = None,
-    seed: Annotated[
-        int | None, opt.option("S", "Seed of the simulation. Default: the current time.", min=0, max=2**62)
-    ] = None,
-    into_real_gate: Annotated[
-        bool,
-        opt.flag(
-            "--into-real-gate",
-            "Permit a gate with real batches or labels, whose threshold the simulated labels then move.",
-        ),
-    ] = False,
+    gate: str = opt.option(
+        "GATE",
+        "The gate that decides; its severity kind must be `simulated`.",
+        ...,
+        parser=opt.gate_name,
+        autocompletion=gate_names,
+    ),
+    rate: float = opt.option("R", "Batches per second.", 2.0, min=0.001, max=100.0),
+    label_after: str = opt.option("TIME", "Delay of a batch's labels, like 0s, 30s, 5m.", "30s"),
+    noise: float = opt.option(
+        "SHARE",
+        "Share of responses that are noise, from 0 to 1; more is worse.",
+        0.25,
+        parser=opt.share_from(0),
+    ),
+    batches: int | None = opt.option("N", "Stop after this many batches and their labels.", min=1),
+    seed: int | None = opt.option(
+        "S", "Seed of the simulation. Default: the current time.", min=0, max=2**62
+    ),
+    into_real_gate: bool = opt.flag(
+        "--into-real-gate",
+        "Permit a gate with real batches or labels, whose threshold the simulated labels then move.",
+    ),
     json: opt.JsonOption = False,
 ) -> None:
     """Publish simulated batches and their severities until Ctrl-C, to try an installation.
@@ -56,8 +47,6 @@ def simulate(
     No language model answers: questions, right, wrong and noisy answers and their severities come from a simulation.
     Every response is labelled; only labels of the audit sample count. A gate with real batches or labels is refused.
     """
-    if GATE_NAME.fullmatch(gate) is None:
-        raise UsageError(f"--gate {gate!r} is not a valid gate name: {GATE_NAME_RULE}")
     delay = opt.seconds(label_after, "--label-after")
     settings = wiring.load_settings()
     if not into_real_gate:
@@ -85,7 +74,5 @@ def simulate(
                 # Few per second: send each at once, and report trouble at once.
                 publisher.flush()
     finally:
-        if json:
-            print_json({"batches": sent, "labels": labelled})
-        else:
-            say(f"published {counted(sent, 'batch', 'batches')} and {counted(labelled, 'label', 'labels')}")
+        said = f"published {counted(sent, 'batch', 'batches')} and {counted(labelled, 'label', 'labels')}"
+        tell(json, {"batches": sent, "labels": labelled}, said)

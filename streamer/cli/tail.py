@@ -26,21 +26,16 @@ else:
 
 def tail(
     topic: Annotated[Name, typer.Argument(help="What to follow.")] = "actions",
-    from_beginning: Annotated[
-        bool, opt.flag("--from-beginning", "Start with the oldest event instead of the next one.")
-    ] = False,
-    count: Annotated[int | None, opt.option("N", "Stop after this many events.", min=1)] = None,
-    timeout: Annotated[
-        str | None, opt.option("TIME", "Stop when no event came for this long: 5s, 1m.")
-    ] = None,
-    json: Annotated[bool, opt.flag("--json", "Print each event's value as it is, one a line.")] = False,
-    receipts: Annotated[
-        bool,
-        opt.flag(
-            "--receipts",
-            "Print, of each action or outcome at the desk, its receipt and the SHA-256 of its value: what `audit verify --receipts` reads.",
-        ),
-    ] = False,
+    from_beginning: bool = opt.flag(
+        "--from-beginning", "Start with the oldest event instead of the next one."
+    ),
+    count: int | None = opt.option("N", "Stop after this many events.", min=1),
+    timeout: str | None = opt.option("TIME", "Stop when no event came for this long: 5s, 1m."),
+    json: bool = opt.flag("--json", "Print each event's value as it is, one a line."),
+    receipts: bool = opt.flag(
+        "--receipts",
+        "Print, of each action or outcome at the desk, its receipt and the SHA-256 of its value: what `audit verify --receipts` reads.",
+    ),
 ) -> None:
     """Follow a topic, one line an event, until Ctrl-C."""
     if receipts and (json or not every()[topic].has_receipts):

@@ -10,7 +10,7 @@ import typer
 from streamer import wiring
 from streamer.cli import options as opt
 from streamer.cli.broker import announce_now, bounds_of_responses
-from streamer.cli.console import counted, note, print_fields, print_json, print_table, say, warn
+from streamer.cli.console import counted, note, print_fields, print_json, print_table, say, tell, warn
 from streamer.cli.policies import (
     NO_GATE,
     labels_fields,
@@ -47,14 +47,16 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS = 0.5
 
-_RunOption = Annotated[int | None, opt.option("N", "Fail unless this is the proposed run.", "--run", min=1)]
+_RunOption = Annotated[
+    int | None, opt.option("N", "Fail unless this is the proposed run.", ..., "--run", min=1)
+]
 
 app = typer.Typer(no_args_is_help=True)
 
 
 @app.command("list")
 def list_(
-    gate: Annotated[str | None, opt.argument("GATE", "Only this gate.")] = None,
+    gate: str | None = opt.argument("GATE", "Only this gate.", None),
     json: opt.JsonOption = False,
 ) -> None:
     """List every policy version, the newest first."""
@@ -92,9 +94,7 @@ def list_(
 @app.command()
 def show(
     gate: opt.GateArgument,
-    version: Annotated[
-        int | None, opt.option("N", "This policy version. Default: the newest.", min=1)
-    ] = None,
+    version: int | None = opt.option("N", "This policy version. Default: the newest.", min=1),
     explain: opt.ExplainOption = False,
     json: opt.JsonOption = False,
 ) -> None:
@@ -186,18 +186,16 @@ def reject(
 
     The next run may propose what it finds. `streamer gate set GATE --recalibrate manual` stops scheduled runs.
     """
-    with wiring.open_store(wiring.load_settings()) as store:
+    with wiring.record() as store:
         rejected = store.calibration.reject(gate, run, by=by, reason=reason, now=wiring.now())
-    if json:
-        print_json({"gate": gate, "run": rejected.run, "by": by, "reason": reason})
-    else:
-        say(f"Run {rejected.run} is not proposed again; the threshold of {gate} stays as it is.")
+    said = f"Run {rejected.run} is not proposed again; the threshold of {gate} stays as it is."
+    tell(json, {"gate": gate, "run": rejected.run, "by": by, "reason": reason}, said)
 
 
 @app.command()
 def rollback(
     gate: opt.GateArgument,
-    version: Annotated[int, opt.option("N", "The policy version to go back to.", "--to", min=1)],
+    version: int = opt.option("N", "The policy version to go back to.", ..., "--to", min=1),
     reason: opt.ReasonOption = "rolled back",
     by: opt.ByOption = "",
     json: opt.JsonOption = False,
@@ -213,17 +211,13 @@ def rollback(
 def close(
     gate: opt.GateArgument,
     reason: opt.ReasonOption,
-    wait: Annotated[
-        bool, opt.flag("--wait", "Return only when everything shipped before is published.")
-    ] = False,
-    timeout: Annotated[str, opt.option("TIME", "How long --wait waits before it fails.")] = "60s",
-    desk: Annotated[
-        str,
-        opt.option(
-            "ask|hold",
-            "What waits at the gate's desk: `ask` leaves it there, marked, and whoever releases is asked again; `hold` rejects it.",
-        ),
-    ] = "ask",
+    wait: bool = opt.flag("--wait", "Return only when everything shipped before is published."),
+    timeout: str = opt.option("TIME", "How long --wait waits before it fails.", "60s"),
+    desk: str = opt.option(
+        "ask|hold",
+        "What waits at the gate's desk: `ask` leaves it there, marked, and whoever releases is asked again; `hold` rejects it.",
+        "ask",
+    ),
     by: opt.ByOption = "",
     json: opt.JsonOption = False,
 ) -> None:
@@ -250,7 +244,7 @@ def close(
 @app.command()
 def sign(
     gate: opt.GateArgument,
-    version: Annotated[int, opt.option("N", "The policy version that you vouch for.", min=1)],
+    version: int = opt.option("N", "The policy version that you vouch for.", ..., min=1),
     reason: opt.ReasonOption = "signed",
     by: opt.ByOption = "",
     json: opt.JsonOption = False,
@@ -298,7 +292,7 @@ def _may_stay_open(gate: str) -> "Iterator[None]":
 def _wait_until_published(gate: str, seconds: float) -> None:
     """Return once no committed ship of a gate waits to be published. Raises `Unavailable` after so long."""
     deadline = time.monotonic() + seconds
-    with wiring.open_store(wiring.load_settings()) as store:
+    with wiring.record() as store:
         while True:
             try:
                 waiting = store.reports.unpublished_ships(gate)

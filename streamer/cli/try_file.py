@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -24,7 +24,7 @@ from streamer.clouds.evaluated_claims import evaluate_claims
 from streamer.clouds.line_files import shown_name
 from streamer.clouds.tables.columns import Role, parse_mapping
 from streamer.clouds.unlabelled import check_unlabelled
-from streamer.errors import UsageError, why
+from streamer.errors import UsageError, cannot
 from streamer.frames.answers import Doubt
 from streamer.frames.results import AtBudget, Report, report_page, spread_text
 from streamer.gates.settings import PARAMETERS
@@ -52,26 +52,20 @@ _SHOWN = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3)
 @partial(with_settings, only={*ASKED, *PARAMETERS})
 @opt.in_groups
 def try_(
-    file: Annotated[
-        Path | None,
-        opt.argument(
-            "FILE", "Your own answers with severities: CSV, JSON Lines or Parquet; - is standard input."
-        ),
-    ] = None,
+    file: Path | None = opt.argument(
+        "FILE", "Your own answers with severities: CSV, JSON Lines or Parquet; - is standard input.", None
+    ),
     *,
     given: dict[str, Any],
-    out: Annotated[Path, opt.option("FILE", "The page; written anew.")] = Path("try.html"),
-    show: Annotated[
-        bool,
-        opt.flag("--open/--no-open", "Open the page in a browser, where there is a terminal with a screen."),
-    ] = True,
-    http: Annotated[
-        int | None, opt.port("In place of FILE: take it as an upload, on a page at this port of 127.0.0.1")
-    ] = None,
+    out: Path = opt.option("FILE", "The page; written anew.", Path("try.html")),
+    show: bool = opt.flag(
+        "--open/--no-open", "Open the page in a browser, where there is a terminal with a screen.", True
+    ),
+    http: int | None = opt.port(
+        "In place of FILE: take it as an upload, on a page at this port of 127.0.0.1"
+    ),
     unlabelled: opt.UnlabelledOption = "worst",
-    seed: Annotated[
-        int, opt.option("S", "Seed of the first halves, as in `streamer evaluate`.", min=0, max=2**62)
-    ] = 0,
+    seed: int = opt.option("S", "Seed of the first halves, as in `streamer evaluate`.", 0, min=0, max=2**62),
     tables: opt.TableOptions,
     claims: OfClaims,
     json: opt.JsonOption = False,
@@ -127,12 +121,9 @@ def try_(
         return
     _print(report)
 
-    try:
-        out.write_text(
-            report_page(report, "standard input" if str(file) == "-" else file.name, said), encoding="utf-8"
-        )
-    except OSError as error:
-        raise UsageError(f"cannot write {out}: {why(error)}; name another file with --out") from error
+    with cannot(f"write {out}", "; name another file with --out"):
+        name = "standard input" if str(file) == "-" else file.name
+        out.write_text(report_page(report, name, said), encoding="utf-8")
     say(f"The page, with a slider over all budgets: {out}")
     if show and has_screen() and not webbrowser.open(out.resolve().as_uri()):
         note("No browser could be opened; open the page yourself.")

@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -41,18 +41,14 @@ _LONGEST = 36_500 * 86_400.0
 class AskedOptions:
     """In place of settings."""
 
-    threshold: Annotated[
-        str | None, opt.option("Q|open|closed", "A threshold on the score instead of a calibrated one.")
-    ] = None
-    against: Annotated[int | None, opt.option("VERSION", "An earlier policy of the gate instead.", min=1)] = (
-        None
+    threshold: str | None = opt.option(
+        "Q|open|closed", "A threshold on the score instead of a calibrated one."
     )
-    proposal: Annotated[bool, opt.flag("--proposal", "The threshold that waits for a person instead.")] = (
-        False
+    against: int | None = opt.option("VERSION", "An earlier policy of the gate instead.", min=1)
+    proposal: bool = opt.flag("--proposal", "The threshold that waits for a person instead.")
+    candidate: bool = opt.flag(
+        "--candidate", "The gate's candidate policy instead; see `streamer candidate`."
     )
-    candidate: Annotated[
-        bool, opt.flag("--candidate", "The gate's candidate policy instead; see `streamer candidate`.")
-    ] = False
 
     def change(self) -> Change | None:
         """Return what is asked about; None: settings are. Raises `UsageError`."""
@@ -68,22 +64,19 @@ class AskedOptions:
 @partial(with_settings, only={*SETTINGS, *PARAMETERS})
 @opt.in_groups
 def what_if(
-    gate: Annotated[str, opt.argument("GATE", "Name of a gate.", autocompletion=gate_names)],
+    gate: str = opt.argument("GATE", "Name of a gate.", autocompletion=gate_names),
     *,
     given: dict[str, Any],
     asked: AskedOptions,
     since: opt.SinceOption = "30d",
-    monitor_delta: Annotated[
-        float | None,
-        opt.option(
-            "D",
-            "Chance that an interval is wrong; to compare k settings, give each a k-th of it. Default: the gate's monitor delta.",
-            parser=opt.share,
-        ),
-    ] = None,
-    answers: Annotated[
-        int, opt.option("N", "How many of the answers that would have been decided otherwise to list.", min=0)
-    ] = 10,
+    monitor_delta: float | None = opt.option(
+        "D",
+        "Chance that an interval is wrong; to compare k settings, give each a k-th of it. Default: the gate's monitor delta.",
+        parser=opt.share,
+    ),
+    answers: int = opt.option(
+        "N", "How many of the answers that would have been decided otherwise to list.", 10, min=0
+    ),
     explain: opt.ExplainOption = False,
     json: opt.JsonOption = False,
 ) -> None:

@@ -25,7 +25,7 @@ from streamer.calibration.specification import Calibrator, Number, Sample
 from streamer.clouds.claims import WHY_HELD, ClaimedPrompt, RestsOn, check_answered, claimed_prompt
 from streamer.clouds.cloud import Cloud
 from streamer.clouds.halves import HalvesSplit, seeded_splits
-from streamer.clouds.sentence import percent
+from streamer.clouds.sentence import graded, percent
 from streamer.clouds.spreads import Spread, spread
 from streamer.clouds.unlabelled import check_unlabelled
 from streamer.errors import UsageError
@@ -125,7 +125,8 @@ class ClaimResult:
     `wrong` is the mean severity of the claims. `in_order`: the oldest prompts calibrate, once, as the
     method goes by age; else random ones, split by split. `held` : prompts that are held whatever the
     threshold, by a key of `WHY_HELD`. `unlabelled` : claims without a severity; `needless` : others
-    without one, of which the loss needs none: they score no more than a wrong one.
+    without one, of which the loss needs none: they score no more than a wrong one. `graded` : how
+    figures are to be read where severities lie between 0 and 1; empty where none does.
     """
 
     name: str
@@ -139,6 +140,7 @@ class ClaimResult:
     held: dict[str, int]
     unlabelled: int
     needless: int
+    graded: str
     rows: tuple[ClaimRow, ...]
 
     @property
@@ -163,7 +165,7 @@ class ClaimResult:
                 f"{self.needless} claims have no severity and need none: one that scores as much is "
                 "wrong. Among what ships they count as wrong, so that it is no worse than is said."
             )
-        return said
+        return [*said, self.graded] if self.graded else said
 
 
 def check_claim_options(options: ClaimOptions) -> None:
@@ -244,6 +246,7 @@ def evaluate_prompts(name: str, every: Sequence[ClaimedPrompt], options: ClaimOp
         held=held,
         unlabelled=missing,
         needless=sum(one.severity is None for prompt in every for one in prompt.claims) - missing,
+        graded=graded(one.severity for prompt in ready for one in prompt.claims),
         rows=tuple(row for loss in losses for row in _rows(groups, splits, loss, options)),
     )
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 
 from streamer.calibration.guarantee import budget
-from streamer.clouds.cloud import Cloud
 from streamer.clouds.measurement import OfflineRisk
 from streamer.gates.declared import Unit
 
@@ -29,15 +28,15 @@ def percent(ratio: float | None, decimals: int = 0) -> str:
     return f"{value:.{decimals}f} %"
 
 
-def graded(clouds: Iterable[Cloud]) -> str:
+def graded(severities: Iterable[float | None]) -> str:
     """Say how the figures are to be read where a severity lies between 0 and 1; empty where none does."""
-    found = [one.severity for cloud in clouds for one in cloud.responses if one.severity is not None]
+    found = [one for one in severities if one is not None]
     between = sum(0 < severity < 1 for severity in found)
     if not between:
         return ""
     return (
         f"Severities are graded ({percent(between / len(found))} lie between 0 and 1): a share that is wrong, or an error rate, is a "
-        "mean severity, to which an answer with severity 0.4 adds 0.4 of a wrong one."
+        "mean severity, to which one with severity 0.4 adds 0.4 of a wrong one."
     )
 
 

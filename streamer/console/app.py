@@ -101,7 +101,7 @@ def console_app(
     app: ASGIApp = Starlette(routes=routes, exception_handlers=refused)
     if requests is not None:
         app = measured(app, requests)
-    return Guard(app, listening=served.listening, forms=True, public=served.public)
+    return Guard(app, served, forms=True)
 
 
 class _Site:
@@ -115,7 +115,7 @@ class _Site:
         self._trials = trials
         self._templates = environment()
         self._cookie = f"streamer-console-{served.port}"
-        self._secure = served.public is not None and served.public.startswith("https://")
+        self._secure = served.secure
         self._proxies = 0 if served.public is None and served.proxies is None else served.proxies
 
     # -- who asks -------------------------------------------------------------------------------------------

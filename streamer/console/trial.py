@@ -19,7 +19,7 @@ from streamer.console.what_if import percent_of
 from streamer.errors import UsageError
 from streamer.frames.answers import Doubt
 from streamer.frames.results import PAGE_POLICY
-from streamer.web.guard import Guard
+from streamer.web.guard import Guard, Served
 from streamer.web.requests import bounded_body, form_parts, static_file
 
 MOST_BYTES: Final = 16 * 2**20
@@ -138,4 +138,4 @@ def trial_app(tried: Tried) -> ASGIApp:
 
     static = [Route(path, static_file("streamer.console", *what)) for path, what in STATIC.items()]
     routes = [Route("/", home), Route("/try", page, methods=["GET", "POST"]), *static]
-    return Guard(Starlette(routes=routes), listening="127.0.0.1", forms=True)
+    return Guard(Starlette(routes=routes), Served("127.0.0.1", 0), forms=True)

@@ -353,7 +353,7 @@ class Gate:
             wrong=wrong,
             weights=rule.weights(listed.columns) if isinstance(rule, FullRule) and listed is not None else {},
             why_closed=self._why_closed,
-            graded=graded(item.cloud for item in found),
+            graded=graded(one for item in found for one in item.cloud.severities),
             _frame=fitted_frame if frame is None else frame,
             _at=at if at_any else None,
         )

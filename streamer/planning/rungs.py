@@ -239,15 +239,13 @@ def paired(
 
 
 def first_answers(clouds: Sequence[Cloud], count: int) -> list[Cloud]:
-    """Return each prompt with its first `count` answers alone. Raises `UsageError` where a prompt has no more than these."""
+    """Return the prompts that have more answers, with their first `count` alone. Raises `UsageError` where there is none."""
     if count < 2:
         raise UsageError(f"the first rung needs at least 2 answers, not {count}: agreement needs others")
-    short = next((cloud for cloud in clouds if len(cloud.responses) <= count), None)
-    if short is not None:
-        raise UsageError(
-            f"the prompt {short.question_id!r} has {len(short.responses)} answers, and the first rung alone takes {count}"
-        )
-    return [replace(cloud, responses=cloud.responses[:count]) for cloud in clouds]
+    more = [cloud for cloud in clouds if len(cloud.responses) > count]
+    if not more:
+        raise UsageError(f"no prompt has more than {count} answers, and the first rung alone takes {count}")
+    return [replace(cloud, responses=cloud.responses[:count]) for cloud in more]
 
 
 def plan_rungs(

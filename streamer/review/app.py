@@ -12,13 +12,12 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import ASGIApp
 
 from streamer.errors import Unavailable, UsageError
 from streamer.review import messages
 from streamer.review.access import Access, LabellingSession, labeller_name
 from streamer.review.items import Mark, Recalibrating, Reviewer, ReviewItem, ReviewStore, Rubric, UnknownItem
-from streamer.web.guard import Guard
+from streamer.web.guard import Guard, Served
 from streamer.web.plot import COMMON
 from streamer.web.requests import bounded_body, media_type, static_file
 
@@ -57,28 +56,25 @@ _Answering = Callable[[LabellingSession, Any], Mapping[str, object]]
 def review_app(
     store: ReviewStore,
     access: Access,
+    served: Served,
     *,
     gates: Callable[[], Sequence[str]],
     recalibrating: Callable[[], Mapping[str, Recalibrating]],
-    listening: str,
-    port: int,
     clock: Callable[[], datetime],
     hold: timedelta = HOLD,
-    public: str | None = None,
     rubrics: Mapping[str, Rubric] = MappingProxyType({}),
-) -> ASGIApp:
+) -> Guard:
     """Make the page's application.
 
     `gates` returns whose queues are shown, asked at each request, and may block; `recalibrating`
     what their next recalibrations wait for, likewise. `hold` : how long an answer stays with a
-    person who does nothing. `public` : the address by which a proxy in front is known; None: there
-    is none. `rubrics` : what severities mean at gates, where that is not what the page says of all.
+    person who does nothing. `rubrics` : what severities mean at gates, where that is not what the
+    page says of all.
     """
     desk = _Desk(
         store=store, gates=gates, recalibrating=recalibrating, clock=clock, hold=hold, rubrics=rubrics
     )
-    cookie_name = f"streamer-review-{port}"
-    secure = public is not None and public.startswith("https://")
+    cookie_name = f"streamer-review-{served.port}"
 
     async def enter(request: Request) -> Response:
         message = await _read(request, messages.Enter)
@@ -89,7 +85,9 @@ def review_app(
             )
         cookie, session = entered
         answer = _json({"key": session.key, "name": session.name, "named": session.named})
-        answer.set_cookie(cookie_name, cookie, path="/", httponly=True, samesite="strict", secure=secure)
+        answer.set_cookie(
+            cookie_name, cookie, path="/", httponly=True, samesite="strict", secure=served.secure
+        )
         return answer
 
     def answering(kind: type[T], handler: _Answering, *, nameless: bool = False) -> Callable[[Request], Any]:
@@ -129,8 +127,7 @@ def review_app(
             routes=routes,
             exception_handlers=dict.fromkeys((ReviewRefused, Unavailable, UnknownItem, UsageError), _refused),
         ),
-        listening=listening,
-        public=public,
+        served,
     )
 
 

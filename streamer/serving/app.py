@@ -24,12 +24,12 @@ from streamer.serving.authorize import Authorize
 from streamer.serving.chat.counter import ChatCounter
 from streamer.serving.chat.protocols import refuse
 from streamer.serving.chat.routes import chat_routes
+from streamer.serving.deadline import Deadline, applied, deadline, desk_seconds, wanted_seconds
 from streamer.serving.gate_view import gate_view
 from streamer.serving.openapi import document, page
 from streamer.serving.problems import Problem, refused
 from streamer.serving.releases import RETRY_AFTER, Releases, not_at_desk, told, with_disputed, with_text
 from streamer.serving.request_log import RequestLog
-from streamer.serving.requests import Deadline, deadline, desk_seconds, wanted_seconds
 from streamer.web.guard import HEADERS
 
 
@@ -90,7 +90,7 @@ class _OfGates:
         action = answer.action if at_most is None else await self.releases.with_desk(answer.action, at_most)
         action = with_disputed(action, {one.id: one.text for one in batch.event.responses})
         action = with_text(action, batch.event)
-        return _json(action, headers | requests.receipt(answer.receipt) | requests.applied(request, until))
+        return _json(action, headers | requests.receipt(answer.receipt) | applied(request, until))
 
     async def _decision(self, request: Request, gate: str) -> Response:
         key = _key(request, gate)

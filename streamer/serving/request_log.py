@@ -14,16 +14,13 @@ from streamer.gates.batch_key import BatchKey
 from streamer.gates.policy import Policy
 from streamer.journal import BatchDecision, DeadLetter, Headers, Partition, RecordedAction, RecordedBatch
 from streamer.serving.bodies import BatchBody, SeverityBody
+from streamer.serving.deadline import GRACE_SECONDS, Deadline
 from streamer.serving.lane import Ended, Lane, Recorded
 from streamer.serving.problems import RETRY_SECONDS, Problem, refused, unavailable
-from streamer.serving.requests import Deadline
 from streamer.store.labels.revisions import Labels
 from streamer.store.store import Store
 
 T = TypeVar("T")
-
-GRACE_SECONDS: Final = 2.0
-"""How long past a deadline its hold may take to be recorded, before the answer is that nothing could be."""
 
 READ_SECONDS: Final = 5.0
 """How long reading the database may take, before the answer is that it does not answer."""

@@ -10,8 +10,9 @@ from typing import Any
 import structlog
 
 from streamer.journal import Journal
+from streamer.serving.deadline import GRACE_SECONDS
 from streamer.serving.lane import PendingAnswers, ServiceHealth
-from streamer.serving.request_log import GRACE_SECONDS, RequestLog
+from streamer.serving.request_log import RequestLog
 from streamer.serving.slots import Slots
 from streamer.stream.backoff import until_available
 from streamer.stream.ending import Ending, WorkerExit, WorkerHalted, signals_set

@@ -137,7 +137,7 @@ class HttpSettings(Group):
 
 
 class EndpointSettings(Group):
-    """What `streamer serve` takes on at once."""
+    """What `streamer serve` takes on at once. How long a request may take: its option `--wait` (docs/endpoint.md)."""
 
     max_waiting: PositiveInt = setting(
         1000,

@@ -27,6 +27,11 @@ class Served(NamedTuple):
     public: str | None = None
     proxies: int | None = None
 
+    @property
+    def secure(self) -> bool:
+        """Whether browsers come by TLS alone, so that a cookie need not travel without."""
+        return self.public is not None and self.public.startswith("https://")
+
 
 def origin_of(address: str) -> str:
     """Return the origin that an address names, as a browser writes it: in lower case, without the port that its scheme has anyway.
@@ -93,16 +98,13 @@ class Guard:
     """Wraps an application: refuses other hosts and other origins, and puts on whatever goes out
     what it does not say of `HEADERS` itself.
 
-    `listening` and `public` as `Served` has them; `forms` : whether its pages send forms, to
-    itself.
+    `forms` : whether its pages send forms, to itself.
     """
 
-    def __init__(
-        self, app: ASGIApp, *, listening: str, forms: bool = False, public: str | None = None
-    ) -> None:
+    def __init__(self, app: ASGIApp, served: Served, *, forms: bool = False) -> None:
         self._app = app
-        self._listening = listening
-        self._public = None if public is None else origin_of(public)
+        self._listening = served.listening
+        self._public = None if served.public is None else origin_of(served.public)
         self._headers = {**HEADERS}
         if forms:
             policy = HEADERS["content-security-policy"].replace("form-action 'none'", "form-action 'self'")

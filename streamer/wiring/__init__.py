@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         publish_pending,
         publisher,
         recalibrate,
+        record,
         tail,
         topics,
     )
@@ -61,7 +62,7 @@ else:
         "streamer.wiring.encoders": "encoder encoder_identity endpoint_encoder what_it_reads",
         "streamer.wiring.keys": "key_block label_keys policy_keys",
         "streamer.wiring.parts": "check_database check_topics connection create_topics limits migrate now open_store "
-        "publish_pending publisher recalibrate tail topics",
+        "publish_pending publisher recalibrate record tail topics",
         "streamer.wiring.recalibrator": "run_recalibrator run_signer",
         "streamer.wiring.review": "run_review",
         "streamer.wiring.serving": "run_serving",

@@ -15,16 +15,17 @@ from streamer.audit.checkpointing import Checkpointer, CheckpointFile, Signing
 from streamer.audit.signing import Signer, read_public_keys
 from streamer.audit.witnesses import Witness, keep_up, read_witness
 from streamer.clouds.line_files import read_whole
-from streamer.errors import Unavailable, UsageError, small_text
+from streamer.errors import Unavailable, UsageError, cannot, small_text
 from streamer.events.receipts import receipt_line
 from streamer.settings.settings import Settings
-from streamer.wiring.parts import connection, now, topics
+from streamer.wiring.parts import connection, now, open_store, topics
 
 if TYPE_CHECKING:
     from streamer.audit.logged import LogReport
     from streamer.audit.rescoring import Rescorer
     from streamer.audit.verification import Processes, RecordReader, Segments
     from streamer.store import Store
+    from streamer.stream.tail import KafkaLog, TailedRecord
     from streamer.telemetry.recalibrator_metrics import RecalibratorMetrics
 
 TOPIC = "topic"
@@ -86,10 +87,8 @@ def trusted_keys(settings: Settings, file: Path | None) -> list[bytes]:
     Those in `file`, or else those that are configured, or else that of the configured private key.
     """
     if file is not None:
-        try:
+        with cannot(f"read the public keys {file}"):
             return read_public_keys(small_text(file), place=str(file))
-        except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"cannot read the public keys {file}: {error}") from error
     if settings.audit.public_keys is not None:
         return read_public_keys(settings.audit.public_keys, place="audit.public_keys")
     if settings.audit.private_key is not None:
@@ -99,10 +98,8 @@ def trusted_keys(settings: Settings, file: Path | None) -> list[bytes]:
 
 def signer(file: Path) -> Signer:
     """Return what signs with the private key in a file. Raises `UsageError`."""
-    try:
+    with cannot(f"read the private key {file}"):
         return Signer(small_text(file))
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read the private key {file}: {error}") from error
 
 
 def outside_checkpoints(settings: Settings, where: str | None) -> tuple[list[bytes], str] | None:
@@ -117,10 +114,8 @@ def outside_checkpoints(settings: Settings, where: str | None) -> tuple[list[byt
     named = where if where is not None else settings.audit.checkpoint_file
     if named is None or (where is None and not Path(named).exists()):
         return None
-    try:
+    with cannot(f"read the checkpoints {named}"):
         return checkpoint_lines(read_whole(Path(named))), f"the file {named}"
-    except OSError as error:
-        raise UsageError(f"cannot read the checkpoints {named}: {error.strerror}") from error
 
 
 def known_checkpoints(settings: Settings, where: str | None) -> list[bytes]:
@@ -162,7 +157,6 @@ def segments(files: Sequence[Path] | None) -> Segments:
 
 def _record_reader(settings: Settings, segments: Segments | None) -> RecordReader:
     from streamer.audit.verification import Lookups, RecordReader
-    from streamer.wiring.parts import open_store
 
     store = open_store(settings)
     lookups = Lookups(store.gates.history, store.calibration.inputs)
@@ -187,10 +181,8 @@ def rescorer(settings: Settings, tolerance: float | None) -> Rescorer:
 def compared_with_log(settings: Settings, store: Store) -> LogReport:
     """Compare the record with what the topics still hold. Raises `UsageError` or `Unavailable` where they cannot be read."""
     from streamer.audit.logged import compare_with_log
-    from streamer.stream.tail import KafkaLog
 
-    log = KafkaLog(connection(settings), log_id=settings.kafka.log_id)
-    return compare_with_log(store.evidence.logged, log, topics=topics(settings))
+    return compare_with_log(store.evidence.logged, _log(settings), topics=topics(settings))
 
 
 def receipts(settings: Settings, place: str) -> tuple[list[bytes], str]:
@@ -201,24 +193,27 @@ def receipts(settings: Settings, place: str) -> tuple[list[bytes], str]:
     if place != TOPIC:
         from streamer.audit.verification import receipt_lines
 
-        try:
+        with cannot(f"read receipts from {place}"):
             return receipt_lines(Path(place).read_bytes()), place
-        except OSError as error:
-            raise UsageError(f"cannot read receipts from {place}: {error.strerror}") from error
-    from streamer.stream.tail import KafkaLog
-
-    log, named = KafkaLog(connection(settings), log_id=settings.kafka.log_id), topics(settings)
-    found = []
-    for topic in (named.actions, named.desk):
-        ends = {number: end for number, (_, end) in log.bounds(topic).items()}
-        found += [receipt_line(record.value, record.headers) for record in log.read(topic, ends)]
+    named = topics(settings)
+    records = _records(settings, named.actions, named.desk)
+    found = [receipt_line(one.value, one.headers) for one in records]
     return [line for line in found if line is not None], f"the topics {named.actions} and {named.desk}"
 
 
 def _from_topic(settings: Settings) -> list[bytes]:
+    # A tombstone is not a checkpoint either, and must be reported.
+    return [one.value or b"" for one in _records(settings, topics(settings).checkpoints)]
+
+
+def _records(settings: Settings, *names: str) -> Iterator[TailedRecord]:
+    """What topics hold now, one topic after the other."""
+    log = _log(settings)
+    for name in names:
+        yield from log.read(name, {number: end for number, (_, end) in log.bounds(name).items()})
+
+
+def _log(settings: Settings) -> KafkaLog:
     from streamer.stream.tail import KafkaLog
 
-    log, topic = KafkaLog(connection(settings)), topics(settings).checkpoints
-    ends = {number: end for number, (_, end) in log.bounds(topic).items()}
-    # A tombstone is not a checkpoint either, and must be reported.
-    return [record.value or b"" for record in log.read(topic, ends)]
+    return KafkaLog(connection(settings), log_id=settings.kafka.log_id)

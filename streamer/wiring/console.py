@@ -79,9 +79,7 @@ def run_console(
                 alive=dict,
                 ready=dict,
                 open_metrics=metrics.open_metrics,
-                host=settings.http.host,
-                port=settings.http.port,
-                any_port=True,
+                **settings.http.model_dump() | {"any_port": True},
             )
         )
         # A link that does everything is no way in where people have identities.
@@ -101,10 +99,9 @@ def _application(
 ) -> Guard:
     from streamer.console.app import console_app
     from streamer.console.forms import Forms
-    from streamer.review.app import review_app
     from streamer.wiring.console_changes import Changes
     from streamer.wiring.keys import policy_keys
-    from streamer.wiring.review import Due, for_people, rubrics
+    from streamer.wiring.review import for_people, page
     from streamer.wiring.trying import try_upload
 
     forms = Forms(
@@ -116,17 +113,7 @@ def _application(
         clock=now,
         issuer=issuer,
     )
-    review = review_app(
-        store.reviews,
-        forms.access,
-        gates=lambda: for_people(store),
-        recalibrating=Due(store),
-        listening=served.listening,
-        port=served.port,
-        clock=now,
-        public=served.public,
-        rubrics=rubrics(settings),
-    )
+    review = page(settings, store, forms.access, lambda: for_people(store), served)
     tried = partial(try_upload, settings)
     return console_app(
         forms, served, review=review, keys=policy_keys(settings), tried=tried, requests=metrics

@@ -19,7 +19,7 @@ from streamer.events.topics import Topics
 from streamer.failpoints import from_environment
 from streamer.gates.policy import Policy
 from streamer.journal import OutboxMessage
-from streamer.settings.settings import Settings
+from streamer.settings.settings import Settings, load_settings
 from streamer.signing.policies import PolicySignature
 
 if TYPE_CHECKING:
@@ -48,11 +48,7 @@ def topics(settings: Settings) -> Topics:
 
 def limits(settings: Settings) -> Limits:
     """Return the bounds for what events may hold."""
-    return Limits(
-        max_responses=settings.events.max_responses,
-        max_text_bytes=settings.events.max_text_bytes,
-        max_value_bytes=settings.events.max_value_bytes,
-    )
+    return Limits(**settings.events.model_dump())
 
 
 def connection(settings: Settings) -> KafkaConnection:
@@ -99,6 +95,15 @@ def open_store(settings: Settings, *, publish: bool = True) -> Store:
         publish=publish,
         failpoint=from_environment(),
     )
+
+
+@contextmanager
+def record(gate: str | None = None) -> Iterator[Store]:
+    """Give the store of the settings that stand here. Raises `UsageError` also where there is no such `gate`."""
+    with open_store(load_settings()) as store:
+        if gate is not None:
+            store.gates.get(gate)
+        yield store
 
 
 def when_available(

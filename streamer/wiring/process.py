@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import count
-from typing import Literal
+from typing import Any, Literal
 
 from streamer.collector import look_as_usual
+from streamer.deciding.decider import BatchDecider
 from streamer.deciding.policy_book import PolicyBook, TrustedPolicies
+from streamer.deciding.reading_ahead import reading_ahead
 from streamer.events.alerts import AlertsV1, alert
 from streamer.gates.settings import NO_ENCODER
 from streamer.scoring.encoders.encoder import CachedEncoder
@@ -20,14 +22,16 @@ from streamer.signing.policies import REFUSAL_TEXTS, Refusal
 from streamer.store import Store
 from streamer.stream.health import WorkerHealth
 from streamer.stream.housekeeping import Housekeeping
+from streamer.stream.intake import Prepare
 from streamer.stream.log_limits import limit_client_logs
 from streamer.telemetry.exporting import tracing as as_environment_says
 from streamer.telemetry.http import TelemetryServer
 from streamer.telemetry.metrics import Metrics
 from streamer.tracing import Tracing
+from streamer.wiring.configured_judge import judge_scores
 from streamer.wiring.encoders import encoder, encoder_identity, load_candidate_encoder
 from streamer.wiring.keys import policy_keys
-from streamer.wiring.parts import limits, now, open_store, when_available
+from streamer.wiring.parts import limits, now, open_store, topics, when_available
 
 _ROUNDS_PER_COUNT = 15
 """Rounds of housekeeping from one count of all outcomes at the desk to the next."""
@@ -71,6 +75,25 @@ class Begun:
         if self.candidate_encoder is not None:
             self.at_last(partial(self.store.encoders.register, self.candidate_encoder.identity))
 
+    def decider(self, **by: Any) -> BatchDecider:
+        """Make what decides by these, such as `encoder`."""
+        return BatchDecider(
+            book=self.book,
+            known=self.store.known,
+            topics=topics(self.settings),
+            limits=limits(self.settings),
+            clock=now,
+            tracing=self.tracing,
+            candidate_seconds=self.settings.worker.candidate_wait_seconds,
+            **by,
+        )
+
+    def begin_deciding(self) -> tuple[BatchDecider, Prepare | None]:
+        """Make what decides by all that is loaded, and what begins with each record before; after `load`."""
+        judge = self._stack.enter_context(judge_scores(self.settings, self.metrics, self.tracing))
+        made = self.decider(encoder=self.encoder, judge=judge, candidate_encoder=self.candidate_encoder)
+        return made, self._stack.enter_context(reading_ahead(made, self.encoder))
+
     def keep_house(self, chore: Callable[[], None]) -> None:
         """Call the process ready as far as loading goes, and begin its chores, `chore` among them."""
         self._loaded.set()
@@ -98,9 +121,7 @@ class Begun:
             ready=unready,
             stuck=health.stuck,
             open_metrics=self.metrics.open_metrics,
-            host=self.settings.http.host,
-            port=self.settings.http.port,
-            any_port=self.settings.http.any_port,
+            **self.settings.http.model_dump(),
         )
 
     def _policy_book(self) -> PolicyBook:

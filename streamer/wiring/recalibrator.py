@@ -170,9 +170,7 @@ def _serve(
             exposition,
             alive=lambda: {"recalibrator": "stopping"} if stop.is_set() else {},
             ready=lambda: ["the recalibrator is stopping"] if stop.is_set() else unready(),
-            host=settings.http.host,
-            port=settings.http.port,
-            any_port=settings.http.any_port,
+            **settings.http.model_dump(),
         )
     )
 

@@ -16,6 +16,7 @@ from streamer.wiring.parts import now, open_store
 
 if TYPE_CHECKING:
     from streamer.store import Store
+    from streamer.web.guard import Guard, Served
 
 _COUNT_SECONDS = 1.0
 
@@ -55,8 +56,8 @@ def run_review(
     Raises `UsageError` where there is no such gate, programs label it, a name cannot be, or the
     address cannot be listened on.
     """
-    from streamer.review.app import review_app
     from streamer.review.server import listen, serve
+    from streamer.web.guard import Served
     from streamer.web.server import base_url
 
     people: list[str | None] = [labeller_name(name) for name in names]
@@ -82,22 +83,25 @@ def run_review(
                 for text in store.labels.refusals(person, shown).values()
             )
             announce(Opened(addresses, f"{base}#{own}", shown, refusals))
-            app = review_app(
-                store.reviews,
-                access,
-                gates=gates,
-                recalibrating=Due(store),
-                listening=host,
-                port=listening.getsockname()[1],
-                clock=now,
-                rubrics=rubrics(settings),
-            )
-            serve(app, listening)
+            served = Served(host, listening.getsockname()[1])
+            serve(page(settings, store, access, gates, served), listening)
 
 
-def rubrics(settings: Settings) -> dict[str, Rubric]:
-    """Return what severities mean at gates, for whoever labels."""
-    return {gate: Rubric(**one.model_dump()) for gate, one in settings.rubrics.items()}
+def page(
+    settings: Settings, store: Store, access: Access, gates: Callable[[], Sequence[str]], served: Served
+) -> Guard:
+    """Make the page of these gates, by itself or as a part of the console."""
+    from streamer.review.app import review_app
+
+    return review_app(
+        store.reviews,
+        access,
+        served,
+        gates=gates,
+        recalibrating=Due(store),
+        clock=now,
+        rubrics={gate: Rubric(**one.model_dump()) for gate, one in settings.rubrics.items()},
+    )
 
 
 class Due:

@@ -11,7 +11,6 @@ from typing import Any
 
 from streamer.deciding.decider import BatchDecider
 from streamer.deciding.measuring import best_score
-from streamer.deciding.reading_ahead import reading_ahead
 from streamer.errors import Unavailable, UsageError
 from streamer.events.topics import HTTP_LOG
 from streamer.failpoints import from_environment
@@ -36,7 +35,6 @@ from streamer.stream.relay import Relay
 from streamer.stream.relay_lane import RelayLimits
 from streamer.telemetry.metrics import measured
 from streamer.web.server import base_url, listen, server
-from streamer.wiring.configured_judge import judge_scores
 from streamer.wiring.parts import connection, limits, now, topics
 from streamer.wiring.process import Begun, settle_memory
 from streamer.wiring.upstreams import upstreams
@@ -139,7 +137,6 @@ class _Served(Begun):
     def begin_log(self) -> None:
         """Lease a slot, and make the log of requests that it numbers, the relay with it; after `load`."""
         self.relay = None if self._broker is None else self._relay(self._broker)
-        judge = self._stack.enter_context(judge_scores(self.settings, self.metrics, self.tracing))
         wake = _nothing if self.relay is None else self.relay.wake
         number, own = self.at_last(self.store.leases.free_slot)
         self.slots = Slots(
@@ -152,12 +149,10 @@ class _Served(Begun):
             wake=wake,
         )
         self._stack.callback(self.slots.release)
-        main = self._decider(encoder=self.encoder, judge=judge, candidate_encoder=self.candidate_encoder)
+        main, prepare = self.begin_deciding()
         self.log = RequestLog(
-            main=self._lane(
-                main, wake, "", prepare=self._stack.enter_context(reading_ahead(main, self.encoder))
-            ),
-            side=self._lane(self._decider(encoder=None), wake, "side-"),
+            main=self._lane(main, wake, "", prepare=prepare),
+            side=self._lane(self.decider(encoder=None), wake, "side-"),
             book=self.book,
             actions=self.store,
             labels=self.store.labels,
@@ -165,18 +160,6 @@ class _Served(Begun):
             partitions=partitions_of(number),
             reachable=lambda: self.slots.mine() and self.health.reachable("database", "decider"),
             executor=self.threads["read"],
-        )
-
-    def _decider(self, **by: Any) -> BatchDecider:
-        return BatchDecider(
-            book=self.book,
-            known=self.store.known,
-            topics=topics(self.settings),
-            limits=limits(self.settings),
-            clock=now,
-            tracing=self.tracing,
-            candidate_seconds=self.settings.worker.candidate_wait_seconds,
-            **by,
         )
 
     def _lane(self, decider: BatchDecider, wake: Callable[[], None], threads: str, **more: Any) -> Lane:

@@ -5,9 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 
-from streamer.deciding.decider import BatchDecider
 from streamer.deciding.policy_book import Announcements
-from streamer.deciding.reading_ahead import reading_ahead
 from streamer.failpoints import from_environment
 from streamer.journal import Partition
 from streamer.settings.settings import Settings
@@ -18,8 +16,7 @@ from streamer.stream.health import WorkerHealth
 from streamer.stream.isolation import DeadLetterLimits
 from streamer.stream.worker import Thresholds, WorkerLimits
 from streamer.stream.worker import run_worker as run_stream
-from streamer.wiring.configured_judge import judge_scores
-from streamer.wiring.parts import connection, limits, now, topics
+from streamer.wiring.parts import connection, limits, topics
 from streamer.wiring.process import Begun, settle_memory
 
 
@@ -37,11 +34,8 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
             stack, settings, lambda metrics: WorkerHealth(metrics, essential=[named.actions]), part="worker"
         )
         health, store = begun.health, begun.store
-        announce(
-            {
-                "http": begun.http.url, "encoder": begun.encoder_id, "broker": broker.bootstrap, "group": group,
-            }
-        )  # fmt: skip
+        addresses = {"http": begun.http.url, "encoder": begun.encoder_id, "broker": broker.bootstrap}
+        announce(addresses | {"group": group})
         announcements = Announcements(
             begun.book,
             message=store.policies.message,
@@ -53,18 +47,7 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
         )
         begun.load()
         begun.keep_house(announcements.keep)
-        decider = BatchDecider(
-            book=begun.book,
-            judge=stack.enter_context(judge_scores(settings, begun.metrics, begun.tracing)),
-            known=store.known,
-            encoder=begun.encoder,
-            topics=named,
-            limits=bounds,
-            clock=now,
-            tracing=begun.tracing,
-            candidate_encoder=begun.candidate_encoder,
-            candidate_seconds=settings.worker.candidate_wait_seconds,
-        )
+        decider, prepare = begun.begin_deciding()
         stream = run_stream(
             Subscription(
                 connection=broker,
@@ -74,7 +57,7 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
             ),
             journal=store,
             decider=decider,
-            prepare=stack.enter_context(reading_ahead(decider, begun.encoder)),
+            prepare=prepare,
             thresholds=Thresholds(topic=named.thresholds, on_message=announcements.hear),
             limits=_worker_limits(settings),
             health=health,

@@ -133,7 +133,10 @@ def test_the_command_plans_on_two_files_and_on_the_first_answers_of_one(tmp_path
     made = json.loads(told(*command, "--rungs", str(dear), "--json").out)
     assert (made["prompts"], made["left_out"], made["answers"]) == (66, 4, [2, 3])
     assert made["dear_served"]["mean"] == 1
+    write(short := tmp_path / "short.jsonl", "short", 4, 1)
+    dear.write_text(dear.read_text() + short.read_text().replace('_id": "q', '_id": "s'))
     said = told("plan", "--alpha", "0.2", "--data", str(dear), "--rungs", "2").out
+    assert "66 past prompts (4 more could not be used)" in said
     assert "2 and 3 answers" in said
 
 
@@ -144,7 +147,10 @@ def test_the_command_plans_on_two_files_and_on_the_first_answers_of_one(tmp_path
         (["--rungs", "2", "--data", "FILE", "--unit", "batch"], "unit best, not batch"),
         (["--rungs", "2", "--data", "FILE", "--labels", "9"], "do not go with --labels"),
         (["--rungs", "1", "--data", "FILE"], "at least 2 answers, not 1"),
-        (["--rungs", "3", "--data", "FILE"], "has 3 answers, and the first rung alone takes 3"),
+        (
+            ["--rungs", "3", "--data", "FILE"],
+            "no prompt has more than 3 answers, and the first rung alone takes 3",
+        ),
         (["--rungs", "OTHER", "--data", "FILE"], "0 prompts of the same name"),
     ],
 )

@@ -14,7 +14,7 @@ from streamer.clouds.cloud import Cloud
 from streamer.clouds.cloud_files import read_clouds
 from streamer.clouds.simulation import simulate_clouds
 from streamer.clouds.tables.answers import Reading
-from streamer.errors import UsageError, why
+from streamer.errors import UsageError, cannot
 from streamer.recalibration.run import Recalibration
 from streamer.report.page import DemoRun, write_report
 from streamer.security.visible import redact_text
@@ -34,6 +34,7 @@ from streamer.wiring.parts import (
 )
 
 DEV_DIRECTORY = Path(".streamer")
+_ELSEWHERE = "; run this in a folder that you may write to"
 
 
 def run_dev(
@@ -102,9 +103,8 @@ def _start(step: EmbeddedStep) -> None:
     except OSError as error:
         if error.filename is None:  # about no file
             raise
-        raise UsageError(
-            f"cannot write {error.filename}: {why(error)}; run this in a folder that you may write to"
-        ) from error
+        with cannot(f"write {error.filename}", _ELSEWHERE):
+            raise
 
 
 def _every_second(looking: Looking, show: Callable[[Look], None]) -> Callable[[], None]:
@@ -127,12 +127,8 @@ def run_demo(
     clouds, origin = _demo_clouds(data, asked.seed)
     check(clouds, limits(settings))
     directory = (DEV_DIRECTORY / f"demo-{now():%Y%m%d-%H%M%S-%f}").resolve()
-    try:
+    with cannot(f"make the folder {directory}", _ELSEWHERE):
         directory.mkdir(mode=0o700, parents=True)  # its page and its database show people's texts
-    except OSError as error:
-        raise UsageError(
-            f"cannot make the folder {directory}: {why(error)}; run this in a folder that you may write to"
-        ) from error
     database_url = f"sqlite:///{directory / 'audit.db'}"
     own = settings.model_copy(
         update={

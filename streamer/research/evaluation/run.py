@@ -393,7 +393,11 @@ def _result(
         encoder=data.encoder,
         judge=data.judge,
         scorers=tuple(_scorers(data, options)),
-        notes=(*data.notes, *notes, *filter(None, [graded(data.clouds)])),
+        notes=(
+            *data.notes,
+            *notes,
+            *filter(None, [graded(one for cloud in data.clouds for one in cloud.severities)]),
+        ),
         gates=tuple(row for _, one in found for row in one.gates),
         stability=tuple(row for _, one in found for row in one.stability),
         ranking=tuple(row for _, one in found for row in one.ranking),

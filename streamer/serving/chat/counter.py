@@ -23,9 +23,9 @@ from streamer.serving.chat.rungs import Handed, HandsOn, handed, handed_on
 from streamer.serving.chat.sampler import Sampled, Sampler, sampling_record
 from streamer.serving.chat.suitable import of_one_origin, token_numbers, unsuited
 from streamer.serving.chat.upstream import Upstream
+from streamer.serving.deadline import Deadline
 from streamer.serving.problems import RETRY_SECONDS, Problem, refused, unavailable
 from streamer.serving.request_log import RequestLog
-from streamer.serving.requests import Deadline
 
 _UPSTREAM, _SAMPLING = OWN_METADATA
 

@@ -21,10 +21,10 @@ from streamer.serving.chat.answer import answer
 from streamer.serving.chat.counter import ChatCounter
 from streamer.serving.chat.protocols import PROTOCOLS, respond
 from streamer.serving.chat.request import MODEL_PREFIX, gate_of, no_model, read
+from streamer.serving.deadline import Deadline, applied, desk_seconds
 from streamer.serving.problems import Problem
 from streamer.serving.releases import Releases
 from streamer.serving.request_log import RequestLog
-from streamer.serving.requests import Deadline, desk_seconds
 from streamer.store.desk.rows import DeskState
 
 
@@ -60,7 +60,7 @@ def chat_routes(
         found = respond(
             request, answer(done, counter.samplers[asked.gate].upstream, asked, desk=state), asked
         )
-        found.headers.update(requests.applied(request, until))
+        found.headers.update(applied(request, until))
         return found
 
     async def _at_desk(batch: RecordedBatch, seconds: float | None) -> DeskState | None:

@@ -95,14 +95,17 @@ class DecidedScores:
 _DECISIONS = sa.table(
     "v_decisions", *(sa.column(name, one.type) for name, one in views.DECISIONS.selected_columns.items())
 )
+_MILLIONTHS = 1e6 * _DECISIONS.c.responses
+_MEAN = sa.func.round(_DECISIONS.c.mean_score * _MILLIONTHS, type_=REAL) / _MILLIONTHS
+"""The view's, whose last digit differs between databases, as scores have six digits."""
 _LABELS = [one for one in label_revisions.c if one.name != "id"]
 _LABELLED = label_revisions.outerjoin(batches, same(batches, label_revisions, *BATCH)).outerjoin(
     decisions, decisions.c.batch == batches.c.id
 )
-_TABLES: dict[str, tuple[sa.FromClause, Sequence[sa.ColumnClause[Any]], Sequence[sa.ColumnClause[Any]]]] = {
+_TABLES: dict[str, tuple[sa.FromClause, Sequence[Any], Sequence[Any]]] = {
     "decisions": (
         _DECISIONS,
-        list(_DECISIONS.c),
+        [_MEAN.label(one.name) if one.name == "mean_score" else one for one in _DECISIONS.c],
         [_DECISIONS.c[name] for name in ("decided_at", "topic", "partition", "offset")],
     ),
     "labels": (

@@ -135,12 +135,10 @@ class Site(Serving):
         review = review_app(
             self.store.reviews,
             self.access,
+            served,
             gates=lambda: [one.gate for one in self.store.gates.list()],
             recalibrating=dict,
-            listening=served.listening,
-            port=self.port,
             clock=self.clock,
-            public=public,
         )
         settings = load_settings(database={"url": world.url})
         forms = Forms(

@@ -15,6 +15,7 @@ from streamer.review.access import Access
 from streamer.review.app import HOLD, review_app
 from streamer.review.items import Recalibrating, Rubric
 from streamer.review.server import listen
+from streamer.web.guard import Served
 from streamer.web.server import base_url, server
 from tests.integration.store.conftest import START, World
 
@@ -64,10 +65,9 @@ class Site(Serving):
             review_app(
                 world.open().reviews,
                 self.access,
+                Served(host, self.port),
                 gates=lambda: gates,
                 recalibrating=lambda: self.recalibrating,
-                listening=host,
-                port=self.port,
                 clock=lambda: datetime.now(UTC),
                 hold=hold,
                 rubrics=rubrics,

@@ -103,6 +103,10 @@ def test_one_claim_a_row_is_the_same(file: Path, tmp_path: Path) -> None:
     options = ClaimOptions(splits=5, losses=("any", "wrong-among"))
     one, other = (evaluate_claims("x", list(read_clouds(path)), options) for path in (table, file))
     assert one == other
+    assert not any("graded" in note for note in one.notes)
+    file.write_text(file.read_text().replace('"label": 1.0', '"label": 0.5'))
+    half = evaluate_claims("x", list(read_clouds(file)), options)
+    assert "Severities are graded (33 % lie between 0 and 1)" in half.notes[-1]
 
 
 def test_claims_are_read_and_written_and_bad_ones_refused() -> None:

@@ -84,7 +84,6 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     ("content", "options", "says"),
     [
         (lines(CLOUD), {}, "say which with --gate"),
-        (lines(CLOUD), {"gate": "Bad!"}, "not a valid gate name"),
         (lines(EVENT), {"labels": True}, "--labels is for response clouds"),
         (
             lines(CLOUD),

@@ -10,7 +10,7 @@ from streamer.gates.audit_rate import AuditRate, probability_under
 from streamer.gates.policy import Policy
 from streamer.gates.settings import GateSettings
 from streamer.risk.rounds.alarm_terms import opened
-from streamer.risk.rounds.page import LASTS, YOUNG_DRAWS, next_rate
+from streamer.risk.rounds.audit_rates import LASTS, YOUNG_DRAWS, next_rate
 from streamer.risk.rounds.report import Drawing
 from streamer.risk.rounds.state import GateWatch, WatchedAlarm
 from streamer.risk.states import Draw

@@ -2,7 +2,6 @@
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
 
 from streamer import wiring
 from streamer.cli.console import note, print_json, print_table, progress, say
@@ -20,68 +19,52 @@ _WRITTEN = ("gpso.json", "gpso.csv", "gpso-batches.csv", "gpso.md")
 class ClassifierOptions:
     """The classifier."""
 
-    pipeline: Annotated[
-        str,
-        option(
-            "A|B|C|D|all", "A: unit rows, centred; B: unit rows; C: centred; D: neither. Several with commas."
-        ),
-    ] = "all"
-    replicates: Annotated[int, option("B", "Bootstrap replicates of a prototype.")] = 8
-    max_rank: Annotated[int, option("R", "Largest rank that the eigengap may choose.")] = 8
+    pipeline: str = option(
+        "A|B|C|D|all",
+        "A: unit rows, centred; B: unit rows; C: centred; D: neither. Several with commas.",
+        "all",
+    )
+    replicates: int = option("B", "Bootstrap replicates of a prototype.", 8)
+    max_rank: int = option("R", "Largest rank that the eigengap may choose.", 8)
 
 
 @dataclass(frozen=True, slots=True)
 class ProtocolOptions:
     """How the classifier is tested."""
 
-    splits: Annotated[int, option("N", "Splits of each question.")] = 5
-    loo: Annotated[bool, flag("--loo/--no-loo", "Also leave questions out and calibrate on the others.")] = (
-        True
+    splits: int = option("N", "Splits of each question.", 5)
+    loo: bool = flag("--loo/--no-loo", "Also leave questions out and calibrate on the others.", True)
+    folds: int = option("N", "Leave questions out in at most this many groups; 0: one by one.", 100)
+    equal_sizes: bool = flag(
+        "--equal-sizes/--all-held-out",
+        "Classify batches of one size, or all that is held out, as the paper does (batch sizes then give the class away).",
+        True,
     )
-    folds: Annotated[int, option("N", "Leave questions out in at most this many groups; 0: one by one.")] = (
-        100
+    distinct: bool = flag(
+        "--distinct/--all-texts", "Use a text once per question: copies of training texts are easily judged."
     )
-    equal_sizes: Annotated[
-        bool,
-        flag(
-            "--equal-sizes/--all-held-out",
-            "Classify batches of one size, or all that is held out, as the paper does (batch sizes then give the class away).",
-        ),
-    ] = True
-    distinct: Annotated[
-        bool,
-        flag(
-            "--distinct/--all-texts",
-            "Use a text once per question: copies of training texts are easily judged.",
-        ),
-    ] = False
-    min_per_class: Annotated[
-        int,
-        option("N", "Responses that a question needs in each class; with fewer it is skipped and counted."),
-    ] = 3
-    seed: Annotated[int, option("S", "Seed of splits, folds and bootstrap.", min=0, max=2**63 - 1)] = 0
+    min_per_class: int = option(
+        "N", "Responses that a question needs in each class; with fewer it is skipped and counted.", 3
+    )
+    seed: int = option("S", "Seed of splits, folds and bootstrap.", 0, min=0, max=2**63 - 1)
 
 
 @in_groups
 def gpso(
-    files: Annotated[
-        list[Path],
-        argument("FILE", "Response clouds with severities, .jsonl or .jsonl.gz, or - for standard input."),
-    ],
-    cut: Annotated[
-        float,
-        option(
-            "S",
-            "A response with a severity of at most this is good, any other bad. Choose it before you look.",
-        ),
-    ] = 0.5,
+    files: list[Path] = argument(
+        "FILE", "Response clouds with severities, .jsonl or .jsonl.gz, or - for standard input."
+    ),
+    cut: float = option(
+        "S",
+        "A response with a severity of at most this is good, any other bad. Choose it before you look.",
+        0.5,
+    ),
     *,
     classifier: ClassifierOptions,
     protocol: ProtocolOptions,
-    out: Annotated[
-        Path | None,
-        option("DIR", "Write gpso.json, gpso.csv, gpso-batches.csv and gpso.md into this folder."),
-    ] = None,
+    out: Path | None = option(
+        "DIR", "Write gpso.json, gpso.csv, gpso-batches.csv and gpso.md into this folder."
+    ),
     json: JsonOption = False,
 ) -> None:
     """Classify responses as good or bad by the subspaces that their embeddings span (the paper's GPSO).

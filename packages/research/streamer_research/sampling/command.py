@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from pathlib import Path
 from time import monotonic
-from typing import Annotated, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 import typer
@@ -40,17 +40,13 @@ from streamer_research.sampling.session import SamplingSession, arms_of, connect
 
 @opt.in_groups
 def sample(
-    prompts: Annotated[
-        str,
-        opt.argument(
-            "PROMPTS",
-            "One prompt a line, as text or as JSON with question, question_id, references; .gz too; - is standard "
-            "input.",
-        ),
-    ],
-    out: Annotated[
-        Path, opt.option("FILE", "The clouds, .jsonl or .jsonl.gz; FILE.journal is kept beside it.")
-    ],
+    prompts: str = opt.argument(
+        "PROMPTS",
+        "One prompt a line, as text or as JSON with question, question_id, references; .gz too; - is standard "
+        "input.",
+    ),
+    out: Path = opt.option("FILE", "The clouds, .jsonl or .jsonl.gz; FILE.journal is kept beside it.", ...),
+    *,
     cloud: CloudOptions,
     who: AnswererOptions,
     decoding: DecodingOptions,
