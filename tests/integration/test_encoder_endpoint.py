@@ -83,7 +83,7 @@ def encoder(
     server: Server, name: str = "openai:small", *, start_without: bool = False, **settings: Any
 ) -> Iterator[EndpointEncoder]:
     of_encoder = {one: settings.pop(one) for one in ("wait", "clock", "report_status") if one in settings}
-    patient = {"tries": 1, "first_delay": 0.01, "longest_delay": 0.05, "timeout": 20.0, "api_key": KEY}
+    patient = {"tries": 1, "first_delay": 0.01, "longest_delay": 0.05, "timeout": 240.0, "api_key": KEY}
     requests = Embeddings(EmbeddingsEndpoint(model="small", base_url=server.url, **(patient | settings)))
     try:
         yield EndpointEncoder(requests, name, start_without=start_without, **of_encoder)

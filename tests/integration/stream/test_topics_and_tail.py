@@ -12,10 +12,11 @@ from streamer.stream.embedded_broker import EmbeddedBroker
 from streamer.stream.publisher import Publisher
 from streamer.stream.tail import Tail
 from streamer.stream.topics import TopicPlan, check_topics, cluster_id, create_topics, log_bounds, topic_id
+from tests.faults.site import wait_until
 from tests.integration.stream.brokers import TestedBroker
 from tests.integration.stream.deciders import EchoDecider
 from tests.integration.stream.memory_journal import MemoryJournal
-from tests.integration.stream.running import a_worker, numbered, published
+from tests.integration.stream.running import a_worker, all_records, numbered, published
 
 LIMIT = 1024 * 1024 + 64 * 1024
 
@@ -75,9 +76,7 @@ def test_a_recreated_topic_has_another_id(real: TestedBroker) -> None:
     admin = KafkaAdminClient(**real.connection.for_kafka_python(KafkaAdminClient))
     admin.delete_topics([plan.name])
     admin.close()
-    until = time.monotonic() + 60
-    while topic_id(real.connection, plan.name) is not None and time.monotonic() < until:
-        time.sleep(0.1)
+    wait_until(lambda: topic_id(real.connection, plan.name) is None, "it is deleted")
     create_topics(real.connection, [plan])
     assert topic_id(real.connection, plan.name) not in (None, before)
 
@@ -101,8 +100,7 @@ def test_what_is_published_can_be_followed_and_measured(broker: TestedBroker) ->
     assert len({one.partition for one in seen if one.key == b"7"}) == 1
     bounds = log_bounds(broker.connection, [topic, broker.prefix + "absent"])
     assert sum(end - earliest for earliest, end in bounds.values()) == 1201
-    with Tail(broker.connection, topic, from_beginning=True) as tail:
-        assert len(list(tail.records(limit=2000, idle=1.0))) == 1201
+    assert len(all_records(broker.connection, topic)) == 1201
 
 
 def test_a_slow_publisher_waits_for_what_it_sent_a_while_ago(embedded: TestedBroker) -> None:
