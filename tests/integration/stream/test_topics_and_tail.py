@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from dataclasses import replace
 
 import pytest
 from kafka import KafkaAdminClient
@@ -161,14 +162,14 @@ def test_without_confluent_kafka_the_extra_is_named(monkeypatch: pytest.MonkeyPa
 async def test_a_topic_is_read_seconds_after_it_appears(real: TestedBroker):
     source, actions = real.prefix + "in", real.topic("actions")
     journal = MemoryJournal()
+    # Somebody looks long before the metadata is old.
+    real = replace(real, connection=replace(real.connection, properties={"metadata.max.age.ms": "3600000"}))
 
     async with a_worker(real, [source], journal, EchoDecider(actions)) as worker:
         await worker.until(lambda: worker.health.unready() != ["the broker has not answered yet"])
         await asyncio.sleep(6)
         assert worker.health.unready(), "it reads nothing, and says that it is ready"
         real.topic("in")
-        began = time.monotonic()
         await published(real.connection, source, numbered(100))
         await worker.until(lambda: journal.total() == 100)
-        assert time.monotonic() - began < 240, "nobody looked before the metadata was old"
         await worker.until(lambda: not worker.health.unready())
