@@ -147,6 +147,20 @@ def embeddings(
     return ChatReply(raw=json.dumps(reply).encode())
 
 
+class HeldUp:
+    """Answers `reply`, but the request of this number and those after it only once they may `go_on`: no run ends before."""
+
+    def __init__(self, number: int, reply: Callable[[ChatRequest], ChatReply]) -> None:
+        self._number, self._reply = number, reply
+        self.reached, self.go_on = threading.Event(), threading.Event()
+
+    def __call__(self, request: ChatRequest) -> ChatReply:
+        if request.number >= self._number:
+            self.reached.set()
+            self.go_on.wait(240)
+        return self._reply(request)
+
+
 class OpenAIServer(Loopback):
     """Serves OpenAI's protocol on a free loopback port. A context manager.
 

@@ -4,7 +4,6 @@ import asyncio
 import json
 import re
 import subprocess
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from datetime import datetime
@@ -23,14 +22,7 @@ DRIVER = Path(__file__).with_name("driver.mjs")
 
 
 class Caller(ABC):
-    """Calls a method of one client with arguments in Python's names, as JSON values.
-
-    Attributes
-    ----------
-    seconds : how long the last call took.
-    """
-
-    seconds = 0.0
+    """Calls a method of one client with arguments in Python's names, as JSON values."""
 
     def decide(self, url: str, answers: Any, *, key: str | None = None, **options: Any) -> dict[str, Any]:
         """A decision of the gate `support-bot` as JSON values, with `ships`; a trouble that was wanted is raised."""
@@ -47,22 +39,14 @@ class Caller(ABC):
 class _Sync(Caller):
     def call(self, url: str, method: str, *args: Any, key: str | None = None, **options: Any) -> Any:
         with Client(url, key=key) as client:
-            began = time.monotonic()
-            try:
-                return _plain(getattr(client, method)(*args, **options))
-            finally:
-                self.seconds = time.monotonic() - began
+            return _plain(getattr(client, method)(*args, **options))
 
 
 class _Async(Caller):
     def call(self, url: str, method: str, *args: Any, key: str | None = None, **options: Any) -> Any:
         async def call() -> Any:
             async with AsyncClient(url, key=key) as client:
-                began = time.monotonic()
-                try:
-                    return _plain(await getattr(client, method)(*args, **options))
-                finally:
-                    self.seconds = time.monotonic() - began
+                return _plain(await getattr(client, method)(*args, **options))
 
         return asyncio.run(call())
 
@@ -84,7 +68,6 @@ class _Node(Caller):
         self._process.stdin.write(json.dumps(asked, default=datetime.isoformat) + "\n")
         self._process.stdin.flush()
         said = json.loads(self._process.stdout.readline())
-        self.seconds = said["seconds"]
         assert "error" not in said, said
         if trouble := said.get("trouble"):
             raise Trouble(trouble["reason"], trouble["detail"])

@@ -17,12 +17,11 @@ async function call({ url, key, method, args, options }) {
 }
 
 for await (const line of createInterface({ input: process.stdin })) {
-  const began = performance.now();
   let said;
   try {
     said = { value: await call(JSON.parse(line)) };
   } catch (error) {
     said = error instanceof Trouble ? { trouble: { reason: error.reason, detail: error.detail } } : { error: String(error) };
   }
-  console.log(JSON.stringify({ ...said, seconds: (performance.now() - began) / 1000 }));
+  console.log(JSON.stringify(said));
 }

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from tests.services.gate_server import GateServer, Request, action_event, problem, response
 
-STALLED_SECONDS = 60.0
-"""How long whatever stalls would take; a client that were to wait for it is noticed by this."""
+STALLED_SECONDS = 240.0
+"""How long whatever stalls takes, and then it answers: a client that were to wait for it would have the answer."""
 
 
 class Misbehaviour(NamedTuple):
@@ -24,8 +24,9 @@ class Misbehaviour(NamedTuple):
     tried_again: bool | None = False
 
 
-def _silent(server: GateServer, _connection: socket.socket, _request: Request) -> None:
-    server.stopped.wait(STALLED_SECONDS)
+def _silent(server: GateServer, connection: socket.socket, request: Request) -> None:
+    if not server.stopped.wait(STALLED_SECONDS):
+        connection.sendall(_ship(request.body))
 
 
 def _drips(whole: Callable[[bytes], bytes], *, at_once: bytes = b"") -> Callable[..., None]:
@@ -41,9 +42,12 @@ def _drips(whole: Callable[[bytes], bytes], *, at_once: bytes = b"") -> Callable
     return act
 
 
-def _continues(server: GateServer, connection: socket.socket, _request: Request) -> None:
-    while not server.stopped.wait(0.05):
+def _continues(server: GateServer, connection: socket.socket, request: Request) -> None:
+    for _ in range(round(STALLED_SECONDS / 0.05)):
+        if server.stopped.wait(0.05):
+            return
         connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+    connection.sendall(_ship(request.body))
 
 
 def _sends(data: bytes | Callable[[bytes], bytes]) -> Callable[..., None]:

@@ -63,7 +63,7 @@ class Waits:
 def judge_at(
     url: str, *, waits: Waits | None = None, jitter: Callable[[], float] = lambda: 1.0, **settings: Any
 ) -> Iterator[JudgeClient]:
-    endpoint = JudgeEndpoint(base_url=url, api_key=KEY, **{"model": "grader", "timeout": 20.0, **settings})
+    endpoint = JudgeEndpoint(base_url=url, api_key=KEY, **{"model": "grader", "timeout": 240.0, **settings})
     with JudgeClient(endpoint, sleep=waits or Waits(), jitter=jitter) as judge:
         yield judge
 
@@ -405,11 +405,11 @@ class TestManyCases:
 
         def answer(request: ChatRequest) -> ChatReply:
             if material(request)["candidate"] == "slow":
-                others.wait(60)
+                others.wait(240)
             return ChatReply(VERDICT)
 
         order = []
-        with OpenAIServer(answer) as server, judge_at(server.url, concurrency=2, timeout=90) as judge:
+        with OpenAIServer(answer) as server, judge_at(server.url, concurrency=2, timeout=480) as judge:
             for group in judge.finished([JudgeCase("q", "slow"), *[CASE] * 9]):
                 order += [number for number, _ in group]
                 if len(order) == 9:

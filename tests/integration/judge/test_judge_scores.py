@@ -29,7 +29,7 @@ from tests.integration.judge.test_judge import material
 from tests.services.openai_server import ChatReply, ChatRequest, OpenAIServer
 from tests.unit.telemetry.test_traces import UNSAMPLED, Traced
 
-PATIENCE = 60.0
+PATIENCE = 240.0
 SCORED_BY = f"judge:{judge_name('grader', None)}/00000000"
 """What a gate of the judge names in the place of an encoder."""
 

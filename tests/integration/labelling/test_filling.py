@@ -6,10 +6,8 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +20,7 @@ from streamer.cli.label_filling import waiting
 from streamer.gates.batch_key import BatchKey
 from streamer.labels.kinds.judge import GIVE_UP_AFTER
 from tests.integration.store.conftest import World
-from tests.services.openai_server import ChatReply, ChatRequest, OpenAIServer
+from tests.services.openai_server import ChatReply, ChatRequest, HeldUp, OpenAIServer
 from tests.services.ports import free_port
 from tests.services.requirements import missing
 from tests.told import Told
@@ -220,15 +218,14 @@ class TestJudge:
         self, world: World, capsys: pytest.CaptureFixture[str]
     ):
         queue_up(world, [f"answer {n}" for n in range(40)])
-        slow = replace(verdict(50.0), after=0.05)
-        with OpenAIServer(lambda _: slow) as server:
+        answer = HeldUp(12, lambda _: verdict(50.0))
+        with OpenAIServer(answer) as server:
             command = ["label", "judge", "--base-url", server.url, "--model", "grader", *TWO_AT_A_TIME]
             child = subprocess.Popen([sys.executable, "-m", "streamer", *command], stdout=subprocess.DEVNULL)
-            while len(server.requests) < 12:
-                assert child.poll() is None
-                time.sleep(0.01)
+            assert answer.reached.wait(240)
             child.send_signal(signal.SIGKILL)
             child.wait()
+            answer.go_on.set()
             stored = {row[0] for row in labels(world)}
             before = Counter(map(candidate, server.requests))
             assert before.total() - len(stored) <= IN_FLIGHT
@@ -243,8 +240,8 @@ class TestJudge:
 
     def test_ctrl_c_keeps_what_is_done_and_says_so(self, world: World):
         queue_up(world, [f"answer {n}" for n in range(30)])
-        slow = replace(verdict(50.0), after=0.1)
-        with OpenAIServer(lambda _: slow) as server:
+        answer = HeldUp(6, lambda _: verdict(50.0))
+        with OpenAIServer(answer) as server:
             command = ["label", "judge", "--base-url", server.url, "--model", "grader", *TWO_AT_A_TIME]
             child = subprocess.Popen(
                 [sys.executable, "-m", "streamer", *command],
@@ -252,11 +249,10 @@ class TestJudge:
                 stderr=subprocess.PIPE,
                 text=True,
             )
-            while len(server.requests) < 6:
-                assert child.poll() is None
-                time.sleep(0.01)
+            assert answer.reached.wait(240)
             child.send_signal(signal.SIGINT)
             out, err = child.communicate(timeout=240)
+            answer.go_on.set()
         assert child.returncode == cli.INTERRUPTED
         done = len(labels(world))
         assert len(server.requests) - done <= IN_FLIGHT

@@ -49,7 +49,7 @@ class Person:
     def run(self, script: str, *arguments: Any) -> Any:
         return self.driver.execute_script(script, *arguments)
 
-    def until(self, holds: Callable[[], object], what: str = "", *, seconds: float = 20) -> None:
+    def until(self, holds: Callable[[], object], what: str = "", *, seconds: float = 240) -> None:
         """Wait until something holds; fails with what the page shows instead."""
         deadline = time.monotonic() + seconds
         while not holds():

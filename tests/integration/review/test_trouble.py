@@ -6,7 +6,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -167,10 +166,8 @@ def test_while_the_database_is_away_the_page_keeps_what_is_given_and_says_so(
         ana.press("w")
         ana.until(lambda: "The database does not answer." in ana.text("notice"))
         assert "1 severity that you gave is kept in this browser" in ana.text("notice")
-        began = datetime.now(UTC)
         own_postgres_server.start()
         ana.reads("Question 1?")
-        assert (datetime.now(UTC) - began).total_seconds() < 25
         assert not ana.sees("notice")
         ana.press("f")
         ana.reads("Question 2?")

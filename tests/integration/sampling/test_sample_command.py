@@ -6,7 +6,6 @@ import json
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,7 +22,7 @@ from streamer.events.limits import Limits
 from streamer.labels.llm import ChatEndpoint
 from streamer_research.sampling import Recipe, read_prompts
 from streamer_research.sampling import sample as sample_clouds
-from tests.services.openai_server import ChatReply, ChatRequest, OpenAIServer, refusal_of_a_parameter
+from tests.services.openai_server import ChatReply, ChatRequest, HeldUp, OpenAIServer, refusal_of_a_parameter
 from tests.services.ports import free_port
 from tests.services.requirements import missing
 from tests.told import Told
@@ -476,19 +475,6 @@ class TestWrongUsage:
         assert "answers was 2, is 3" in capsys.readouterr().err
 
 
-class Paid:
-    """Answers slowly, and remembers which requests were answered to the end."""
-
-    def __init__(self, after: float) -> None:
-        self.after = after
-        self.enough = threading.Event()
-
-    def __call__(self, request: ChatRequest) -> ChatReply:
-        if request.number == 20:
-            self.enough.set()
-        return good(request, after=self.after)
-
-
 @contextmanager
 def running(server: OpenAIServer, folder: Path) -> Iterator[subprocess.Popen[str]]:
     command = [
@@ -515,18 +501,18 @@ SAME = ("--answers", "40", "--per-request", "1", "--concurrency", "4", "--yes")
 
 class TestStopped:
     def test_killed_and_started_again_asks_for_nothing_twice(self, folder: Path):
-        answer = Paid(after=0.05)
+        answer = HeldUp(20, good)
         with OpenAIServer(answer) as server:
             with running(server, folder) as process:
-                assert answer.enough.wait(240)
+                assert answer.reached.wait(240)
                 process.kill()
                 process.wait()
                 assert not (folder / "out.jsonl").exists()
+            answer.go_on.set()
             lines = (folder / "out.jsonl.journal").read_text().splitlines()[1:]
             kept = [json.loads(line)["sent"]["seed"] for line in lines if line.endswith("}")]
             first = len(server.requests)
             assert 15 <= len(kept) <= first <= len(kept) + 4 + 4, "at most what was in flight is lost"
-            answer.after = 0.0
             assert sample(server, *SAME) == 0
             second = seeds(server)[first:]
         assert not set(second) & set(kept)
@@ -536,11 +522,13 @@ class TestStopped:
 
     @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
     def test_told_to_stop_it_keeps_what_is_in_flight(self, number: signal.Signals, status: int, folder: Path):
-        answer = Paid(after=0.1)
+        answer = HeldUp(20, good)
         with OpenAIServer(answer) as server:
             with running(server, folder) as process:
-                assert answer.enough.wait(240)
+                assert answer.reached.wait(240)
                 process.send_signal(number)
+                time.sleep(0.2)  # whether it is told first or answered
+                answer.go_on.set()
                 _, said = process.communicate(timeout=240)
             assert process.returncode == status, said
             assert "in the journal" in said
@@ -548,14 +536,13 @@ class TestStopped:
             found = len((folder / "out.jsonl.journal").read_text().splitlines()) - 1
             assert found == first, "all that was answered"
             assert not (folder / "out.jsonl").exists(), "no cloud is whole yet"
-            answer.after = 0.0
             assert sample(server, *SAME) == 0
             assert len(server.requests) == 120
         assert len(set(seeds(server))) == 120
 
     def test_whole_clouds_are_written_when_it_is_stopped(self, folder: Path):
         def answer(request: ChatRequest) -> ChatReply:
-            return good(request, after=30.0 if "Why" in request.texts[1] else 0.0)
+            return good(request, after=600.0 if "Why" in request.texts[1] else 0.0)
 
         with OpenAIServer(answer) as server, running(server, folder) as process:
             journal = folder / "out.jsonl.journal"
@@ -570,10 +557,11 @@ class TestStopped:
         assert "not finished yet" in said
 
     def test_one_run_at_a_time(self, folder: Path, capsys: pytest.CaptureFixture[str]):
-        answer = Paid(after=0.1)
+        answer = HeldUp(20, good)
         with OpenAIServer(answer) as server, running(server, folder):
-            assert answer.enough.wait(240)
+            assert answer.reached.wait(240)
             assert sample(server, *SAME) == 2
+            answer.go_on.set()
         assert "another run writes" in capsys.readouterr().err
 
 

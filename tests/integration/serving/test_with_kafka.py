@@ -4,27 +4,24 @@ import json
 from collections.abc import Callable
 
 import pytest
-from kafka import KafkaConsumer, KafkaProducer
-from kafka.consumer.fetcher import ConsumerRecord
+from kafka import KafkaProducer
 
 from streamer import wiring
 from streamer.events.desk import decode_desk
 from streamer.gates.batch_key import BatchKey
 from streamer.settings.settings import load_settings
 from streamer.store.desk.release_desk import Release
+from streamer.stream.connection import KafkaConnection
+from streamer.stream.tail import TailedRecord
 from tests.faults.endpoint import GATE, Site, batch, held
 from tests.faults.site import wait_until
 from tests.faults.worker_process import WorkerProcess
+from tests.integration.stream.running import all_records
 from tests.services.kafka import KafkaBroker
 
 
-def published_on(broker: KafkaBroker, topic: str) -> list[ConsumerRecord]:
-    consumer = KafkaConsumer(
-        topic, bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest", consumer_timeout_ms=3000
-    )
-    records = list(consumer)
-    consumer.close()
-    return records
+def published_on(broker: KafkaBroker, topic: str) -> list[TailedRecord]:
+    return all_records(KafkaConnection(broker.bootstrap), topic)
 
 
 @pytest.mark.postgres

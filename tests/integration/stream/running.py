@@ -15,7 +15,7 @@ from streamer.stream.connection import KafkaConnection, Subscription
 from streamer.stream.ending import Ending, StopDeadline
 from streamer.stream.health import WorkerHealth
 from streamer.stream.hooks import Decider, SilentObserver
-from streamer.stream.tail import Tail, TailedRecord
+from streamer.stream.tail import KafkaLog, TailedRecord
 from streamer.stream.worker import WorkerLimits, run_worker
 from tests.integration.stream.brokers import TestedBroker
 
@@ -129,6 +129,7 @@ def numbered(count: int, *, start: int = 0) -> list[tuple[bytes, bytes]]:
     return [(f"k{i % 97}".encode(), f"ok-{i}".encode()) for i in range(start, start + count)]
 
 
-def all_records(connection: KafkaConnection, topic: str, *, idle: float = 1.0) -> list[TailedRecord]:
-    with Tail(connection, topic, from_beginning=True) as tail:
-        return list(tail.records(idle=idle))
+def all_records(connection: KafkaConnection, topic: str) -> list[TailedRecord]:
+    """What a topic holds now."""
+    log = KafkaLog(connection, log_id="read")
+    return list(log.read(topic, {number: end for number, (_, end) in log.bounds(topic).items()}))

@@ -11,7 +11,7 @@ import pytest
 from streamer.errors import DatabaseFault, Outdated
 from streamer.journal import Outcome, Partition, Record
 from streamer.stream.group_commit import GroupCommit
-from streamer.stream.hooks import Hooks, SilentObserver, Stage
+from streamer.stream.hooks import Hooks
 from streamer.stream.intake import FetchBudget, Fetched, Intake
 from streamer.stream.isolation import DeadLetterCap, DeadLetterLimits
 from tests.integration.stream.deciders import EchoDecider
@@ -43,26 +43,13 @@ class OneAtATime(EchoDecider):
             self._free.release()
 
 
-class Stages(SilentObserver):
-    """How long deciding and committing took in all."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[Stage, float] = {"score": 0.0, "commit": 0.0}
-
-    def stage(self, stage: Stage, seconds: float) -> None:
-        self.seconds[stage] += seconds
-
-
 class Site:
     """One worker's intake and commits over a journal that outlives it."""
 
-    def __init__(
-        self, journal: MemoryJournal, decider: OneAtATime, observer: SilentObserver | None = None
-    ) -> None:
+    def __init__(self, journal: MemoryJournal, decider: OneAtATime) -> None:
         self.journal, self.decider = journal, decider
         self.budget = FetchBudget(max_records=ROOM, max_bytes=10**9)
         self.intake = Intake(self.budget)
-        self._hooks = Hooks(observer=observer or SilentObserver())
 
     def read(self) -> None:
         """Lease both partitions anew and offer all that is not recorded yet."""
@@ -121,7 +108,7 @@ class Site:
             max_records=GROUP,
             max_bytes=2**30,
             cap=DeadLetterCap(DeadLetterLimits()),
-            hooks=self._hooks,
+            hooks=Hooks(),
             on_commit=lambda: None,
         )
 
@@ -159,37 +146,28 @@ def test_a_lone_event_waits_for_no_timer(slow: str) -> None:
     assert site.decider.calls == [1] * GROUP
 
 
-@pytest.mark.parametrize(("score", "commit"), [(0.1, 0.1), (0.1, 0.05), (0.05, 0.1)])
-def test_a_slow_encoder_and_a_slow_commit_take_as_long_as_the_slower_one(score: float, commit: float) -> None:
-    stages = Stages()
-    journal = MemoryJournal(before=lambda name: time.sleep(commit) if name == "commit" else None)
-    site = Site(journal, OneAtATime(before=lambda _: time.sleep(score)), stages)
-    began = time.monotonic()
+def test_each_group_is_decided_while_the_one_before_commits_and_no_further_one() -> None:
+    """A slow encoder and a slow commit take as long as the slower one: whichever comes first to this barrier waits."""
+    together = threading.Barrier(2)
+    groups = COUNT // GROUP
+    begun: list[Sequence[Record]] = []
+    at_commits: list[int] = []
+
+    def deciding(records: Sequence[Record]) -> None:
+        begun.append(records)
+        if len(begun) > 1:
+            together.wait(PATIENCE)
+
+    def committing(operation: str) -> None:
+        if operation == "commit":
+            if len(at_commits) + 1 < groups:
+                together.wait(PATIENCE)
+                time.sleep(0.02)  # a third one would have begun by now
+            at_commits.append(len(begun))
+
+    site = Site(MemoryJournal(before=committing), OneAtATime(before=deciding))
     site.run()
-    took = time.monotonic() - began
-    slower, faster = max(stages.seconds.values()), min(stages.seconds.values())
-    assert took < slower + faster / 2
-    assert site.has_each_once()
-
-
-def test_one_group_is_decided_while_another_commits_and_no_further_one() -> None:
-    decider = OneAtATime()
-    commits: list[bool] = []
-
-    def before(operation: str) -> None:
-        if operation != "commit":
-            return
-        wanted = len(commits) + 2 if sum(decider.calls) < COUNT else len(decider.calls)
-        deadline = time.monotonic() + PATIENCE
-        while len(decider.calls) < wanted and time.monotonic() < deadline:
-            time.sleep(0.001)
-        time.sleep(0.02)  # a third one would be decided by now
-        commits.append(len(decider.calls) == wanted)
-
-    site = Site(MemoryJournal(before=before), decider)
-    site.run()
-    assert len(commits) >= COUNT // GROUP
-    assert all(commits)
+    assert at_commits == [*range(2, groups + 1), groups]
     assert site.has_each_once()
 
 

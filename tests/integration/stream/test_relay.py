@@ -9,6 +9,7 @@ from aiokafka.partitioner import murmur2
 from kafka.admin import NewPartitions
 
 from streamer.journal import Lease, OutboxMessage
+from streamer.stream import relay_lane
 from streamer.stream.connection import KafkaConnection
 from tests.integration.stream.brokers import TestedBroker
 from tests.integration.stream.memory_journal import MemoryJournal
@@ -100,7 +101,10 @@ def test_a_partition_without_a_leader_holds_up_no_other_of_its_topic(own_kafka_b
 
 
 @pytest.mark.kafka
-async def test_what_a_commit_offers_is_published_without_being_read(real: TestedBroker):
+async def test_what_a_commit_offers_is_published_without_being_read(
+    real: TestedBroker, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(relay_lane, "_REREAD_SECONDS", 600.0)
     topic = real.topic("actions")
     journal = MemoryJournal()
     asked: list[str] = []
@@ -108,7 +112,11 @@ async def test_what_a_commit_offers_is_published_without_being_read(real: Tested
     async with a_relay(real.connection, journal, idle_poll=600) as relaying:
         rows = [relaying.put(topic, b"first")]
         await relaying.until(lambda: relaying.published(rows))
-        await asyncio.sleep(0.1)  # it looks once more whether there is more
+        lane, _ = relaying.relay._lanes[topic]
+        await relaying.until(lambda: not lane._to_read)
+        await asyncio.get_running_loop().run_in_executor(
+            relaying.relay._executor, int
+        )  # after its last reading
         journal.before = asked.append
         for number in range(200):
             rows.append(relaying.offer(topic, b"k%d" % (number % 7), b"%d" % number))

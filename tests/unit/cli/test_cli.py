@@ -881,7 +881,7 @@ def test_a_worker_stops_when_its_standard_input_closes(monkeypatch: pytest.Monke
         "signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))\n"
         "from streamer.cli.services import stop_when_stdin_closes\n"
         "stop_when_stdin_closes()\n"
-        "time.sleep(60)\n"
+        "time.sleep(600)\n"
     )
     child = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE)
     assert child.stdin is not None

@@ -13,6 +13,7 @@ from streamer.gates.policy import GateRevision
 from streamer.recalibration.gate_status import GateStatus
 from streamer.recalibration.runner import GateWork
 from streamer.recalibration.service import Recalibrator, Timing
+from tests.faults.site import wait_until
 from tests.unit.recalibration.test_schedule import status
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
@@ -305,11 +306,7 @@ def test_a_database_that_is_away_is_waited_for(place: str) -> None:
     thread = threading.Thread(target=stage.service.run, args=(stop,))
     thread.start()
     try:
-        for _ in range(200):
-            if "the database does not answer" in stage.service.unready():
-                break
-            stop.wait(0.02)
-        assert "the database does not answer" in stage.service.unready()
+        wait_until(lambda: "the database does not answer" in stage.service.unready(), "it says so")
         assert ["database", False] in stage.happened("part")
     finally:
         stop.set()

@@ -124,7 +124,7 @@ async def test_drained_waits_for_what_is_being_committed():
     await asyncio.sleep(0)
     assert not waiting.done()
     intake.release(runs)
-    await asyncio.wait_for(waiting, 1)
+    await asyncio.wait_for(waiting, 240)
 
 
 async def test_gather_waits_until_something_arrives():
@@ -133,7 +133,7 @@ async def test_gather_waits_until_something_arrives():
     await asyncio.sleep(0)
     assert not gathering.done()
     intake.offer(fetched(0), now=1.0)
-    assert len(await asyncio.wait_for(gathering, 1)) == 1
+    assert len(await asyncio.wait_for(gathering, 240)) == 1
 
 
 @given(

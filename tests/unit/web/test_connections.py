@@ -18,7 +18,8 @@ from streamer.web.connections import Patience
 from streamer.web.server import listen, server
 
 SHORT, LONG = 0.3, 240.0
-PATIENT = Patience(next=LONG, head=LONG, body=LONG, rest=LONG, reading=LONG)
+NEVER = 100 * LONG  # a test that waits for it fails
+PATIENT = Patience(*[NEVER] * 5)
 GET = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n"
 HEAD = b"GET / HTTP/1.1\r\nhost"
 BODY = b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\nhalf"
@@ -119,7 +120,7 @@ def test_a_client_that_does_not_go_on_is_left(awaited: str, said: bytes, told: b
     with served(patience=PATIENT._replace(**{awaited: SHORT})) as (one, stack):
         began = time.monotonic()
         assert heard(stack.enter_context(one.connect(said))).startswith(told)
-        assert SHORT * 0.9 < time.monotonic() - began < LONG / 2
+        assert time.monotonic() - began > SHORT * 0.9
 
 
 def test_a_head_that_drips_is_left_as_well() -> None:
@@ -143,7 +144,7 @@ def test_a_client_that_does_not_read_is_left() -> None:
 
 
 def test_what_takes_long_to_answer_is_waited_for() -> None:
-    with served(patience=Patience(SHORT, LONG, SHORT, SHORT, SHORT)) as (one, stack):
+    with served(patience=Patience(SHORT, NEVER, SHORT, SHORT, SHORT)) as (one, stack):
         slow = stack.enter_context(one.connect(GET.replace(b"/", b"/slow", 1)))
         time.sleep(SHORT * 3)
         one.go.set()
