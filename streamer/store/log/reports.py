@@ -25,7 +25,7 @@ from streamer.store.db.schema import (
 )
 from streamer.store.db.schema.joins import BATCH, same
 from streamer.store.db.schema.log import QUEUED
-from streamer.store.db.schema.types import UtcDateTime
+from streamer.store.db.schema.types import REAL, UtcDateTime
 from streamer.store.db.transport import Pooling, pooling
 from streamer.store.log import outbox
 from streamer.store.part import Part
