@@ -247,7 +247,7 @@ def sign(port: PortOption = None, json: opt.JsonOption = False) -> None:
 
     Exit status: 0 stopped on request, 1 crashed, 124 did not stop in time.
     """
-    raise typer.Exit(run_service(wiring.run_signer, port, until_stdin_closes=False, json=json))
+    run_service(wiring.run_signer, port, until_stdin_closes=False, json=json)
 
 
 @app.command()
