@@ -22,7 +22,7 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.command("list")
 def list_(
-    gate: str | None = opt.argument("GATE", "Only this gate.", None),
+    gate: opt.OnlyGate = None,
     open_: bool = opt.flag("--open", "Only alerts that nobody has acknowledged."),
     limit: int = opt.option("N", "At most this many.", 20, min=1),
     json: opt.JsonOption = False,
