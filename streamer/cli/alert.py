@@ -7,7 +7,7 @@ import typer
 
 from streamer import wiring
 from streamer.cli import options as opt
-from streamer.cli.console import print_fields, print_json, print_list, say, tell
+from streamer.cli.console import picked, print_fields, print_json, print_list, say, tell
 from streamer.errors import UsageError
 from streamer.wording.numbers import when
 from streamer.wording.verdicts import no_alerts
@@ -22,7 +22,7 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.command("list")
 def list_(
-    gate: str | None = opt.argument("GATE", "Only this gate.", None),
+    gate: opt.OnlyGate = None,
     open_: bool = opt.flag("--open", "Only alerts that nobody has acknowledged."),
     limit: int = opt.option("N", "At most this many.", 20, min=1),
     json: opt.JsonOption = False,
@@ -126,7 +126,5 @@ def acknowledge(
 
 def alert_json(raised: "RaisedAlert") -> dict[str, Any]:
     """Return an alert as JSON values, with its acknowledgement."""
-    event = ("alert_id", "gate", "kind", "level", "message", "details", "policy_version", "raised_at")
-    since = ("assignee", "acknowledged_by", "acknowledged_at", "acknowledged_reason")
-    found = {name: getattr(raised.alert, name) for name in event}
-    return found | {name: getattr(raised, name) for name in since}
+    event = picked(raised.alert, "alert_id gate kind level message details policy_version raised_at")
+    return event | picked(raised, "assignee acknowledged_by acknowledged_at acknowledged_reason")

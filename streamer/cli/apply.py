@@ -13,7 +13,7 @@ from streamer import wiring
 from streamer.cli import FOUND
 from streamer.cli import options as opt
 from streamer.cli.broker import announce_now
-from streamer.cli.console import print_json, say, warn
+from streamer.cli.console import picked, print_json, say, warn
 from streamer.cli.gate import check_kind, wanted_settings
 from streamer.cli.gate_files import as_keys, read_files, refuse, told
 from streamer.errors import StreamerError, UsageError
@@ -83,8 +83,7 @@ def apply(
                 say(step.text())
     counts = Counter(one.does for one in steps)
     if json:
-        said = ("gate", "does", "about", "changes")
-        print_json([{name: getattr(one, name) for name in said} for one in steps])
+        print_json([picked(one, "gate does about changes") for one in steps])
     else:
         found = ", ".join(f"{count} {does}" for does, count in counts.items())
         say(f"{'Plan' if dry_run else 'Done'}: {found}.")

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -38,12 +38,15 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True)
 
+_Batch = Annotated[str, opt.argument("BATCH", "The batch_id of the event.")]
+_Attempt = Annotated[int | None, opt.option("N", "Only this attempt.", ..., min=1)]
+
 
 @app.command()
 def show(
-    batch: str = opt.argument("BATCH", "The batch_id of the event."),
+    batch: _Batch,
     gate: opt.GateFilter = None,
-    attempt: int | None = opt.option("N", "Only this attempt.", min=1),
+    attempt: _Attempt = None,
     segment: SegmentsOption = None,
     json: opt.JsonOption = False,
 ) -> None:
@@ -91,9 +94,9 @@ def _decisions_of(
 
 @app.command()
 def receipt(
-    batch: str = opt.argument("BATCH", "The batch_id of the event."),
+    batch: _Batch,
     gate: opt.GateFilter = None,
-    attempt: int | None = opt.option("N", "Only this attempt.", min=1),
+    attempt: _Attempt = None,
     segment: SegmentsOption = None,
 ) -> None:
     """Prove that a signed checkpoint covers a decision: its leaf, inclusion proofs and the checkpoint, as JSON.
@@ -247,7 +250,7 @@ def sign(port: PortOption = None, json: opt.JsonOption = False) -> None:
 
     Exit status: 0 stopped on request, 1 crashed, 124 did not stop in time.
     """
-    raise typer.Exit(run_service(wiring.run_signer, port, until_stdin_closes=False, json=json))
+    run_service(wiring.run_signer, port, until_stdin_closes=False, json=json)
 
 
 @app.command()

@@ -9,7 +9,7 @@ from streamer import wiring
 from streamer.cli import FOUND
 from streamer.cli import options as opt
 from streamer.cli.broker import announce_now
-from streamer.cli.console import note, print_fields, print_json, say, tell
+from streamer.cli.console import note, picked, print_fields, print_json, say, tell
 from streamer.cli.gate import chosen_settings
 from streamer.cli.gate_options import with_settings
 from streamer.cli.policies import cut_json
@@ -219,12 +219,8 @@ def _about(candidate: "CandidatePolicy", present: "GateSettings") -> str:
 
 def _candidate_json(candidate: "CandidatePolicy") -> dict[str, Any]:
     return {
-        "gate": candidate.gate,
+        **picked(candidate, "gate guarantee by reason at"),
         "candidate": candidate.number,
         "settings": None if candidate.settings is None else candidate.settings.flat(),
         "threshold": None if candidate.cut is None else cut_json(candidate.cut),
-        "guarantee": candidate.guarantee,
-        "by": candidate.by,
-        "reason": candidate.reason,
-        "at": candidate.at,
     }

@@ -79,6 +79,11 @@ def say(text: str) -> None:
     typer.echo(visible(text))
 
 
+def picked(one: object, names: str) -> dict[str, Any]:
+    """Return the attributes of these names, separated by spaces, for JSON."""
+    return {name: getattr(one, name) for name in names.split()}
+
+
 def print_json(value: object) -> None:
     """Print one JSON value on a line of its own; times as RFC 3339."""
     typer.echo(visible(json.dumps(value, ensure_ascii=False, default=_plain, allow_nan=False)))

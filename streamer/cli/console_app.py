@@ -8,7 +8,7 @@ import typer
 
 from streamer import wiring
 from streamer.cli import options as opt
-from streamer.cli.console import note, print_json, print_list, say, tell, warn
+from streamer.cli.console import note, picked, print_json, print_list, say, tell, warn
 from streamer.cli.services import UntilStdinClosesOption, begin, collected, stop_when_stdin_closes
 from streamer.errors import UsageError
 from streamer.security.accounts import LEAST_CHARACTERS, ROLES, Account
@@ -227,8 +227,7 @@ def _where(account: Account) -> str | None:
 
 def _account_json(account: Account) -> dict[str, object]:
     return {
-        "name": account.name,
-        "roles": account.roles,
+        **picked(account, "name roles"),
         "issuer": None if account.issued is None else account.issued.issuer,
         "revision": account.revision,
         "at": account.created_at,
@@ -244,7 +243,7 @@ def _print(opened: OpenedConsole, *, json: bool) -> None:
             "sign-in asks the issuer again."
         )
     if json:
-        print_json({name: getattr(opened, name) for name in ("url", "link", "issuer", "metrics")})
+        print_json(picked(opened, "url link issuer metrics"))
         sys.stdout.flush()
         return
     say(opened.link or opened.url)

@@ -5,7 +5,7 @@ import typer
 from streamer import wiring
 from streamer.cli import options as opt
 from streamer.cli.broker import announce_now
-from streamer.cli.console import counted, note, print_list, tell
+from streamer.cli.console import counted, note, picked, print_list, tell
 from streamer.cli.options import JsonOption
 from streamer.errors import UsageError
 
@@ -21,9 +21,7 @@ def list_(
     """List the messages that were refused, the newest first. The topic dead-letters has their bytes."""
     with wiring.record() as store:
         letters = store.dead_letters.list(code=code, limit=limit)
-    fields = (
-        "id", "topic", "partition", "offset", "code", "detail", "at", "truncated", "replayed_at", "replayed_by",
-    )  # fmt: skip
+    fields = "id topic partition offset code detail at truncated replayed_at replayed_by"
     print_list(
         json,
         letters,
@@ -32,7 +30,7 @@ def list_(
             one.id, one.at, one.code, f"{one.topic}/{one.partition}/{one.offset}", one.replayed_by or "", one.detail,
         ],
         none="No message was refused." if code is None else f"No message was refused with the code {code}.",
-        to_json=lambda one: {name: getattr(one, name) for name in fields},
+        to_json=lambda one: picked(one, fields),
     )  # fmt: skip
 
 

@@ -98,10 +98,10 @@ def diagnose(settings: "Settings", *, full: bool = False) -> Iterator[Diagnosis]
     yield from _guarded("broker", _broker, settings)
     if any(finding.level == "fail" and finding.subject == "database" for finding in database):
         return  # the text of that field cannot be inspected
-    yield from _guarded("gates", _gates, settings)
-    yield from _guarded("signatures", _signatures, settings)
-    yield from _guarded("labels", _labels, settings)
-    yield from _guarded("dead letters", _dead_letters, settings)
+    for subject, look in (
+        ("gates", _gates), ("signatures", _signatures), ("labels", _labels), ("dead letters", _dead_letters),
+    ):  # fmt: skip
+        yield from _guarded(subject, look, settings)
 
 
 def _guarded(

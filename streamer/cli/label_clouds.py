@@ -14,7 +14,7 @@ from streamer.cli import FAILED
 from streamer.cli import options as opt
 from streamer.cli.console import counted, note, print_json, progress, say, warn
 from streamer.cli.evaluate_claims import AnswerOption
-from streamer.cli.label_filling import parameter
+from streamer.cli.label_filling import parameter, tally_json, warn_failed
 from streamer.clouds.claims import WHY_HELD
 from streamer.errors import UsageError
 from streamer.labels.claim_files import write_claims
@@ -132,11 +132,8 @@ def _label(
                 "clouds": written,
                 "there_before": before,
                 "missing": missing,
-                "labelled": tally.labelled,
-                "failed": tally.failures,
-                "failures": tally.failed,
+                **tally_json(tally),
                 "labeller": who,
-                "tokens": {"input": tally.input_tokens, "output": tally.output_tokens},
             }
         )
     else:
@@ -148,10 +145,9 @@ def _label(
             note(f"{counted(before, 'cloud was', 'clouds were')} labelled already")
         if missing:
             _warn_missing(missing, of["claims"])
-        if tally.failures:
-            warn(f"{counted(tally.failures, what, many)} not labelled; their clouds are not written:")
-            for example in tally.examples:
-                warn(f"  {example}")
+        warn_failed(
+            tally, f"{counted(tally.failures, what, many)} not labelled; their clouds are not written:"
+        )
     if tally.failures:
         raise typer.Exit(FAILED)
 

@@ -15,7 +15,7 @@ import typer
 from streamer import wiring
 from streamer.cli import FAILED
 from streamer.cli import options as opt
-from streamer.cli.console import PatientInterrupt, counted, note, print_json, progress, say, warn
+from streamer.cli.console import PatientInterrupt, counted, note, picked, print_json, progress, say, warn
 from streamer.errors import StreamerError, UsageError
 from streamer.gates.batch_key import BatchKey
 from streamer.labels.filling import Attempted, FillingTally, fill
@@ -167,17 +167,30 @@ def _print_json(done: _Filled) -> None:
             "gates": done.gates,
             "kind": done.kind,
             "labeller": done.who,
-            "labelled": tally.labelled,
-            "failed": tally.failures,
-            "failures": tally.failed,
-            "skipped": tally.skipped,
-            "without_references": tally.without_references,
+            **tally_json(tally),
+            **picked(tally, "skipped without_references"),
             "waiting": done.left,
-            "tokens": {"input": tally.input_tokens, "output": tally.output_tokens},
             "cost": float(tally.cost) if done.priced and tally.cost is not None else None,
             "seconds": round(done.seconds, 3),
         }
     )
+
+
+def tally_json(tally: FillingTally) -> dict[str, Any]:
+    """Return what programs have labelled, and what that took, as JSON values."""
+    tokens = {"input": tally.input_tokens, "output": tally.output_tokens}
+    found = {"labelled": tally.labelled, "failed": tally.failures, "failures": tally.failed}
+    return {**found, "tokens": tokens}
+
+
+def warn_failed(tally: FillingTally, said: str) -> None:
+    """Warn of what could not be labelled, with examples."""
+    if tally.failures:
+        warn(said)
+        for example in tally.examples:
+            warn(f"  {example}")
+        if tally.failures > len(tally.examples):
+            warn("  ...")
 
 
 def _print(done: _Filled, *, stopped: bool) -> None:
@@ -199,13 +212,8 @@ def _print(done: _Filled, *, stopped: bool) -> None:
             f"{counted(tally.without_references, f'{one} has', f'{many} have')} no references to be compared with; "
             "they stay in the queue: publish references with the events, or label them by hand"
         )
-    if tally.failures:
-        codes = ", ".join(f"{count} {code}" for code, count in sorted(tally.failed.items()))
-        warn(f"{counted(tally.failures, *named)} could not be labelled ({codes}):")
-        for example in tally.examples:
-            warn(f"  {example}")
-        if tally.failures > len(tally.examples):
-            warn("  ...")
+    codes = ", ".join(f"{count} {code}" for code, count in sorted(tally.failed.items()))
+    warn_failed(tally, f"{counted(tally.failures, *named)} could not be labelled ({codes}):")
     if stopped:
         note("Stopped; what was labelled is stored.")
     if again := left - tally.without_references:

@@ -111,6 +111,7 @@ def gate_name(given: str) -> str:
 
 
 GateArgument = Annotated[str, argument("GATE", "Name of the gate.", autocompletion=gate_names)]
+OnlyGate = Annotated[str | None, argument("GATE", "Only this gate.", autocompletion=gate_names)]
 GateFilter = Annotated[
     str | None, option("GATE", "Only this gate.", ..., "--gate", autocompletion=gate_names)
 ]

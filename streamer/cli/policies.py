@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from streamer.cli.console import counted, print_table
+from streamer.cli.console import counted, picked, print_table
 from streamer.gates.policy import GateRevision, Policy
 from streamer.gates.rule import Cut, rule_to_json
 from streamer.gates.settings import GateSettings
@@ -54,7 +54,7 @@ def cut_json(cut: Cut) -> dict[str, Any]:
 def policy_json(policy: Policy) -> dict[str, Any]:
     """Return a policy as JSON values; `lambda` is null unless the state is cut."""
     return {
-        **{name: getattr(policy, name) for name in ("gate", "gate_revision", "calibration_run", "reason")},
+        **picked(policy, "gate gate_revision calibration_run reason"),
         **_state_json(policy),
         "rule": rule_to_json(policy.rule) | {"curve": None},
         "by": policy.created_by,
@@ -63,14 +63,13 @@ def policy_json(policy: Policy) -> dict[str, Any]:
 
 
 def _state_json(policy: Policy) -> dict[str, Any]:
-    own = ("version", "state", "calibrated", "guarantee", "valid_from")
-    return {name: getattr(policy, name) for name in own} | {"lambda": policy.threshold}
+    return picked(policy, "version state calibrated guarantee valid_from") | {"lambda": policy.threshold}
 
 
 def gate_json(revision: GateRevision, policy: Policy) -> dict[str, Any]:
     """Return a gate as JSON values: its settings, and its newest policy under `policy`. The audit salt stays secret."""
     return {
-        **{name: getattr(revision, name) for name in ("gate", "revision", "seed", "created_at", "reason")},
+        **picked(revision, "gate revision seed created_at reason"),
         "by": revision.created_by,
         **revision.settings.flat(),
         "policy": _state_json(policy),

@@ -11,7 +11,7 @@ from streamer.calibration.specification import Sample
 from streamer.cli import FAILED
 from streamer.cli import options as opt
 from streamer.cli.broker import announce_now
-from streamer.cli.console import complain, counted, note, print_json, print_table, say, warn
+from streamer.cli.console import complain, counted, note, picked, print_json, print_table, say, warn
 from streamer.cli.policies import NO_GATE, promise_text, verdict_json
 from streamer.errors import UsageError
 from streamer.gates.policy import Policy
@@ -171,24 +171,16 @@ def report_json(done: "Recalibration") -> dict[str, Any]:
         return {"state": found.state, "lambda": found.value if found.state == "cut" else None}
 
     run = done.run
-    settings = run.gate.settings
     return {
         "gate": run.gate.gate,
         "dry_run": done.after is None and done.proposed is None,
         "proposed": done.proposed,
-        "method": settings.method,
-        "alpha": settings.alpha,
-        "effective_alpha": run.effective_alpha,
-        "unit": settings.unit,
+        **picked(run.gate.settings, "method alpha unit"),
         "groups": len(run.groups),
-        "drawn": run.drawn,
-        "labelled": run.labelled,
-        "missing": run.missing,
+        **picked(run, "effective_alpha drawn labelled missing seed older_than guarantee"),
         "age_cut": None if run.age_cut is None else run.age_cut.to_json(),
         "suffix": None if run.suffix is None else run.suffix.to_json(),
         "history": run.history.to_json(),
-        "seed": run.seed,
-        "older_than": run.older_than,
         "before": _version(done.before),
         "decided": threshold(run.decided),
         "rule": rule_to_json(run.rule) | {"curve": None},
@@ -196,7 +188,6 @@ def report_json(done: "Recalibration") -> dict[str, Any]:
         "candidates": [
             {"method": one.name, "decides": one.decides, **threshold(one.threshold)} for one in run.candidates
         ],
-        "guarantee": run.guarantee,
     }
 
 

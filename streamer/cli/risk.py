@@ -13,7 +13,7 @@ from streamer.wording.verdicts import ALARMS, alarm_text, facts, sentence
 
 
 def risk(
-    gate: str | None = opt.argument("GATE", "Only this gate.", None),
+    gate: opt.OnlyGate = None,
     explain: opt.ExplainOption = False,
     json: opt.JsonOption = False,
 ) -> None:

@@ -119,9 +119,7 @@ def worker(
     run: Callable[..., int] = run_worker
     if processes > 1:
         run = lambda settings, **_: run_processes(settings, processes, json=json)  # noqa: E731
-    raise typer.Exit(
-        run_service(run, port, until_stdin_closes=until_stdin_closes, json=json, process=process)
-    )
+    run_service(run, port, until_stdin_closes=until_stdin_closes, json=json, process=process)
 
 
 def recalibrator(
@@ -143,7 +141,7 @@ def recalibrator(
     from streamer.wiring import run_recalibrator
 
     run = partial(run_recalibrator, kafka=kafka)
-    raise typer.Exit(run_service(run, port, until_stdin_closes=until_stdin_closes, json=json))
+    run_service(run, port, until_stdin_closes=until_stdin_closes, json=json)
 
 
 def run_service(
@@ -153,17 +151,17 @@ def run_service(
     until_stdin_closes: bool,
     json: bool,
     process: int | None = None,
-) -> int:
-    """Run a service until it is told to stop, and return its exit status; `process` is its number in the log."""
+) -> None:
+    """Run a service until it is told to stop, and exit with its status; `process` is its number in the log."""
     from streamer.telemetry.logs import configure_logging
 
-    settings = wiring.load_settings(**({} if port is None else {"http": {"port": port}}))
+    settings = wiring.load_settings(http=opt.given(port=port))
     log_lines(configure_logging(settings.logging.format, settings.logging.level, process=process))
     _warn_of_misspelt()
     _leave_at_sigterm()
     if until_stdin_closes:
         stop_when_stdin_closes()
-    return run(settings, announce=_announce_json if json or collected() else _announce)
+    raise typer.Exit(run(settings, announce=_announce_json if json or collected() else _announce))
 
 
 def dev(
@@ -193,7 +191,7 @@ def dev(
     from streamer.cli.dev.embedded import Beside
     from streamer.cli.dev.embedded_step import run_dev
 
-    settings = wiring.load_settings(**({} if port is None else {"http": {"port": port}}))
+    settings = wiring.load_settings(http=opt.given(port=port))
     any_port = {"worker"} if port is None and "http.port" not in settings.origins else set()
     any_port |= {"recalibrator"} if recalibrator_port is None else set()
     begin(settings)
@@ -329,4 +327,4 @@ def serve(
     from streamer.wiring import run_serving
 
     run = partial(run_serving, kafka=kafka, host=host, port=port, wait=wait)
-    raise typer.Exit(run_service(run, None, until_stdin_closes=until_stdin_closes, json=json))
+    run_service(run, None, until_stdin_closes=until_stdin_closes, json=json)

@@ -7,8 +7,8 @@ from streamer import wiring
 from streamer.cli import options as opt
 from streamer.cli.broker import require_broker
 from streamer.cli.console import counted, note, tell
-from streamer.cli.known_gate import refuse_real_gate, warn_of_unknown
 from streamer.cli.options import gate_names
+from streamer.cli.publish import check_simulated
 from streamer.cli.services import end_on_sigterm
 from streamer.clouds.cloud import cloud_labels, cloud_message
 from streamer.clouds.simulation import SIMULATED_KIND
@@ -49,10 +49,8 @@ def simulate(
     """
     delay = opt.seconds(label_after, "--label-after")
     settings = wiring.load_settings()
-    if not into_real_gate:
-        refuse_real_gate(settings, gate)
+    check_simulated(settings, gate, kind=SIMULATED_KIND, into_real_gate=into_real_gate)
     require_broker(settings)
-    warn_of_unknown(settings, gate, kind=SIMULATED_KIND)
     end_on_sigterm()
     topics, limits = wiring.topics(settings), wiring.limits(settings)
     clouds = islice(endless_clouds(seed=int(time.time()) if seed is None else seed, noise=noise), batches)

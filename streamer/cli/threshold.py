@@ -56,7 +56,7 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.command("list")
 def list_(
-    gate: str | None = opt.argument("GATE", "Only this gate.", None),
+    gate: opt.OnlyGate = None,
     json: opt.JsonOption = False,
 ) -> None:
     """List every policy version, the newest first."""

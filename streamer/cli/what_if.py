@@ -11,7 +11,7 @@ import typer
 from streamer import wiring
 from streamer.cli import FOUND
 from streamer.cli import options as opt
-from streamer.cli.console import note, print_json, print_table, say, warn
+from streamer.cli.console import note, picked, print_json, print_table, say, warn
 from streamer.cli.evaluate_claims import print_claims
 from streamer.cli.gate import chosen_settings
 from streamer.cli.gate_options import with_settings
@@ -224,28 +224,18 @@ def answer_json(answer: WhatIfAnswer, change: Change) -> dict[str, Any]:
         "gate": answer.gate.gate,
         "asked": {
             "threshold": None if change.cut is None else cut_json(change.cut),
-            "policy": change.policy,
-            "proposal": change.proposal,
-            "candidate": change.candidate,
+            **picked(change, "policy proposal candidate"),
         },
         "threshold": cut_json(answer.reading.cut),
         "rule": rule_to_json(answer.reading.rule) | {"curve": None},
         "basis": asdict(answer.basis),
-        "since": answer.since,
-        "until": answer.until,
-        "prompts": answer.prompts,
-        "judged": answer.judged,
+        **picked(answer, "since until prompts judged unscored unaudited budget promised delta"),
         "age_cut": None if answer.age is None else answer.age.to_json(),
-        "unscored": answer.unscored,
         "while_closed": answer.closed,
         "in_shadow": answer.shadow,
-        "unaudited": answer.unaudited,
         "left_out": dict(answer.left_out),
         "notes": caveats(answer),
         "policies": list(answer.versions),
-        "budget": answer.budget,
-        "promised": answer.promised,
-        "delta": answer.delta,
         "in_force": asdict(answer.recorded),
         "what_if": asdict(answer.asked),
         "got_through": asdict(answer.more),

@@ -17,9 +17,10 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from streamer.console.acts import Act, Refused, Sent
 from streamer.console.desk import MOST_FORM_BYTES, NoSuchItem, written
 from streamer.console.doors import IssuerAway, NotIdentified, Session, TooMany
-from streamer.console.forms import Act, Forms, Refused
+from streamer.console.forms import Forms
 from streamer.console.pages import NotThere, Pages
 from streamer.console.render import STATIC, environment
 from streamer.console.trial import BEGIN, Trials, Tried, trial_page, upload_form
@@ -168,7 +169,9 @@ class _Site:
             session = await self._sender(request, form)
             _require(session, deed)
             try:
-                done = await run_in_threadpool(work, session, form)
+                done = await run_in_threadpool(work, Sent(session, form))
+                if deed in ("approve", "release"):
+                    self.forms.announce()
                 session.notice = done.notice or session.notice
                 return _go(done.where)
             except Unavailable:

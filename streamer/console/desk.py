@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode
 
 from streamer.audit.story import HELD
+from streamer.console.acts import Done, Sent
 from streamer.errors import StreamerError, UsageError
 from streamer.events.desk import DeskV1
 from streamer.events.responses import read_attempt
@@ -30,13 +31,6 @@ _HOURS_FROM = 120
 
 class NoSuchItem(StreamerError):
     """No batch of this name is, or was, at the desk."""
-
-
-class Done(NamedTuple):
-    """What a form did: a sentence, or nothing to say, and where the browser goes next."""
-
-    notice: str
-    where: str
 
 
 class Written(NamedTuple):
@@ -121,28 +115,30 @@ class DeskPages:
             "decision": urlencode({"batch": key.batch_id, "gate": key.gate, "attempt": key.attempt}),
         }
 
-    def release(self, form: Mapping[str, str], *, by: str) -> Done:
+    def release(self, sent: Sent) -> Done:
         """Release an answer, edited where the form has another text."""
-        key, answer = _key(form), form.get("answer", "")
+        form = sent.form
+        key, answer = _key(form), sent.get("answer")
         text = form.get("text")
         if text is not None:
             text = self._edited(key, answer, _put(form), text)
-        knowing = form.get("knowing", "")
+        knowing = sent.get("knowing")
         act = Release(
             response_id=answer,
             text=text,
             claims=_put(form),
             knowing=int(knowing) if knowing.isascii() and knowing.isdigit() and len(knowing) < 10 else None,
         )
-        return self._decide(key, act, by=by, remark=_remark(form))
+        return self._decide(key, act, sent)
 
-    def reject(self, form: Mapping[str, str], *, by: str) -> Done:
+    def reject(self, sent: Sent) -> Done:
         """Go on holding."""
-        return self._decide(_key(form), Reject(), by=by, remark=_remark(form))
+        return self._decide(_key(sent.form), Reject(), sent)
 
-    def _decide(self, key: BatchKey, act: Release | Reject, *, by: str, remark: str) -> Done:
+    def _decide(self, key: BatchKey, act: Release | Reject, sent: Sent) -> Done:
+        remark = " ".join(sent.get("remark").split())
         try:
-            made = self._store.desk.decide(key, act, by=by, remark=remark)
+            made = self._store.desk.decide(key, act, by=sent.by, remark=remark)
         except NotAtDesk as error:
             raise NoSuchItem(str(error)) from None
         except AlreadyDecided as late:
@@ -222,7 +218,3 @@ def _key(fields: Mapping[str, str]) -> BatchKey:
     if attempt is None:
         raise NoSuchItem("that is no attempt")
     return BatchKey(fields.get("gate", ""), fields.get("batch", ""), attempt)
-
-
-def _remark(form: Mapping[str, str]) -> str:
-    return " ".join(form.get("remark", "").split())

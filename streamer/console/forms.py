@@ -2,37 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import quote
 
-from streamer.console.desk import DeskPages, Done
-from streamer.console.doors import Doors, Session
+from streamer.console.acts import Act, Done, Refused, Sent
+from streamer.console.desk import DeskPages
+from streamer.console.doors import Doors
 from streamer.console.what_if import percent_of
-from streamer.errors import StreamerError
-from streamer.gates import free_text
 from streamer.review.access import Access
-from streamer.security.accounts import Deed
+from streamer.security.accounts import Account, Deed
 from streamer.store import Store
 from streamer.wording.numbers import percent
 
 if TYPE_CHECKING:
     from streamer.console.oidc import Issuer
-
-
-class Refused(StreamerError):
-    """An answer other than a page: its status, and a sentence for people."""
-
-    def __init__(self, status: int, detail: str) -> None:
-        super().__init__(detail)
-        self.status = status
-
-
-Act = Callable[[Session, Mapping[str, str]], Done]
-"""What a form does."""
 
 
 class Changes(Protocol):
@@ -70,9 +57,9 @@ class Forms:
         return DeskPages(self.store, clock=self.clock)
 
     def acts(self) -> dict[Deed, dict[str, Act]]:
-        """What forms do, by the deed that it takes and by address."""
+        """What forms do, by the deed that it takes and by address. What is done at gates is announced."""
         return {
-            "release": {"/desk/release": self.release, "/desk/reject": self.reject_at_desk},
+            "release": {"/desk/release": self.desk.release, "/desk/reject": self.desk.reject},
             "approve": {
                 "/proposals/approve": self.approve,
                 "/proposals/reject": self.reject,
@@ -95,171 +82,116 @@ class Forms:
             "look": {"/you/password": self.own_password},
         }
 
-    def approve(self, session: Session, form: Mapping[str, str]) -> Done:
+    def approve(self, sent: Sent) -> Done:
         """Put a proposal in force."""
-        gate, run = form.get("gate", ""), _number(form, "run")
-        how = {"by": session.actor, "reason": _reason(form, "approved")}
-        policy = self.store.calibration.activate(gate, run, **how, now=self.clock())
-        self.announce()
-        return Done(f"Run {run} is in force at gate {gate}, as policy {policy.version}.", "/proposals")
+        run = sent.number("run")
+        policy = self.store.calibration.activate(sent.gate, run, **sent.why("approved"), now=self.clock())
+        return Done(f"Run {run} is in force at gate {sent.gate}, as policy {policy.version}.", "/proposals")
 
-    def reject(self, session: Session, form: Mapping[str, str]) -> Done:
+    def reject(self, sent: Sent) -> Done:
         """Reject a proposal."""
-        gate, run = form.get("gate", ""), _number(form, "run")
-        self.store.calibration.reject(gate, run, by=session.actor, reason=_reason(form), now=self.clock())
-        said = f"Run {run} is not proposed again; the threshold of {gate} stays as it is."
+        run = sent.number("run")
+        self.store.calibration.reject(sent.gate, run, **sent.why(), now=self.clock())
+        said = f"Run {run} is not proposed again; the threshold of {sent.gate} stays as it is."
         return Done(said, "/proposals")
 
-    def close(self, session: Session, form: Mapping[str, str]) -> Done:
+    def close(self, sent: Sent) -> Done:
         """Close a gate."""
-        gate = form.get("gate", "")
-        policy = self.store.policies.close(gate, by=session.actor, reason=_reason(form), now=self.clock())
-        self.announce()
-        said = f"Gate {gate} is closed by policy {policy.version}: it ships nothing from now on."
-        return Done(said, _page_of(gate))
+        policy = self.store.policies.close(sent.gate, **sent.why(), now=self.clock())
+        said = f"Gate {sent.gate} is closed by policy {policy.version}: it ships nothing from now on."
+        return Done(said, _page_of(sent.gate))
 
-    def rollback(self, session: Session, form: Mapping[str, str]) -> Done:
+    def rollback(self, sent: Sent) -> Done:
         """Go back to an older threshold."""
-        gate, version = form.get("gate", ""), _number(form, "version")
-        how = {"by": session.actor, "reason": _reason(form)}
-        policy = self.store.policies.rollback(gate, version, **how, now=self.clock())
-        self.announce()
-        said = f"Gate {gate} has the threshold of policy {version} again, as policy {policy.version}."
-        return Done(said, _page_of(gate))
+        version = sent.number("version")
+        policy = self.store.policies.rollback(sent.gate, version, **sent.why(), now=self.clock())
+        said = f"Gate {sent.gate} has the threshold of policy {version} again, as policy {policy.version}."
+        return Done(said, _page_of(sent.gate))
 
-    def mode(self, session: Session, form: Mapping[str, str]) -> Done:
+    def mode(self, sent: Sent) -> Done:
         """Change between shadow and enforce."""
-        gate, mode = form.get("gate", ""), form.get("mode", "")
-        how = {"by": session.actor, "reason": _reason(form)}
-        self.store.gates.revise(gate, {"mode": mode}, **how, now=self.clock())
-        self.announce()
+        mode = sent.get("mode")
+        self.store.gates.revise(sent.gate, {"mode": mode}, **sent.why(), now=self.clock())
         said = "consumers obey it" if mode == "enforce" else "it decides, and consumers do not obey it"
-        return Done(f"Gate {gate} has the mode {mode} from now on: {said}.", _page_of(gate))
+        return Done(f"Gate {sent.gate} has the mode {mode} from now on: {said}.", _page_of(sent.gate))
 
-    def recalibrate(self, session: Session, form: Mapping[str, str]) -> Done:
+    def recalibrate(self, sent: Sent) -> Done:
         """Have a run propose a threshold."""
-        gate = form.get("gate", "")
-        run = self.changes.recalibrate(gate, by=session.actor, reason=_reason(form))
-        said = f"Gate {gate} was recalibrated: run {run} waits here." if run else "Nothing is proposed."
+        run = self.changes.recalibrate(sent.gate, **sent.why())
+        said = f"Gate {sent.gate} was recalibrated: run {run} waits here." if run else "Nothing is proposed."
         return Done(said, "/proposals")
 
-    def propose_budget(self, session: Session, form: Mapping[str, str]) -> Done:
+    def propose_budget(self, sent: Sent) -> Done:
         """Propose another budget."""
-        gate, budget = form.get("gate", ""), percent_of(form.get("budget", ""))
-        self.changes.propose_budget(gate, budget, by=session.actor, reason=_reason(form))
-        self.announce()
-        said = (
-            f"A budget of {percent(budget)} is proposed for gate {gate}, and decided beside it from now on."
-        )
+        budget = percent_of(sent.get("budget"))
+        self.changes.propose_budget(sent.gate, budget, **sent.why())
+        said = f"A budget of {percent(budget)} is proposed for gate {sent.gate}, and decided beside it from now on."
         return Done(said, "/proposals")
 
-    def adopt(self, session: Session, form: Mapping[str, str]) -> Done:
+    def adopt(self, sent: Sent) -> Done:
         """Put a candidate policy in force."""
-        gate = form.get("gate", "")
-        said = self.changes.adopt(gate, by=session.actor, reason=_reason(form, "approved"))
-        self.announce()
-        return Done(said, _page_of(gate))
+        return Done(self.changes.adopt(sent.gate, **sent.why("approved")), _page_of(sent.gate))
 
-    def stop_candidate(self, session: Session, form: Mapping[str, str]) -> Done:
+    def stop_candidate(self, sent: Sent) -> Done:
         """Reject a candidate policy."""
-        gate = form.get("gate", "")
-        self.store.candidates.stop(gate, by=session.actor, reason=_reason(form))
-        self.announce()
-        said = f"Gate {gate} stays as it is; what was proposed is decided beside it no longer."
+        self.store.candidates.stop(sent.gate, **sent.why())
+        said = f"Gate {sent.gate} stays as it is; what was proposed is decided beside it no longer."
         return Done(said, "/proposals")
 
-    def assign(self, session: Session, form: Mapping[str, str]) -> Done:
+    def assign(self, sent: Sent) -> Done:
         """Say who looks after an incident."""
-        incident = self.store.alerts.incident(form.get("alert", ""))
-        self.store.alerts.assign(incident, form.get("assignee", ""), by=session.actor)
+        incident = self.store.alerts.incident(sent.get("alert"))
+        self.store.alerts.assign(incident, sent.get("assignee"), by=sent.by)
         return Done("", f"/incident?alert={quote(incident.first.alert.alert_id)}")
 
-    def acknowledge(self, session: Session, form: Mapping[str, str]) -> Done:
+    def acknowledge(self, sent: Sent) -> Done:
         """Acknowledge the alerts of an incident."""
-        said = [
-            self.store.alerts.acknowledge(one, by=session.actor, reason=_reason(form)).alert.message
-            for one in form.get("alert", "").split(",")
-        ]
+        ids = sent.get("alert").split(",")
+        said = [self.store.alerts.acknowledge(one, **sent.why()).alert.message for one in ids]
         return Done(f"Acknowledged: {' '.join(said)}", "/alerts")
 
-    def release(self, session: Session, form: Mapping[str, str]) -> Done:
-        """Release an answer that waits at the desk."""
-        done = self.desk.release(form, by=session.actor)
-        self.announce()
-        return done
-
-    def reject_at_desk(self, session: Session, form: Mapping[str, str]) -> Done:
-        """Reject what waits at the desk."""
-        done = self.desk.reject(form, by=session.actor)
-        self.announce()
-        return done
-
-    def add_person(self, session: Session, form: Mapping[str, str]) -> Done:
+    def add_person(self, sent: Sent) -> Done:
         """Make an account."""
-        name, accounts = form.get("name", ""), self.store.accounts
-        if self.issuer is not None and "issued" in form:
-            issuer = self.issuer.registration.issuer
-            made = accounts.add_issued(name, roles=_roles(form), issuer=issuer, by=session.actor)
+        name, accounts, issuer = sent.get("name"), self.store.accounts, self.issuer
+        if issuer is not None and "issued" in sent.form:
+            there = issuer.registration.issuer
+            made = accounts.add_issued(name, roles=sent.roles, issuer=there, by=sent.by)
         else:
-            made = accounts.add(name, roles=_roles(form), password=_password(form), by=session.actor)
+            made = accounts.add(name, roles=sent.roles, password=sent.password, by=sent.by)
         return Done(f"{made.name} may sign in now, as {', '.join(made.roles)}.", "/people")
 
-    def change_roles(self, session: Session, form: Mapping[str, str]) -> Done:
+    def change_roles(self, sent: Sent) -> Done:
         """Change somebody's roles."""
-        name, roles = form.get("name", ""), _roles(form)
-        made = self.store.accounts.set_roles(name, roles, by=session.actor, reason="other roles")
-        self.access.end(made.name)
-        return Done(f"{made.name} is {', '.join(made.roles)} from now on, and signs in again.", "/people")
+        made = self.store.accounts.set_roles(sent.get("name"), sent.roles, by=sent.by, reason="other roles")
+        said = f"is {', '.join(made.roles)} from now on, and signs in again"
+        return self._changed(made, said)
 
-    def set_password(self, session: Session, form: Mapping[str, str]) -> Done:
+    def set_password(self, sent: Sent) -> Done:
         """Change somebody's password."""
-        made = self.store.accounts.set_password(form.get("name", ""), _password(form), by=session.actor)
-        self.access.end(made.name)
-        return Done(f"{made.name} has another password, and signs in again.", "/people")
+        made = self.store.accounts.set_password(sent.get("name"), sent.password, by=sent.by)
+        return self._changed(made, "has another password, and signs in again")
 
-    def close_account(self, session: Session, form: Mapping[str, str]) -> Done:
+    def close_account(self, sent: Sent) -> Done:
         """Close somebody's account."""
-        made = self.store.accounts.close(form.get("name", ""), by=session.actor, reason="closed")
-        self.access.end(made.name)
-        return Done(f"{made.name} cannot sign in any more.", "/people")
+        made = self.store.accounts.close(sent.get("name"), by=sent.by, reason="closed")
+        return self._changed(made, "cannot sign in any more")
 
-    def own_password(self, session: Session, form: Mapping[str, str]) -> Done:
+    def _changed(self, account: Account, said: str) -> Done:
+        self.access.end(account.name)
+        return Done(f"{account.name} {said}.", "/people")
+
+    def own_password(self, sent: Sent) -> Done:
         """Change one's own password, given the present one."""
+        session = sent.session
         if session.account is None:
             raise Refused(409, "you came by a link and have no password")
-        if not self.doors.sign_in_again(session, form.get("present", "")):
+        if not self.doors.sign_in_again(session, sent.get("present")):
             raise Refused(403, "that is not your present password")
-        how = {"by": session.actor, "reason": "own password"}
-        self.store.accounts.set_password(session.name, _password(form), **how)
+        how = {"by": sent.by, "reason": "own password"}
+        self.store.accounts.set_password(session.name, sent.password, **how)
         self.access.end(session.name)
         return Done("", "/login")
 
 
 def _page_of(gate: str) -> str:
     return f"/gate/{quote(gate, safe='')}"
-
-
-def _number(form: Mapping[str, str], name: str) -> int:
-    text = form.get(name, "")
-    if not text.isdecimal() or len(text) > 15:
-        raise Refused(400, f"the form names no {name}")
-    return int(text)
-
-
-def _reason(form: Mapping[str, str], otherwise: str = "") -> str:
-    reason = form.get("reason", "").strip() or otherwise
-    if not reason:
-        raise Refused(409, "say why: it goes on record")
-    if (wrong := free_text.fault(reason, free_text.MOST_WHY)) is not None:
-        raise Refused(409 if len(reason) > free_text.MOST_WHY else 400, f"the reason {wrong}")
-    return " ".join(reason.split())
-
-
-def _roles(form: Mapping[str, str]) -> list[str]:
-    return [role for role in form.get("role", "").split("\n") if role]
-
-
-def _password(form: Mapping[str, str]) -> str:
-    if form.get("password", "") != form.get("again", ""):
-        raise Refused(409, "the two passwords differ")
-    return form.get("password", "")

@@ -57,18 +57,18 @@ class Registration:
     Without `client_secret` it is a public client, which PKCE alone protects. `name_claim` has the
     person's name here; of ``email`` only a verified one. `roles_claim` has values that are, or by
     `roles` mean, roles; None: people have the roles of their accounts. Dots lead into objects.
-    `skew_seconds` : by how much the two clocks may differ. `insecure` : permit an issuer on another
+    `clock_skew_seconds` : by how much the two clocks may differ. `insecure` : permit an issuer on another
     machine without TLS.
     """
 
     issuer: str
-    client_id: str
+    client_id: str | None
     client_secret: str | None = field(default=None, repr=False)
     name_claim: str = "email"
     roles_claim: str | None = None
     roles: Mapping[str, str] = field(default_factory=dict)
     scopes: str = "openid email profile"
-    skew_seconds: float = 60.0
+    clock_skew_seconds: float = 60.0
     insecure: bool = False
 
     def __post_init__(self) -> None:
@@ -220,7 +220,7 @@ class Issuer:
 
     def _exchange(self, metadata: Mapping[str, Any], code: str, verifier: str) -> dict[str, Any]:
         registration, address = self.registration, metadata["token_endpoint"]
-        secret = registration.client_secret
+        secret = registration.client_secret or None  # an empty file, as in compose: a public client
         proof = ClientAuth(registration.client_id, secret, "none" if secret is None else self._how_to_prove())
         form = {
             "grant_type": "authorization_code",
@@ -287,15 +287,15 @@ class Issuer:
                 token.header,
                 options={
                     "iss": {"essential": True, "value": registration.issuer},
-                    "aud": {"essential": True, "value": registration.client_id},
+                    "aud": {"essential": True, "value": str(registration.client_id)},
                     "sub": {"essential": True},
                 },
                 params={"nonce": nonce, "client_id": registration.client_id, "access_token": access_token},
             )
-            claims.validate(now=int(self._clock().timestamp()), leeway=int(registration.skew_seconds))
+            claims.validate(now=int(self._clock().timestamp()), leeway=int(registration.clock_skew_seconds))
         except (JoseError, AuthlibBaseError, ValueError, TypeError, RecursionError) as error:
             hint = (
-                f"; do the clocks differ by more than {registration.skew_seconds:.0f} seconds?"
+                f"; do the clocks differ by more than {registration.clock_skew_seconds:.0f} seconds?"
                 if any(
                     word in str(error).lower() for word in ("expire", "iat", "nbf", "future", "not yet valid")
                 )

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from time import monotonic
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import urlencode
 
 from streamer.audit import story
@@ -54,6 +54,8 @@ from streamer.wording.verdicts import (
     stated,
 )
 
+T = TypeVar("T")
+
 SHORTEST_SECONDS: Final = 2.0
 """Several open pages share a look-up for this long."""
 
@@ -72,8 +74,7 @@ class Pages:
         self._store = store
         self._keys = keys
         self._clock = clock
-        self._reports: dict[str, tuple[float, RiskReport]] = {}
-        self._counts: tuple[float, dict[str, int]] | None = None
+        self._kept: dict[str | None, tuple[float, Any]] = {}
         self._courses = Courses(store)
         self._questions = Questions(store, clock=clock)
 
@@ -81,11 +82,19 @@ class Pages:
 
     def counts(self) -> dict[str, int]:
         """How much waits for people, for the head of every page."""
-        known = self._counts
-        if known is not None and monotonic() - known[0] < SHORTEST_SECONDS:
-            return known[1]
+        return self._lately(None, self._count)
+
+    def _lately(self, gate: str | None, find: Callable[[], T]) -> T:
+        """What was found of a gate, or of all, a moment ago; else found now."""
+        known = self._kept.get(gate)
+        if known is None or monotonic() - known[0] >= SHORTEST_SECONDS:
+            known = self._kept[gate] = (monotonic(), find())
+        found: T = known[1]
+        return found
+
+    def _count(self) -> dict[str, int]:
         names = [one.gate for one in self._store.gates.list()]
-        found = {
+        return {
             "proposals": sum(
                 (self._store.calibration.proposal(name) is not None)
                 + (self._store.candidates.newest(name) is not None)
@@ -94,13 +103,10 @@ class Pages:
             "alerts": sum(bool(one.open) for one in self._store.alerts.incidents()),
             "desk": sum(queue.waiting for queue in self._store.desk.queues().values()),
         }
-        self._counts = (monotonic(), found)
-        return found
 
     def forget(self) -> None:
         """Look everything up again: somebody changed something."""
-        self._reports = {}
-        self._counts = None
+        self._kept = {}
 
     def gates(self, _query: Mapping[str, str]) -> dict[str, Any]:
         """Every gate and its present state, what is in trouble first."""
@@ -188,14 +194,14 @@ class Pages:
         }
 
     def _report(self, name: str) -> RiskReport:
-        known = self._reports.get(name)
-        if known is not None and monotonic() - known[0] < SHORTEST_SECONDS:
-            return known[1]
-        found = self._store.monitoring.judged(name, now=self._clock()) or report_of(
-            self._store.monitoring.watch(name), self._store.gates.get(name).settings
+        monitoring, gates = self._store.monitoring, self._store.gates
+        return self._lately(
+            name,
+            lambda: (
+                monitoring.judged(name, now=self._clock())
+                or report_of(monitoring.watch(name), gates.get(name).settings)
+            ),
         )
-        self._reports[name] = (monotonic(), found)
-        return found
 
     def _course(self, name: str, report: RiskReport) -> dict[str, Any]:
         service = report.service

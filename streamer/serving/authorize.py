@@ -33,47 +33,39 @@ class Authorize:
     clock: Callable[[], datetime]
     monotonic: Callable[[], float]
 
-    async def __call__(self, request: Request, gate: str, may: May, /) -> Problem | None:
-        """Return why the request is refused, None where it is not."""
-        key = self._key(request)
-        if key is None or isinstance(key, Problem):
-            return key
+    async def __call__(self, request: Request, gate: str, may: May, /) -> None:
+        """Raise `Problem` where the request is refused."""
+        key = self.enter(request)
+        if key is None:
+            return
         if not allows(key, gate, may):
-            return Problem(403, "not_allowed", f"key {key.id} may not {may} at gate {gate!r}")
+            raise Problem(403, "not_allowed", f"key {key.id} may not {may} at gate {gate!r}")
         seconds = self.rates.wait(key, now=self.monotonic())
         if seconds > 0:
-            return Problem(
+            raise Problem(
                 429, "too_often", f"key {key.id} may ask {key.rate} times; hold, and ask again", retry=seconds
             )
-        return None
-
-    def enter(self, request: Request, /) -> Problem | None:
-        """Return why a request is refused whatever gate it is for, None where it is not."""
-        key = self._key(request)
-        return key if isinstance(key, Problem) else None
 
     def sees(self, request: Request, gate: str, /) -> bool:
         """Whether a request that may enter may have something decided by this gate, or read it."""
-        key = self._key(request)
-        return key is None or (
-            not isinstance(key, Problem) and any(allows(key, gate, may) for may in _SEEING)
-        )
+        key = self.enter(request)
+        return key is None or any(allows(key, gate, may) for may in _SEEING)
 
-    def _key(self, request: Request) -> ApiKey | Problem | None:
-        """The key that was sent; None where none is needed."""
+    def enter(self, request: Request, /) -> ApiKey | None:
+        """The key that was sent; None where none is needed. Raises `Problem` for a request that is refused whatever it is for."""
         try:
             if is_loopback(self.listening) and self.ring.is_empty():
                 # A page whose name points here is of our origin, and could ask without a key.
                 hosts = request.headers.getlist("host")
                 if len(hosts) == 1 and answers_to(hosts[0], self.listening):
                     return None
-                return Problem(403, "forbidden_host", "this service does not answer to that host name")
+                raise Problem(403, "forbidden_host", "this service does not answer to that host name")
             token = _token(request)
             key = None if token is None else self.ring.find(token, now=self.clock())
         except Unavailable:
-            return unavailable("the API keys could not be read for a while; hold, and ask again")
+            raise unavailable("the API keys could not be read for a while; hold, and ask again") from None
         if key is None:
-            return Problem(401, "no_key", "send a key that is in force: Authorization: Bearer streamer_...")
+            raise Problem(401, "no_key", "send a key that is in force: Authorization: Bearer streamer_...")
         return key
 
 

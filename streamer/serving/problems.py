@@ -1,15 +1,24 @@
 """What an answer says that is no decision: problem+json (RFC 9457), and that whoever asked must hold."""
 
+import asyncio
 import math
-from typing import Final
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import Final, TypeVar
 
 import msgspec
 from starlette.responses import Response
 
+from streamer.errors import Unavailable
 from streamer.events import codes
+
+T = TypeVar("T")
 
 RETRY_SECONDS: Final = 2
 """When to ask again: the longest pause between two attempts to reach the database."""
+
+READ_SECONDS: Final = 5.0
+"""How long reading the database may take, before the answer is that it does not answer."""
 
 _TITLES: Final = {
     "bad_request": "The request cannot be read",
@@ -62,17 +71,33 @@ class Problem(Exception):
             "code": self.code,
             "action": "abstain",
         }
-        headers = {} if self.retry is None else {"retry-after": str(math.ceil(self.retry))}
-        if self.status == 401:
-            headers["www-authenticate"] = "Bearer"
-        return Response(
-            msgspec.json.encode(body), self.status, headers, media_type="application/problem+json"
-        )
+        kind = "application/problem+json"
+        return Response(msgspec.json.encode(body), self.status, self.headers(), media_type=kind)
+
+    def headers(self) -> dict[str, str]:
+        """Return what clients obey: when to ask again, and how."""
+        found = {} if self.retry is None else {"retry-after": str(math.ceil(self.retry))}
+        return found | ({"www-authenticate": "Bearer"} if self.status == 401 else {})
 
 
 def refused(code: str, detail: str) -> Problem:
     """An event that the decoder, the decider or the store refused with one of `streamer.events.codes`."""
     return Problem(_STATUSES.get(code, 422), code, detail)
+
+
+def overloaded(name: str) -> Problem:
+    """Too many wait; `name` : what makes a repeat the same request."""
+    detail = f"too many requests wait already; hold, and ask again with the same {name}"
+    return Problem(429, "overloaded", detail, retry=RETRY_SECONDS)
+
+
+async def reading(executor: Executor, read: Callable[[], T], away: str) -> T:
+    """Return what reading the database, which blocks, returns. Raises `Problem` that says `away` where it does not answer."""
+    try:
+        async with asyncio.timeout(READ_SECONDS):
+            return await asyncio.get_running_loop().run_in_executor(executor, read)
+    except (Unavailable, TimeoutError):
+        raise unavailable(away) from None
 
 
 def unavailable(detail: str) -> Problem:

@@ -7,14 +7,13 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from streamer.errors import Unavailable
 from streamer.events.actions import ActionsV1, decode_action, text_to_show
 from streamer.events.codec import encode
 from streamer.events.desk import DeskV1
 from streamer.events.responses import ResponsesV1
 from streamer.gates.batch_key import BatchKey
 from streamer.scoring.judged import form
-from streamer.serving.problems import RETRY_SECONDS, Problem, unavailable
+from streamer.serving.problems import RETRY_SECONDS, Problem, reading
 from streamer.store.desk.release_desk import ReleaseDesk
 from streamer.store.desk.rows import DeskState
 
@@ -25,8 +24,6 @@ LOOK_SECONDS: Final = 0.5
 
 LONGEST_SECONDS: Final = 300.0
 """What one request may wait for the desk; whoever wants to wait longer asks again."""
-
-_READ_SECONDS: Final = 5.0
 
 
 def disputed(action: ActionsV1, texts: Mapping[str, str | None]) -> dict[str, float]:
@@ -143,11 +140,7 @@ class Releases:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _read(self, read: Callable[[], T]) -> T:
-        try:
-            async with asyncio.timeout(_READ_SECONDS):
-                return await asyncio.get_running_loop().run_in_executor(self._executor, read)
-        except (Unavailable, TimeoutError):
-            raise unavailable("the database does not answer; hold, and ask again") from None
+        return await reading(self._executor, read, "the database does not answer; hold, and ask again")
 
 
 def told(key: BatchKey, state: DeskState, *, by: bool = True) -> bytes:

@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Final, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from streamer.deciding.policy_book import PolicyBook
-from streamer.errors import BadMessage, Unavailable
+from streamer.errors import BadMessage
 from streamer.events import codes
 from streamer.events.labels import label_revision
 from streamer.gates.batch_key import BatchKey
@@ -16,14 +16,11 @@ from streamer.journal import BatchDecision, DeadLetter, Headers, Partition, Reco
 from streamer.serving.bodies import BatchBody, SeverityBody
 from streamer.serving.deadline import GRACE_SECONDS, Deadline
 from streamer.serving.lane import Ended, Lane, Recorded
-from streamer.serving.problems import RETRY_SECONDS, Problem, refused, unavailable
+from streamer.serving.problems import Problem, overloaded, reading, refused, unavailable
 from streamer.store.labels.revisions import Labels
 from streamer.store.store import Store
 
 T = TypeVar("T")
-
-READ_SECONDS: Final = 5.0
-"""How long reading the database may take, before the answer is that it does not answer."""
 
 _AWAY = "the database does not answer; hold, and ask again with the same batch_id"
 _UNKNOWN = "nothing was recorded in time that could be told; hold, and ask again with the same batch_id to know what stands"
@@ -214,19 +211,10 @@ class RequestLog:
         if not self.reachable():
             raise unavailable(_AWAY)
         if lane.room() < requests:
-            raise Problem(
-                429,
-                "overloaded",
-                "too many requests wait already; hold, and ask again with the same batch_id",
-                retry=RETRY_SECONDS,
-            )
+            raise overloaded("batch_id")
 
     async def _reading(self, read: Callable[[], T]) -> T:
-        try:
-            async with asyncio.timeout(READ_SECONDS):
-                return await asyncio.get_running_loop().run_in_executor(self.executor, read)
-        except (Unavailable, TimeoutError):
-            raise unavailable(_AWAY) from None
+        return await reading(self.executor, read, _AWAY)
 
 
 async def _first(answers: set[asyncio.Future[Recorded]], *, until: float) -> Recorded | None:

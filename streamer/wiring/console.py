@@ -138,17 +138,7 @@ def _issuer(settings: Settings, url: str) -> Issuer | None:
     from streamer.console.oidc import Issuer, Registration
 
     return Issuer(
-        Registration(
-            issuer=said.issuer,
-            client_id=said.client_id or "",
-            client_secret=said.client_secret or None,  # an empty file, as in compose: a public client
-            name_claim=said.name_claim,
-            roles_claim=said.roles_claim,
-            roles=said.roles,
-            scopes=said.scopes,
-            skew_seconds=said.clock_skew_seconds,
-            insecure=settings.insecure,
-        ),
+        Registration(**said.model_dump(), insecure=settings.insecure),
         redirect=f"{url}oidc/callback",
         clock=now,
         monotonic=monotonic,

@@ -17,7 +17,7 @@ from streamer.failpoints import from_environment
 from streamer.gates.settings import GateSettings
 from streamer.labels.llm.record import Choice
 from streamer.security.api_keys import KeyRing, RateLimits
-from streamer.serving.app import serving_app
+from streamer.serving.app import OfGates, serving_app
 from streamer.serving.authorize import Authorize
 from streamer.serving.chat.counter import ChatCounter
 from streamer.serving.chat.sampler import Sampler
@@ -211,17 +211,15 @@ class _Served(Begun):
             most_bytes=asked.max_waiting_bytes,
         )
         releases = Releases(self.store.desk, executor=self.threads["read"], most=asked.max_waiting)
-        app = serving_app(
-            self.log,
+        gates = OfGates(
+            request_log=self.log,
             limits=bounds,
             longest=wait,
             clock=now,
             authorize=authorize,
-            chat=chat,
             releases=releases,
-            origins=asked.cors_origins,
         )
-        return app, chat, releases
+        return serving_app(gates, chat, origins=asked.cors_origins), chat, releases
 
     async def _best_score(self, settings: GateSettings, answers: Sequence[Choice]) -> float:
         texts = [answer.text for answer in answers]

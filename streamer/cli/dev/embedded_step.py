@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from streamer.cli.console import PatientInterrupt
-from streamer.cli.dev.demonstration import Asked, DemoObserver, Stage, Story, check, play
+from streamer.cli.dev.demonstration import Asked, Demonstration, DemoObserver, check
 from streamer.cli.dev.embedded import Beside, EmbeddedStep
 from streamer.cli.dev.look import Look, Looking, request_of
 from streamer.clouds.cloud import Cloud
@@ -15,23 +15,12 @@ from streamer.clouds.cloud_files import read_clouds
 from streamer.clouds.simulation import simulate_clouds
 from streamer.clouds.tables.answers import Reading
 from streamer.errors import UsageError, cannot
-from streamer.recalibration.run import Recalibration
 from streamer.report.page import DemoRun, write_report
 from streamer.security.visible import redact_text
 from streamer.settings.settings import Settings
 from streamer.settings.sources import find_dev_session
 from streamer.store import absolute_url
-from streamer.wiring.encoders import encoder_identity
-from streamer.wiring.parts import (
-    limits,
-    migrate,
-    now,
-    open_store,
-    publish_pending,
-    publisher,
-    recalibrate,
-    topics,
-)
+from streamer.wiring.parts import limits, migrate, now, open_store
 
 DEV_DIRECTORY = Path(".streamer")
 _ELSEWHERE = "; run this in a folder that you may write to"
@@ -143,32 +132,18 @@ def run_demo(
         EmbeddedStep(own, database_url=database_url, directory=directory) as step,
         open_store(own) as store,
     ):
-        reached = own.model_copy(
-            update={
-                "kafka": own.kafka.model_copy(
-                    update={"bootstrap_servers": step.broker.bootstrap, "log_id": step.broker.log_id}
-                )
-            }
-        )
-
-        def recalibrate_now(gate: str) -> Recalibration:
-            done = recalibrate(reached, gate, by="demo", reason="streamer demo")
-            publish_pending(reached)
-            return done
-
-        run = play(
-            Story(clouds=clouds, origin=origin, simulated=data is None, asked=asked),
-            Stage(
-                step=step,
-                store=store,
-                topics=topics(reached),
-                publisher=lambda: publisher(reached),
-                recalibrate=recalibrate_now,
-                encoder_id=encoder_identity(own).id,
-                clock=now,
-            ),
-            watch,
-        )
+        kafka = {"bootstrap_servers": step.broker.bootstrap, "log_id": step.broker.log_id}
+        reached = own.model_copy(update={"kafka": own.kafka.model_copy(update=kafka)})
+        run = Demonstration(
+            settings=reached,
+            step=step,
+            store=store,
+            watch=watch,
+            clouds=clouds,
+            origin=origin,
+            simulated=data is None,
+            asked=asked,
+        ).play()
     page = directory / "report.html"
     run = replace(run, next_steps=_demo_next_steps(directory, data))
     write_report(run, page)

@@ -24,7 +24,7 @@ from streamer.serving.chat.sampler import Sampled, Sampler, sampling_record
 from streamer.serving.chat.suitable import of_one_origin, token_numbers, unsuited
 from streamer.serving.chat.upstream import Upstream
 from streamer.serving.deadline import Deadline
-from streamer.serving.problems import RETRY_SECONDS, Problem, refused, unavailable
+from streamer.serving.problems import Problem, overloaded, refused, unavailable
 from streamer.serving.request_log import RequestLog
 
 _UPSTREAM, _SAMPLING = OWN_METADATA
@@ -264,12 +264,7 @@ class ChatCounter:
     async def _alone(self, key: BatchKey, deadline: Deadline, size: int) -> AsyncIterator[None]:
         """No two requests of one key at a time: the second one finds what the first recorded."""
         if self._under_way.total() >= self._most or self._bytes + size > self._most_bytes:
-            raise Problem(
-                429,
-                "overloaded",
-                "too many requests wait already; hold, and ask again with the same Idempotency-Key",
-                retry=RETRY_SECONDS,
-            )
+            raise overloaded("Idempotency-Key")
         self._under_way[key] += 1
         self._bytes += size
         lock = self._locks.setdefault(key, asyncio.Lock())

@@ -1,6 +1,5 @@
 """The ways in which clients ask and are answered, and which address is of which."""
 
-import math
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -98,9 +97,7 @@ def refuse(request: Request, problem: Problem) -> Response:
     path = request.url.path
     if not path.startswith("/v1/") or path.startswith("/v1/gates"):
         return problem.response()
-    headers = {} if problem.retry is None else {"retry-after": str(math.ceil(problem.retry))}
-    if problem.status == 401:
-        headers["www-authenticate"] = "Bearer"
+    headers = problem.headers()
     if problem.status == 409:
         headers["x-should-retry"] = "false"  # clients take it for a lock, and the first decision stands
     detail, param = problem.detail, problem.param if isinstance(problem, ChatProblem) else None
