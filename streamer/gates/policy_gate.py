@@ -153,30 +153,27 @@ class PolicyGate:
         if isinstance(self._rule, Full) and cut.state == "full":
             return self._by_signals(self._rule, scores, blank, segment, row, needed, prompt)
         if row is not None and 1 in unread(row):  # no threshold of scores has seen its like
-            nothing = gate_batch(scores, unit=self._unit, state="closed", threshold=None, blank=blank)
-            return Ruling(nothing, cut, unread=True)
+            return Ruling(self._cut_by(Cut("closed", None), scores, blank), cut, unread=True)
         if isinstance(self._rule, Segments) and segment is not None:
             cut = self._segments.get(segment, cut)
-        by_score = gate_batch(scores, unit=self._unit, state=cut.state, threshold=cut.threshold, blank=blank)
+        by_score = self._cut_by(cut, scores, blank)
         if isinstance(self._rule, Chance):
             return Ruling(self._by_chance(scores, by_score, self._rule, uniforms, blank), cut)
         if isinstance(self._rule, Rank):
             ranks = rank_scores(scores).tolist()
-            return Ruling(
-                gate_batch(ranks, unit=self._unit, state=cut.state, threshold=cut.threshold, blank=blank), cut
-            )
+            return Ruling(self._cut_by(cut, ranks, blank), cut)
         # A closed gate stays closed: nobody calibrated it, or somebody closed it.
         if self._window is not None and cut.state != "closed":
             window, floor = self._window
             eligible = scores if by_score.unit_score is None else [by_score.unit_score]
             own = Cut.at(max(window.threshold_for(eligible), floor))
-            return Ruling(
-                gate_batch(scores, unit=self._unit, state=own.state, threshold=own.threshold, blank=blank),
-                own,
-            )
+            return Ruling(self._cut_by(own, scores, blank), own)
         if needed is None and self._losses is not None and by_score.unit_score is not None:
             needed = self._losses.needed(by_score.unit_score, segment)
         return Ruling(by_score, cut, needed)
+
+    def _cut_by(self, cut: Cut, scores: Sequence[float], blank: Sequence[bool] | None) -> BatchGate:
+        return gate_batch(scores, unit=self._unit, state=cut.state, threshold=cut.threshold, blank=blank)
 
     def _by_signals(
         self,
@@ -197,7 +194,7 @@ class PolicyGate:
             ships = all(count <= k for count, _, k in found)
             needed = max((Needed(count, groups) for count, groups, _ in found), key=lambda one: one.share)
         cut = Cut.at(rule.floor if ships else math.inf)
-        gate = gate_batch(scores, unit=self._unit, state=cut.state, threshold=cut.threshold, blank=blank)
+        gate = self._cut_by(cut, scores, blank)
         return Ruling(
             gate,
             self._cut,

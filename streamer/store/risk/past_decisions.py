@@ -16,6 +16,7 @@ from streamer.gates.policy import Policy, burst_of, segment_of
 from streamer.gates.rule import Cut, Needed
 from streamer.scoring.judged import WHOLE
 from streamer.store.db.schema import batches, decisions, responses
+from streamer.store.db.schema.joins import DECIDED
 from streamer.store.labels.revisions import Severities
 from streamer.store.part import Part
 from streamer.store.policies.policy_rows import read_versions
@@ -76,7 +77,7 @@ class PastDecisions(Part):
         group_by: str | None,
         most: int,
     ) -> Past:
-        with self._database.reading(snapshot=True) as connection:
+        with self._labels_of(gate) as (connection, labels):
             self._database.take_time(connection)
             wanted = [
                 decisions.c.gate == gate,
@@ -84,25 +85,24 @@ class PastDecisions(Part):
                 decisions.c.decided_at >= since,
                 decisions.c.decided_at < until,
             ]
-            joined = decisions.join(batches, batches.c.id == decisions.c.batch)
             count = connection.execute(
-                sa.select(sa.func.count()).select_from(joined).where(*wanted)
+                sa.select(sa.func.count()).select_from(DECIDED).where(*wanted)
             ).scalar_one()
             if count > most:
                 last = (
                     sa.select(decisions.c.batch)
-                    .select_from(joined)
+                    .select_from(DECIDED)
                     .where(*wanted)
                     .order_by(decisions.c.batch.desc())
                     .offset(most - 1)
                     .limit(1)
                 )
                 wanted.append(decisions.c.batch >= connection.execute(last).scalar_one())
-            severities = Severities.read(connection, self._read.table(connection, gate), gate, kind)
+            severities = Severities.read(connection, labels, gate, kind)
             columns = _PastColumns(gate, severities, sorted(keys), group_by)
             named = (batches.c.metadata,) if keys or group_by else ()
             prompt = (batches.c.prompt,) if group_by else ()
-            query = sa.select(*_DECIDED, *named, *prompt).select_from(joined)
+            query = sa.select(*_DECIDED, *named, *prompt).select_from(DECIDED)
             after = -1
             while True:
                 rows = connection.execute(
