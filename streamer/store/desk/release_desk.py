@@ -451,18 +451,3 @@ def _is_that(before: DeskV1, act: Release | Reject, by: str, offer: Offer) -> bo
     if (before.selected, before.claims or ()) != (act.response_id, act.claims):
         return False
     return before.text == (_own(act, offer) if act.text is None else act.text)
-
-
-__all__ = [
-    "AlreadyDecided",
-    "Closing",
-    "DeskBatch",
-    "DeskQueue",
-    "DeskState",
-    "GateIsClosed",
-    "NotAtDesk",
-    "Reject",
-    "Release",
-    "ReleaseDesk",
-    "WaitingBatch",
-]
