@@ -253,6 +253,7 @@ def _holding(newest: PolicyVersion, now: datetime) -> ActivePolicy:
     )
 
 
+@dataclass(eq=False)
 class Announcements:
     """Keeps the last message of each gate right. Thread-safe. The book hears every message first.
 
@@ -264,25 +265,17 @@ class Announcements:
     should somebody overwrite them all the time.
     """
 
-    def __init__(
-        self,
-        book: PolicyBook,
-        *,
-        message: Callable[[Policy], OutboxMessage | None],
-        announce: Callable[[Policy], bool],
-        mine: Callable[[], bool],
-        limits: Limits,
-        clock: Callable[[], float],
-        patience: float = 4.0,
-        pause: float = 30.0,
-    ) -> None:
-        self._book = book
-        self._message, self._announce = message, announce
-        self._mine = mine
-        self._limits = limits
-        self._clock = clock
-        self._patience = patience
-        self._pause = pause
+    book: PolicyBook
+    _: KW_ONLY
+    message: Callable[[Policy], OutboxMessage | None]
+    announce: Callable[[Policy], bool]
+    mine: Callable[[], bool]
+    limits: Limits
+    clock: Callable[[], float]
+    patience: float = 4.0
+    pause: float = 30.0
+
+    def __post_init__(self) -> None:
         self._last: dict[str, bytes | None] = {}
         self._expected: dict[str, tuple[Policy, ThresholdsV1]] = {}
         self._behind_since: dict[str, float] = {}
@@ -291,48 +284,48 @@ class Announcements:
 
     def hear(self, key: bytes | None, value: bytes | None) -> None:
         """Process one message of the topic, in order. Blocks; raises `Unavailable` (call again with the same message)."""
-        self._book.hear(key, value)
+        self.book.hear(key, value)
         gate = "" if key is None else key.decode("utf-8", "replace")
-        if self._book.get(gate) is not None:  # strangers may write any number of keys
+        if self.book.get(gate) is not None:  # strangers may write any number of keys
             with self._lock:
                 self._last[gate] = value
 
     def keep(self) -> None:
         """Check whether the topic is behind, and have the right message published again. Blocks; raises `Unavailable`."""
-        if not self._mine():
+        if not self.mine():
             self._behind_since.clear()
             return
         with self._lock:
             last = dict(self._last)
         for gate, value in last.items():
-            active = self._book.get(gate)
+            active = self.book.get(gate)
             if active is None or not active.trusted:
                 continue
             expected = self._event_of(active.policy)
             if expected is None or self._says(value, expected):
                 self._behind_since.pop(gate, None)
-            elif self._is_due(gate) and self._announce(active.policy):
-                self._announced_at[gate] = self._clock()
+            elif self._is_due(gate) and self.announce(active.policy):
+                self._announced_at[gate] = self.clock()
                 log.warning("deciding.policy_announced_again", gate=gate, version=active.policy.version)
 
     def _is_due(self, gate: str) -> bool:
-        now = self._clock()
+        now = self.clock()
         since = self._behind_since.setdefault(gate, now)
         announced = self._announced_at.get(gate)
-        return now - since >= self._patience and (announced is None or now - announced >= self._pause)
+        return now - since >= self.patience and (announced is None or now - announced >= self.pause)
 
     def _event_of(self, policy: Policy) -> ThresholdsV1 | None:
         held = self._expected.get(policy.gate)
         if held is None or held[0] is not policy:
-            message = self._message(policy)
+            message = self.message(policy)
             if message is None:
                 return None
-            held = self._expected[policy.gate] = (policy, decode_threshold(message.value, self._limits))
+            held = self._expected[policy.gate] = (policy, decode_threshold(message.value, self.limits))
         return held[1]
 
     def _says(self, value: bytes | None, expected: ThresholdsV1) -> bool:
         """Compare what is known of the event: another version of the program may write more, or less."""
         try:
-            return decode_threshold(value, self._limits) == expected
+            return decode_threshold(value, self.limits) == expected
         except BadMessage:
             return False
